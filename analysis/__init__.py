@@ -1,0 +1,1 @@
+"""Run store -> Report, by Polars queries. Opens no file, knows no HTML."""

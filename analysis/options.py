@@ -1,0 +1,16 @@
+"""Which choices change what is analysed?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """top: rows in "top k" tables and figures. histograms: annotation base names to draw (none: the ones with most time).
+    generated_at_ns: time shown as the report's making (None: now). name: shown instead of the run's own name."""
+
+    top: int = 15
+    histograms: tuple[str, ...] = ()
+    generated_at_ns: int | None = None
+    name: str | None = None

@@ -1,0 +1,539 @@
+"""What is in a report? Plain data: everything HTML, PDF and report.json may show, and nothing else.
+
+Units are in the names: ``*_ns`` nanoseconds (``*_at_ns``, ``start_ns``, ``first_ns``: since the Unix epoch, UTC, unless
+``run.relative_times``), ``*_percent`` 0..100, ``*_bytes`` bytes, ``*_gb_per_s`` 10^9 bytes per second. ``None`` means "not known",
+never zero; an empty tuple means "nothing of this kind in the run", and ``absent`` says which capture would supply it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+SCHEMA_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """Which program wrote the report, when, with what."""
+
+    name: str
+    version: str
+    generated_at_ns: int
+    versions: dict[str, str]  # of the libraries the figures depend on
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One input file. ``format`` is "unknown" for files that no reader knows; they are listed and otherwise ignored."""
+
+    path: str
+    format: str
+    bytes: int | None
+    sha256: str | None
+    events: int
+    first_ns: int | None
+    last_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The run under report. ``status``: completed, failed, stopped, partial or unknown."""
+
+    name: str
+    status: str
+    started_at_ns: int | None
+    ended_at_ns: int | None
+    relative_times: bool  # no source has an epoch: times count from an anchor of 0
+    framework: str | None
+    instance_type: str | None
+    world_size: int | None
+    resources: tuple[str, ...]
+    hyperparameters: dict[str, str]
+    labels: dict[str, str]
+    metadata: dict[str, str]
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    hostname: str
+    cores: int | None
+    memory_bytes: int | None
+    gpus: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU. ``used``: it has events or samples in this run (traces list every device of the machine)."""
+
+    node: str
+    index: int
+    name: str | None
+    uuid: str | None
+    memory_bytes: int | None
+    sm_count: int | None
+    compute_capability: str | None
+    vendor: str | None
+    used: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    node: str
+    pid: int | None
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+    label: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One of the figures at the head of the first page: a label, its value, and a second line. Text is ready to show."""
+
+    key: str  # gpu_busy, step_time, exposed_communication, data_loading, lower_precision
+    label: str
+    value: str
+    detail: str
+    anchor: str  # section that explains it
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The first page: one sentence, and the tiles."""
+
+    headline: str
+    subtitle: str  # "2 nodes x 4 H100 · PyTorch 2.13 · 18 min 42 s"
+    tiles: tuple[Tile, ...]
+    warnings: tuple[str, ...]  # "partial: rank 5 cut off", "times are relative"
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatistics:
+    """Times of the job; initialisation, training loop and finalisation as documented for the hosted report, with the loop's end at the
+    last step's END. Step-derived fields are None with fewer than two steps. ``absent``: why, in a sentence."""
+
+    started_at_ns: int | None
+    ended_at_ns: int | None
+    duration_ns: int | None
+    loop_started_at_ns: int | None
+    loop_ended_at_ns: int | None
+    loop_ns: int | None
+    initialization_ns: int | None
+    finalization_ns: int | None
+    initialization_percent: float | None
+    loop_percent: float | None
+    finalization_percent: float | None
+    absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricUsage:
+    """Quantiles (linear interpolation) of one metric of one node; percentages are first averaged over the node's own units per
+    snapshot, network is receive + transmit. metric: network, gpu, cpu, cpu_memory, gpu_memory, io_wait, disk_read, disk_write."""
+
+    node: str
+    metric: str
+    unit: str
+    samples: int
+    max: float
+    p99: float
+    p95: float
+    p50: float
+    min: float
+    derived: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveTime:
+    """Share of utilisation samples above 0 %, pooled over every unit (GPU or core) of every node."""
+
+    points: int
+    active: int
+    active_percent: float
+    derived: bool  # from kernel activity, because no utilisation was sampled
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One metric over time, averaged over the units of a node and, where there are more than ~400 points, over equal buckets.
+
+    ``time_ns``, ``mean``, ``low``, ``high`` have equal length; low and high are the lowest and highest unit value in the bucket.
+    """
+
+    node: str
+    metric: str  # gpu, cpu, gpu_memory, io_wait, cpu_memory, network
+    unit: str
+    time_ns: tuple[int, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    derived: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnitHeat:
+    """Utilisation of every single core or GPU of a node over time: ``values[unit][bucket]`` in percent (None: no sample)."""
+
+    node: str
+    metric: str  # cpu, gpu
+    units: tuple[int, ...]
+    time_ns: tuple[int, ...]
+    values: tuple[tuple[float | None, ...], ...]
+    derived: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SystemUsage:
+    nodes: tuple[MetricUsage, ...]
+    statements: tuple[tuple[str, str], ...]  # (node, sentence)
+    gpu_active: ActiveTime | None
+    cpu_active: ActiveTime | None
+    series: tuple[Series, ...]
+    heat: tuple[UnitHeat, ...]
+    absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTime:
+    """Where the time of one device went, as one process saw it (definitions: interval unions over all streams).
+
+    span = computation + exposed communication + exposed memory operations + idle.
+    """
+
+    node: str
+    rank: int | None
+    pid: int | None
+    device: int
+    device_name: str | None
+    events: int
+    first_ns: int
+    span_ns: int
+    busy_ns: int
+    idle_ns: int
+    computation_ns: int
+    communication_ns: int
+    exposed_communication_ns: int
+    overlap_percent: float | None  # communication covered by computation / communication
+    memory_ns: int
+    exposed_memory_ns: int
+    memcpy_ns: int  # union
+    memset_ns: int  # union
+    kernel_total_ns: int  # summed, not a union
+    linked_busy_ns: int  # busy time of the events whose launch is in the trace; other tools count only these
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """All runs of the kernels of one name, over every device. Shares: of the summed kernel time; of (profile span x devices)."""
+
+    name: str
+    short_name: str
+    category: str
+    precision: str
+    count: int
+    total_ns: int
+    min_ns: int
+    mean_ns: float
+    max_ns: int
+    share_of_kernel_time: float  # percent
+    share_of_profile: float  # percent
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One part of a whole: summed time, how many events, percent of the whole."""
+
+    name: str
+    total_ns: int
+    count: int
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Kernel time by arithmetic (from kernel names; unknown is shown). ``matrix``: the same over GEMM, attention and convolution only."""
+
+    shares: tuple[Share, ...]
+    matrix: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Summed durations of kernels, memcpy, memset and synchronisation. ``sync_source``: which events the last is taken from."""
+
+    shares: tuple[Share, ...]
+    sync_source: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOperation:
+    """Copies of one kind (HtoD, DtoH, DtoD, PtoP, HtoH; "pageable"/"pinned" where the trace says so) or memsets."""
+
+    kind: str
+    memory: str | None  # pageable, pinned or None
+    count: int
+    total_ns: int
+    total_bytes: int | None
+    bandwidth_gb_per_s: float | None
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts per bin; ``edges`` has one more entry than ``counts``. ``unit``: ns. ``logarithmic``: edges grow by a constant factor."""
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    unit: str
+    logarithmic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Of durations, in nanoseconds, linear interpolation between order statistics."""
+
+    count: int
+    min: float
+    p5: float
+    p25: float
+    p50: float
+    p75: float
+    p95: float
+    p99: float
+    max: float
+    mean: float
+    std: float  # population
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPair:
+    """A launch call and the device work it started. latency = start of the run - end of the call."""
+
+    node: str
+    rank: int | None
+    device: int
+    stream: int | None
+    call: str
+    kernel: str
+    launch_start_ns: int
+    launch_end_ns: int
+    run_start_ns: int
+    latency_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """Launch latency over all launch-run pairs. ``negative``: pairs whose run starts before its call ends (concurrent start or clock
+    skew); they are counted, and not part of ``latency``. ``graph_runs``: runs beyond the first of one correlation (CUDA/HIP graphs)."""
+
+    calls: int
+    pairs: int
+    runs_without_launch: int
+    launches_without_run: int
+    graph_runs: int
+    negative: int
+    latency: Quantiles | None
+    histogram: Histogram | None
+    slowest: tuple[LaunchPair, ...]
+    call_time: tuple[Share, ...]  # host time by launch and synchronisation call
+    absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Gaps before kernels of a stream by cause, of one device: host wait (the launch ended after the previous kernel did), kernel wait
+    (launch was ready, gap below 30 us), other."""
+
+    node: str
+    rank: int | None
+    device: int
+    stream: int
+    gaps: int
+    host_wait_ns: int
+    kernel_wait_ns: int
+    other_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One training step on one process. ``duration_ns`` is the device duration, or the host's where no device work was launched in it."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    phase: str | None
+    index: int
+    start_ns: int
+    duration_ns: int
+    on_device: bool
+    host_duration_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepGroup:
+    """Durations of the steps of one (node, process, phase); ``slowest`` holds at most ten, longest first."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    phase: str | None
+    on_device: bool
+    quantiles: Quantiles
+    histogram: Histogram
+    slowest: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """What the average step of a process was spent on. Wall time is claimed in this order, each class getting what the ones before it
+    left: kernel, memcpy, memset, communication, runtime, data_loader, cpu_op, other (the order of the PyTorch TensorBoard plugin)."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    steps: int
+    mean_step_ns: float
+    mean_ns: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    steps: tuple[Step, ...]
+    groups: tuple[StepGroup, ...]
+    parts: tuple[StepParts, ...]
+    absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationGroup:
+    """All ranges of one base name (trailing number cut off): "step_12" and "step_13" are one group."""
+
+    name: str
+    side: str  # host or device
+    phase: str | None
+    processes: int
+    total_ns: int
+    quantiles: Quantiles
+    histogram: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    groups: tuple[AnnotationGroup, ...]
+    histograms: tuple[str, ...]  # names whose histogram is drawn (chosen with --histogram, or the ones with most time)
+    absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRow:
+    """Inclusive time of one operator."""
+
+    name: str
+    count: int
+    total_ns: int
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """Time by phase (percent of the span from the first step's start to the last step's end, averaged over processes), by part of the
+    step (forward, backward, optimizer, data loading), CPU and GPU operators (inclusive times; below 2 % is one row "other (< 2 %)"),
+    collectives."""
+
+    phases: tuple[Share, ...]
+    step_parts: tuple[Share, ...]
+    cpu_operators: tuple[OperatorRow, ...]
+    gpu_operators: tuple[OperatorRow, ...]
+    operator_time: tuple[Share, ...]  # CPU against GPU operators
+    collectives: tuple[Share, ...]
+    notes: tuple[str, ...]
+    absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRow:
+    """One function of a Python profile; seconds."""
+
+    function: str
+    timer: str
+    first_step: int | None
+    last_step: int | None
+    calls: int
+    total_s: float
+    cumulative_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PythonProfile:
+    rows: tuple[ProfileRow, ...]
+    absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something the readers repaired, dropped or guessed."""
+
+    file: str | None
+    severity: str  # info, warning, error
+    code: str
+    message: str
+    count: int
+    first_ns: int | None
+    last_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The whole report. ``rules`` and ``findings`` are filled by the rule engine."""
+
+    generator: Generator
+    run: Run
+    summary: Summary
+    nodes: tuple[Node, ...]
+    devices: tuple[Device, ...]
+    processes: tuple[Process, ...]
+    job_statistics: JobStatistics
+    system_usage: SystemUsage
+    time_breakdown: tuple[DeviceTime, ...]
+    kernels: tuple[Kernel, ...]  # every kernel name, by total time, longest first
+    categories: tuple[Share, ...]
+    precision: Precision
+    activity: Activity
+    memory_operations: tuple[MemoryOperation, ...]
+    launches: Launches
+    idle: tuple[Idle, ...]
+    steps: Steps
+    annotations: Annotations
+    framework: Framework
+    python_profile: PythonProfile
+    rules: tuple[dict[str, Any], ...]
+    findings: tuple[dict[str, Any], ...]
+    data_quality: tuple[Note, ...]
+    options: dict[str, Any]  # effective options: top, histogram, ...
+    schema_version: int = field(default=SCHEMA_VERSION)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain dicts, lists, strings and numbers."""
+        plain = dataclasses.asdict(self)
+        return {"schema_version": plain.pop("schema_version"), **plain}
+
+    def to_json(self) -> str:
+        """report.json: UTF-8 text, keys in field order, floats rounded to 9 significant digits, ending with a line feed.
+
+        Equal reports give equal text. Non-finite numbers do not occur; they would raise ValueError.
+        """
+        return json.dumps(_rounded(self.to_dict()), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    return value

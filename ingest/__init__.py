@@ -1,0 +1,1 @@
+"""Any supported trace files -> run store (DuckDB)."""

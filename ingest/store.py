@@ -1,0 +1,292 @@
+"""What does a run store hold, and how is it opened, filled and read?
+
+A run store is one DuckDB file (or an in-memory database) with the tables of ``SCHEMA``. Times are integer nanoseconds since the
+Unix epoch (or since an anchor of 0 where a source has no epoch: see ``ingest_note``); durations are nanoseconds; bytes are bytes.
+Loading is bulk Arrow only; reading returns Polars frames.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+    import pyarrow as pa
+
+FORMAT_VERSION: Final = 1
+
+Severity = Literal["info", "warning", "error"]
+
+# One entry per table: its columns with their DuckDB types, in order. Ids (`node`, `process`, `name`, ...) point to the table of that name.
+SCHEMA: Final[dict[str, dict[str, str]]] = {
+    # one row: the run. JSON columns hold JSON text. status: completed, failed, stopped, partial, unknown
+    "run": {
+        "name": "VARCHAR", "status": "VARCHAR", "started_ns": "BIGINT", "ended_ns": "BIGINT", "framework": "VARCHAR",
+        "instance_type": "VARCHAR", "resources": "VARCHAR", "hyperparameters": "VARCHAR", "labels": "VARCHAR", "metadata": "VARCHAR",
+    },
+    # one row per file that was given or found; format "unknown" where no reader knows it (events 0)
+    "source": {
+        "id": "INTEGER", "path": "VARCHAR", "format": "VARCHAR", "bytes": "BIGINT", "sha256": "VARCHAR", "events": "BIGINT",
+        "first_ns": "BIGINT", "last_ns": "BIGINT",
+    },
+    # one row per machine
+    "node": {"id": "INTEGER", "hostname": "VARCHAR", "cores": "INTEGER", "memory_bytes": "BIGINT", "gpus": "INTEGER", "quota": "DOUBLE"},
+    # one row per process. label: the source's own name of it (file name field, worker name)
+    "process": {
+        "id": "INTEGER", "node": "INTEGER", "pid": "BIGINT", "rank": "INTEGER", "local_rank": "INTEGER", "world_size": "INTEGER",
+        "command": "VARCHAR", "label": "VARCHAR", "source": "INTEGER",
+    },
+    # one row per GPU of a node; index as the trace counts it
+    "device": {
+        "node": "INTEGER", "index": "INTEGER", "uuid": "VARCHAR", "name": "VARCHAR", "memory_bytes": "BIGINT", "sm_count": "INTEGER",
+        "compute_capability": "VARCHAR", "vendor": "VARCHAR",
+    },
+    # one row per distinct string; short, precision and category for kernels only (kernel_names.py)
+    "name": {"id": "INTEGER", "text": "VARCHAR", "short": "VARCHAR", "precision": "VARCHAR", "category": "VARCHAR"},
+    # one row per kernel run, copy, memset or synchronisation record. correlation links to the launch of the same process and device
+    # context; null where the source gives none (0 counts as none). pageable: for copies, whether host memory was pageable (null: not said).
+    "device_event": {
+        "node": "INTEGER", "process": "INTEGER", "device": "INTEGER", "context": "BIGINT", "stream": "BIGINT", "kind": "DEVICE_KIND",
+        "name": "INTEGER", "start_ns": "BIGINT", "duration_ns": "BIGINT", "correlation": "BIGINT", "external_id": "BIGINT",
+        "bytes": "BIGINT", "copy_kind": "VARCHAR", "pageable": "BOOLEAN",
+        "grid_x": "BIGINT", "grid_y": "BIGINT", "grid_z": "BIGINT", "block_x": "BIGINT", "block_y": "BIGINT", "block_z": "BIGINT",
+        "registers": "BIGINT", "shared_memory": "BIGINT", "graph_node": "BIGINT",
+    },
+    # one row per host call or function. kind: launch (kernel, copy, memset, graph launch), sync (blocking synchronisation), call (any
+    # other runtime or driver call), operator, python, loader (data-loader wait), overhead (the profiler itself)
+    "host_event": {
+        "node": "INTEGER", "process": "INTEGER", "tid": "BIGINT", "kind": "HOST_KIND", "name": "INTEGER", "start_ns": "BIGINT",
+        "duration_ns": "BIGINT", "correlation": "BIGINT", "external_id": "BIGINT",
+    },
+    # one row per begin/end range. side: host, or device where the profiler projected it onto a stream (then device and stream are set).
+    # value: the number in the name or of the step (ProfilerStep#12 -> 12). phase: of sources that have one (Step:ModeKeys.TRAIN).
+    "annotation": {
+        "node": "INTEGER", "process": "INTEGER", "tid": "BIGINT", "side": "VARCHAR", "device": "INTEGER", "stream": "BIGINT",
+        "name": "INTEGER", "value": "BIGINT", "start_ns": "BIGINT", "duration_ns": "BIGINT", "depth": "INTEGER", "phase": "VARCHAR",
+        "complete": "BOOLEAN",
+    },
+    # one row per training step, derived (steps.py). device_*: first start to last end of device work launched inside it; null without any
+    "step": {
+        "node": "INTEGER", "process": "INTEGER", "phase": "VARCHAR", "index": "BIGINT", "host_start_ns": "BIGINT",
+        "host_duration_ns": "BIGINT", "device_start_ns": "BIGINT", "device_duration_ns": "BIGINT", "device_events": "BIGINT",
+    },
+    # one row per metric value. metric: see METRICS; unit: index of the core or GPU, null for the whole node
+    "sample": {"node": "INTEGER", "metric": "VARCHAR", "unit": "INTEGER", "time_ns": "BIGINT", "value": "DOUBLE"},
+    # one row per function of a Python profile
+    "python_profile": {
+        "node": "INTEGER", "process": "INTEGER", "first_step": "BIGINT", "last_step": "BIGINT", "timer": "VARCHAR", "function": "VARCHAR",
+        "calls": "BIGINT", "primitive_calls": "BIGINT", "total_s": "DOUBLE", "cumulative_s": "DOUBLE",
+    },
+    # one row per kind of thing the reader repaired, dropped or guessed in one file
+    "ingest_note": {
+        "source": "INTEGER", "file": "VARCHAR", "severity": "VARCHAR", "code": "VARCHAR", "message": "VARCHAR", "count": "BIGINT",
+        "first_ns": "BIGINT", "last_ns": "BIGINT",
+    },
+    "store_info": {"key": "VARCHAR", "value": "VARCHAR"},
+}  # fmt: skip
+
+_ENUMS: Final = {
+    "DEVICE_KIND": ("kernel", "memcpy", "memset", "sync"),
+    "HOST_KIND": ("launch", "sync", "call", "operator", "python", "loader", "overhead"),
+}
+
+# Names of the metrics in `sample`, with their units.
+METRICS: Final[dict[str, str]] = {
+    "cpu_utilization": "% of a core",
+    "cpu_iowait": "% of a core",
+    "gpu_utilization": "%",
+    "gpu_memory_used_percent": "% of device memory",
+    "gpu_memory_controller": "% of time the memory controller was busy",
+    "memory_used_percent": "% of host memory",
+    "disk_iops": "1/s",
+    "disk_read": "B/s",
+    "disk_write": "B/s",
+    "network_receive": "B/s",
+    "network_transmit": "B/s",
+    "network_receive_platform": "B/s",
+    "network_transmit_platform": "B/s",
+}
+
+
+class Store:
+    """An open run store. Use :meth:`create`, :meth:`open` or :meth:`memory`; close it or use it as a context manager."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
+        self.connection = connection
+        self.path = path
+        self._names: dict[str, int] = {}
+        self._next: dict[str, int] = {"node": 0, "process": 0, "source": 0}
+
+    # -- opening -------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        path: Path | None,
+        *,
+        memory_limit: str = "600MB",
+        threads: int | None = None,
+        temp_directory: Path | None = None,
+    ) -> Store:
+        """A new, empty store at ``path`` (an existing file is replaced), or in memory where ``path`` is None.
+
+        ``memory_limit`` bounds DuckDB's buffers; beyond it DuckDB spills to ``temp_directory`` (default: beside the store, or the
+        system's temporary folder). Raises InputError where the place cannot be written.
+        """
+        import duckdb
+
+        if path is not None:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                for old in (path, path.with_name(path.name + ".wal")):
+                    old.unlink(missing_ok=True)
+            except OSError as error:
+                raise InputError(f"{path}: cannot write the run store there ({error.strerror}); choose another place with -o") from error
+        spill = temp_directory or Path(tempfile.gettempdir())
+        try:
+            connection = duckdb.connect(
+                str(path) if path else ":memory:",
+                config={
+                    "memory_limit": memory_limit,
+                    "threads": threads or min(os.cpu_count() or 1, 8),
+                    "temp_directory": str(spill / f"postrun-{os.getpid()}.tmp"),
+                    "preserve_insertion_order": "false",
+                },
+            )
+        except duckdb.Error as error:
+            raise InputError(f"{path}: cannot create the run store ({_first_line(error)}); choose another place with -o") from error
+        for enum, values in _ENUMS.items():
+            connection.execute(f"CREATE TYPE {enum} AS ENUM ({', '.join(repr(v) for v in values)})")
+        for table, columns in SCHEMA.items():
+            definitions = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+            connection.execute(f"CREATE TABLE {table} ({definitions})")
+        connection.execute("INSERT INTO store_info VALUES ('format', 'postrun'), ('format_version', ?)", [str(FORMAT_VERSION)])
+        return cls(connection, path)
+
+    @classmethod
+    def open(cls, path: Path, *, memory_limit: str = "600MB", threads: int | None = None) -> Store:
+        """An existing store, read only. Raises InputError where ``path`` is no run store, or one of a newer format."""
+        import duckdb
+
+        try:
+            connection = duckdb.connect(
+                str(path),
+                read_only=True,
+                config={"memory_limit": memory_limit, "threads": threads or min(os.cpu_count() or 1, 8)},
+            )
+        except duckdb.Error as error:
+            raise InputError(
+                f"{path}: cannot be opened as a run store ({_first_line(error)}); make one with `postrun ingest SOURCE -o {path.name}`"
+            ) from error
+        try:
+            found = dict(connection.execute("SELECT key, value FROM store_info").fetchall())
+        except duckdb.Error as error:
+            connection.close()
+            raise InputError(
+                f"{path}: a DuckDB file, but no run store of postrun; make one with `postrun ingest SOURCE -o run.duckdb`"
+            ) from error
+        if found.get("format_version") != str(FORMAT_VERSION):
+            connection.close()
+            raise InputError(
+                f"{path}: run store of format {found.get('format_version')}, this postrun reads format {FORMAT_VERSION};"
+                " ingest the sources again with this version"
+            )
+        return cls(connection, path)
+
+    def close(self) -> None:
+        """Close the database; the store cannot be used afterwards."""
+        self.connection.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # -- filling -------------------------------------------------------------------------------------------------------
+
+    def append(self, table: str, data: pa.Table | pa.RecordBatch | pl.DataFrame) -> None:
+        """Add rows in bulk. ``data`` has columns named as in ``SCHEMA[table]``; columns it lacks become null, others are an error."""
+        import pyarrow as pa
+
+        rows = data if isinstance(data, pa.Table | pa.RecordBatch) else data.to_arrow()
+        unknown = [column for column in rows.schema.names if column not in SCHEMA[table]]
+        if unknown:
+            raise ValueError(f"table {table} has no column {unknown}")
+        names = ", ".join(f'"{column}"' for column in rows.schema.names)
+        self.connection.register("incoming_rows", rows)
+        try:
+            self.connection.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM incoming_rows")
+        finally:
+            self.connection.unregister("incoming_rows")
+
+    def insert(self, table: str, row: dict[str, Any]) -> None:
+        """Add one row to a small table (run, source, node, process, device, ingest_note); never for events."""
+        names = ", ".join(f'"{c}"' for c in row)
+        self.connection.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", list(row.values()))
+
+    def next_id(self, table: str) -> int:
+        """The next free id of ``node``, ``process`` or ``source``, counted from 0."""
+        self._next[table] += 1
+        return self._next[table] - 1
+
+    def name_ids(self, texts: Sequence[str]) -> list[int]:
+        """Store-wide ids of strings, new ones added to ``name``; same order as ``texts``."""
+        fresh: dict[str, int] = {}
+        ids = []
+        for text in texts:
+            known = self._names.get(text)
+            if known is None:
+                known = len(self._names)
+                self._names[text] = known
+                fresh[text] = known
+            ids.append(known)
+        if fresh:
+            import pyarrow as pa
+
+            self.append(
+                "name",
+                pa.table({"id": pa.array(list(fresh.values()), pa.int32()), "text": pa.array(list(fresh), pa.string())}),
+            )
+        return ids
+
+    def note(
+        self, severity: Severity, code: str, message: str, *, count: int = 1, source: int | None = None, file: str | None = None,
+        first_ns: int | None = None, last_ns: int | None = None,
+    ) -> None:  # fmt: skip
+        """Record something the reader repaired, dropped or guessed. ``message`` is one sentence for the report's reader."""
+        self.insert(
+            "ingest_note",
+            {
+                "source": source,
+                "file": file,
+                "severity": severity,
+                "code": code,
+                "message": message,
+                "count": count,
+                "first_ns": first_ns,
+                "last_ns": last_ns,
+            },
+        )
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def frame(self, sql: str, parameters: Sequence[Any] | None = None) -> pl.DataFrame:
+        """The result of ``sql`` as a Polars frame."""
+        return self.connection.cursor().sql(sql, params=list(parameters) if parameters else None).pl()
+
+    def lazy(self, sql: str) -> pl.LazyFrame:
+        """``sql`` as a lazy Polars frame; projections and filters are pushed down into DuckDB."""
+        lazy: pl.LazyFrame = self.connection.cursor().sql(sql).pl(lazy=True)  # type: ignore[call-overload, unused-ignore]
+        return lazy
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,30 @@
+"""Which mistakes a user can make, and what the command line's exit code is for each."""
+
+from __future__ import annotations
+
+
+class PostrunError(Exception):
+    """Base of every error that is shown to the user as one clear message, without a traceback.
+
+    ``exit_code`` is what the command line ends with. The message names the file, the place and the next step.
+    """
+
+    exit_code = 1
+
+
+class InputError(PostrunError):
+    """The input cannot be used: not there, not readable, or nothing in it that postrun knows (exit code 4)."""
+
+    exit_code = 4
+
+
+class UsageError(PostrunError):
+    """An option or a configuration file has a wrong value (exit code 2)."""
+
+    exit_code = 2
+
+
+class RenderError(PostrunError):
+    """A report format could not be written; the other formats are kept (exit code 1)."""
+
+    exit_code = 1

@@ -1,0 +1,24 @@
+/* _native.c - the Python face of libpostrun (limited API, CPython 3.11 and later). */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "postrun.h"
+
+static PyObject *py_version(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    return PyUnicode_FromString(postrun_version());
+}
+
+static PyMethodDef methods[] = {
+    {"version", py_version, METH_NOARGS, "Version of the loaded libpostrun."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_native", "Python face of libpostrun.", 0, methods, slots, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,1 @@
+"""Report -> HTML, PDF, JSON. Computes nothing that is not formatting."""
