@@ -1,0 +1,107 @@
+"""Which machine and which process does a source mean, and which id do they have in the run store?
+
+Every reader asks here, so that two files of one process share its row and two processes never do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """What a reader stored of one file.
+
+    ``events``: rows added to device_event, host_event, annotation, sample and python_profile together. ``first_ns``, ``last_ns``:
+    earliest start and latest end among them (None without events), nanoseconds since the Unix epoch or since the anchor 0.
+    ``relative``: the file has no epoch, its times count from an anchor of 0. ``partial``: the file broke off or lost a part.
+    """
+
+    events: int
+    first_ns: int | None
+    last_ns: int | None
+    relative: bool = False
+    partial: bool = False
+
+
+@dataclass(slots=True)
+class _Process:
+    id: int
+    rank: int | None
+    label: str | None
+
+
+@dataclass(slots=True)
+class Registry:
+    """The nodes and processes of ``store``, one row each, whoever asks first."""
+
+    store: Store
+    _nodes: dict[str, int] = field(default_factory=dict)
+    _processes: dict[tuple[int, int | None], list[_Process]] = field(default_factory=dict)
+
+    def node(self, hostname: str) -> int:
+        """Id of the machine of this name."""
+        if hostname not in self._nodes:
+            self._nodes[hostname] = self.store.next_id("node")
+            self.store.insert("node", {"id": self._nodes[hostname], "hostname": hostname})
+        return self._nodes[hostname]
+
+    def process(
+        self,
+        node: int,
+        pid: int | None,
+        *,
+        rank: int | None = None,
+        local_rank: int | None = None,
+        world_size: int | None = None,
+        label: str | None = None,
+        source: int | None = None,
+    ) -> int:
+        """Id of the process ``pid`` of ``node``.
+
+        Two requests mean one process where node and pid are equal and neither rank nor (for a process without pid) label says
+        otherwise. What a later request knows and an earlier one did not (rank, world size, label) is filled in.
+        """
+        for known in self._processes.setdefault((node, pid), []):
+            same_rank = rank is None or known.rank is None or known.rank == rank
+            if same_rank and (pid is not None or known.label == label):
+                self._fill(known, rank, local_rank, world_size, label)
+                return known.id
+        new = _Process(self.store.next_id("process"), rank, label)
+        self._processes[node, pid].append(new)
+        self.store.insert(
+            "process",
+            {
+                "id": new.id,
+                "node": node,
+                "pid": pid,
+                "rank": rank,
+                "local_rank": local_rank,
+                "world_size": world_size,
+                "label": label,
+                "source": source,
+            },
+        )
+        return new.id
+
+    def move(self, process: int, node: int) -> None:
+        """Say that ``process`` runs on another machine than was thought; its events are changed too."""
+        for (_, pid), known in list(self._processes.items()):
+            for one in [one for one in known if one.id == process]:
+                known.remove(one)
+                self._processes.setdefault((node, pid), []).append(one)
+        for table in ("process", "device_event", "host_event", "annotation", "step"):
+            key = "id" if table == "process" else "process"
+            self.store.connection.execute(f"UPDATE {table} SET node = ? WHERE {key} = ?", [node, process])
+
+    def _fill(self, known: _Process, rank: int | None, local_rank: int | None, world_size: int | None, label: str | None) -> None:
+        if (rank, local_rank, world_size, label) != (None, None, None, None):
+            self.store.connection.execute(
+                "UPDATE process SET rank = coalesce(rank, ?), local_rank = coalesce(local_rank, ?),"
+                " world_size = coalesce(world_size, ?), label = coalesce(label, ?) WHERE id = ?",
+                [rank, local_rank, world_size, label, known.id],
+            )
+        known.rank = rank if known.rank is None else known.rank
+        known.label = label if known.label is None else known.label
