@@ -1,0 +1,70 @@
+# What a checkout can do for you. `make` alone lists it.
+#   make PYTHON=python3.12 ...        another interpreter than the newest one found
+#   make test PYTEST_ARGS="-k steps"  a part of the tests
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.in' -o -name '*.cmake')
+
+# One stamp per interpreter asked for, so that PYTHON=... is heeded also where a .venv exists.
+RUNTIME := $(VENV)/.installed$(if $(PYTHON),-$(notdir $(PYTHON)))
+TEST := $(RUNTIME)-test
+
+# Nothing imports from the current directory: a top-level `import ingest` fails here as it does for a user.
+export PYTHONSAFEPATH := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo install test lint format typecheck wheel sdist lock clean clean-venv
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r word what; do printf '%-18s %s\n' "$$word" "$$what"; done
+
+demo: $(RUNTIME) ## a sample run and its report, in demo/
+	@$(BIN)/postrun demo -o demo; status=$$?; \
+	for file in report.html report.pdf report.json; do \
+		if [ -f demo/$$file ]; then echo "$(CURDIR)/demo/$$file"; else echo "demo/$$file was not written"; fi; \
+	done; exit $$status
+
+install: $(RUNTIME) ## postrun in .venv, as .venv/bin/postrun
+
+test: $(TEST) ## everything that is checked: tests, ruff, mypy
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(TEST) ## ruff alone
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+format: $(TEST) ## lets ruff lay out the code
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+typecheck: $(TEST) ## mypy --strict alone
+	@$(BIN)/python tests/package_links.py && $(BIN)/mypy
+
+wheel: $(RUNTIME) ## a wheel in dist/
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip wheel -q --no-build-isolation --no-deps -w dist . && ls dist/*.whl
+
+sdist: $(RUNTIME) ## a source archive in dist/
+	@$(BIN)/python -c 'from scikit_build_core.build import build_sdist; print("dist/" + build_sdist("dist"))'
+
+# Exact versions with hashes, for every platform and every Python that pyproject.toml allows.
+LOCK := $(VENV)-lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+lock: ## renews requirements.lock and requirements-test.lock to the newest versions that pyproject.toml allows
+	@test -x $(VENV)-lock/bin/uv || { python3 -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install -q uv; }
+	@$(LOCK) --upgrade --no-annotate --group build --extra test pyproject.toml -o requirements-test.lock
+	@$(LOCK) --upgrade --no-annotate --group build -c requirements-test.lock pyproject.toml -o requirements.lock
+	@for file in requirements.lock requirements-test.lock; do \
+		{ echo '# Written by `make lock`; change pyproject.toml instead.'; cat $$file; } > $$file.new && mv $$file.new $$file; done
+
+clean: ## removes what was built, not .venv
+	rm -rf build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
+
+clean-venv: ## removes .venv, for a fresh installation
+	rm -rf $(VENV) $(VENV)-lock
+
+$(RUNTIME): pyproject.toml requirements.lock .ci/bootstrap $(NATIVE_SOURCES)
+	@PYTHON='$(PYTHON)' sh .ci/bootstrap $(VENV)
+	@touch $@
+
+$(TEST): $(RUNTIME) requirements-test.lock
+	@$(BIN)/python -m pip install -q --require-hashes -r requirements-test.lock
+	@touch $@

@@ -1,0 +1,53 @@
+"""Which fixtures and settings do all tests share?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A checkout on sys.path would let `import ingest` work here and fail for users: here and in every child process it is off.
+sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+os.environ["PYTHONSAFEPATH"] = "1"
+
+# "ci" repeats exactly from run to run and does not fail on a slow machine; "search" looks for new counterexamples:
+# HYPOTHESIS_PROFILE=search make test
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, max_examples=50, database=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("search", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session")
+def project_root() -> Path:
+    """The checkout that the tests belong to."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder of real trace files: $POSTRUN_TEST_DATA, else ``shared/data`` beside the checkout. Skips where there is none."""
+    named = os.environ.get("POSTRUN_TEST_DATA")
+    folder = Path(named) if named else ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no real traces: {folder} is no folder (set POSTRUN_TEST_DATA)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def node_modules() -> Path:
+    """Folder that holds axe-core and puppeteer-core: $POSTRUN_NODE_MODULES, else ``node_modules`` in the checkout.
+
+    Skips where one of them is missing.
+    """
+    folder = Path(os.environ.get("POSTRUN_NODE_MODULES") or ROOT / "node_modules")
+    for package in ("axe-core", "puppeteer-core"):
+        if not (folder / package).is_dir():
+            pytest.skip(f"no {package} in {folder} (npm install {package}; set POSTRUN_NODE_MODULES)")
+    return folder
