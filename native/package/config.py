@@ -1,7 +1,8 @@
 """Which options come from a configuration file, and from which file?
 
 Precedence: command line > environment (``POSTRUN_*``) > file > default. The file is the one named with ``--config``; else
-``postrun.toml`` in the current folder; else the table ``[tool.postrun]`` of ``pyproject.toml`` there. Keys are the long option names, with ``-`` or ``_``::
+``postrun.toml`` in the current folder; else the table ``[tool.postrun]`` of ``pyproject.toml`` there. Keys are the long option
+names, with ``-`` or ``_``::
 
     top = 20
     format = "html,pdf"
