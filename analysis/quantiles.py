@@ -1,0 +1,93 @@
+"""What are the quantiles and the histogram of a column of durations?"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import polars as pl
+
+from .report import Histogram, Quantiles
+
+LINEAR_BINS: Final = 50
+BINS_PER_DECADE: Final = 10
+
+
+def quantile(ordered: pl.Series, fraction: float) -> float:
+    """Quantile of a series in ascending order by linear interpolation between order statistics (NumPy's default, type 7).
+
+    ``fraction`` is 0..1. Raises ValueError for an empty series.
+    """
+    if not len(ordered):
+        raise ValueError("no quantile of nothing")
+    position = fraction * (len(ordered) - 1)
+    low = math.floor(position)
+    below = ordered[low]
+    above = ordered[min(low + 1, len(ordered) - 1)]
+    return float(below + (above - below) * (position - low))
+
+
+def quantiles(values: pl.Series) -> Quantiles | None:
+    """Quantiles, mean and population standard deviation of ``values`` (nulls left out); None where there are none."""
+    ordered = values.drop_nulls().sort().rechunk()
+    if not len(ordered):
+        return None
+    mean = ordered.sum() / len(ordered)
+    # Deviations from the mean, summed in ascending order: the same figure for any order of the input.
+    deviation = ordered.cast(pl.Float64) - mean
+    return Quantiles(
+        count=len(ordered),
+        min=float(ordered[0]),
+        p5=quantile(ordered, 0.05),
+        p25=quantile(ordered, 0.25),
+        p50=quantile(ordered, 0.50),
+        p75=quantile(ordered, 0.75),
+        p95=quantile(ordered, 0.95),
+        p99=quantile(ordered, 0.99),
+        max=float(ordered[-1]),
+        mean=float(mean),
+        std=math.sqrt(float((deviation * deviation).sum()) / len(ordered)),
+    )
+
+
+def histogram(values: pl.Series, *, bins: int = LINEAR_BINS, unit: str = "ns") -> Histogram | None:
+    """Counts of ``values`` in ``bins`` equal bins from the lowest to the highest (which belongs to the last bin); None without values.
+
+    Values that are all equal make one bin, of width 1.
+    """
+    ordered = values.drop_nulls().cast(pl.Float64).sort()
+    if not len(ordered):
+        return None
+    low, high = float(ordered[0]), float(ordered[-1])
+    if low == high:
+        return Histogram(edges=(low, low + 1.0), counts=(len(ordered),), unit=unit, logarithmic=False)
+    edges = [low + (high - low) * i / bins for i in range(bins)] + [high]
+    return Histogram(edges=tuple(edges), counts=_counts(ordered, edges), unit=unit, logarithmic=False)
+
+
+def log_histogram(values: pl.Series, *, unit: str = "ns") -> Histogram | None:
+    """Counts of ``values`` in bins whose edges are powers of ten divided in ten equal factors, so that histograms of different runs have
+    the same bins; None without values. Values below 1 (also 0) are counted in the bin that begins at 1."""
+    ordered = values.drop_nulls().cast(pl.Float64).clip(lower_bound=1.0).sort()
+    if not len(ordered):
+        return None
+    first = math.floor(math.log10(ordered[0]) * BINS_PER_DECADE)
+    last = math.floor(math.log10(ordered[-1]) * BINS_PER_DECADE) + 1
+    edges = [_edge(i) for i in range(first, last + 1)]
+    # log10 and the edges round differently: the outermost values must not fall out.
+    if ordered[0] < edges[0]:
+        edges.insert(0, _edge(first - 1))
+    if ordered[-1] > edges[-1]:
+        edges.append(_edge(last + 1))
+    return Histogram(edges=tuple(edges), counts=_counts(ordered, edges), unit=unit, logarithmic=True)
+
+
+def _edge(index: int) -> float:
+    return float(10.0 ** (index / BINS_PER_DECADE))
+
+
+def _counts(ordered: pl.Series, edges: list[float]) -> tuple[int, ...]:
+    """Values in [edge, next edge), the last bin closed; every value lies between the outer edges."""
+    inner = pl.Series(edges[1:-1], dtype=pl.Float64)
+    below = [0, *ordered.search_sorted(inner, side="left").to_list(), len(ordered)]
+    return tuple(after - before for before, after in zip(below, below[1:], strict=False))

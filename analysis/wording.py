@@ -1,0 +1,95 @@
+"""How is a number of the report written as text?
+
+Times by magnitude and three significant digits (12.4 ms, 1.02 s, 18 min 42 s), bytes in binary units, shares with one decimal, counts with
+thin spaces, moments in UTC as ISO 8601.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+THIN_SPACE: Final = "\u2009"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def significant(value: float) -> str:
+    """Three significant digits; all digits of the integer part from 1000 on, in groups: 0.0123, 1.02, 12.4, 178, 12 345."""
+    if value == 0:
+        return "0"
+    magnitude = abs(value)
+    # Round first: 9.996 is 10.0, not 10.00.
+    rounded = float(f"{magnitude:.3g}")
+    if rounded >= 1000:
+        text = count(round(magnitude))
+    else:
+        decimals = 0 if rounded >= 100 else 1 if rounded >= 10 else 2
+        while rounded < 10 ** -(decimals - 2) and decimals < 12:
+            decimals += 1
+        text = f"{magnitude:.{decimals}f}"
+    return f"-{text}" if value < 0 else text
+
+
+def duration(ns: float) -> str:
+    """A duration of nanoseconds: 850 ns, 12.4 µs, 178 ms, 1.02 s, 18 min 42 s, 2 h 05 min, 3 d 4 h. Zero is "0 ns"."""
+    if ns < 0:
+        return f"-{duration(-ns)}"
+    for unit, size in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)):
+        limit = 60 if unit == "s" else 1000
+        if float(f"{ns / size:.3g}") < limit:
+            return f"{significant(round(ns) if unit == 'ns' and ns >= 1 else ns / size)} {unit}"
+    seconds = round(ns / 1_000_000_000)
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    minutes = round(seconds / 60)
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def percent(value: float) -> str:
+    """A percentage (0..100) with one decimal: 18.9 %. What is not 0 never reads as 0: "< 0.1 %"; what is not all never as 100.0 %."""
+    if 0 < value < 0.05:
+        return "< 0.1 %"
+    if 99.95 <= value < 100:
+        return "> 99.9 %"
+    return f"{value:.1f} %"
+
+
+def whole_percent(value: float) -> str:
+    """A percentage (0..100) without decimals, for sentences: 61 %. "below 1 %" and "over 99 %" at the ends."""
+    if 0 < value < 0.5:
+        return "below 1 %"
+    if 99.5 <= value < 100:
+        return "over 99 %"
+    return f"{value:.0f} %"
+
+
+def count(value: int) -> str:
+    """A count, digits in groups of three divided by thin spaces: 1 234 567."""
+    return f"{value:,}".replace(",", THIN_SPACE)
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """A count and its noun: 1 step, 2 steps."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def size(value: float) -> str:
+    """Bytes in binary units: 850 B, 1.25 GiB."""
+    magnitude = abs(float(value))
+    units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+    index = 0
+    while index < len(units) - 1 and float(f"{magnitude:.3g}") >= (1000 if index == 0 else 1024):
+        magnitude /= 1024
+        index += 1
+    if index == 0:
+        return f"{round(value)} B"
+    return f"{'-' if value < 0 else ''}{significant(magnitude)} {units[index]}"
+
+
+def moment(ns: int) -> str:
+    """A time since the Unix epoch as UTC to the second: 2026-11-21 06:40:05 UTC."""
+    at = _EPOCH + timedelta(microseconds=ns // 1000)
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
