@@ -1,0 +1,40 @@
+"""How do tests build postrun and make clean environments, without the network?
+
+Builds take scikit-build-core, CMake and Ninja from the environment that runs the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+PURELIB = Path(sysconfig.get_path("purelib"))
+MakeEnvironment = Callable[[str], Path]
+
+
+def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
+    """Standard output of a command that must succeed, with the test environment's tools first on PATH."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "POSTRUN_", "CMAKE_", "SKBUILD_"))}
+    environment["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), environment.get("PATH", os.defpath)])
+    environment |= variables
+    done = subprocess.run([*map(str, command)], cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def pip(python: str | Path, *words: str | Path, cwd: Path | None = None, **variables: str) -> None:
+    """pip of the test environment, working on the environment of ``python``."""
+    options = ("--quiet", "--disable-pip-version-check")
+    run(sys.executable, "-P", "-m", "pip", "--python", python, *options, *words, cwd=cwd, **variables)
+
+
+def build_wheel(source: Path, folder: Path, **variables: str) -> Path:
+    """The wheel that ``pip wheel`` makes of a source tree, built outside that tree."""
+    options = ("--no-build-isolation", "--no-deps", "--no-index", f"-Cbuild-dir={folder / 'build'}")
+    pip(sys.executable, "wheel", *options, "-w", folder, source, **variables)
+    (wheel,) = folder.glob("*.whl")
+    return wheel

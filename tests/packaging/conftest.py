@@ -1,0 +1,89 @@
+"""What do the packaging tests build, once for all of them?"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import sysconfig
+import tarfile
+from pathlib import Path
+
+import pytest
+from builds import PURELIB, MakeEnvironment, build_wheel, pip, run
+
+
+@pytest.fixture(scope="session")
+def build_tools() -> None:
+    """Skips where scikit-build-core, CMake or Ninja are not installed beside the tests."""
+    for module in ("scikit_build_core", "cmake", "ninja"):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed (make test installs it; or pip install --group build)")
+
+
+@pytest.fixture(scope="session")
+def compiler(build_tools: None) -> str:
+    """The C compiler. Skips where there is none, or no Python headers to build an extension with."""
+    found = next((path for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("no C compiler (apt-get install gcc)")
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        pytest.skip("no Python.h (apt-get install python3-dev)")
+    return found
+
+
+@pytest.fixture(scope="session")
+def make_environment(tmp_path_factory: pytest.TempPathFactory) -> MakeEnvironment:
+    """Makes a virtual environment without postrun, in which postrun's dependencies are importable; returns its Python."""
+
+    def make(name: str) -> Path:
+        folder = tmp_path_factory.mktemp("environment") / name
+        run(sys.executable, "-m", "venv", "--without-pip", folder)
+        python = folder / "bin" / "python"
+        site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+        # A folder named in a .pth file is searched last and its own .pth files are not read: our editable postrun stays out.
+        (site / "dependencies.pth").write_text(f"{PURELIB}\n")
+        return python
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def sdist(build_tools: None, project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source archive of this checkout."""
+    folder = tmp_path_factory.mktemp("sdist")
+    code = f"from scikit_build_core.build import build_sdist; build_sdist({str(folder)!r})"
+    run(sys.executable, "-P", "-c", code, cwd=project_root)
+    (archive,) = folder.glob("*.tar.gz")
+    return archive
+
+
+@pytest.fixture(scope="session")
+def unpacked(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source archive's tree, unpacked."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (tree,) = folder.iterdir()
+    return tree
+
+
+@pytest.fixture(scope="session")
+def wheel(compiler: str, project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout, with the C side."""
+    return build_wheel(project_root, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def wheel_without_native(build_tools: None, project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout as a machine without a C compiler builds it."""
+    return build_wheel(project_root, tmp_path_factory.mktemp("pure"), POSTRUN_NO_NATIVE="1", CC="/nonexistent/cc")
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path, make_environment: MakeEnvironment) -> Path:
+    """Python of an environment into which the wheel was installed."""
+    python = make_environment("wheel")
+    pip(python, "install", "--no-deps", "--no-index", wheel)
+    return python
