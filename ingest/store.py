@@ -92,7 +92,7 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
     "store_info": {"key": "VARCHAR", "value": "VARCHAR"},
 }  # fmt: skip
 
-_ENUMS: Final = {
+ENUM_VALUES: Final[dict[str, tuple[str, ...]]] = {
     "DEVICE_KIND": ("kernel", "memcpy", "memset", "sync"),
     "HOST_KIND": ("launch", "sync", "call", "operator", "python", "loader", "overhead"),
 }
@@ -162,7 +162,7 @@ class Store:
             )
         except duckdb.Error as error:
             raise InputError(f"{path}: cannot create the run store ({_first_line(error)}); choose another place with -o") from error
-        for enum, values in _ENUMS.items():
+        for enum, values in ENUM_VALUES.items():
             connection.execute(f"CREATE TYPE {enum} AS ENUM ({', '.join(repr(v) for v in values)})")
         for table, columns in SCHEMA.items():
             definitions = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
