@@ -1,0 +1,9 @@
+"""How is a finished training job made up, traces and all, for `postrun demo` and for tests that need exact totals?"""
+
+from __future__ import annotations
+
+from .demo import write_demo
+from .training_run import Problems
+from .truth import DemoTruth, KernelTruth, RankTruth
+
+__all__ = ["DemoTruth", "KernelTruth", "Problems", "RankTruth", "write_demo"]
