@@ -109,4 +109,6 @@ def _lengths(intervals: pl.DataFrame, segments: pl.DataFrame, by: Sequence[str])
         return segments.select(length)
     lengths = segments.group_by(*by).agg(length)
     groups = intervals.select(*by).unique().sort(*by)
-    return groups.join(lengths, on=list(by), how="left", nulls_equal=True, maintain_order="left").with_columns(pl.col("length").fill_null(0))
+    return groups.join(lengths, on=list(by), how="left", nulls_equal=True, maintain_order="left").with_columns(
+        pl.col("length").fill_null(0)
+    )

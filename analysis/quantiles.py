@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Final
 
@@ -90,4 +91,4 @@ def _counts(ordered: pl.Series, edges: list[float]) -> tuple[int, ...]:
     """Values in [edge, next edge), the last bin closed; every value lies between the outer edges."""
     inner = pl.Series(edges[1:-1], dtype=pl.Float64)
     below = [0, *ordered.search_sorted(inner, side="left").to_list(), len(ordered)]
-    return tuple(after - before for before, after in zip(below, below[1:], strict=False))
+    return tuple(after - before for before, after in itertools.pairwise(below))

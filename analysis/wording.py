@@ -37,7 +37,7 @@ def duration(ns: float) -> str:
     for unit, size in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)):
         limit = 60 if unit == "s" else 1000
         if float(f"{ns / size:.3g}") < limit:
-            return f"{significant(round(ns) if unit == 'ns' and ns >= 1 else ns / size)} {unit}"
+            return f"{round(ns) if ns == round(ns) and unit == 'ns' else significant(ns / size)} {unit}"
     seconds = round(ns / 1_000_000_000)
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60:02d} s"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -33,7 +35,9 @@ def lengths(result: pl.DataFrame) -> dict[str, int]:
     return dict(result.select("group", "length").rows())
 
 
-small = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(0, 12)).map(lambda s: (s[0], s[1], s[1] + s[2])), max_size=12)
+small = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(0, 12)).map(lambda s: (s[0], s[1], s[1] + s[2])), max_size=12
+)
 wide = st.lists(st.tuples(st.integers(-4_000_000_000_000_000_000, 4_000_000_000_000_000_000), st.integers(0, 10**17)), max_size=20)
 
 
@@ -45,7 +49,7 @@ def test_union_covers_the_same_cells_in_maximal_segments(spans: Spans) -> None:
         assert cells(result, group) == points(spans, group)
         rows = result.filter(pl.col("group") == group).select("start", "end").rows()
         assert rows == sorted(rows)
-        assert all(end < start for (_, end), (start, _) in zip(rows, rows[1:], strict=False)), "touching segments are one"
+        assert all(end < start for (_, end), (start, _) in itertools.pairwise(rows)), "touching segments are one"
     assert lengths(intervals.union_length(frame(spans), ["group"])) == {g: len(points(spans, g)) for g in {s[0] for s in spans}}
 
 
@@ -96,7 +100,13 @@ def test_union_length_is_exact_for_large_times(spans: list[tuple[int, int]]) -> 
 
 
 def test_nanoseconds_at_the_epoch_of_real_traces() -> None:
-    spans = [("a", EPOCH, EPOCH + 3), ("a", EPOCH + 3, EPOCH + 3), ("a", EPOCH + 1, EPOCH + 2), ("a", EPOCH + 3, EPOCH + 4), ("a", EPOCH + 9, EPOCH + 10)]
+    spans = [
+        ("a", EPOCH, EPOCH + 3),
+        ("a", EPOCH + 3, EPOCH + 3),
+        ("a", EPOCH + 1, EPOCH + 2),
+        ("a", EPOCH + 3, EPOCH + 4),
+        ("a", EPOCH + 9, EPOCH + 10),
+    ]
     assert intervals.union(frame(spans), ["group"]).rows() == [("a", EPOCH, EPOCH + 4), ("a", EPOCH + 9, EPOCH + 10)]
 
 

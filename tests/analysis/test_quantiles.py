@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -45,9 +46,11 @@ def test_log_histogram_counts_every_value_once(values: list[int]) -> None:
     assert sum(result.counts) == len(values)
     for i, counted in enumerate(result.counts):
         last = i == len(result.counts) - 1
-        inside = [v for v in map(lambda v: max(v, 1), values) if result.edges[i] <= v < result.edges[i + 1] or (last and v == result.edges[i + 1])]
+        inside = [
+            v for v in (max(v, 1) for v in values) if result.edges[i] <= v < result.edges[i + 1] or (last and v == result.edges[i + 1])
+        ]
         assert counted == len(inside)
-    ratios = [b / a for a, b in zip(result.edges, result.edges[1:], strict=False)]
+    ratios = [b / a for a, b in itertools.pairwise(result.edges)]
     assert ratios == pytest.approx([10**0.1] * len(ratios))
 
 

@@ -39,7 +39,15 @@ def test_whole_percent(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0, "0 B"), (999, "999 B"), (1000, "0.977 KiB"), (1536, "1.50 KiB"), (1023 * 1024, "1\u2009023 KiB"), (5 * 2**30, "5.00 GiB")]
+    ("value", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "0.977 KiB"),
+        (1536, "1.50 KiB"),
+        (1023 * 1024, "1\u2009023 KiB"),
+        (5 * 2**30, "5.00 GiB"),
+    ],
 )
 def test_size(value: int, text: str) -> None:
     assert wording.size(value) == text

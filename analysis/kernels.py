@@ -1,0 +1,65 @@
+"""Which kernels took the time, and which kinds of kernels?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..ingest.store import Store
+from .report import DeviceTime, Kernel, Share
+
+
+def kernels(store: Store, breakdown: Iterable[DeviceTime]) -> tuple[Kernel, ...]:
+    """Every kernel name, merged over all devices, longest total first (then by name); empty without kernels.
+
+    ``share_of_kernel_time``: percent of the summed durations of all kernels. ``share_of_profile``: percent of (profile span x devices),
+    that is of the spans of all rows of ``breakdown`` added up; kernels of one device that run at the same time count each, so these
+    shares can add up to more than 100.
+    """
+    profile = sum(device.span_ns for device in breakdown)
+    rows = store.frame("""
+        SELECT coalesce(n.text, '') AS name, coalesce(n.short, n.text, '') AS short_name, coalesce(n.category, 'other') AS category,
+               coalesce(n.precision, 'unknown') AS precision, t.count, t.total, t.shortest, t.longest
+        FROM (
+            SELECT name, count(*) AS count, sum(duration_ns)::BIGINT AS total, min(duration_ns) AS shortest, max(duration_ns) AS longest
+            FROM device_event WHERE kind = 'kernel' GROUP BY name
+        ) AS t LEFT JOIN name AS n ON n.id = t.name
+        ORDER BY t.total DESC, 1
+    """).rows(named=True)
+    total = sum(row["total"] for row in rows)
+    return tuple(
+        Kernel(
+            name=row["name"],
+            short_name=row["short_name"],
+            category=row["category"],
+            precision=row["precision"],
+            count=row["count"],
+            total_ns=row["total"],
+            min_ns=row["shortest"],
+            mean_ns=row["total"] / row["count"],
+            max_ns=row["longest"],
+            share_of_kernel_time=percent_of(row["total"], total),
+            share_of_profile=percent_of(row["total"], profile),
+        )
+        for row in rows
+    )
+
+
+def categories(kernels: Iterable[Kernel]) -> tuple[Share, ...]:
+    """Summed kernel time by category, longest first; percent of the time of all kernels."""
+    return shares((kernel.category, kernel.total_ns, kernel.count) for kernel in kernels)
+
+
+def shares(parts: Iterable[tuple[str, int, int]]) -> tuple[Share, ...]:
+    """(name, time, count) added up by name, longest first (then by name), with the percent of the whole."""
+    sums: dict[str, tuple[int, int]] = {}
+    for name, time, count in parts:
+        before = sums.get(name, (0, 0))
+        sums[name] = (before[0] + time, before[1] + count)
+    whole = sum(time for time, _ in sums.values())
+    ordered = sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))
+    return tuple(Share(name, time, count, percent_of(time, whole)) for name, (time, count) in ordered)
+
+
+def percent_of(part: int, whole: int) -> float:
+    """``part`` of ``whole`` in percent; 0 of nothing is 0."""
+    return 100 * part / whole if whole else 0.0

@@ -1,0 +1,110 @@
+"""What is known of the run, its nodes, devices and processes, and what did the readers have to repair?"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from ..ingest.store import Store
+from .places import Places
+from .report import Device, Node, Note, Process, Run, Source
+
+# Times of sources without an epoch count from an anchor of 0, or from the start of the machine: no job has run in the first year of the
+# epoch, no machine for 30 years.
+_FIRST_EPOCH_NS: Final = 10**18
+
+_SEVERITIES: Final = ("error", "warning", "info")
+
+
+def run(store: Store, *, name: str | None = None) -> Run:
+    """The run. Start and end are the run's own, else the first and last time of any source; ``name`` replaces the run's name.
+
+    ``relative_times``: every source with times has them before 2001-09-09 (10^18 ns), so none can be of the Unix epoch.
+    """
+    rows = store.frame("SELECT * FROM run LIMIT 1").rows(named=True)
+    known: dict[str, Any] = rows[0] if rows else {}
+    sources = _sources(store)
+    first = [source.first_ns for source in sources if source.first_ns is not None]
+    last = [source.last_ns for source in sources if source.last_ns is not None]
+    world_size = store.frame("SELECT max(world_size) FROM process").item()
+    return Run(
+        name=name or known.get("name") or "run",
+        status=known.get("status") or "unknown",
+        started_at_ns=_first_known(known.get("started_ns"), min(first, default=None)),
+        ended_at_ns=_first_known(known.get("ended_ns"), max(last, default=None)),
+        relative_times=bool(first) and max(first) < _FIRST_EPOCH_NS,
+        framework=known.get("framework"),
+        instance_type=known.get("instance_type"),
+        world_size=world_size,
+        resources=_texts(known.get("resources")),
+        hyperparameters=_pairs(known.get("hyperparameters")),
+        labels=_pairs(known.get("labels")),
+        metadata=_pairs(known.get("metadata")),
+        sources=sources,
+    )
+
+
+def nodes(store: Store) -> tuple[Node, ...]:
+    """Every machine, by host name."""
+    places = Places(store)
+    rows = store.frame("SELECT id, cores, memory_bytes, gpus FROM node ORDER BY id").rows()
+    return tuple(sorted((Node(places.node(i), cores, memory, gpus) for i, cores, memory, gpus in rows), key=lambda node: node.hostname))
+
+
+def devices(store: Store) -> tuple[Device, ...]:
+    """Every GPU that a source lists or that has device events, by host name and index."""
+    places = Places(store)
+    rows = store.frame("""
+        WITH used AS (
+            SELECT node, device AS "index" FROM device_event
+            UNION SELECT node, unit FROM sample WHERE starts_with(metric, 'gpu_') AND unit IS NOT NULL
+        )
+        SELECT coalesce(d.node, u.node) AS node, coalesce(d."index", u."index") AS "index", d.name, d.uuid, d.memory_bytes, d.sm_count,
+               d.compute_capability, d.vendor, u.node IS NOT NULL AS used
+        FROM device AS d FULL JOIN used AS u ON u.node = d.node AND u."index" = d."index"
+    """).rows(named=True)
+    found = [Device(**{**row, "node": places.node(row["node"])}) for row in rows]
+    return tuple(sorted(found, key=lambda device: (device.node, device.index, device.uuid or "")))
+
+
+def processes(store: Store) -> tuple[Process, ...]:
+    """Every process, by host name, rank and pid."""
+    places = Places(store)
+    rows = store.frame("SELECT id, local_rank, world_size, label FROM process ORDER BY id").rows()
+    found = []
+    for i, local_rank, world_size, label in rows:
+        place = places.process(i)
+        found.append((place.order, Process(place.node, place.pid, place.rank, local_rank, world_size, label)))
+    return tuple(process for _, process in sorted(found, key=lambda item: item[0]))
+
+
+def data_quality(store: Store) -> tuple[Note, ...]:
+    """What the readers repaired, dropped or guessed: errors, then warnings, then the rest; by file, code and message."""
+    rows = store.frame('SELECT file, severity, code, message, "count", first_ns, last_ns FROM ingest_note').rows()
+    notes = [Note(*row) for row in rows]
+    return tuple(sorted(notes, key=lambda n: (_SEVERITIES.index(n.severity), n.file or "", n.code, n.message, n.first_ns or 0)))
+
+
+def _sources(store: Store) -> tuple[Source, ...]:
+    rows = store.frame("SELECT path, format, bytes, sha256, events, first_ns, last_ns FROM source ORDER BY path, id").rows()
+    return tuple(
+        Source(path, form or "unknown", size, digest, events or 0, first, last) for path, form, size, digest, events, first, last in rows
+    )
+
+
+def _first_known(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _pairs(text: str | None) -> dict[str, str]:
+    value = json.loads(text) if text else {}
+    return {str(key): _text(item) for key, item in sorted(value.items())} if isinstance(value, dict) else {}
+
+
+def _texts(text: str | None) -> tuple[str, ...]:
+    value = json.loads(text) if text else []
+    return tuple(_text(item) for item in (value if isinstance(value, list) else [value]))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)

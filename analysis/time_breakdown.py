@@ -1,0 +1,110 @@
+"""Where did the time of every device go: computation, exposed communication, exposed memory operations, idle?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from ..ingest.store import Store
+from .intervals import sweep
+from .places import Places, process_conditions
+from .report import DeviceTime
+
+_DEVICE: Final = ["node", "process", "device"]
+_CLASSES: Final = ["computation", "communication", "memcpy", "memset", "linked"]
+
+
+def time_breakdown(store: Store) -> tuple[DeviceTime, ...]:
+    """One row per (node, process, device) with kernels, copies or memsets, by host name, rank, pid and device; empty without any.
+
+    Times are lengths of interval unions over all streams, exact to the nanosecond; communication is the kernels of that category. An
+    event is linked where a host call of its process has its correlation.
+    """
+    places = Places(store)
+    names = {(node, index): name for node, index, name in store.frame('SELECT node, "index", name FROM device').rows()}
+    rows = []
+    for condition in process_conditions(store):
+        for row in _breakdown(_events(store, condition)).iter_rows(named=True):
+            place = places.process(row["process"], row["node"])
+            rows.append((place.order, _device_time(row, place.node, place.rank, place.pid, names.get((row["node"], row["device"])))))
+    return tuple(device for _, device in sorted(rows, key=lambda item: (item[0], item[1].device)))
+
+
+def _events(store: Store, condition: str) -> pl.DataFrame:
+    return store.frame(f"""
+        WITH calls AS (
+            SELECT DISTINCT process, correlation FROM host_event AS e
+            WHERE kind IN ('launch', 'sync', 'call') AND correlation IS NOT NULL AND {condition}
+        )
+        SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end",
+               e.kind = 'kernel' AS kernel,
+               e.kind = 'kernel' AND n.category IS DISTINCT FROM 'communication' AS computation,
+               e.kind = 'kernel' AND n.category IS NOT DISTINCT FROM 'communication' AS communication,
+               e.kind = 'memcpy' AS memcpy,
+               e.kind = 'memset' AS memset,
+               c.correlation IS NOT NULL AS linked
+        FROM device_event AS e
+        LEFT JOIN name AS n ON n.id = e.name
+        LEFT JOIN calls AS c ON c.process = e.process AND c.correlation = e.correlation
+        WHERE e.kind <> 'sync' AND {condition}
+    """)
+
+
+def _breakdown(events: pl.DataFrame) -> pl.DataFrame:
+    length = pl.col("end") - pl.col("start")
+    computation, communication, memcpy, memset, linked = (pl.col(name) for name in _CLASSES)
+    memory = memcpy | memset
+
+    def total(where: pl.Expr) -> pl.Expr:
+        return length.filter(where).sum()
+
+    devices = events.group_by(_DEVICE).agg(
+        events=pl.len(),
+        first=pl.col("start").min(),
+        span=pl.col("end").max() - pl.col("start").min(),
+        kernel_total=total(pl.col("kernel")),
+    )
+    # Every segment of the sweep has at least one class of kernel, copy or memset active: all of them together are the busy time.
+    times = (
+        sweep(events, _DEVICE, _CLASSES)
+        .group_by(_DEVICE)
+        .agg(
+            busy=length.sum(),
+            computation=total(computation),
+            communication=total(communication),
+            exposed_communication=total(communication & ~computation),
+            memory=total(memory),
+            exposed_memory=total(memory & ~computation & ~communication),
+            memcpy=total(memcpy),
+            memset=total(memset),
+            linked=total(linked),
+        )
+    )
+    return devices.join(times, on=_DEVICE, how="left", nulls_equal=True).fill_null(0).sort(_DEVICE)
+
+
+def _device_time(row: dict[str, int], node: str, rank: int | None, pid: int | None, name: str | None) -> DeviceTime:
+    communication, exposed = row["communication"], row["exposed_communication"]
+    return DeviceTime(
+        node=node,
+        rank=rank,
+        pid=pid,
+        device=row["device"],
+        device_name=name,
+        events=row["events"],
+        first_ns=row["first"],
+        span_ns=row["span"],
+        busy_ns=row["busy"],
+        idle_ns=row["span"] - row["busy"],
+        computation_ns=row["computation"],
+        communication_ns=communication,
+        exposed_communication_ns=exposed,
+        overlap_percent=100 * (communication - exposed) / communication if communication else None,
+        memory_ns=row["memory"],
+        exposed_memory_ns=row["exposed_memory"],
+        memcpy_ns=row["memcpy"],
+        memset_ns=row["memset"],
+        kernel_total_ns=row["kernel_total"],
+        linked_busy_ns=row["linked"],
+    )

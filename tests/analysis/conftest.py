@@ -1,0 +1,70 @@
+"""Run stores made by hand, for analyses with figures that can be worked out on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import polars as pl
+import pytest
+from postrun.ingest.store import SCHEMA, Store
+
+Rows = list[dict[str, Any]]
+
+# `name` columns hold text here; the maker turns them into ids. Kernel classes come from `names`: text -> (short, precision, category).
+_NAMED = {"device_event", "host_event", "annotation"}
+_POLARS = {
+    "VARCHAR": pl.String, "BIGINT": pl.Int64, "INTEGER": pl.Int32, "DOUBLE": pl.Float64, "BOOLEAN": pl.Boolean, "DEVICE_KIND": pl.String,
+    "HOST_KIND": pl.String,
+}  # fmt: skip
+
+
+class StoreMaker:
+    """Makes stores in memory; every call makes a new one. Rows lack what they do not need: node and process 0, device 0, stream 7."""
+
+    def __init__(self) -> None:
+        self.made: list[Store] = []
+
+    def __call__(
+        self,
+        *,
+        names: dict[str, tuple[str, str, str]] | None = None,
+        nodes: Rows | None = None,
+        processes: Rows | None = None,
+        **tables: Rows,
+    ) -> Store:
+        store = Store.create(None)
+        self.made.append(store)
+        given: dict[str, Rows] = {
+            "node": [{"id": 0, "hostname": "host-0"}] if nodes is None else nodes,
+            "process": [{"id": 0, "node": 0, "pid": 100, "rank": 0}] if processes is None else processes,
+            **tables,
+        }
+        for table, rows in given.items():
+            if rows:
+                self._append(store, table, [dict(row) for row in rows])
+        for text, (short, precision, category) in (names or {}).items():
+            store.name_ids([text])
+            store.connection.execute(
+                "UPDATE name SET short = ?, precision = ?, category = ? WHERE text = ?", [short, precision, category, text]
+            )
+        return store
+
+    @staticmethod
+    def _append(store: Store, table: str, rows: Rows) -> None:
+        if table in _NAMED:
+            defaults = {"node": 0, "process": 0, **({"device": 0, "stream": 7} if table == "device_event" else {"tid": 1})}
+            rows = [{**defaults, **row} for row in rows]
+            for row in rows:
+                row["name"] = store.name_ids([row.get("name", "name")])[0]
+        columns = {c: _POLARS[kind] for c, kind in SCHEMA[table].items() if any(c in row for row in rows)}
+        store.append(table, pl.DataFrame([[row.get(c) for c in columns] for row in rows], schema=columns, orient="row"))
+
+
+@pytest.fixture
+def make_store() -> Iterator[Callable[..., Store]]:
+    """Makes a store from rows per table: ``make_store(device_event=[{"kind": "kernel", "start_ns": 0, "duration_ns": 5}], ...)``."""
+    maker = StoreMaker()
+    yield maker
+    for store in maker.made:
+        store.close()
