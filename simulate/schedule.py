@@ -73,6 +73,13 @@ _LAYER_NORM_BACKWARD = (
     f"void {_NATIVE}layer_norm_grad_input_kernel_vectorized<float, float>"
     "(float const*, float const*, float const*, float const*, float const*, float*, int)"
 )
+_BF16_CASE = "::{lambda()#2}::operator()() const::{lambda()#4}::operator()() const::{lambda(c10::BFloat16)#1}"
+_GELU = f"at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType){_BF16_CASE}"
+_GELU_BACKWARD = (
+    "at::native::GeluBackwardCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)"
+    "::{lambda()#2}::operator()() const::{lambda()#4}::operator()() const::{lambda(c10::BFloat16, c10::BFloat16)#1}"
+)
+_TO_BF16 = "at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda(float)#1}"
 _EMBEDDING = (
     f"void {_NATIVE}indexSelectLargeIndex<float, long, unsigned int, 2, 2, -2, true>"
     "(at::cuda::detail::TensorInfo<float, unsigned int>, at::cuda::detail::TensorInfo<float const, unsigned int>, "
@@ -113,10 +120,10 @@ _FORWARD_LAYER = (
     _kernel(_F, "aten::addmm", "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN", 740, 132, 384, 168),
     _kernel(_F, "aten::_flash_attention_forward", _FLASH_FORWARD, 690, 2_112, 128, 255),
     _kernel(_F, "aten::linear", _BF16_TN, 1_420, 8_448, 384, 168),
-    _kernel(_F, "aten::gelu", _elementwise("at::native::GeluCUDAKernelImpl"), 210, 270_336, 128, 26),
+    _kernel(_F, "aten::gelu", _elementwise(_GELU), 210, 270_336, 128, 26),
 )
 _BACKWARD_LAYER = (
-    _kernel(_B, "GeluBackward0", _elementwise("at::native::GeluBackwardCUDAKernelImpl", 3), 330, 270_336, 128, 32),
+    _kernel(_B, "GeluBackward0", _elementwise(_GELU_BACKWARD, 3), 330, 270_336, 128, 32),
     _kernel(_B, "AddmmBackward0", "nvjet_tst_256x128_64x4_2x1_v_bz_coopA_NNT", 2_050, 132, 384, 168),
     _kernel(_B, "aten::mm", _BF16_NT, 1_950, 4_224, 384, 168),
     _kernel(_B, "FlashAttentionBackward0", _FLASH_BACKWARD, 1_640, 176, 256, 255),
@@ -128,7 +135,7 @@ _SPLIT_K_WORKSPACE = Work("gpu_memset", _B, "aten::mm", "Memset (Device)", 5_200
 
 FORWARD: tuple[Work, ...] = (
     _ZERO_GRADIENTS,
-    _kernel(_F, "aten::to", _elementwise("at::native::bfloat16_copy_kernel_cuda"), 880, 695_313, 128, 16),
+    _kernel(_F, "aten::to", _elementwise(_TO_BF16), 880, 695_313, 128, 16),
     _kernel(_F, "aten::embedding", _EMBEDDING, 190, 1_056, 128, 32),
     *_FORWARD_LAYER * LAYERS,
     _kernel(_F, "aten::layer_norm", _LAYER_NORM, 140, 24_576, 128, 40),
