@@ -67,10 +67,11 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
     },
     # one row per begin/end range. side: host, or device where the profiler projected it onto a stream (then device and stream are set).
     # value: the number in the name or of the step (ProfilerStep#12 -> 12). phase: of sources that have one (Step:ModeKeys.TRAIN).
+    # arguments: JSON object of what else the source says that a rule needs (num_workers, pin_memory of a data loader), mostly null.
     "annotation": {
         "node": "INTEGER", "process": "INTEGER", "tid": "BIGINT", "side": "VARCHAR", "device": "INTEGER", "stream": "BIGINT",
         "name": "INTEGER", "value": "BIGINT", "start_ns": "BIGINT", "duration_ns": "BIGINT", "depth": "INTEGER", "phase": "VARCHAR",
-        "complete": "BOOLEAN",
+        "complete": "BOOLEAN", "arguments": "VARCHAR",
     },
     # one row per training step, derived (steps.py). device_*: first start to last end of device work launched inside it; null without any
     "step": {

@@ -1,0 +1,317 @@
+"""What do the framework timelines of the hosted profiler say? Chrome-trace arrays of steps, modules and operators -> ``annotation``."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+from .registry import ReadResult, Registry
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from .store import Store
+    from .trace_scan import Defect
+
+_TIMELINES: Final = ("pythontimeline.json", "model_timeline.json", "horovod_timeline.json", "smdataparallel_timeline.json")
+_BASE: Final = "start_time_since_epoch_in_micros"
+_CHUNK: Final = 4 << 20
+# Members of ``args`` that are kept as JSON in ``annotation.arguments``: the settings of data loaders.
+_SETTINGS: Final = ("num_workers", "pin_memory", "worker_id", "prefetch_factor")
+
+
+def recognises_pevents(head: bytes, name: str) -> bool:
+    """Whether a file is a framework timeline of the hosted profiler, by its path ``name`` and its first bytes ``head``."""
+    if head.lstrip()[:1] not in (b"[", b""):
+        return False
+    base = PurePosixPath(name).name
+    named = base.endswith(_TIMELINES) or (base.endswith(".json") and "pevents" in PurePosixPath(name).parts)
+    return (named and re.match(r"\d+_[^_]+_", base) is not None) or _BASE.encode() in head
+
+
+def node_label(name: str) -> str:
+    """Documented node name of a timeline file: the second field of its name, with rank and machine of ``27-algo-1`` swapped."""
+    return re.sub(r"^(.*)-(algo.*)$", r"\2-\1", _node_field(name))
+
+
+def machine_of(name: str) -> tuple[str, int | None]:
+    """Hostname and leading number (a pid, or the rank under Horovod) of the machine and process that wrote a timeline file.
+
+    ``27-algo-1`` -> (algo-1, 27), ``905-b88ab1bb8259`` -> (b88ab1bb8259, 905), ``0001`` -> (0001, None).
+    """
+    node = _node_field(name)
+    if split := re.match(r"^(\d+)-(.+)$", node):
+        return split[2], int(split[1])
+    return node or "unknown", None
+
+
+def _node_field(name: str) -> str:
+    fields = PurePosixPath(name).name.split("_")
+    return fields[1] if len(fields) > 2 and fields[0].isdigit() else ""
+
+
+def stable_tid(node: str, phase: str) -> int:
+    """Thread id for events that name none: the same in every run, one per node and phase, positive and below 2^47."""
+    return int.from_bytes(hashlib.blake2b(f"{node}_0{phase}".encode(), digest_size=8).digest()) >> 17
+
+
+def read_pevents(store: Store, path: Path, source_id: int, registry: Registry) -> ReadResult:
+    """Stores the events of one timeline file as annotations: phase set, value = step number.
+
+    Start = the event's microseconds + the last declared base, exactly. Phases are the names declared for the file's pids, from the
+    declaration on ("Unknown" before any). B and E events pair as a stack per phase. What is dropped or repaired is counted in
+    ``ingest_note``: begins without end, ends without begin, missing and negative durations, cut-off text. A file that declares no
+    base counts from 0 (``relative``).
+    """
+    import polars as pl
+
+    from .trace_scan import Arg, TraceScan, text_id
+
+    scan = TraceScan(
+        args={
+            "pid": Arg("os_pid", "int"),
+            "thread_id": Arg("thread", "int"),
+            "tid": Arg("arg_tid", "int"),
+            "step_num": Arg("value", "int"),
+            **{key: Arg(key, "int") for key in _SETTINGS},
+        }
+    )
+    frames: list[pl.DataFrame] = []
+    texts: list[str] = []
+    metadata: list[tuple[int, dict[str, Any]]] = []
+
+    def keep() -> None:
+        batch = scan.take()
+        frames.append(pl.DataFrame(batch.events))
+        texts.extend(batch.strings)
+        metadata.extend(batch.metadata)
+
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            scan.feed(chunk)
+            keep()
+    scan.finish()
+    keep()
+    found = pl.concat(frames)
+
+    notes = Notes(store, source_id, str(path))
+    partial = notes.defects(scan.defects)
+    bases, phases = _declarations(metadata)
+    if found.height and not bases:
+        notes.add("warning", "relative_times", "The file declares no start time; its times count from 0.", 1)
+    if other := sum(count for (ph, _), count in scan.event_counts.items() if ph not in ("X", "B", "E", "M")):
+        notes.add("info", "not_shown", "Instant, counter and other events without a duration are not shown.", other)
+
+    lanes = pl.DataFrame({"pid": found["pid"].unique(maintain_order=True)}).with_columns(
+        pl.col("pid").map_elements(lambda pid: texts[i] if (i := text_id(pid)) is not None else str(pid), pl.String).alias("lane")
+    )
+    events = _with_declarations(found.join(lanes, on="pid", how="left", nulls_equal=True).sort("ordinal"), bases, phases)
+    events, unclosed, stray = _closed(events)
+    notes.add("warning", "unclosed_begin", "Ranges that begin and never end were left out.", unclosed)
+    notes.add("info", "stray_end", "Ends of ranges that never began were left out.", stray)
+    missing = events.filter(pl.col("duration_ns").is_null()).height
+    notes.add("warning", "no_duration", "Complete events without a duration were left out.", missing)
+    negative = events.filter(pl.col("duration_ns") < 0).height
+    notes.add("warning", "negative_duration", "Events that end before they start were left out.", negative)
+    events = events.filter(pl.col("duration_ns") >= 0)
+    if events.is_empty():
+        notes.add("info", "no_events", "The file holds no event with a duration.", 1)
+        return ReadResult(0, None, None, relative=not bases, partial=partial)
+    _append(store, registry, events, texts, PurePosixPath(path).name, source_id)
+    first, last = events.select(pl.col("start_ns").min(), (pl.col("start_ns") + pl.col("duration_ns")).max().alias("end")).row(0)
+    return ReadResult(events.height, first, last, relative=not bases, partial=partial)
+
+
+def _declarations(metadata: Iterable[tuple[int, dict[str, Any]]]) -> tuple[list[tuple[int, int]], list[tuple[int, str, str]]]:
+    """(ordinal, base in ns) and (ordinal, pid, phase) from the M events, each valid from its ordinal on."""
+    bases: dict[int, int] = {}
+    phases: dict[tuple[int, str], str] = {}
+    for ordinal, event in metadata:
+        arguments = event.get("args")
+        if event.get("name") != "process_name" or not isinstance(arguments, dict):
+            continue
+        base = arguments.get(_BASE)
+        if base is not None:
+            try:
+                bases[ordinal] = int(base) * 1000
+            except (TypeError, ValueError, OverflowError):
+                continue
+        elif "name" in arguments:
+            phases[ordinal, str(event.get("pid"))] = str(arguments["name"])
+    return list(bases.items()), [(ordinal, pid, phase) for (ordinal, pid), phase in phases.items()]
+
+
+def _with_declarations(events: pl.DataFrame, bases: Sequence[tuple[int, int]], phases: Sequence[tuple[int, str, str]]) -> pl.DataFrame:
+    """``events`` (sorted by ordinal) with start times from the epoch and the phase as column ``declared``.
+
+    Events before the first declared base use that one.
+    """
+    import polars as pl
+
+    base = pl.DataFrame(bases, schema={"ordinal": pl.Int64, "base_ns": pl.Int64}, orient="row")
+    phase = pl.DataFrame(phases, schema={"ordinal": pl.Int64, "lane": pl.String, "declared": pl.String}, orient="row")
+    first_base = bases[0][1] if bases else 0
+    return (
+        events.join_asof(base, on="ordinal")
+        .join_asof(phase, on="ordinal", by="lane", check_sortedness=False)
+        .with_columns(
+            start_ns=pl.col("start_ns") + pl.col("base_ns").fill_null(first_base), declared=pl.col("declared").fill_null("Unknown")
+        )
+        .drop("base_ns")
+    )
+
+
+def _closed(events: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
+    """Complete events: X as they are, B and E joined (name, phase and start of the B; arguments of the E, else of the B).
+
+    Returns them with the numbers of unclosed begins and of stray ends.
+    """
+    import polars as pl
+
+    marks = events.filter(pl.col("phase") != ord("X")).select("ordinal", lane=pl.col("lane"), opens=pl.col("phase") == ord("B"))
+    complete = events.filter(pl.col("phase") == ord("X"))
+    if marks.is_empty():
+        return complete, 0, 0
+    pairs = pair_begin_end(marks)
+    begins = events.join(pairs, left_on="ordinal", right_on="begin", how="inner")
+    ends = events.select(pl.all().name.prefix("end_"))
+    joined = begins.join(ends, left_on="end", right_on="end_ordinal", how="inner")
+    own = ("os_pid", "thread", "arg_tid", "value", *_SETTINGS)
+    joined = joined.with_columns(
+        pl.col("end_start_ns").sub(pl.col("start_ns")).alias("duration_ns"), *(pl.coalesce(f"end_{name}", name).alias(name) for name in own)
+    ).select(complete.columns)
+    opened = marks.filter(pl.col("opens")).height
+    return pl.concat([complete, joined]), opened - pairs.height, marks.height - opened - pairs.height
+
+
+def pair_begin_end(marks: pl.DataFrame) -> pl.DataFrame:
+    """Pairs begin and end marks as a stack per lane: an end closes the last open begin, or nothing where none is open.
+
+    ``marks``: ordinal, lane, opens (true: begin). Returns columns ``begin`` and ``end``, the ordinals of each pair, in order of the ends.
+    """
+    import polars as pl
+
+    # The running sum of +1 and -1 reaches a new minimum below zero exactly at the ends that find the stack empty. Without these it
+    # is the depth of the stack, and on one level of one lane begins and ends alternate.
+    step = pl.when("opens").then(1).otherwise(-1)
+    ordered = marks.sort("ordinal")
+    floor = ordered.with_columns(total=step.cum_sum().over("lane", order_by="ordinal")).with_columns(
+        floor=pl.min_horizontal(pl.col("total").cum_min().over("lane", order_by="ordinal"), 0)
+    )
+    kept = floor.filter(pl.col("opens") | (pl.col("floor") == pl.col("floor").shift(1, fill_value=0).over("lane", order_by="ordinal")))
+    levels = kept.with_columns(depth=step.cum_sum().over("lane", order_by="ordinal")).with_columns(
+        level=pl.when("opens").then(pl.col("depth")).otherwise(pl.col("depth") + 1)
+    )
+    partners = levels.with_columns(begin=pl.col("ordinal").shift(1).over("lane", "level", order_by="ordinal"))
+    return partners.filter(~pl.col("opens")).select("begin", end=pl.col("ordinal")).sort("end")
+
+
+def _append(store: Store, registry: Registry, events: pl.DataFrame, texts: Sequence[str], name: str, source_id: int) -> None:
+    import polars as pl
+
+    from .trace_scan import text_id
+
+    hostname, number = machine_of(name)
+    label = node_label(name) or None
+    node = registry.node(hostname)
+    pids = events["os_pid"].unique().sort().to_list()
+    own, rank = _writer(store, label, number, events)
+    ids = [registry.process(node, own if pid is None else pid, rank=rank, label=label, source=source_id) for pid in pids]
+    processes = pl.DataFrame({"os_pid": pids, "process": ids}, schema={"os_pid": pl.Int64, "process": pl.Int32})
+    names = events["name"].unique().drop_nulls()
+    name_ids = pl.DataFrame(
+        {"name": names, "name_id": store.name_ids([texts[i] for i in names])}, schema={"name": pl.Int32, "name_id": pl.Int32}
+    )
+    declared = events["declared"].unique().sort()
+    lanes = pl.DataFrame(
+        {
+            "declared": declared,
+            "phase_name": store.name_ids(declared.to_list()),  # stands for the name of a nameless event
+            "phase_tid": [stable_tid(label or hostname, phase) for phase in declared],
+        },
+        schema={"declared": pl.String, "phase_name": pl.Int32, "phase_tid": pl.Int64},
+    )
+    # A tid that is a text has an encoded number for which any other in this file would do; across files it must stay the same.
+    worded = {
+        tid: stable_tid(label or hostname, texts[i]) for tid in events["tid"].unique().drop_nulls() if (i := text_id(tid)) is not None
+    }
+    on_device = pl.col("declared").str.extract(r"^gpu_functions-dev:(\d+)$", 1).cast(pl.Int32)
+    settings = pl.struct(
+        *(pl.col(key) for key in _SETTINGS if key != "pin_memory"), pl.col("pin_memory").cast(pl.Boolean)
+    ).struct.json_encode()
+    rows = (
+        events.join(processes, on="os_pid", how="left", nulls_equal=True)
+        .join(name_ids, on="name", how="left")
+        .join(lanes, on="declared", how="left")
+        .select(
+            pl.lit(node, pl.Int32).alias("node"),
+            "process",
+            pl.coalesce("thread", "arg_tid", pl.col("tid").replace(worded), "phase_tid").alias("tid"),
+            pl.when(on_device.is_null()).then(pl.lit("host")).otherwise(pl.lit("device")).alias("side"),
+            on_device.alias("device"),
+            pl.coalesce("name_id", "phase_name").alias("name"),
+            "value",
+            "start_ns",
+            "duration_ns",
+            pl.col("declared").alias("phase"),
+            pl.lit(True).alias("complete"),
+            pl.when(pl.any_horizontal(pl.col(_SETTINGS).is_not_null())).then(settings).alias("arguments"),
+        )
+        .sort("start_ns", "duration_ns")
+    )
+    store.append("annotation", rows)
+
+
+def _writer(store: Store, label: str | None, number: int | None, events: pl.DataFrame) -> tuple[int | None, int | None]:
+    """Pid and rank of the process that wrote the file, from the number in its name: a pid, or under Horovod the rank.
+
+    It is the rank where steps, which only the training process itself writes, come from another pid, here or in an earlier file.
+    """
+    import polars as pl
+
+    steps = events.filter(pl.col("declared").str.starts_with("Step:"))["os_pid"].drop_nulls()
+    if number is None:
+        return (int(steps[0]) if len(steps) else None), None
+    if len(steps):
+        return int(steps[0]), (None if number in steps else number)
+    known = store.connection.execute(
+        "SELECT pid FROM process WHERE label = ? AND rank = ? AND pid IS NOT NULL ORDER BY id LIMIT 1", [label, number]
+    ).fetchall()
+    return (int(known[0][0]), number) if known else (number, None)
+
+
+_DEFECTS: Final = {
+    "truncated": "The file is cut off; everything before the cut was read.",
+    "not_json": "The file is no JSON array of events; nothing could be read.",
+    "empty": "The file is empty.",
+    "no_timestamp": "Events without a time were left out.",
+}
+_HARMLESS: Final = ("trailing_comma", "missing_comma", "not_an_event")
+_LOSSES: Final = ("truncated", "not_json", "lost_event", "broken_member")
+
+
+class Notes:
+    """The ingest notes of one file."""
+
+    def __init__(self, store: Store, source: int, file: str) -> None:
+        self._store, self._source, self._file = store, source, file
+
+    def add(self, severity: Any, code: str, message: str, count: int) -> None:
+        """Records a note, unless ``count`` is 0."""
+        if count:
+            self._store.note(severity, code, message, count=count, source=self._source, file=self._file)
+
+    def defects(self, defects: Iterable[Defect]) -> bool:
+        """Records the scanner's findings; true if a part of the file is lost."""
+        lost = False
+        for defect in defects:
+            if defect.code == "lost_bytes":
+                continue
+            plain = _DEFECTS.get(defect.code, f"Damaged text ({defect.code.replace('_', ' ')}), first at byte {defect.first_offset}.")
+            severity = "error" if defect.code == "not_json" else "info" if defect.code in _HARMLESS else "warning"
+            self.add(severity, defect.code, plain, defect.count)
+            lost = lost or defect.code in _LOSSES
+        return lost
