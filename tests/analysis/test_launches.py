@@ -1,0 +1,106 @@
+"""Launch pairs of stores made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from postrun.analysis.launches import launches
+from postrun.ingest.store import Store
+
+MakeStore = Callable[..., Store]
+
+
+def run(start: int, correlation: int | None, **other: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": 5, "correlation": correlation, **other}
+
+
+def call(end: int, correlation: int | None, kind: str = "launch", **other: Any) -> dict[str, Any]:
+    return {"kind": kind, "name": "cudaLaunchKernel", "start_ns": end - 3, "duration_ns": 3, "correlation": correlation, **other}
+
+
+def test_pairs(make_store: MakeStore) -> None:
+    found = launches(
+        make_store(
+            processes=[{"id": 0, "node": 0, "rank": 0}, {"id": 1, "node": 0, "rank": 1}],
+            device_event=[
+                run(110, 1),
+                run(250, 2),
+                run(230, 2, stream=8, name="first of the graph"),
+                run(290, 2),
+                run(299, 3),  # starts before its call ends
+                run(400, None),
+                run(500, 50),
+                run(600, 1, process=1),
+                {**run(900, 5), "kind": "sync"},
+            ],
+            host_event=[
+                call(100, 1),
+                call(200, 2, name="cudaGraphLaunch"),
+                call(300, 3),
+                call(350, 4),
+                call(360, None),
+                call(590, 1, process=1),
+                call(490, 50, kind="call"),
+            ],
+        )
+    )
+    assert (found.calls, found.pairs, found.negative, found.graph_runs) == (6, 4, 1, 2)
+    assert (found.runs_without_launch, found.launches_without_run) == (2, 2)
+    assert found.latency is not None
+    assert (found.latency.count, found.latency.min, found.latency.p50, found.latency.max) == (3, 10, 10, 30)
+    assert found.histogram is not None
+    assert sum(found.histogram.counts) == 3
+    assert [(p.rank, p.latency_ns, p.launch_end_ns, p.run_start_ns, p.call, p.kernel, p.stream) for p in found.slowest] == [
+        (0, 30, 200, 230, "cudaGraphLaunch", "first of the graph", 8),
+        (0, 10, 100, 110, "cudaLaunchKernel", "k", 7),
+        (1, 10, 590, 600, "cudaLaunchKernel", "k", 7),
+    ]
+    assert found.absent is None
+
+
+def test_at_most_ten_slowest(make_store: MakeStore) -> None:
+    found = launches(
+        make_store(device_event=[run(1000 * i + i, i) for i in range(1, 40)], host_event=[call(1000 * i, i) for i in range(1, 40)])
+    )
+    assert [p.latency_ns for p in found.slowest] == list(range(39, 29, -1))
+
+
+def test_one_call_of_two_with_the_same_correlation_is_the_first(make_store: MakeStore) -> None:
+    found = launches(make_store(device_event=[run(110, 1)], host_event=[call(105, 1, name="cuLaunchKernel"), call(100, 1)]))
+    assert (found.calls, found.pairs, found.launches_without_run) == (2, 1, 0)
+    assert found.slowest[0].latency_ns == 10
+
+
+def test_host_time_by_call(make_store: MakeStore) -> None:
+    calls = [("cudaLaunchKernel", "launch", 10)] * 3 + [("cudaDeviceSynchronize", "sync", 60), ("cudaMalloc", "call", 6), ("a", "call", 4)]
+    store = make_store(
+        host_event=[
+            {"kind": kind, "name": name, "start_ns": 0, "duration_ns": length}
+            for name, kind, length in [*calls, ("aten::add", "operator", 999)]
+        ]
+    )
+    assert [(s.name, s.total_ns, s.count, s.percent) for s in launches(store, top=2).call_time] == [
+        ("cudaDeviceSynchronize", 60, 1, 60.0),
+        ("cudaLaunchKernel", 30, 3, 30.0),
+        ("others", 10, 2, 10.0),
+    ]
+    assert [s.name for s in launches(store, top=4).call_time] == ["cudaDeviceSynchronize", "cudaLaunchKernel", "cudaMalloc", "a"]
+
+
+@pytest.mark.parametrize(
+    ("devices", "calls", "sentence"),
+    [
+        ([], [], "No launch calls and no device work"),
+        ([run(5, 1)], [], "No launch calls"),
+        ([], [call(5, 1)], "no device work"),
+        ([run(5, 1)], [call(5, 2)], "correlation"),
+    ],
+)
+def test_absent(make_store: MakeStore, devices: list[dict[str, Any]], calls: list[dict[str, Any]], sentence: str) -> None:
+    found = launches(make_store(device_event=devices, host_event=calls))
+    assert found.absent is not None
+    assert sentence in found.absent
+    assert (found.pairs, found.latency, found.histogram, found.slowest) == (0, None, None, ())
+    assert (found.runs_without_launch, found.launches_without_run) == (len(devices), len(calls))
