@@ -40,15 +40,16 @@ _GZIP_WBITS: Final = 31
 class Inflate:
     """Iterates once over the decompressed bytes of ``path`` in pieces of at most ``size`` bytes.
 
-    ``compression`` is known from the start; ``raw_bytes`` counts what was decompressed so far; ``defects`` is
-    complete after the iteration, its offsets are positions in the decompressed text. Raises InputError if the file cannot
-    be opened or read.
+    ``compression`` is known from the start; ``raw_bytes`` counts what was decompressed so far, ``read_bytes`` what was read
+    of the file; ``defects`` is complete after the iteration, its offsets are positions in the decompressed text. Raises
+    InputError if the file cannot be opened or read.
     """
 
     def __init__(self, path: Path, *, size: int = 4 << 20) -> None:
         self._path = path
         self._size = size
         self.raw_bytes = 0
+        self.read_bytes = 0
         self.defects: list[Defect] = []
         with self._open() as file:
             self.compression: Compression = _compression(self._read(file, 4))
@@ -80,9 +81,11 @@ class Inflate:
 
     def _read(self, file: BinaryIO, size: int) -> bytes:
         try:
-            return file.read(size)
+            data = file.read(size)
         except OSError as error:
             raise InputError(f"{self._path}: cannot be read: {error.strerror}; copy the file again") from error
+        self.read_bytes += len(data)
+        return data
 
     def _defect(self, code: str, count: int, what: str) -> None:
         self.defects.append(Defect(code, count, self.raw_bytes, what))
