@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.in' -o -name '*.cmake')
 
 # One stamp per interpreter asked for, so that PYTHON=... is heeded also where a .venv exists.
-RUNTIME := $(VENV)/.installed$(if $(PYTHON),-$(notdir $(PYTHON)))
+RUNTIME := $(VENV)/.installed$(if $(PYTHON),-$(subst /,_,$(PYTHON)))
 TEST := $(RUNTIME)-test
 
 # Nothing imports from the current directory: a top-level `import ingest` fails here as it does for a user.
