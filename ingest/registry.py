@@ -6,8 +6,12 @@ Every reader asks here, so that two files of one process share its row and two p
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from .store import Store
+
+UNKNOWN_HOST: Final = "host-unknown"
+"""Name of a machine that no file names; further ones are host-unknown-2 and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +62,20 @@ class Registry:
         world_size: int | None = None,
         label: str | None = None,
         source: int | None = None,
+        fresh: bool = False,
     ) -> int:
-        """Id of the process ``pid`` of ``node``.
+        """Id of the process ``pid`` of ``node``; a new one in any case with ``fresh``.
 
         Two requests mean one process where node and pid are equal and neither rank nor (for a process without pid) label says
         otherwise. What a later request knows and an earlier one did not (rank, world size, label) is filled in.
         """
-        for known in self._processes.setdefault((node, pid), []):
+        for known in self._processes.setdefault((node, pid), []) if not fresh else ():
             same_rank = rank is None or known.rank is None or known.rank == rank
             if same_rank and (pid is not None or known.label == label):
                 self._fill(known, rank, local_rank, world_size, label)
                 return known.id
         new = _Process(self.store.next_id("process"), rank, label)
-        self._processes[node, pid].append(new)
+        self._processes.setdefault((node, pid), []).append(new)
         self.store.insert(
             "process",
             {
@@ -86,15 +91,17 @@ class Registry:
         )
         return new.id
 
-    def move(self, process: int, node: int) -> None:
-        """Say that ``process`` runs on another machine than was thought; its events are changed too."""
-        for (_, pid), known in list(self._processes.items()):
-            for one in [one for one in known if one.id == process]:
-                known.remove(one)
-                self._processes.setdefault((node, pid), []).append(one)
-        for table in ("process", "device_event", "host_event", "annotation", "step"):
-            key = "id" if table == "process" else "process"
-            self.store.connection.execute(f"UPDATE {table} SET node = ? WHERE {key} = ?", [node, process])
+    def discard(self, node: int, process: int, source: int) -> None:
+        """Forget a process that only ``source`` had asked for and that turned out to be another, and its
+        machine if that was an unknown one and has no process left."""
+        execute = self.store.connection.execute
+        removed = execute("DELETE FROM process WHERE id = ? AND source = ? RETURNING id", [process, source]).fetchall()
+        if removed:
+            for known in self._processes.values():
+                known[:] = [one for one in known if one.id != process]
+        orphan = "DELETE FROM node WHERE id = ? AND starts_with(hostname, ?) AND id NOT IN (SELECT node FROM process) RETURNING id"
+        if execute(orphan, [node, UNKNOWN_HOST]).fetchall():
+            self._nodes = {hostname: known_id for hostname, known_id in self._nodes.items() if known_id != node}
 
     def _fill(self, known: _Process, rank: int | None, local_rank: int | None, world_size: int | None, label: str | None) -> None:
         if (rank, local_rank, world_size, label) != (None, None, None, None):

@@ -1,0 +1,69 @@
+"""Which GPUs does a trace list, and which of them were used? -> ``device``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+from .store import Store
+
+MOST_DEVICES: Final = 1024
+"""Entries of deviceProperties beyond this many are taken for damage and not stored."""
+
+_VENDORS: Final = (
+    ("NVIDIA", r"nvidia|tesla|geforce|quadro|\brtx\b|\bgtx\b|titan|\b[ABHV]\d{2,3}\b|\bGH200\b|\bGB[23]00\b"),
+    ("AMD", r"\bamd\b|radeon|instinct|\bMI\d{2,3}|gfx\d"),
+    ("Intel", r"intel|\bxe\b|ponte vecchio"),
+    ("Meta", r"mtia"),
+)
+
+
+def vendor_of(name: str | None) -> str | None:
+    """The maker of a GPU, guessed from its product name, or None."""
+    for vendor, pattern in _VENDORS:
+        if name and re.search(pattern, name, re.IGNORECASE):
+            return vendor
+    return None
+
+
+def device_names(members: Mapping[str, Any]) -> dict[int, str]:
+    """Product names by device index, from the trace's ``deviceProperties``."""
+    return {index: name for index, entry in _properties(members) if isinstance(name := entry.get("name"), str)}
+
+
+def add_devices(store: Store, node: int, members: Mapping[str, Any], used: Collection[int]) -> None:
+    """Rows for the devices that a trace of ``node`` lists or uses, as far as the store has none of them yet."""
+    known = {index for (index,) in store.connection.execute('SELECT "index" FROM device WHERE node = ?', [node]).fetchall()}
+    for index, entry in _properties(members):
+        if index in known:
+            continue
+        known.add(index)
+        name = entry.get("name")
+        major, minor = _int(entry.get("computeMajor")), _int(entry.get("computeMinor"))
+        store.insert(
+            "device",
+            {
+                "node": node,
+                "index": index,
+                "uuid": entry["uuid"] if isinstance(entry.get("uuid"), str) else None,
+                "name": name if isinstance(name, str) else None,
+                "memory_bytes": _int(entry.get("totalGlobalMem")),
+                "sm_count": _int(entry.get("numSms"), 2**31),
+                "compute_capability": None if major is None or minor is None else f"{major}.{minor}",
+                "vendor": vendor_of(name if isinstance(name, str) else None),
+            },
+        )
+    for index in sorted(set(used) - known)[:MOST_DEVICES]:
+        store.insert("device", {"node": node, "index": index})
+
+
+def _properties(members: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    entries = members.get("deviceProperties")
+    for entry in entries[:MOST_DEVICES] if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and (index := _int(entry.get("id"), 2**31)) is not None:
+            yield index, entry
+
+
+def _int(value: object, limit: int = 2**63) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit else None

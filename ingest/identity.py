@@ -1,0 +1,134 @@
+"""To which machine, process and rank does a trace file belong?
+
+The file says it in its metadata, or its name does, or nothing does: then files are kept apart where they cannot be one process or
+one machine. Such machines are called "host-unknown", "host-unknown-2", ...
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from .registry import UNKNOWN_HOST, Registry
+
+_RANK: Final = re.compile(r"(?<![a-z])(?<!local[-_])(?:rank|worker)[-_ =.]?(\d{1,6})(?!\d)(?:[-_ ]?of[-_ ]?(\d{1,6})(?!\d))?", re.IGNORECASE)
+# What torch.profiler.tensorboard_trace_handler writes: <host>_<pid>.<time>.pt.trace.json
+_HOST_AND_PID: Final = re.compile(r"(.+)_(\d+)\.\d{6,}\.pt\.trace\.json", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What one trace file says about where it comes from; None where it does not say."""
+
+    hostname: str | None
+    pid: int | None
+    rank: int | None
+    world_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What else tells files of unknown machines apart: names of the devices by index, devices with events, first start, last end."""
+
+    device_names: Mapping[int, str]
+    used_devices: frozenset[int]
+    first_ns: int
+    last_ns: int
+
+
+def identify(members: Mapping[str, Any], path: Path, pid: int | None) -> Identity:
+    """The identity told by the members of a trace (``distributedInfo``, ``host_name``), else by the names of the file and its folder.
+
+    ``pid``: the process id that the host events carry.
+    """
+    info = members.get("distributedInfo")
+    rank = _count(info.get("rank")) if isinstance(info, dict) else None
+    world_size = _count(info.get("world_size")) if isinstance(info, dict) else None
+    for name in (path.name, path.parent.name):
+        match = _RANK.search(name)
+        if match and rank is None:
+            rank = int(match[1])
+            world_size = int(match[2]) if match[2] and world_size is None else world_size
+    host = members.get("host_name") or members.get("hostname")
+    named = _HOST_AND_PID.match(path.name)
+    if not host and named and (pid is None or int(named[2]) == pid):
+        host, pid = named[1], int(named[2])
+    return Identity(host[:255] if isinstance(host, str) and host.strip() else None, pid, rank, world_size or None)
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    source: int
+    node: int
+    process: int
+    identity: Identity
+    facts: Facts
+
+    def is_process(self, identity: Identity, facts: Facts) -> bool:
+        """The same process, captured at another time."""
+        same = (self.identity.pid, self.identity.rank) == (identity.pid, identity.rank)
+        return same and not self._overlaps(facts) and not self._other_hardware(facts)
+
+    def excludes(self, identity: Identity, facts: Facts) -> bool:
+        """The other file's process cannot have run on this machine beside this one.
+
+        One machine has no two processes of one rank, no two processes of one pid at a time, and no two kinds of hardware under one
+        index. Two ranks on one device index are two machines: sharing a GPU is the rarer case.
+        """
+        ours = self.identity
+        if self.is_process(identity, facts):
+            return False
+        same_rank = identity.rank is not None and identity.rank == ours.rank
+        same_pid = identity.pid is not None and identity.pid == ours.pid and self._overlaps(facts)
+        shared_device = bool(self.facts.used_devices & facts.used_devices)
+        return same_rank or same_pid or shared_device or self._other_hardware(facts)
+
+    def _overlaps(self, facts: Facts) -> bool:
+        return facts.first_ns < self.facts.last_ns and self.facts.first_ns < facts.last_ns
+
+    def _other_hardware(self, facts: Facts) -> bool:
+        mine = self.facts.device_names
+        return any(mine.get(index, name) != name for index, name in facts.device_names.items())
+
+
+@dataclass(slots=True)
+class Placement:
+    """Gives every trace file its node and process in the run store."""
+
+    registry: Registry
+    _placed: list[_Placed] = field(default_factory=list)
+
+    def place(self, identity: Identity, facts: Facts, source: int, label: str) -> tuple[int, int]:
+        """Ids of the node and the process of a file, new ones where it belongs to none of the files placed before."""
+        if identity.hostname is not None:
+            node = self.registry.node(identity.hostname)
+            return node, self._process(node, identity, source, label)
+        for number in range(1, len(self._placed) + 2):
+            node = self.registry.node(UNKNOWN_HOST if number == 1 else f"{UNKNOWN_HOST}-{number}")
+            here = [placed for placed in self._placed if placed.node == node]
+            if not any(placed.excludes(identity, facts) for placed in here):
+                break
+        known = [placed.process for placed in here if placed.is_process(identity, facts)]
+        process = known[0] if known else self._process(node, identity, source, label, fresh=True)
+        self._placed.append(_Placed(source, node, process, identity, facts))
+        return node, process
+
+    def replace(self, node: int, process: int, identity: Identity, facts: Facts, source: int, label: str) -> tuple[int, int]:
+        """Like :meth:`place`, for a file that was placed on less knowledge before; rows that nothing uses any more are removed."""
+        self._placed = [placed for placed in self._placed if placed.source != source]
+        now = self.place(identity, facts, source, label)
+        if now[1] != process:
+            self.registry.discard(node, process, source)
+        return now
+
+    def _process(self, node: int, identity: Identity, source: int, label: str, *, fresh: bool = False) -> int:
+        return self.registry.process(
+            node, identity.pid, rank=identity.rank, world_size=identity.world_size, label=label, source=source, fresh=fresh
+        )
