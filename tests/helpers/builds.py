@@ -34,7 +34,7 @@ def pip(python: str | Path, *words: str | Path, cwd: Path | None = None, **varia
 
 def build_wheel(source: Path, folder: Path, **variables: str) -> Path:
     """The wheel that ``pip wheel`` makes of a source tree, built outside that tree."""
-    options = ("--no-build-isolation", "--no-deps", "--no-index", f"-Cbuild-dir={folder / 'build'}")
+    options = ("--no-build-isolation", "--no-deps", "--no-index", f"--config-settings=build-dir={folder / 'build'}")
     pip(sys.executable, "wheel", *options, "-w", folder, source, **variables)
     (wheel,) = folder.glob("*.whl")
     return wheel
