@@ -1,0 +1,288 @@
+"""What does a reader learn on the first page: one sentence, five figures, and what is not as it should be?"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import polars as pl
+
+from . import wording
+from .precision import BELOW_FP32
+from .quantiles import quantiles
+from .report import (
+    ActiveTime,
+    Device,
+    DeviceTime,
+    JobStatistics,
+    MetricUsage,
+    Node,
+    Note,
+    Precision,
+    Process,
+    Run,
+    Step,
+    Steps,
+    Summary,
+    SystemUsage,
+    Tile,
+)
+
+NOT_KNOWN: Final = "–"
+
+# A loss below this share of the time is not named in the headline.
+_WORTH_NAMING_PERCENT: Final = 5.0
+
+# Unknown precision from here on is said beside the share of lower precision.
+_UNKNOWN_PERCENT: Final = 5.0
+
+_VENDORS: Final = re.compile(r"^(nvidia|amd|intel|tesla|geforce|instinct|radeon|graphics|quadro)\b(?:\s|\(r\))*", re.IGNORECASE)
+
+
+def summary(
+    *,
+    run: Run,
+    nodes: Sequence[Node],
+    devices: Sequence[Device],
+    processes: Sequence[Process],
+    job: JobStatistics,
+    usage: SystemUsage,
+    breakdown: Sequence[DeviceTime],
+    precision: Precision,
+    steps: Steps,
+    loader_recorded: bool,
+    notes: Sequence[Note],
+) -> Summary:
+    """The first page. Shares over several GPUs are sums over all of them: busy time of all / span of all.
+
+    A figure that the run does not give has the value "–" and says in its second line why. ``loader_recorded``: whether the trace has
+    data-loader events at all; without them a share of 0 would mean nothing.
+    """
+    sampled = [metric for metric in usage.nodes if metric.metric == "gpu" and not metric.derived]
+    return Summary(
+        headline=_headline(breakdown, steps, sampled, usage.gpu_active, loader_recorded=loader_recorded, processes=len(processes)),
+        subtitle=_subtitle(run, nodes, devices, job),
+        tiles=(
+            _gpu_busy(breakdown, sampled),
+            _step_time(steps),
+            _exposed_communication(breakdown, steps),
+            _data_loading(steps, loader_recorded=loader_recorded),
+            _lower_precision(precision),
+        ),
+        warnings=_warnings(run, notes),
+    )
+
+
+# -- the sentence ----------------------------------------------------------------------------------------------------------
+
+
+def _headline(
+    breakdown: Sequence[DeviceTime], steps: Steps, sampled: Sequence[MetricUsage], active: ActiveTime | None, *, loader_recorded: bool,
+    processes: int,
+) -> str:  # fmt: skip
+    span = sum(device.span_ns for device in breakdown)
+    if span:
+        busy = 100 * sum(device.busy_ns for device in breakdown) / span
+        subject = "The GPU was" if len(breakdown) == 1 else "GPUs were"
+        sentences = [f"{subject} busy {wording.whole_percent(busy)} of the time.", _largest_loss(breakdown, steps, loader_recorded)]
+    elif sampled:
+        sentences = [f"GPU utilisation was {_medians(sampled)} (median of the samples).", _step_sentence(steps)]
+        if active is not None and active.active == 0:
+            sentences = ["No GPU was active in any sample.", _step_sentence(steps)]
+    elif processes or steps.steps:
+        sentences = [f"No GPU activity in this run, {wording.plural(processes, 'process', 'processes')} traced.", _step_sentence(steps)]
+    else:
+        sentences = ["No GPU activity, no steps and no utilisation in this run: there is nothing to time."]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _largest_loss(breakdown: Sequence[DeviceTime], steps: Steps, loader_recorded: bool) -> str:
+    """The sentence on what cost most, exposed communication of the worst rank or data loading; empty where both are small."""
+    losses = []
+    exposed = [(100 * d.exposed_communication_ns / d.span_ns, i) for i, d in enumerate(breakdown) if d.span_ns]
+    percent, index = max(exposed, key=lambda item: (item[0], -item[1]))
+    worst = breakdown[index]
+    where = f" on rank {worst.rank}" if worst.rank is not None and len(breakdown) > 1 else ""
+    losses.append((percent, f"{wording.whole_percent(percent)} of it waited for communication{where}."))
+    loading = _loading(steps)
+    if loader_recorded and loading is not None and loading[1]:
+        percent = 100 * loading[0] / loading[1]
+        losses.append((percent, f"{wording.whole_percent(percent)} of a step went to data loading."))
+    percent, sentence = max(losses, key=lambda loss: loss[0])
+    return sentence if percent >= _WORTH_NAMING_PERCENT else ""
+
+
+def _step_sentence(steps: Steps) -> str:
+    timed = _main_steps(steps)
+    spread = quantiles(pl.Series([step.duration_ns for step in timed], dtype=pl.Int64))
+    return f"A step took {wording.duration(spread.p50)} (median of {wording.count(spread.count)})." if spread else ""
+
+
+def _medians(sampled: Sequence[MetricUsage]) -> str:
+    low, high = min(metric.p50 for metric in sampled), max(metric.p50 for metric in sampled)
+    if wording.whole_percent(low) == wording.whole_percent(high):
+        return wording.whole_percent(low)
+    return f"{low:.0f} to {high:.0f} %, depending on the node"
+
+
+# -- the line below it -----------------------------------------------------------------------------------------------------
+
+
+def _subtitle(run: Run, nodes: Sequence[Node], devices: Sequence[Device], job: JobStatistics) -> str:
+    duration = job.duration_ns
+    if duration is None and run.started_at_ns is not None and run.ended_at_ns is not None:
+        duration = run.ended_at_ns - run.started_at_ns
+    parts = [
+        _machines(nodes, [device for device in devices if device.used]),
+        run.framework,
+        wording.duration(duration) if duration else None,
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _machines(nodes: Sequence[Node], used: Sequence[Device]) -> str:
+    """Nodes and the GPUs that were used: "2 nodes x 4 H100", "3 GPUs on 2 nodes", "1 node"."""
+    if not nodes:
+        return ""
+    machines = wording.plural(len(nodes), "node")
+    if not used:
+        return machines
+    per_node = Counter(device.node for device in used)
+    models = {short_model(device.name) for device in used}
+    model = models.pop() if len(models) == 1 else None
+    counts = set(per_node.values())
+    if len(per_node) == len(nodes) and len(counts) == 1:
+        n = counts.pop()
+        return f"{machines} x {n} {model or ('GPU' if n == 1 else 'GPUs')}"
+    return f"{len(used)} {model or ('GPU' if len(used) == 1 else 'GPUs')} on {machines}"
+
+
+def short_model(name: str | None) -> str | None:
+    """The model in a device's name: "NVIDIA H100 80GB HBM3" is H100, "Tesla V100-SXM2-32GB" is V100, "AMD Instinct MI300X" is MI300X."""
+    text = (name or "").strip()
+    while (vendor := _VENDORS.match(text)) and vendor.end():
+        text = text[vendor.end() :]
+    words = re.split(r"[\s\-]+", text)
+    until = next((i for i, word in enumerate(words) if re.search(r"\d", word)), len(words) - 1)
+    return " ".join(words[: until + 1]) or None
+
+
+# -- the tiles -------------------------------------------------------------------------------------------------------------
+
+
+def _gpu_busy(breakdown: Sequence[DeviceTime], sampled: Sequence[MetricUsage]) -> Tile:
+    span = sum(device.span_ns for device in breakdown)
+    p95 = (
+        f"p95 of utilisation {'up to ' if len(sampled) > 1 else ''}{wording.whole_percent(max(m.p95 for m in sampled))}" if sampled else ""
+    )
+    if span:
+        busy = 100 * sum(device.busy_ns for device in breakdown) / span
+        return Tile(
+            "gpu_busy",
+            "GPU busy",
+            wording.percent(busy),
+            p95 or f"of the span of {wording.plural(len(breakdown), 'GPU')}",
+            "time-breakdown",
+        )
+    if sampled:
+        return Tile("gpu_busy", "GPU utilisation (median)", _medians(sampled), p95, "system-usage")
+    return _unknown("gpu_busy", "GPU busy", "no GPU activity recorded", "time-breakdown")
+
+
+def _step_time(steps: Steps) -> Tile:
+    timed = _main_steps(steps)
+    spread = quantiles(pl.Series([step.duration_ns for step in timed], dtype=pl.Int64))
+    if spread is None:
+        return _unknown("step_time", "step time", "no steps recorded", "steps")
+    on_device = sum(step.on_device for step in timed)
+    where = "" if on_device == len(timed) else " on the host" if on_device == 0 else " partly on the host"
+    return Tile("step_time", "step time", wording.duration(spread.p50), f"p95 {wording.duration(spread.p95)}{where}", "steps")
+
+
+def _exposed_communication(breakdown: Sequence[DeviceTime], steps: Steps) -> Tile:
+    key, label, anchor = "exposed_communication", "exposed communication", "time-breakdown"
+    span = sum(device.span_ns for device in breakdown)
+    if not span:
+        return _unknown(key, label, "no GPU activity recorded", anchor)
+    if not any(device.communication_ns for device in breakdown):
+        return _unknown(key, label, "no collective kernels recorded", anchor)
+    exposed = sum(device.exposed_communication_ns for device in breakdown)
+    # Per step and GPU: over the GPUs whose process has steps.
+    counts = Counter((step.node, step.rank, step.pid) for step in steps.steps)
+    per_gpu = [(device.exposed_communication_ns, counts[device.node, device.rank, device.pid]) for device in breakdown]
+    stepped = sum(n for _, n in per_gpu)
+    detail = f"of the span of {wording.plural(len(breakdown), 'GPU')}"
+    if stepped:
+        detail = f"{wording.duration(sum(ns for ns, n in per_gpu if n) / stepped)} per step"
+    return Tile(key, label, wording.percent(100 * exposed / span), detail, anchor)
+
+
+def _data_loading(steps: Steps, *, loader_recorded: bool) -> Tile:
+    key, label, anchor = "data_loading", "data loading", "steps"
+    loading = _loading(steps)
+    if loading is None or not loading[1]:
+        return _unknown(key, label, "no steps recorded", anchor)
+    if not loader_recorded:
+        return _unknown(key, label, "no data-loader events recorded", anchor)
+    waited, whole, count = loading
+    return Tile(key, label, wording.percent(100 * waited / whole), f"{wording.duration(waited / count)} per step", anchor)
+
+
+def _lower_precision(precision: Precision) -> Tile:
+    key, label, anchor = "lower_precision", "lower precision", "precision"
+    if not precision.matrix or not sum(share.total_ns for share in precision.matrix):
+        return _unknown(key, label, "no matrix kernels recorded", anchor)
+    unknown = sum(share.percent for share in precision.matrix if share.name == "unknown")
+    if all(share.name == "unknown" for share in precision.matrix):
+        return _unknown(key, label, "precision of the matrix kernels is unknown", anchor)
+    # Shares are ordered by time: the first is the main one.
+    low = [share for share in precision.matrix if share.name in BELOW_FP32]
+    parts = ["of matrix kernel time", *([f"mainly {low[0].name}" if len(low) > 1 else low[0].name] if low else [])]
+    if unknown >= _UNKNOWN_PERCENT:
+        parts.append(f"{wording.whole_percent(unknown)} unknown")
+    return Tile(key, label, wording.percent(sum(share.percent for share in low)), ", ".join(parts), anchor)
+
+
+def _unknown(key: str, label: str, why: str, anchor: str) -> Tile:
+    return Tile(key, label, NOT_KNOWN, why, anchor)
+
+
+def _main_steps(steps: Steps) -> list[Step]:
+    """The steps of the phase that took most of the time: evaluation steps are not mixed with training steps."""
+    time: Counter[str | None] = Counter()
+    for step in steps.steps:
+        time[step.phase] += step.duration_ns
+    if not time:
+        return []
+    main = min(time, key=lambda phase: (-time[phase], phase or ""))
+    return [step for step in steps.steps if step.phase == main]
+
+
+def _loading(steps: Steps) -> tuple[float, float, int] | None:
+    """Data loading and step time over all steps of all processes, in nanoseconds, and how many steps; None without step parts."""
+    if not steps.parts:
+        return None
+    waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in steps.parts)
+    whole = sum(part.mean_step_ns * part.steps for part in steps.parts)
+    return waited, whole, sum(part.steps for part in steps.parts)
+
+
+# -- what is not as it should be -------------------------------------------------------------------------------------------
+
+
+def _warnings(run: Run, notes: Iterable[Note]) -> tuple[str, ...]:
+    listed = list(notes)
+    found = []
+    if run.status == "partial":
+        found.append("partial: the run or a trace of it was cut off")
+    elif run.status in ("failed", "stopped"):
+        found.append(f"the run {'failed' if run.status == 'failed' else 'was stopped'}")
+    if run.relative_times:
+        found.append("times are relative: no source has the time of day")
+    found += [note.message for note in listed if note.severity == "error"][:3]
+    lesser = sum(note.severity == "warning" for note in listed)
+    if lesser:
+        found.append(f"{wording.plural(lesser, 'warning')} of the readers: see data quality")
+    return tuple(found)

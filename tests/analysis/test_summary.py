@@ -1,0 +1,232 @@
+"""The first page of reports made by hand: what is said, and what is not said where nothing is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from postrun.analysis.report import (
+    ActiveTime,
+    Device,
+    DeviceTime,
+    JobStatistics,
+    MetricUsage,
+    Node,
+    Note,
+    Precision,
+    Process,
+    Run,
+    Share,
+    Step,
+    StepParts,
+    Steps,
+    Summary,
+    SystemUsage,
+    Tile,
+)
+from postrun.analysis.summary import short_model, summary
+
+MS = 1_000_000
+
+
+def device_time(rank: int | None, span: int, busy: int, communication: int = 0, exposed: int = 0, device: int = 0) -> DeviceTime:
+    return DeviceTime(
+        node="host", rank=rank, pid=rank, device=device, device_name=None, events=1, first_ns=0, span_ns=span, busy_ns=busy,
+        idle_ns=span - busy, computation_ns=busy - exposed, communication_ns=communication, exposed_communication_ns=exposed,
+        overlap_percent=None, memory_ns=0, exposed_memory_ns=0, memcpy_ns=0, memset_ns=0, kernel_total_ns=busy, linked_busy_ns=busy,
+    )  # fmt: skip
+
+
+def step(duration: int, rank: int | None = 0, phase: str | None = None, on_device: bool = True) -> Step:
+    return Step("host", rank, rank, phase, 0, 0, duration, on_device, duration)
+
+
+def part(loader: float, mean: float, steps: int = 10) -> StepParts:
+    return StepParts("host", 0, 0, steps, mean, {"kernel": mean - loader, "data_loader": loader})
+
+
+def used(node: str, index: int, name: str | None = "NVIDIA H100 80GB HBM3") -> Device:
+    return Device(node, index, name, None, None, None, None, None, True)
+
+
+def gpu(p50: float, p95: float, node: str = "host", derived: bool = False) -> MetricUsage:
+    return MetricUsage(node, "gpu", "%", 9, 99, p95, p95, p50, 0, derived)
+
+
+def summed(
+    *, breakdown: Sequence[DeviceTime] = (), steps: Steps | None = None, gpus: Sequence[MetricUsage] = (), active: ActiveTime | None = None,
+    matrix: Sequence[Share] = (), run: dict[str, Any] | None = None, nodes: Sequence[str] = (), devices: Sequence[Device] = (),
+    processes: int = 0, loader: bool = True, notes: Sequence[Note] = (), duration: int | None = None,
+) -> Summary:  # fmt: skip
+    plain_run: dict[str, Any] = {
+        "name": "run", "status": "completed", "started_at_ns": None, "ended_at_ns": None, "relative_times": False, "framework": None,
+        "instance_type": None, "world_size": None, "resources": (), "hyperparameters": {}, "labels": {}, "metadata": {}, "sources": (),
+    }  # fmt: skip
+    return summary(
+        run=Run(**(plain_run | (run or {}))),
+        nodes=[Node(name, None, None, None) for name in nodes],
+        devices=devices,
+        processes=[Process("host", i, i, None, None, None) for i in range(processes)],
+        job=JobStatistics(None, None, duration, *[None] * 9),
+        usage=SystemUsage(tuple(gpus), (), active, None, (), (), None),
+        breakdown=breakdown,
+        precision=Precision((), tuple(matrix)),
+        steps=steps or Steps((), (), (), "none"),
+        loader_recorded=loader,
+        notes=notes,
+    )
+
+
+def tile(found: Summary, key: str) -> Tile:
+    (match,) = [t for t in found.tiles if t.key == key]
+    return match
+
+
+def test_the_page_of_a_run_with_everything() -> None:
+    found = summed(
+        # busy (600 + 620) / 2000; exposed (20 + 190) / 2000, worst on rank 7 with 19 %
+        breakdown=[device_time(3, 1000 * MS, 600 * MS, 50 * MS, 20 * MS), device_time(7, 1000 * MS, 620 * MS, 200 * MS, 190 * MS)],
+        steps=Steps(tuple(step(d * MS, rank) for rank in (3, 7) for d in (170, 178, 250)), (), (part(6 * MS, 178 * MS),), None),
+        gpus=[gpu(60, 97)],
+        matrix=[Share("FP32", 59, 5, 59.0), Share("BF16", 41, 4, 41.0)],
+        nodes=["a", "b"],
+        devices=[used(node, index) for node in "ab" for index in range(4)],
+        run={"framework": "PyTorch 2.13"},
+        duration=1_122_000 * MS,
+    )
+    assert found.headline == "GPUs were busy 61 % of the time. 19 % of it waited for communication on rank 7."
+    assert found.subtitle == "2 nodes x 4 H100 · PyTorch 2.13 · 18 min 42 s"
+    assert [(t.key, t.value, t.detail) for t in found.tiles] == [
+        ("gpu_busy", "61.0 %", "p95 of utilisation 97 %"),
+        ("step_time", "178 ms", "p95 250 ms"),
+        ("exposed_communication", "10.5 %", "35.0 ms per step"),
+        ("data_loading", "3.4 %", "6.00 ms per step"),
+        ("lower_precision", "41.0 %", "of matrix kernel time, BF16"),
+    ]
+    assert found.warnings == ()
+
+
+def test_nothing_known_is_said_as_such() -> None:
+    found = summed()
+    assert found.headline == "No GPU activity, no steps and no utilisation in this run: there is nothing to time."
+    assert found.subtitle == ""
+    assert [(t.key, t.value) for t in found.tiles] == [
+        (key, "–") for key in ("gpu_busy", "step_time", "exposed_communication", "data_loading", "lower_precision")
+    ]
+    assert all(t.detail for t in found.tiles)
+
+
+def test_one_gpu_without_collectives_or_steps() -> None:
+    found = summed(breakdown=[device_time(0, 200, 122)], processes=1, nodes=["a"], devices=[used("a", 3)])
+    assert found.headline == "The GPU was busy 61 % of the time."
+    assert found.subtitle == "1 node x 1 H100"
+    assert (tile(found, "gpu_busy").value, tile(found, "gpu_busy").detail) == ("61.0 %", "of the span of 1 GPU")
+    assert (tile(found, "exposed_communication").value, tile(found, "exposed_communication").detail) == (
+        "–",
+        "no collective kernels recorded",
+    )
+
+
+def test_the_largest_loss_is_named() -> None:
+    loading = Steps((step(10),), (), (part(33.4, 100),), None)
+    busy = [device_time(0, 100, 61, 10, 8)]
+    assert summed(breakdown=busy, steps=loading).headline.endswith("33 % of a step went to data loading.")
+    assert summed(breakdown=busy, steps=loading, loader=False).headline.endswith("8 % of it waited for communication.")
+    assert summed(breakdown=[device_time(0, 100, 61, 10, 4)]).headline == "The GPU was busy 61 % of the time."
+
+
+def test_hidden_communication_is_none_exposed() -> None:
+    found = summed(breakdown=[device_time(0, 100, 61, 10, 0), device_time(1, 100, 61, 10, 0)])
+    assert (tile(found, "exposed_communication").value, tile(found, "exposed_communication").detail) == ("0.0 %", "of the span of 2 GPUs")
+
+
+def test_a_process_without_steps_does_not_dilute_the_time_per_step() -> None:
+    found = summed(
+        breakdown=[device_time(0, 100, 60, 10, 8), device_time(1, 100, 60, 10, 90)], steps=Steps((step(10), step(10)), (), (), None)
+    )
+    assert tile(found, "exposed_communication").detail == "4 ns per step"
+
+
+def test_sampled_utilisation_stands_in_for_device_work() -> None:
+    found = summed(gpus=[gpu(38.4, 90), gpu(50, 97, "b")])
+    assert found.headline == "GPU utilisation was 38 to 50 %, depending on the node (median of the samples)."
+    assert (tile(found, "gpu_busy").label, tile(found, "gpu_busy").value) == (
+        "GPU utilisation (median)",
+        "38 to 50 %, depending on the node",
+    )
+    assert tile(found, "gpu_busy").detail == "p95 of utilisation up to 97 %"
+    assert summed(gpus=[gpu(38.4, 90)]).headline == "GPU utilisation was 38 % (median of the samples)."
+    assert summed(gpus=[gpu(0, 0)], active=ActiveTime(9, 0, 0.0, False)).headline == "No GPU was active in any sample."
+    assert tile(summed(gpus=[gpu(38, 90, derived=True)]), "gpu_busy").value == "–"
+
+
+def test_host_only_trace() -> None:
+    found = summed(processes=2, steps=Steps(tuple(step(d * MS, on_device=False) for d in (10, 20, 30)), (), (), None))
+    assert found.headline == "No GPU activity in this run, 2 processes traced. A step took 20.0 ms (median of 3)."
+    assert tile(found, "step_time").detail == "p95 29.0 ms on the host"
+
+
+def test_evaluation_steps_are_not_mixed_with_training_steps() -> None:
+    steps = Steps(tuple([step(100 * MS, phase="TRAIN")] * 3 + [step(10 * MS, phase="EVAL", on_device=False)] * 9), (), (), None)
+    found = tile(summed(steps=steps), "step_time")
+    assert (found.value, found.detail) == ("100 ms", "p95 100 ms")
+
+
+@pytest.mark.parametrize(
+    ("matrix", "value", "detail"),
+    [
+        ([("BF16", 60), ("FP8", 30), ("FP32", 10)], "90.0 %", "of matrix kernel time, mainly BF16"),
+        ([("FP32", 90), ("FP64", 10)], "0.0 %", "of matrix kernel time"),
+        ([("FP16", 60), ("unknown", 40)], "60.0 %", "of matrix kernel time, FP16, 40 % unknown"),
+        ([("unknown", 100)], "–", "precision of the matrix kernels is unknown"),
+    ],
+)
+def test_lower_precision(matrix: list[tuple[str, int]], value: str, detail: str) -> None:
+    found = tile(summed(matrix=[Share(name, time, 1, float(time)) for name, time in matrix]), "lower_precision")
+    assert (found.value, found.detail) == (value, detail)
+
+
+def test_no_loader_events_is_not_zero() -> None:
+    steps = Steps((step(10),), (), (part(0, 100),), None)
+    assert tile(summed(steps=steps, loader=False), "data_loading").value == "–"
+    assert (tile(summed(steps=steps), "data_loading").value, tile(summed(steps=steps), "data_loading").detail) == ("0.0 %", "0 ns per step")
+
+
+def test_warnings() -> None:
+    notes = [Note(None, "error", "c", "trace a.json ends in the middle", 1, None, None)] + [
+        Note(None, "warning", "c", "m", 1, None, None)
+    ] * 2
+    found = summed(run={"status": "partial", "relative_times": True}, notes=notes)
+    assert found.warnings == (
+        "partial: the run or a trace of it was cut off",
+        "times are relative: no source has the time of day",
+        "trace a.json ends in the middle",
+        "2 warnings of the readers: see data quality",
+    )
+    assert summed(run={"status": "failed"}).warnings == ("the run failed",)
+
+
+def test_machines_of_the_subtitle() -> None:
+    assert summed(nodes=["a", "b"], devices=[used("a", 0), used("a", 1), used("b", 0)]).subtitle == "3 H100 on 2 nodes"
+    assert summed(nodes=["a"], devices=[used("a", 0), used("a", 1, "Tesla T4")]).subtitle == "1 node x 2 GPUs"
+    assert summed(nodes=["a"], devices=[used("a", 0, None)]).subtitle == "1 node x 1 GPU"
+    assert summed(nodes=["a"], run={"started_at_ns": 5, "ended_at_ns": 5 + 12_400 * MS}).subtitle == "1 node · 12.4 s"
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("Tesla V100-SXM2-32GB", "V100"),
+        ("NVIDIA A100-SXM4-40GB", "A100"),
+        ("AMD Instinct MI300X", "MI300X"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("Quadro RTX 6000", "RTX 6000"),
+        ("something", "something"),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_short_model(name: str | None, model: str | None) -> None:
+    assert short_model(name) == model
