@@ -1,0 +1,210 @@
+"""How much of the machines was used: processors, GPUs, memory, disks and network?"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import polars as pl
+
+from ..ingest.store import METRICS, Store
+from .places import Places
+from .quantiles import quantile
+from .report import ActiveTime, MetricUsage, Series, SystemUsage, UnitHeat
+from .snapshots import with_snapshots
+from .utilisation import derived_utilisation
+from .wording import whole_percent
+
+SERIES_POINTS: Final = 400
+HEAT_BUCKETS: Final = 200
+_BUSY: Final = 70.0
+
+# Figure of the report -> metrics that are added up for it, per snapshot, after averaging each over its units.
+_FIGURES: Final[dict[str, tuple[str, ...]]] = {
+    "network": ("network_receive", "network_transmit"),
+    "gpu": ("gpu_utilization",),
+    "cpu": ("cpu_utilization",),
+    "cpu_memory": ("memory_used_percent",),
+    "gpu_memory": ("gpu_memory_used_percent",),
+    "io_wait": ("cpu_iowait",),
+    "disk_read": ("disk_read",),
+    "disk_write": ("disk_write",),
+}
+_RECORDED_MEMORY: Final = "gpu_memory_controller"
+_DRAWN: Final = ("gpu", "cpu", "gpu_memory", "io_wait", "cpu_memory", "network")
+_ABSENT: Final = (
+    "No system metrics and no device activity in this run. `postrun record` samples processors, GPUs, memory, disks and network;"
+    " the hosted profiler's folder system/ and kernel traces are read too."
+)
+
+
+def system_usage(store: Store) -> SystemUsage:
+    """Quantiles, statements, active time, series over time and heat of every unit, per machine in order of host name.
+
+    Per snapshot (samples taken together) percentages are averaged over the machine's own units; network is receive + transmit of the
+    algorithm. ``gpu_memory`` is used / total where it was sampled, else the memory controller's utilisation as the hosted profiler
+    records it; the unit says which. A machine without sampled GPU utilisation gets the one derived from kernel activity.
+    """
+    places = Places(store)
+    derived = derived_utilisation(store)
+    sampled = store.frame("SELECT DISTINCT node FROM sample WHERE metric = 'gpu_utilization'")["node"].to_list()
+    derived = derived.filter(~pl.col("node").is_in(sampled))
+    found = {*store.frame("SELECT DISTINCT node FROM sample")["node"], *derived["node"]}
+    usage: list[MetricUsage] = []
+    statements: list[tuple[str, str]] = []
+    series: list[Series] = []
+    heat: list[UnitHeat] = []
+    for node in sorted(found, key=places.node):
+        name = places.node(node)
+        figures = _figures(store, node, derived.filter(pl.col("node") == node))
+        own = [_usage(name, figure) for figure in figures]
+        usage += own
+        statements += [(name, sentence) for sentence in [_statement({row.metric: row for row in own})] if sentence]
+        series += [_series(name, figure) for key in _DRAWN for figure in figures if figure.name == key]
+        heat += [_heat(name, figure) for key in ("cpu", "gpu") for figure in figures if figure.name == key]
+    return SystemUsage(
+        nodes=tuple(usage),
+        statements=tuple(statements),
+        gpu_active=_active(store, "gpu_utilization") or _derived_active(derived),
+        cpu_active=_active(store, "cpu_utilization"),
+        series=tuple(series),
+        heat=tuple(heat),
+        absent=None if usage else _ABSENT,
+    )
+
+
+class _Figure:
+    """One figure of one machine. ``units``: snapshot_ns, unit, value; ``whole``: snapshot_ns, value of the machine, low and high."""
+
+    def __init__(self, name: str, unit: str, units: pl.DataFrame, whole: pl.DataFrame, derived: bool) -> None:
+        self.name, self.unit, self.units, self.whole, self.derived = name, unit, units, whole, derived
+
+
+def _figures(store: Store, node: int, derived: pl.DataFrame) -> list[_Figure]:
+    samples = store.frame("SELECT metric, unit, time_ns, value FROM sample WHERE node = ?", [node])
+    if len(samples):
+        samples = with_snapshots(samples)
+    present = set(samples["metric"].unique())
+    figures = []
+    for name, metrics in _FIGURES.items():
+        if name == "gpu_memory" and metrics[0] not in present:
+            metrics = (_RECORDED_MEMORY,)
+        if name == "gpu" and len(derived):
+            units = derived.select(snapshot_ns="time_ns", unit="unit", value="value")
+            figures.append(_Figure(name, METRICS[metrics[0]], units, _whole(units), derived=True))
+        elif present & set(metrics):
+            rows = samples.filter(pl.col("metric").is_in(metrics)).group_by("metric", "snapshot_ns", "unit").agg(pl.col("value").mean())
+            if len(metrics) > 1:
+                rows = rows.group_by("snapshot_ns", "unit").agg(pl.col("value").sum())
+            units = rows.select("snapshot_ns", "unit", "value").sort("snapshot_ns", "unit")
+            figures.append(_Figure(name, METRICS[metrics[0]], units, _whole(units), derived=False))
+    return figures
+
+
+def _whole(units: pl.DataFrame) -> pl.DataFrame:
+    """The machine's value per snapshot: the mean over its units, with the lowest and the highest."""
+    value = pl.col("value")
+    return units.group_by("snapshot_ns").agg(value.mean(), low=value.min(), high=value.max()).sort("snapshot_ns")
+
+
+def _usage(node: str, figure: _Figure) -> MetricUsage:
+    ordered = figure.whole["value"].sort()
+    return MetricUsage(
+        node=node,
+        metric=figure.name,
+        unit=figure.unit,
+        samples=len(ordered),
+        max=float(ordered[-1]),
+        p99=quantile(ordered, 0.99),
+        p95=quantile(ordered, 0.95),
+        p50=quantile(ordered, 0.50),
+        min=float(ordered[0]),
+        derived=figure.derived,
+    )
+
+
+def _statement(usage: dict[str, MetricUsage]) -> str | None:
+    """The documented sentence about one machine: under-utilised, waiting for the CPU, well used, or else its medians."""
+    gpu, cpu = usage.get("gpu"), usage.get("cpu")
+    if gpu is None:
+        if cpu is None:
+            return None
+        if cpu.p95 > _BUSY:
+            return f"Well used: the 95th percentile of the CPU is {whole_percent(cpu.p95)}, its median {whole_percent(cpu.p50)}."
+        return f"No GPU was sampled; the median of the CPU is {whole_percent(cpu.p50)}, its 95th percentile {whole_percent(cpu.p95)}."
+    source = " (derived from kernel activity)" if gpu.derived else ""
+    if gpu.p95 < _BUSY and cpu is not None and cpu.p95 < _BUSY:
+        return (
+            f"Under-utilised: the 95th percentile of the GPUs is {whole_percent(gpu.p95)}{source}, of the CPU {whole_percent(cpu.p95)};"
+            " a smaller instance would do."
+        )
+    if gpu.p95 < _BUSY and cpu is not None and cpu.p95 > _BUSY:
+        return (
+            f"GPUs under-used, likely waiting for the CPU: the 95th percentile of the GPUs is {whole_percent(gpu.p95)}{source},"
+            f" of the CPU {whole_percent(cpu.p95)}."
+        )
+    if gpu.p50 > _BUSY:
+        return f"Well used: the median of the GPUs is {whole_percent(gpu.p50)}{source}."
+    rest = "; no CPU samples" if cpu is None else f", of the CPU {whole_percent(cpu.p50)}"
+    return f"The median of the GPUs is {whole_percent(gpu.p50)}{source}{rest}."
+
+
+def _series(node: str, figure: _Figure) -> Series:
+    grid, _ = _grid(figure.whole["snapshot_ns"], SERIES_POINTS)
+    points = (
+        figure.whole.join(grid, on="snapshot_ns")
+        .group_by("bucket")
+        .agg(pl.col("time_ns").first(), pl.col("value").mean(), pl.col("low").min(), pl.col("high").max())
+        .sort("bucket")
+    )
+    return Series(
+        node=node,
+        metric=figure.name,
+        unit=figure.unit,
+        time_ns=tuple(points["time_ns"]),
+        mean=tuple(points["value"]),
+        low=tuple(points["low"]),
+        high=tuple(points["high"]),
+        derived=figure.derived,
+    )
+
+
+def _heat(node: str, figure: _Figure) -> UnitHeat:
+    grid, times = _grid(figure.whole["snapshot_ns"], HEAT_BUCKETS)
+    cells = figure.units.join(grid, on="snapshot_ns").group_by("unit", "bucket").agg(pl.col("value").mean())
+    known = cells.filter(pl.col("unit").is_not_null())
+    rows = {unit: dict(part.select("bucket", "value").rows()) for (unit,), part in known.partition_by("unit", as_dict=True).items()}
+    units = sorted(rows)
+    return UnitHeat(
+        node=node,
+        metric=figure.name,
+        units=tuple(units),
+        time_ns=tuple(times),
+        values=tuple(tuple(rows[unit].get(bucket) for bucket in range(len(times))) for unit in units),
+        derived=figure.derived,
+    )
+
+
+def _grid(snapshots: pl.Series, limit: int) -> tuple[pl.DataFrame, list[int]]:
+    """Which bucket each snapshot falls in (snapshot_ns, bucket, time_ns = start of the bucket), and the starts of all buckets.
+
+    Up to ``limit`` snapshots are a bucket each; more are put in ``limit`` equal ones.
+    """
+    frame = snapshots.sort().to_frame()
+    if len(frame) <= limit:
+        return frame.with_row_index("bucket").with_columns(time_ns=pl.col("snapshot_ns")), frame["snapshot_ns"].to_list()
+    first, last = frame["snapshot_ns"][0], frame["snapshot_ns"][-1]
+    width = math.ceil((last - first + 1) / limit)
+    bucket = (pl.col("snapshot_ns") - first) // width
+    count = (last - first) // width + 1
+    return frame.with_columns(bucket=bucket, time_ns=first + bucket * width), [first + i * width for i in range(count)]
+
+
+def _active(store: Store, metric: str) -> ActiveTime | None:
+    points, active = store.frame("SELECT count(*), count(*) FILTER (value > 0) FROM sample WHERE metric = ?", [metric]).row(0)
+    return ActiveTime(points, active, 100 * active / points, derived=False) if points else None
+
+
+def _derived_active(derived: pl.DataFrame) -> ActiveTime | None:
+    points, active = len(derived), derived.filter(pl.col("value") > 0).height
+    return ActiveTime(points, active, 100 * active / points, derived=True) if points else None
