@@ -119,7 +119,8 @@ def read_system_metrics_many(store: Store, files: Sequence[tuple[Path, int]], re
 
     Times are exact nanoseconds from the text. Lines that are no JSON, lack a field or name an unknown metric are left out and
     counted in ``ingest_note``, wherever they stand; a line without NodeId belongs to the machine of the file name. Repeated records
-    are kept. Sets ``cores`` and ``gpus`` of the machines from the units seen. A file that cannot be read gives a note and an empty result.
+    are kept. Sets ``cores`` and ``gpus`` of the machines from the units seen. A file that cannot be read gives a note and an empty,
+    partial result; lost lines alone do not make a result partial.
     """
     results: dict[str, ReadResult] = {}
     for batch in _batches(files):
@@ -151,7 +152,9 @@ def _read_batch(store: Store, batch: dict[str, int], registry: Registry, results
         if len(batch) == 1:
             [(file, source)] = batch.items()
             reason = str(error).splitlines()[0]
-            store.note("error", "unreadable", f"The file could not be read as system metrics: {reason}", source=source, file=file)
+            store.note(
+                "error", "unreadable", f"The file could not be read as system metrics: {reason}", source=source, file=Path(file).name
+            )
             results[file] = ReadResult(0, None, None, partial=True)
             return
         one_by_one = list(batch.items())  # one unreadable file must not cost the others
@@ -171,7 +174,7 @@ def _read_batch(store: Store, batch: dict[str, int], registry: Registry, results
         if row is None:
             results[file] = ReadResult(0, None, None)
         else:
-            results[file] = ReadResult(row["stored"], row["first_ns"], row["last_ns"], partial=row["corrupt"] > 0)
+            results[file] = ReadResult(row["stored"], row["first_ns"], row["last_ns"])
     _write_notes(store, batch, found)
 
 
@@ -186,7 +189,7 @@ def _write_notes(store: Store, sources: dict[str, int], found: dict[str, dict[st
         severity: Severity = "warning" if column == "corrupt" else "info"
         for row in rows[:_NOTES_PER_KIND]:
             text = message.format(keys=", ".join(row["keys"] or ()))
-            store.note(severity, code, text, count=row[column], source=sources[row["file"]], file=row["file"],
+            store.note(severity, code, text, count=row[column], source=sources[row["file"]], file=Path(row["file"]).name,
                        first_ns=row["first_ns"], last_ns=row["last_ns"])  # fmt: skip
         if rest := rows[_NOTES_PER_KIND:]:
             keys = sorted({key for row in rest for key in row["keys"] or ()})
@@ -194,6 +197,6 @@ def _write_notes(store: Store, sources: dict[str, int], found: dict[str, dict[st
             store.note(severity, code, text, count=sum(row[column] for row in rest))
     empty = [file for file in sources if file not in found]
     for file in empty[:_NOTES_PER_KIND]:
-        store.note("info", "empty_file", "The file holds no record.", source=sources[file], file=file)
+        store.note("info", "empty_file", "The file holds no record.", source=sources[file], file=Path(file).name)
     if len(empty) > _NOTES_PER_KIND:
         store.note("info", "empty_file", "More files hold no record.", count=len(empty) - _NOTES_PER_KIND)

@@ -13,12 +13,10 @@ from .registry import ReadResult, Registry
 if TYPE_CHECKING:
     import polars as pl
 
-    from .store import Store
-    from .trace_scan import Defect
+    from .store import Severity, Store
 
 _TIMELINES: Final = ("pythontimeline.json", "model_timeline.json", "horovod_timeline.json", "smdataparallel_timeline.json")
 _BASE: Final = "start_time_since_epoch_in_micros"
-_CHUNK: Final = 4 << 20
 # Members of ``args`` that are kept as JSON in ``annotation.arguments``: the settings of data loaders.
 _SETTINGS: Final = ("num_workers", "pin_memory", "worker_id", "prefetch_factor")
 
@@ -68,8 +66,11 @@ def read_pevents(store: Store, path: Path, source_id: int, registry: Registry) -
     """
     import polars as pl
 
+    from .inflate import Inflate
+    from .trace_notes import TRUNCATING, note_defects
     from .trace_scan import Arg, TraceScan, text_id
 
+    inflate = Inflate(path)
     scan = TraceScan(
         args={
             "pid": Arg("os_pid", "int"),
@@ -89,38 +90,44 @@ def read_pevents(store: Store, path: Path, source_id: int, registry: Registry) -
         texts.extend(batch.strings)
         metadata.extend(batch.metadata)
 
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            scan.feed(chunk)
-            keep()
+    for chunk in inflate:
+        scan.feed(chunk)
+        keep()
     scan.finish()
     keep()
     found = pl.concat(frames)
 
-    notes = Notes(store, source_id, str(path))
-    partial = notes.defects(scan.defects)
+    def note(severity: Severity, code: str, message: str, count: int) -> None:
+        if count:
+            store.note(severity, code, message, count=count, source=source_id, file=path.name)
+
+    defects = [*inflate.defects, *scan.defects]
+    note_defects(store, source_id, path.name, defects)
+    partial = any(defect.code in TRUNCATING for defect in defects)
     bases, phases = _declarations(metadata)
     if found.height and not bases:
-        notes.add("warning", "relative_times", "The file declares no start time; its times count from 0.", 1)
+        note("warning", "relative_times", "The file declares no start time; its times count from 0.", 1)
     if other := sum(count for (ph, _), count in scan.event_counts.items() if ph not in ("X", "B", "E", "M")):
-        notes.add("info", "not_shown", "Instant, counter and other events without a duration are not shown.", other)
+        note("info", "not_shown", "Instant, counter and other events without a duration are not shown.", other)
 
-    lanes = pl.DataFrame({"pid": found["pid"].unique(maintain_order=True)}).with_columns(
-        pl.col("pid").map_elements(lambda pid: texts[i] if (i := text_id(pid)) is not None else str(pid), pl.String).alias("lane")
+    pids = found["pid"].unique(maintain_order=True)
+    lanes = pl.DataFrame(
+        {"pid": pids, "lane": [None if pid is None else texts[i] if (i := text_id(pid)) is not None else str(pid) for pid in pids]},
+        schema={"pid": pl.Int64, "lane": pl.String},
     )
     events = _with_declarations(found.join(lanes, on="pid", how="left", nulls_equal=True).sort("ordinal"), bases, phases)
     events, unclosed, stray = _closed(events)
-    notes.add("warning", "unclosed_begin", "Ranges that begin and never end were left out.", unclosed)
-    notes.add("info", "stray_end", "Ends of ranges that never began were left out.", stray)
+    note("warning", "unclosed_begin", "Ranges that begin and never end were left out.", unclosed)
+    note("info", "stray_end", "Ends of ranges that never began were left out.", stray)
     missing = events.filter(pl.col("duration_ns").is_null()).height
-    notes.add("warning", "no_duration", "Complete events without a duration were left out.", missing)
+    note("warning", "no_duration", "Complete events without a duration were left out.", missing)
     negative = events.filter(pl.col("duration_ns") < 0).height
-    notes.add("warning", "negative_duration", "Events that end before they start were left out.", negative)
+    note("warning", "negative_duration", "Events that end before they start were left out.", negative)
     events = events.filter(pl.col("duration_ns") >= 0)
     if events.is_empty():
-        notes.add("info", "no_events", "The file holds no event with a duration.", 1)
+        note("info", "no_events", "The file holds no event with a duration.", 1)
         return ReadResult(0, None, None, relative=not bases, partial=partial)
-    _append(store, registry, events, texts, PurePosixPath(path).name, source_id)
+    _append(store, registry, events, texts, path.name, source_id)
     first, last = events.select(pl.col("start_ns").min(), (pl.col("start_ns") + pl.col("duration_ns")).max().alias("end")).row(0)
     return ReadResult(events.height, first, last, relative=not bases, partial=partial)
 
@@ -281,37 +288,3 @@ def _writer(store: Store, label: str | None, number: int | None, events: pl.Data
         "SELECT pid FROM process WHERE label = ? AND rank = ? AND pid IS NOT NULL ORDER BY id LIMIT 1", [label, number]
     ).fetchall()
     return (int(known[0][0]), number) if known else (number, None)
-
-
-_DEFECTS: Final = {
-    "truncated": "The file is cut off; everything before the cut was read.",
-    "not_json": "The file is no JSON array of events; nothing could be read.",
-    "empty": "The file is empty.",
-    "no_timestamp": "Events without a time were left out.",
-}
-_HARMLESS: Final = ("trailing_comma", "missing_comma", "not_an_event")
-_LOSSES: Final = ("truncated", "not_json", "lost_event", "broken_member")
-
-
-class Notes:
-    """The ingest notes of one file."""
-
-    def __init__(self, store: Store, source: int, file: str) -> None:
-        self._store, self._source, self._file = store, source, file
-
-    def add(self, severity: Any, code: str, message: str, count: int) -> None:
-        """Records a note, unless ``count`` is 0."""
-        if count:
-            self._store.note(severity, code, message, count=count, source=self._source, file=self._file)
-
-    def defects(self, defects: Iterable[Defect]) -> bool:
-        """Records the scanner's findings; true if a part of the file is lost."""
-        lost = False
-        for defect in defects:
-            if defect.code == "lost_bytes":
-                continue
-            plain = _DEFECTS.get(defect.code, f"Damaged text ({defect.code.replace('_', ' ')}), first at byte {defect.first_offset}.")
-            severity = "error" if defect.code == "not_json" else "info" if defect.code in _HARMLESS else "warning"
-            self.add(severity, defect.code, plain, defect.count)
-            lost = lost or defect.code in _LOSSES
-        return lost

@@ -108,7 +108,7 @@ def test_damage_is_skipped_and_counted_wherever_it_stands(tmp_path: Path) -> Non
         ]
     )
     store, result = metrics(tmp_path, text)
-    assert result == ReadResult(3, 1_700_000_040_100_000_000, 1_700_000_040_200_000_000, partial=True)
+    assert result == ReadResult(3, 1_700_000_040_100_000_000, 1_700_000_040_200_000_000)
     assert notes(store) == {"corrupt_line": 3, "incomplete_record": 3, "unknown_metric": 2, "no_node": 1}
     assert store.frame("SELECT DISTINCT hostname FROM node JOIN sample ON id = node").rows() == [("algo-1",)]
     [message] = store.frame("SELECT message FROM ingest_note WHERE code = 'unknown_metric'")["message"]
@@ -409,3 +409,11 @@ def test_pairing_equals_a_plain_stack(marks: list[tuple[int, bool]]) -> None:
         schema={"ordinal": pl.Int64, "lane": pl.String, "opens": pl.Boolean},
     )
     assert pair_begin_end(frame).rows() == expected
+
+
+def test_compressed_timelines_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "1700000041_27-algo-1_pythontimeline.json.gz"
+    path.write_bytes(gzip.compress(json.dumps([base(), phase(1, "P"), complete(1, 1, 1)]).encode()))
+    store = Store.create(None)
+    assert read_pevents(store, path, 0, Registry(store)).events == 1
+    assert store.frame("SELECT label FROM process").rows() == [("algo-1-27",)]

@@ -58,7 +58,7 @@ def test_metrics_of_one_file(smdebug: Path) -> None:
 
 def test_metrics_of_a_cut_file(smdebug: Path) -> None:
     samples, [result], store = metrics(smdebug / "1591160699.algo-1.json.corrupt")
-    assert (samples.height, result.partial) == (13, True)
+    assert (samples.height, result.events) == (13, 13)
     assert store.frame("SELECT code, count FROM ingest_note").rows() == [("corrupt_line", 1)]
 
 
