@@ -14,7 +14,9 @@ from typing import Any, Final
 
 from .registry import UNKNOWN_HOST, Registry
 
-_RANK: Final = re.compile(r"(?<![a-z])(?<!local[-_])(?:rank|worker)[-_ =.]?(\d{1,6})(?!\d)(?:[-_ ]?of[-_ ]?(\d{1,6})(?!\d))?", re.IGNORECASE)
+_RANK: Final = re.compile(
+    r"(?<![a-z])(?<!local[-_])(?:rank|worker)[-_ =.]?(\d{1,6})(?!\d)(?:[-_ ]?of[-_ ]?(\d{1,6})(?!\d))?", re.IGNORECASE
+)
 # What torch.profiler.tensorboard_trace_handler writes: <host>_<pid>.<time>.pt.trace.json
 _HOST_AND_PID: Final = re.compile(r"(.+)_(\d+)\.\d{6,}\.pt\.trace\.json", re.IGNORECASE)
 

@@ -27,7 +27,7 @@ from .identity import Facts, Identity, Placement, identify
 from .inflate import Inflate
 from .ranges import BEGIN, END, depths, pair
 from .registry import ReadResult
-from .store import Store
+from .store import Severity, Store
 from .trace_notes import TRUNCATING, note_defects, note_info_lines
 from .trace_scan import Arg, Batch, TraceScan, text_id
 
@@ -158,9 +158,9 @@ class TraceResult(ReadResult):
 class _Dropped:
     """Events of one kind that were not stored, or not as they stand."""
 
-    count: int
-    first_ns: int | None
-    last_ns: int | None
+    count: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
 
 
 class _Trace:
@@ -274,11 +274,11 @@ class _Trace:
         return events
 
     def _count(self, code: str, count: int, events: pl.DataFrame | None = None) -> None:
-        first, last = (None, None) if events is None else (events["start_ns"].min(), events["start_ns"].max())
-        known = self.dropped.setdefault(code, _Dropped(0, first, last))  # type: ignore[arg-type]
+        times = [] if events is None else [_int(events["start_ns"].min()), _int(events["start_ns"].max())]
+        known = self.dropped.setdefault(code, _Dropped())
         known.count += count
-        known.first_ns = min((t for t in (known.first_ns, first) if t is not None), default=None)  # type: ignore[type-var,assignment]
-        known.last_ns = max((t for t in (known.last_ns, last) if t is not None), default=None)  # type: ignore[type-var,assignment]
+        known.first_ns = min((t for t in [known.first_ns, *times] if t is not None), default=None)
+        known.last_ns = max((t for t in [known.last_ns, *times] if t is not None), default=None)
 
     def _device_rows(self, events: pl.DataFrame) -> None:
         if events.is_empty():
@@ -368,12 +368,10 @@ class _Trace:
             self.identity = self._identify(self.header)
             self.place = self.placement.place(self.identity, self._facts(self.header), self.source, self.path.name)
         if table not in self.first_row:
-            self.first_row[table] = _one(self.store.connection.execute(f"SELECT count(*) FROM {table}").fetchall())
+            self.first_row[table] = _int(self.store.connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
         node, process = self.place
         rows = pl.concat(frames, how="vertical")
-        rows = rows.with_columns(
-            pl.col("start_ns") + self.base_ns, node=pl.lit(node, pl.Int32), process=pl.lit(process, pl.Int32)
-        )
+        rows = rows.with_columns(pl.col("start_ns") + self.base_ns, node=pl.lit(node, pl.Int32), process=pl.lit(process, pl.Int32))
         self.flushed[table] += rows.height
         self.store.append(table, rows)
 
@@ -412,8 +410,8 @@ class _Trace:
             return
         events = pl.concat(self.open_ranges)
         self.open_ranges = []
-        last = max(events["start_ns"].max() or 0, self.last_ns if self.last_ns is not None else -(2**63))  # type: ignore[type-var,operator]
-        ranges, strays = pair(events, last)
+        last = _int(events["start_ns"].max())
+        ranges, strays = pair(events, last if self.last_ns is None else max(last, self.last_ns))
         if strays:
             self._count("stray_end", strays)
         if open_ones := ranges.filter(~pl.col("complete")).height:
@@ -539,7 +537,7 @@ _PHASES: Final = {
     "T": "asynchronous", "p": "asynchronous", "N": "object snapshots", "O": "object snapshots", "D": "object snapshots",
 }  # fmt: skip
 
-_MESSAGES: Final = {
+_MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
     "category_not_read": ("info", "Events of category {category} are of no kind that is read; they are not stored."),
     "zero_time": ("warning", "Device events with start 0 and duration 0 were dropped: the profiler lost their times."),
     "absurd_duration": ("warning", "Events longer than seven days were dropped: their durations cannot be right."),
@@ -573,5 +571,7 @@ def _is_small(key: str, value: object) -> bool:
     return scalar and len(key) <= 60 and key not in {"schemaVersion", "baseTimeNanoseconds"}
 
 
-def _one(rows: list[tuple[Any, ...]]) -> int:
-    return int(rows[0][0])
+def _int(value: object) -> int:
+    """An aggregate of an integer column without nulls."""
+    assert isinstance(value, int)
+    return value

@@ -36,9 +36,9 @@ def pair(events: pl.DataFrame, end_of_trace_ns: int) -> tuple[pl.DataFrame, int]
     end = pl.col("phase").shift(-1).over(nest) == END
     ranges = (
         matched.with_columns(
+            *[pl.coalesce(c, pl.when(end).then(pl.col(c).shift(-1).over(nest))).alias(c) for c in others],
             complete=end.fill_null(False),
             closed_ns=pl.when(end).then(pl.col("start_ns").shift(-1).over(nest)).otherwise(pl.lit(end_of_trace_ns)),
-            *[pl.coalesce(c, pl.when(end).then(pl.col(c).shift(-1).over(nest))).alias(c) for c in others],
         )
         .filter(pl.col("phase") == BEGIN)
         .with_columns(duration_ns=pl.max_horizontal(pl.col("closed_ns") - pl.col("start_ns"), pl.lit(0)))

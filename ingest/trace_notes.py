@@ -37,7 +37,7 @@ _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
     "empty": ("warning", "The file is empty."),
     "cut_stream": ("warning", "The compressed file is cut off (a killed job, an unfinished copy); what comes before is reported."),
     "corrupt_stream": ("warning", "The compressed data is damaged; what comes before the damage is reported. Copy the file again."),
-    "checksum": ("warning", "The checksum of the compressed data does not match; figures from this file may be wrong. Copy the file again."),
+    "checksum": ("warning", "The checksum of the compressed data does not match; figures may be wrong. Copy the file again."),
 }  # fmt: skip
 
 # "Record counts: Out-of-range = 3829, ..., CUPTI stopped early? = 1": counts of records that are missing from the trace.

@@ -1,0 +1,59 @@
+"""Which files are the same, and what is the SHA-256 of each?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+
+class Checksums:
+    """Checksums of ``files`` (path, bytes), addressed by position; close it or use it as a context manager.
+
+    Only files of equal size are compared beforehand; the others' checksums are computed while they are read (:meth:`start`), so that
+    the disk gives every file once.
+    """
+
+    def __init__(self, files: Sequence[tuple[Path, int | None]]) -> None:
+        self._files = files
+        self._sizes = Counter(size for _, size in files)
+        self._futures: dict[int, Future[str | None]] = {}
+        self._pool = ThreadPoolExecutor(1, "postrun-sha256")
+
+    def __enter__(self) -> Checksums:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def start(self, position: int) -> None:
+        """Begin to compute the checksum of a file beside whatever else is done with it."""
+        if position not in self._futures:
+            self._futures[position] = self._pool.submit(_sha256, self._files[position][0])
+
+    def of(self, position: int) -> str | None:
+        """The checksum as hexadecimal text; None where the file cannot be read."""
+        self.start(position)
+        return self._futures[position].result()
+
+    def duplicates(self) -> dict[int, int]:
+        """For each file that has the contents of an earlier one, the position of that one. Empty files count as different."""
+        first: dict[str, int] = {}
+        same: dict[int, int] = {}
+        for position, (_, size) in enumerate(self._files):
+            if not size or self._sizes[size] < 2:
+                continue
+            checksum = self.of(position)
+            if checksum is not None and first.setdefault(checksum, position) != position:
+                same[position] = first[checksum]
+        return same
+
+
+def _sha256(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None

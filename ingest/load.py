@@ -1,0 +1,254 @@
+"""How do the files of one run become a run store? Find them, read each with its reader, derive what only the whole shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import InputError, UsageError
+from .checksum import Checksums
+from .source import (
+    END_MARKER,
+    JOB,
+    KNOWN,
+    RUN_STORE,
+    SYSTEM_METRICS,
+    TIMELINE,
+    TRACE,
+    TRACE_HEAD_BYTES,
+    UNKNOWN,
+    Found,
+    find_files,
+    read_head,
+)
+from .store import SCHEMA, Store
+
+if TYPE_CHECKING:
+    from .registry import ReadResult
+
+Progress = Callable[[str, float | None], None]
+
+_SHOWN: Final = 8
+"""How many files an error message lists."""
+_EVENT_TABLES: Final = ("device_event", "host_event", "annotation", "step", "sample", "python_profile")
+
+
+def ingest(
+    paths: Sequence[str | Path],
+    store_path: str | Path | None = None,
+    *,
+    progress: Progress | None = None,
+    name: str | None = None,
+    memory_limit: str = "600MB",
+    threads: int | None = None,
+) -> Store:
+    """The files and folders of one run as an open run store, at ``store_path`` or in memory.
+
+    A run store given alone is opened, not read again. ``progress`` is called with what is being done and the fraction that is done
+    (None: not known). ``name``: of the run, instead of the one found. Damage of a file is noted in ``ingest_note``, never raised.
+    Raises InputError where a path does not exist or nothing usable is found, UsageError for a URL or a run store among other files.
+    """
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not paths:
+        raise UsageError("nothing given; give trace files, a folder or a run store")
+    target = Path(store_path) if store_path is not None else None
+    report = progress or (lambda text, fraction: None)
+    report("looking at the files", None)
+    found = find_files(paths, exclude=target)
+    for one in found:
+        if one.given and one.format is not None and one.format.name == RUN_STORE:
+            if len(found) > 1 or target is not None:
+                raise UsageError(f"{one.path} is a run store already; give it alone (postrun report {one.path})")
+            return Store.open(one.path, memory_limit=memory_limit, threads=threads)
+    if not any(_gives_events(one) for one in found):
+        raise _nothing_usable(paths, found, [])
+    store = Store.create(target, memory_limit=memory_limit, threads=threads)
+    try:
+        results = _read_all(store, found, [Path(path) for path in paths], report, name)
+        if not any(result.events for result in results):
+            notes = store.connection.execute("SELECT file, message FROM ingest_note WHERE severity <> 'info'").fetchall()
+            raise _nothing_usable(paths, found, notes)
+    except BaseException:
+        store.close()
+        if target is not None:
+            target.unlink(missing_ok=True)
+            target.with_name(target.name + ".wal").unlink(missing_ok=True)
+        raise
+    return store
+
+
+def summary(store: Store) -> dict[str, Any]:
+    """What a run store holds: run (name, status, times), rows per table, files by format, and the notes; ready for JSON."""
+    run = store.frame("SELECT name, status, started_ns, ended_ns FROM run")
+    return {
+        "run": run.row(0, named=True) if run.height else {},
+        "rows": {table: store.frame(f"SELECT count(*) AS n FROM {table}").item() for table in _EVENT_TABLES},
+        "sources": dict(store.frame("SELECT format, count(*) AS n FROM source GROUP BY format ORDER BY format").iter_rows()),
+        "notes": store.frame('SELECT file, severity, code, message, "count" FROM ingest_note ORDER BY ALL').to_dicts(),
+    }
+
+
+def _gives_events(found: Found) -> bool:
+    return found.readable and found.format is not None and found.format.name not in {RUN_STORE, END_MARKER, JOB}
+
+
+def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progress, name: str | None) -> list[ReadResult]:
+    """Read every file, then derive; the results of the readers."""
+    from .finish import classify_kernels, ranks_by_order
+    from .kineto import TraceResult
+    from .run_row import common_metadata, name_of, write_run
+    from .steps import derive_steps
+
+    run = _Reading(store, found, report)
+    with Checksums([(one.path, one.bytes if one.readable else None) for one in found]) as checksums:
+        run.read(checksums)
+        run.write_sources(checksums)
+    report("deriving steps", 0.95)
+    derive_steps(store)
+    classify_kernels(store)
+    results = [result for _, result in sorted(run.results.items())]
+    traces = [result for result in results if isinstance(result, TraceResult)]
+    ranks_by_order(store, [trace.process for trace in traces if trace.process is not None and trace.events])
+    write_run(
+        store,
+        results,
+        job={**run.job, **({"name": name} if name else {})},
+        name=name_of(paths),
+        framework=next((trace.framework for trace in traces if trace.framework), None),
+        metadata=common_metadata(trace.metadata for trace in traces if trace.events),
+        ended=any(one.format is not None and one.format.name == END_MARKER for one in found),
+    )
+    report("loaded", 1.0)
+    return results
+
+
+class _Reading:
+    """The files of one run on their way into the store; a file's source id is its position."""
+
+    def __init__(self, store: Store, found: list[Found], report: Progress) -> None:
+        from .identity import Placement
+        from .registry import Registry
+
+        self.store = store
+        self.found = found
+        self.report = report
+        self.ids = [store.next_id("source") for _ in found]
+        self.registry = Registry(store)
+        self.placement = Placement(self.registry)
+        self.results: dict[int, ReadResult] = {}
+        self.job: dict[str, Any] = {}
+        self._total = sum(one.bytes or 0 for one in found if one.readable) or 1
+        self._done = 0
+
+    def read(self, checksums: Checksums) -> None:
+        """Every readable file once, system metrics together; notes for all others."""
+        from .smdebug_metrics import read_system_metrics_many
+
+        duplicates = checksums.duplicates()
+        self._note_others(duplicates)
+        reading = [i for i, one in enumerate(self.found) if one.readable and i not in duplicates]
+        metrics = [i for i in reading if self._format(i) == SYSTEM_METRICS]
+        if metrics:
+            self._tell(f"reading {len(metrics)} files of system metrics")
+            pairs = [(self.found[i].path, self.ids[i]) for i in metrics]
+            self.results.update(zip(metrics, read_system_metrics_many(self.store, pairs, self.registry), strict=True))
+            self._done += sum(self.found[i].bytes or 0 for i in metrics)
+        for i in reading:
+            if self._format(i) in {TRACE, TIMELINE, JOB}:
+                self._tell(f"reading {self.found[i].path.name}")
+                checksums.start(i)
+                self._read_one(i)
+                self._done += self.found[i].bytes or 0
+
+    def _read_one(self, i: int) -> None:
+        from .kineto import read_trace
+        from .run_row import read_job
+        from .smdebug_pevents import read_pevents
+
+        path, size, source = self.found[i].path, self.found[i].bytes or 0, self.ids[i]
+        try:
+            if self._format(i) == TRACE:
+                head = read_head(path, TRACE_HEAD_BYTES)
+                self.results[i] = read_trace(
+                    self.store, self.placement, path, source, head, lambda part: self._tell(f"reading {path.name}", part * size)
+                )
+            elif self._format(i) == TIMELINE:
+                self.results[i] = read_pevents(self.store, path, source, self.registry)
+            else:
+                self.job.update(read_job(self.store, path, source))
+        except (InputError, OSError) as error:
+            self.store.note("error", "not_readable", f"The file cannot be read: {error}", source=source, file=path.name)
+
+    def write_sources(self, checksums: Checksums) -> None:
+        """One row per file; unknown ones without checksum, they may be anything."""
+        import pyarrow as pa
+
+        rows = [
+            {
+                "id": self.ids[i],
+                "path": _text(one.path),
+                "format": self._format(i) or UNKNOWN,
+                "bytes": one.bytes,
+                "sha256": checksums.of(i) if one.readable else None,
+                "events": result.events if (result := self.results.get(i)) else 0,
+                "first_ns": result.first_ns if result else None,
+                "last_ns": result.last_ns if result else None,
+            }
+            for i, one in enumerate(self.found)
+        ]
+        kinds = {"INTEGER": pa.int32(), "BIGINT": pa.int64(), "VARCHAR": pa.string()}
+        schema = pa.schema([(column, kinds[kind]) for column, kind in SCHEMA["source"].items()])
+        self.store.append("source", pa.Table.from_pylist(rows, schema=schema))
+
+    def _note_others(self, duplicates: dict[int, int]) -> None:
+        unknown = 0
+        for i, one in enumerate(self.found):
+            source, file = self.ids[i], _text(one.path.name)
+            if one.problem is not None:
+                self.store.note("warning", "not_readable", f"The file was left out: {one.problem}.", source=source, file=file)
+            elif i in duplicates:
+                first = _text(self.found[duplicates[i]].path.name)
+                self.store.note("info", "duplicate", f"The same as {first}; read once.", source=source, file=file)
+            elif one.format is None and one.given:
+                self.store.note("warning", "unknown_format", f"No format that is read: {KNOWN}.", count=1, source=source, file=file)
+            elif one.format is None:
+                unknown += 1
+            elif one.format.not_read is not None:
+                self.store.note("info", "format_not_read", f"{one.format.name}: {one.format.not_read}.", source=source, file=file)
+            elif one.format.name == RUN_STORE:
+                text = "A run store was left out; to report it give it alone."
+                self.store.note("info", "run_store_left_out", text, source=source, file=file)
+        if unknown:
+            text = "Files of unknown formats are listed among the sources and otherwise ignored."
+            self.store.note("info", "unknown_format", text, count=unknown)
+
+    def _format(self, i: int) -> str | None:
+        known = self.found[i].format
+        return None if known is None else known.name
+
+    def _tell(self, text: str, more: float = 0.0) -> None:
+        self.report(text, 0.95 * (self._done + more) / self._total)
+
+
+def _nothing_usable(paths: Sequence[str | Path], found: list[Found], notes: Sequence[tuple[str | None, str]]) -> InputError:
+    """What was looked at, and what would be read."""
+    given = ", ".join(str(path) for path in paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    reasons: dict[str, list[str]] = {}
+    for file, message in notes:
+        reasons.setdefault(file or "", []).append(message)
+    lines = []
+    for one in found[:_SHOWN]:
+        kind = one.problem or (one.format.name if one.format else "empty file" if one.bytes == 0 else "unknown format")
+        step = one.format.not_read if one.format and one.format.not_read else ""
+        said = " ".join(reasons.get(one.path.name, []))
+        lines.append(f"  {_text(one.path)}: {'; '.join(part for part in (kind, step, said) if part)}")
+    if len(found) > _SHOWN:
+        lines.append(f"  ... and {len(found) - _SHOWN} more")
+    looked = "\n".join(["Looked at:", *lines]) if lines else "There is no file in it."
+    return InputError(f"{given}: nothing usable found. {looked}\nWhat is read: {KNOWN}. Give a file or folder of that kind.")
+
+
+def _text(path: Path | str) -> str:
+    """A path as text that can be stored: bytes that are not UTF-8 are escaped."""
+    return str(path).encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,105 @@
+"""What is known about the run as a whole: its name, status, times and description? -> ``run``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from .registry import ReadResult
+from .store import Store
+
+STATUSES: Final = ("completed", "failed", "stopped", "partial", "unknown")
+_SUFFIXES: Final = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz|\.zst)?$|\.(gz|zst)$", re.IGNORECASE)
+_LARGEST_JOB: Final = 16 << 20
+
+
+def read_job(store: Store, path: Path, source: int) -> dict[str, Any]:
+    """The job information beside traces (name, framework, instance_type, status, hyperparameters, labels, resources).
+
+    What is no JSON object, or no text where one belongs, is noted and left out.
+    """
+    try:
+        with path.open("rb") as file:
+            job = json.loads(file.read(_LARGEST_JOB))
+    except (ValueError, RecursionError, OSError) as error:
+        store.note("warning", "job_not_read", f"The job information cannot be read: {error}.", source=source, file=path.name)
+        return {}
+    if not isinstance(job, dict):
+        store.note("warning", "job_not_read", "The job information is no JSON object.", source=source, file=path.name)
+        return {}
+    known: dict[str, Any] = {}
+    for key, kind in _JOB.items():
+        value = job.get(key)
+        if value is None:
+            continue
+        if isinstance(value, kind) and (key != "status" or value in STATUSES):
+            known[key] = value
+        else:
+            expected = f"one of {', '.join(STATUSES)}" if key == "status" else _KIND_NAMES[kind]
+            store.note("warning", "job_field", f"{key} of the job information is not {expected}; left out.", source=source, file=path.name)
+    return known
+
+
+_JOB: Final[dict[str, type]] = {
+    "name": str, "framework": str, "instance_type": str, "status": str, "hyperparameters": dict, "labels": dict, "resources": list,
+}  # fmt: skip
+_KIND_NAMES: Final[dict[type, str]] = {str: "a text", dict: "an object", list: "a list"}
+
+
+def write_run(
+    store: Store,
+    results: Sequence[ReadResult],
+    *,
+    job: Mapping[str, Any],
+    name: str,
+    framework: str | None,
+    metadata: Mapping[str, Any],
+    ended: bool,
+) -> None:
+    """The one row of ``run``. ``ended``: the source has end markers. Without ``status`` in ``job`` the run is partial where a file broke
+    off, completed where it has end markers, else unknown. Start and end: of the events with absolute times, if there are any."""
+    timed = [result for result in results if result.first_ns is not None]
+    absolute = [result for result in timed if not result.relative] or timed
+    partial = any(result.partial for result in results)
+    store.insert(
+        "run",
+        {
+            "name": job.get("name") or name,
+            "status": job.get("status") or ("partial" if partial else "completed" if ended else "unknown"),
+            "started_ns": min((result.first_ns for result in absolute if result.first_ns is not None), default=None),
+            "ended_ns": max((result.last_ns for result in absolute if result.last_ns is not None), default=None),
+            "framework": job.get("framework") or framework,
+            "instance_type": job.get("instance_type"),
+            "resources": _json(job.get("resources", [])),
+            "hyperparameters": _json(job.get("hyperparameters", {})),
+            "labels": _json(job.get("labels", {})),
+            "metadata": _json(dict(metadata)),
+        },
+    )
+
+
+def common_metadata(all_metadata: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What every trace says in the same way: the metadata of the run, not of one rank."""
+    entries = list(all_metadata)
+    if not entries:
+        return {}
+    return {key: value for key, value in entries[0].items() if all(other.get(key) == value for other in entries[1:])}
+
+
+def name_of(paths: Sequence[Path]) -> str:
+    """A run's name from where it was found: the file's, the folder's, or that of the folder that all paths share."""
+    absolute = [path.absolute() for path in paths]
+    if len(absolute) == 1:
+        only = absolute[0]
+        return (only.name if only.is_dir() else _SUFFIXES.sub("", only.name)) or str(only)
+    shared = absolute[0].parent
+    while not all(path.is_relative_to(shared) for path in absolute):
+        shared = shared.parent
+    return shared.name or "run"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,214 @@
+"""What is at this path? One ordered list of formats, each with a cheap test on the first bytes (after decompression) and the name."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..errors import InputError, UsageError
+from .smdebug_metrics import recognises_system_metrics
+from .smdebug_pevents import recognises_pevents
+
+HEAD_BYTES: Final = 16 << 10
+"""How much of a file is looked at to tell its format."""
+TRACE_HEAD_BYTES: Final = 1 << 20
+"""How much of a JSON file is looked at where the first ``HEAD_BYTES`` leave it open, and for the metadata of a trace."""
+
+RUN_STORE: Final = "run store"
+END_MARKER: Final = "end marker"
+JOB: Final = "job information"
+SYSTEM_METRICS: Final = "hosted system metrics"
+TIMELINE: Final = "hosted framework timeline"
+TRACE: Final = "PyTorch profiler trace"
+UNKNOWN: Final = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A kind of file. ``recognises(head, path)``: whether a file is one, by its decompressed beginning and its path with slashes.
+
+    ``not_read``: for formats that are known but not read, the next step for the user.
+    """
+
+    name: str
+    recognises: Callable[[bytes, str], bool]
+    not_read: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One file. ``format`` is None where no format fits; ``problem``: why it cannot be read at all. ``given``: by its own path."""
+
+    path: Path
+    bytes: int | None
+    format: Format | None
+    problem: str | None
+    given: bool
+
+    @property
+    def readable(self) -> bool:
+        return self.format is not None and self.format.not_read is None and self.problem is None
+
+
+_NOT_YET: Final = "not read by this version"
+_TRACE_KEYS: Final = re.compile(
+    rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|displayTimeUnit|record_shapes)"\s*:'
+)
+_EVENT_ARRAY: Final = re.compile(rb'\[\s*(\{[^{}]{0,2000}"ph"\s*:|\{[^{}]{0,2000}\{)')
+_TRACE_NAME: Final = re.compile(r"trace[^/]*\.json(\.gz|\.zst)?$", re.IGNORECASE)
+
+
+def _is_trace(head: bytes, path: str) -> bool:
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith(b"{"):
+        return _TRACE_KEYS.search(text) is not None or (_TRACE_NAME.search(path) is not None and len(head) < TRACE_HEAD_BYTES)
+    if text.startswith(b"["):
+        return _EVENT_ARRAY.match(text) is not None and b'"ph"' in text
+    return False
+
+
+def _named(pattern: str) -> Callable[[bytes, str], bool]:
+    compiled = re.compile(pattern, re.IGNORECASE)
+    return lambda head, path: compiled.search(path) is not None
+
+
+# First match decides.
+FORMATS: Final[tuple[Format, ...]] = (
+    Format(RUN_STORE, lambda head, path: head[8:12] == b"DUCK"),
+    Format(END_MARKER, _named(r"/training_job_end\.ts$")),
+    Format(JOB, lambda head, path: path.endswith("/job.json") and head.lstrip().startswith(b"{") and b'"ph"' not in head),
+    Format(SYSTEM_METRICS, recognises_system_metrics),
+    Format(TIMELINE, recognises_pevents),
+    Format("TensorFlow trace", _named(r"/plugins/profile/[^/]+/[^/]+\.trace\.json(\.gz)?$"), f"TensorFlow profiles are {_NOT_YET}"),
+    Format(
+        "TensorFlow profile data",
+        _named(r"/detailed_profiling/.*\.(pb|metadata|profile-empty)$|/[^/]*\.tfevents\.[^/]*$|/plugins/profile/[^/]+/[^/]+\.pb$"),
+        f"TensorFlow profiles are {_NOT_YET}",
+    ),
+    Format("hosted Python profile", _named(r"/python_stats(\.json|\.html)?$"), f"Python profiles are {_NOT_YET}"),
+    Format("hosted raw capture", _named(r"\.smpraw$"), "the format of .smpraw files is not published; give the job's rule-output folder"),
+    Format(
+        "Nsight Systems export",
+        lambda head, path: head.startswith(b"SQLite format 3\0") or path.lower().endswith((".nsys-rep", ".qdrep")),
+        "reading Nsight Systems exports is not part of this version",
+    ),
+    Format("postrun capture", _named(r"\.prt$"), f"captures of the C library are {_NOT_YET}"),
+    Format(TRACE, _is_trace),
+)
+
+KNOWN: Final = (
+    "PyTorch profiler traces (.json, .json.gz, .json.zst), folders of the hosted profiler (system metrics, framework timelines) and run"
+    " stores (.duckdb)"
+)
+
+_URL: Final = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+
+
+def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
+    """The first ``size`` bytes of a file, of its contents where it is compressed; fewer where it is damaged. Raises OSError."""
+    with path.open("rb") as file:
+        raw = file.read(size)
+    if raw.startswith(b"\x1f\x8b"):
+        try:
+            return zlib.decompressobj(31).decompress(raw, size)
+        except zlib.error:
+            return b""
+    if raw.startswith(b"\x28\xb5\x2f\xfd"):
+        import zstandard
+
+        head = b""
+        decoder = zstandard.ZstdDecompressor().decompressobj()
+        try:
+            for start in range(0, len(raw), 256):
+                head += decoder.decompress(raw[start : start + 256])
+                if len(head) >= size or decoder.eof:
+                    break
+        except zstandard.ZstdError:
+            pass
+        return head[:size]
+    return raw
+
+
+def format_of(path: Path) -> Format | None:
+    """The format of a file, None where none fits. Raises OSError where it cannot be read."""
+    head = read_head(path)
+    name = path.absolute().as_posix()
+    for known in FORMATS:
+        if known.recognises(head, name):
+            return known
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") and _is_trace(read_head(path, TRACE_HEAD_BYTES), name):
+        return FORMATS[-1]
+    return None
+
+
+def find_files(paths: Sequence[str | Path], exclude: Path | None = None) -> list[Found]:
+    """Every file at ``paths`` with its format: files as given, folders searched through in sorted order.
+
+    Hidden files and folders, sockets and pipes inside folders, loops of links, and the file ``exclude`` are left out; a file reached
+    twice is listed once. Raises InputError for a path that does not exist, UsageError for a URL.
+    """
+    found: list[Found] = []
+    seen: set[tuple[int, int]] = set()
+    if exclude is not None and exclude.exists():
+        status = exclude.stat()
+        seen.add((status.st_dev, status.st_ino))
+    for given in paths:
+        if url := _URL.match(str(given)):
+            raise UsageError(f"{given}: object stores are not read by this version ({url[1]}); copy the folder and give its path")
+        path = Path(given)
+        if not os.path.lexists(path):
+            raise InputError(f"{path}: no such file or folder; check the path")
+        if path.is_dir():
+            found += [one for one in _walk(path) if _is_new(one.path, seen)]
+        elif _is_new(path, seen) or exclude is None:
+            found.append(_look(path, given=True))
+    return found
+
+
+def _is_new(path: Path, seen: set[tuple[int, int]]) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return True
+    key = (status.st_dev, status.st_ino)
+    if key in seen:
+        return False
+    seen.add(key)
+    return True
+
+
+def _walk(folder: Path) -> Iterator[Found]:
+    visited: set[tuple[int, int]] = set()
+    problems: list[OSError] = []
+    for place, folders, files in os.walk(folder, followlinks=True, onerror=problems.append):
+        try:
+            status = os.stat(place)  # noqa: PTH116 - the text that os.walk gave
+        except OSError as error:
+            problems.append(error)
+            continue
+        if (status.st_dev, status.st_ino) in visited:
+            folders.clear()
+            continue
+        visited.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            if not name.startswith("."):
+                yield _look(Path(place) / name, given=False)
+    for problem in problems:
+        yield Found(Path(str(problem.filename)), None, None, f"the folder cannot be searched ({problem.strerror})", given=False)
+
+
+def _look(path: Path, *, given: bool) -> Found:
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return Found(path, None, None, "no ordinary file", given)
+        return Found(path, status.st_size, format_of(path), None, given)
+    except OSError as error:
+        return Found(path, None, None, f"cannot be read ({error.strerror or type(error).__name__})", given)

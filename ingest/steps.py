@@ -1,0 +1,83 @@
+"""Which training steps does a run have, and when did the device work of each begin and end? -> ``step``.
+
+Steps come from annotations on the host: ``ProfilerStep#N``, ``step_N`` (also "step N", "step-N", "stepN", in any case), and the
+phase events ``Step:ModeKeys.<PHASE>`` of the hosted profiler. A process that has ProfilerStep#N has no step_N: both mean one thing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .store import Store
+
+# Families: 0 phase events, 1 ProfilerStep#N, 2 step_N. `value` is the step's number where the source gives one.
+_CANDIDATES: Final = r"""
+CREATE TEMP TABLE step_candidate AS
+WITH named AS (
+    SELECT a.node, a.process, a.value, a.start_ns, a.duration_ns, n.text,
+        CASE
+            WHEN regexp_matches(n.text, '^Step:ModeKeys\.') OR regexp_matches(coalesce(a.phase, ''), '^Step:ModeKeys\.') THEN 0
+            WHEN regexp_full_match(n.text, 'ProfilerStep#\d+') THEN 1
+            WHEN regexp_full_match(n.text, '(?i)step[_ -]?\d+') THEN 2
+        END AS family,
+        nullif(coalesce(nullif(regexp_extract(n.text, '^Step:ModeKeys\.(\w+)', 1), ''),
+            regexp_extract(a.phase, '^Step:ModeKeys\.(\w+)', 1)), '') AS phase
+    FROM annotation a
+    JOIN name n ON n.id = a.name
+    WHERE a.side = 'host' AND coalesce(a.complete, true)
+),
+families AS (SELECT process, min(family) AS best FROM named WHERE family > 0 GROUP BY process)
+SELECT row_number() OVER (ORDER BY named.process, family, start_ns, duration_ns) AS id, node, named.process AS process, family,
+    phase, start_ns, duration_ns, start_ns + duration_ns AS end_ns,
+    coalesce(value, row_number() OVER (PARTITION BY named.process, family, phase ORDER BY start_ns) - 1) AS index
+FROM named
+LEFT JOIN families ON families.process IS NOT DISTINCT FROM named.process
+WHERE family = 0 OR family = best
+"""
+
+# A launch belongs to the step that began last before it, if that step has not ended; device work belongs to its launch. One host
+# event per correlation, so that work is counted once, and a graph's many kernels go with their one launch.
+_STEPS: Final = """
+INSERT INTO step
+WITH launch AS (
+    SELECT h.process, h.correlation, min(h.start_ns) AS start_ns
+    FROM host_event h
+    WHERE h.correlation IS NOT NULL AND h.kind IN ('launch', 'call', 'sync')
+    GROUP BY h.process, h.correlation
+),
+launched AS (
+    SELECT s.id, l.process, l.correlation
+    FROM launch l
+    ASOF JOIN step_candidate s ON l.process = s.process AND s.family = $family AND l.start_ns >= s.start_ns
+    WHERE l.start_ns < s.end_ns
+),
+work AS (
+    SELECT l.id, min(d.start_ns) AS first_ns, max(d.start_ns + d.duration_ns) AS last_ns, count(*) AS events
+    FROM device_event d
+    JOIN launched l ON l.process = d.process AND l.correlation = d.correlation
+    WHERE d.kind <> 'sync'
+    GROUP BY l.id
+)
+SELECT s.node, s.process, s.phase, s.index, s.start_ns, s.duration_ns, w.first_ns, w.last_ns - w.first_ns, coalesce(w.events, 0)
+FROM step_candidate s
+LEFT JOIN work w ON w.id = s.id
+WHERE s.family = $family
+ORDER BY s.process, s.start_ns
+"""
+
+
+def derive_steps(store: Store) -> int:
+    """Fill the ``step`` table from annotations, launches and device events; returns how many steps there are.
+
+    Device start and duration of a step: first start to last end of the kernels, copies and memsets whose launch call starts inside
+    the step's host interval, on any thread of the process. ``index`` is the number in the source, else the position among the steps
+    of the same process and phase.
+    """
+    connection = store.connection
+    connection.execute(_CANDIDATES)
+    try:
+        for (family,) in connection.execute("SELECT DISTINCT family FROM step_candidate ORDER BY family").fetchall():
+            connection.execute(_STEPS.replace("$family", str(int(family))))
+    finally:
+        connection.execute("DROP TABLE step_candidate")
+    return int(connection.execute("SELECT count(*) FROM step").fetchall()[0][0])
