@@ -17,22 +17,25 @@ _SEVERITIES: Final = ("error", "warning", "info")
 
 
 def run(store: Store, *, name: str | None = None) -> Run:
-    """The run. Start and end are the run's own, else the first and last time of any source; ``name`` replaces the run's name.
+    """The run. Start and end are the run's own, else the first and last time of its sources (of those with an epoch, where there are
+    any); ``name`` replaces the run's name.
 
     ``relative_times``: every source with times has them before 2001-09-09 (10^18 ns), so none can be of the Unix epoch.
     """
     rows = store.frame("SELECT * FROM run LIMIT 1").rows(named=True)
     known: dict[str, Any] = rows[0] if rows else {}
     sources = _sources(store)
-    first = [source.first_ns for source in sources if source.first_ns is not None]
-    last = [source.last_ns for source in sources if source.last_ns is not None]
+    timed = [source for source in sources if source.first_ns is not None]
+    absolute = [source for source in timed if (source.first_ns or 0) >= _FIRST_EPOCH_NS]
+    first = [source.first_ns for source in absolute or timed if source.first_ns is not None]
+    last = [source.last_ns for source in absolute or timed if source.last_ns is not None]
     world_size = store.frame("SELECT max(world_size) FROM process").item()
     return Run(
         name=name or known.get("name") or "run",
         status=known.get("status") or "unknown",
         started_at_ns=_first_known(known.get("started_ns"), min(first, default=None)),
         ended_at_ns=_first_known(known.get("ended_ns"), max(last, default=None)),
-        relative_times=bool(first) and max(first) < _FIRST_EPOCH_NS,
+        relative_times=bool(timed) and not absolute,
         framework=known.get("framework"),
         instance_type=known.get("instance_type"),
         world_size=world_size,

@@ -50,6 +50,9 @@ def test_times_come_from_the_sources_where_the_run_has_none(make_store: MakeStor
     )
     found = run_info.run(store)
     assert (found.started_at_ns, found.ended_at_ns, found.relative_times) == (400, 900, True)
+    store.insert("source", {"id": 2, "path": "c", "format": "kineto", "first_ns": EPOCH, "last_ns": EPOCH + 7})
+    found = run_info.run(store)
+    assert (found.started_at_ns, found.ended_at_ns, found.relative_times) == (EPOCH, EPOCH + 7, False)
 
 
 def test_devices_are_used_where_they_have_events_or_samples(make_store: MakeStore) -> None:

@@ -1,0 +1,92 @@
+"""What is the JSON Schema of report.json?
+
+Made from the dataclasses of :mod:`postrun.analysis.report`; the file beside this one ships with the package. After a change of the
+dataclasses: ``python -P -m postrun.analysis.schema > analysis/report.schema.json`` (a test compares the two).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import sys
+import types
+import typing
+from importlib import resources
+from typing import Any, Final
+
+from .report import SCHEMA_VERSION, Report
+
+_SCALARS: Final = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+
+def schema() -> dict[str, Any]:
+    """The schema that ships with the package (JSON Schema, draft 2020-12)."""
+    text = resources.files(__package__).joinpath("report.schema.json").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def generate() -> dict[str, Any]:
+    """The schema, made from the dataclasses. Raises TypeError for a field whose type JSON has no word for."""
+    definitions: dict[str, Any] = {}
+    root = _type(Report, definitions)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "report.json of postrun",
+        "description": "Times and durations are nanoseconds unless the name says otherwise; null means not known, never zero.",
+        **root,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _type(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    if kind is Any:
+        return {}
+    if kind in _SCALARS:
+        return {"type": _SCALARS[kind]}
+    if dataclasses.is_dataclass(kind):
+        name = typing.cast(type, kind).__name__
+        if name not in definitions:
+            definitions[name] = {}  # known before its fields, which may name it again
+            definitions[name] = _object(typing.cast(type, kind), definitions)
+        return {"$ref": f"#/$defs/{name}"}
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _union([_type(argument, definitions) for argument in arguments])
+    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
+        return {"type": "array", "items": _type(arguments[0], definitions)}
+    if origin is tuple:
+        items = [_type(argument, definitions) for argument in arguments]
+        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+    if origin is dict and arguments[0] is str:
+        return {"type": "object", "additionalProperties": _type(arguments[1], definitions)}
+    if origin is typing.Literal:
+        return {"enum": list(arguments)}
+    raise TypeError(f"report.json has no form for {kind}")
+
+
+def _union(options: list[dict[str, Any]]) -> dict[str, Any]:
+    if all(set(option) == {"type"} for option in options):
+        return {"type": [option["type"] for option in options]}
+    return {"anyOf": options}
+
+
+def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    fields = [field.name for field in dataclasses.fields(kind)]
+    properties = {name: _type(hints[name], definitions) for name in fields}
+    if kind is Report:
+        properties["schema_version"] = {"const": SCHEMA_VERSION}
+    own = inspect.getdoc(kind) or ""
+    described = {} if own.startswith(f"{kind.__name__}(") else {"description": " ".join(own.split())}
+    return {"type": "object", **described, "properties": properties, "required": fields, "additionalProperties": False}
+
+
+def text() -> str:
+    """The generated schema as the file holds it."""
+    return json.dumps(generate(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

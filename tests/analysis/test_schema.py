@@ -1,0 +1,69 @@
+"""Is the JSON Schema that ships the one of the dataclasses, and does it refuse what no report may be?"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema
+import pytest
+from postrun.analysis import Options, analyze
+from postrun.analysis import schema as schemas
+from postrun.ingest.store import Store
+
+MakeStore = Callable[..., Store]
+
+
+def test_the_shipped_schema_is_up_to_date() -> None:
+    assert schemas.schema() == schemas.generate(), "python -P -m postrun.analysis.schema > analysis/report.schema.json"
+
+
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(schemas.generate())
+
+
+@pytest.fixture
+def document(make_store: MakeStore) -> Any:
+    store = make_store(
+        names={"gemm": ("gemm", "BF16", "GEMM")},
+        device_event=[{"kind": "kernel", "name": "gemm", "start_ns": 10**18 + 5, "duration_ns": 7, "correlation": 1}],
+        host_event=[{"kind": "launch", "name": "cudaLaunchKernel", "start_ns": 10**18, "duration_ns": 2, "correlation": 1}],
+    )
+    return json.loads(analyze(store, Options(generated_at_ns=1)).to_json())
+
+
+def test_a_report_validates(document: Any) -> None:
+    jsonschema.validate(document, schemas.schema())
+    assert document["time_breakdown"][0]["busy_ns"] == 7
+
+
+def test_an_empty_report_validates(make_store: MakeStore) -> None:
+    jsonschema.validate(json.loads(analyze(make_store(nodes=[], processes=[])).to_json()), schemas.schema())
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("kernels", 0, "total_ns"), "7"),
+        (("kernels", 0, "total_ns"), None),
+        (("schema_version",), 2),
+        (("time_breakdown", 0, "extra"), 1),
+        (("launches", "latency"), 5),
+    ],
+)
+def test_it_refuses_what_is_no_report(document: Any, path: tuple[str | int, ...], value: Any) -> None:
+    changed = copy.deepcopy(document)
+    place = changed
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(changed, schemas.schema())
+
+
+def test_every_field_is_required(document: Any) -> None:
+    del document["kernels"][0]["precision"]
+    with pytest.raises(jsonschema.ValidationError, match="precision"):
+        jsonschema.validate(document, schemas.schema())
