@@ -263,7 +263,8 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Summed durations of kernels, memcpy, memset and synchronisation. ``sync_source``: which events the last is taken from."""
+    """Summed durations of kernels, memcpy, memset and synchronisation. ``sync_source``: whose records the last is taken from,
+    "device" or "host"; None where there are none."""
 
     shares: tuple[Share, ...]
     sync_source: str | None
@@ -345,8 +346,8 @@ class Launches:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Gaps before kernels of a stream by cause, of one device: host wait (the launch ended after the previous kernel did), kernel wait
-    (launch was ready, gap below 30 us), other."""
+    """Gaps before the kernels, copies and memsets of one stream by cause: host wait (the launch ended after the previous run on the stream
+    did), kernel wait (launch was ready, gap below 30 us), other."""
 
     node: str
     rank: int | None
