@@ -198,6 +198,85 @@ class TraceScan:
             text = raw.decode("utf-8", "replace")
             self.members[key.decode("utf-8", "replace")] = text if broken else decode_value(raw)
         self.event_counts = {(ph, cat): n for ph, cat, n in self._scanner.counts()}
+        defects = [Defect(code, n, at, text.decode("utf-8", "replace")) for code, n, at, text in self._scanner.defects()]
+        self.defects = sorted(defects, key=lambda d: (d.first_offset, d.code))
+
+    def take(self) -> tuple[int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]]]: ...
+    def members(self) -> list[tuple[bytes, bytes, bool]]: ...
+    def counts(self) -> list[tuple[str, str, int]]: ...
+    def defects(self) -> list[tuple[str, int, int, bytes]]: ...
+
+
+def text_id(value: int) -> int | None:
+    """String id behind a pid or tid that is a text ("Spans", "stream 7"), or None for an ordinary number."""
+    return _TEXT_ID_BASE - value if _TEXT_ID_BASE - 2**31 <= value <= _TEXT_ID_BASE else None
+
+
+def have_native() -> bool:
+    """Whether the C scanner is there (False: installed without a compiler, reading is some thirty times slower)."""
+    return _NativeScanner is not None
+
+
+class TraceScan:
+    """Reads one trace: ``feed`` chunks and ``take`` batches in turn, then ``finish``, then ``take`` once more.
+
+    ``args`` and ``wide_args`` map keys of ``args`` to columns; several keys may share a column (the last one in the text
+    counts). Events whose category is in ``wide_categories`` go to ``Batch.wide``, which has the ``args`` columns and then
+    the ``wide_args`` columns. After ``finish``: ``members``, ``event_counts`` ((ph, cat) -> events, all phases, category ""
+    if there is none) and ``defects``. Bad text never raises; a wrong call order raises ValueError.
+    """
+
+    def __init__(
+        self,
+        *,
+        args: Mapping[str, Arg],
+        wide_args: Mapping[str, Arg] = _NO_ARGS,
+        wide_categories: Collection[str] = (),
+        force_python: bool = False,
+        event_limit: int = EVENT_LIMIT,
+    ) -> None:
+        narrow = _columns(args)
+        wide = _columns(wide_args)
+        names = [name for name, _ in _BASE_FIELDS] + [n for c in (*narrow, *wide) for n in _arrow_names(c)]
+        if len(set(names)) != len(names):
+            raise ValueError(f"column names must differ: {sorted({n for n in names if names.count(n) > 1})}")
+        order = {c.column: i for i, c in enumerate((*narrow, *wide))}
+        keys = [(key, order[arg.column]) for mapping in (args, wide_args) for key, arg in mapping.items()]
+        if len({key for key, _ in keys}) != len(keys):
+            raise ValueError("a key of args may be given once, in args or in wide_args")
+        self._schema = pa.schema([*_BASE_FIELDS, *(f for c in narrow for f in _fields(c))])
+        self._wide_schema = pa.schema([*self._schema, *(pa.field(*f) for c in wide for f in _fields(c))])
+        scanner = PythonScanner if force_python or _NativeScanner is None else _NativeScanner
+        self._scanner: _Scanner = scanner(
+            [c.kind for c in narrow],
+            [c.kind for c in wide],
+            [(key.encode(), index) for key, index in keys],
+            [c.encode() for c in wide_categories],
+            event_limit,
+            MEMBER_LIMIT,
+            DEPTH_LIMIT,
+        )
+        self._finished = False
+        self.members: dict[str, Any] = {}
+        self.event_counts: dict[tuple[str, str], int] = {}
+        self.defects: list[Defect] = []
+
+    def feed(self, data: bytes) -> None:
+        """Scan the next chunk of the (decompressed) text."""
+        if self._finished:
+            raise ValueError("feed() after finish()")
+        self._scanner.feed(data)
+
+    def finish(self) -> None:
+        """Tell that the text has ended; fills ``members``, ``event_counts`` and ``defects``. Call ``take`` once more."""
+        if self._finished:
+            return
+        self._finished = True
+        self._scanner.finish()
+        for key, raw, broken in self._scanner.members():
+            text = raw.decode("utf-8", "replace")
+            self.members[key.decode("utf-8", "replace")] = text if broken else decode_value(raw)
+        self.event_counts = {(ph, cat): n for ph, cat, n in self._scanner.counts()}
         self.defects = [
             Defect(code, count, offset, example.decode("utf-8", "replace")) for code, count, offset, example in self._scanner.defects()
         ]

@@ -478,6 +478,8 @@ class PythonScanner:
         self._retry_at = len(self._buffer) * 3 // 2
 
     def _defect(self, code: str, offset: int, example: bytes, count: int = 1) -> None:
+        if count == 0:
+            return
         if code in self._defects:
             before, offset, example = self._defects[code]
             count += before
