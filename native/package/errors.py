@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 
 class PostrunError(Exception):
     """Base of every error that is shown to the user as one clear message, without a traceback.
@@ -25,6 +28,10 @@ class UsageError(PostrunError):
 
 
 class RenderError(PostrunError):
-    """A report format could not be written; the other formats are kept (exit code 1)."""
+    """A report format could not be written; the other formats are kept (exit code 1). ``written``: format -> file of those."""
 
     exit_code = 1
+
+    def __init__(self, message: str, written: Mapping[str, Path] | None = None) -> None:
+        super().__init__(message)
+        self.written = dict(written or {})

@@ -1,0 +1,71 @@
+"""Which sections does the report have, in which order, and what does each template get to see?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ..analysis.report import Report
+from .blocks import Section
+from .figures import plots
+from .sections.activity import activity
+from .sections.annotations import annotations
+from .sections.appendix import appendix
+from .sections.categories import categories
+from .sections.data_quality import data_quality
+from .sections.framework import framework
+from .sections.idle import idle
+from .sections.information import information
+from .sections.job_statistics import job_statistics
+from .sections.kernels import kernels
+from .sections.launches import launches
+from .sections.memory_operations import memory_operations
+from .sections.precision import precision
+from .sections.python_profile import python_profile
+from .sections.steps import steps
+from .sections.summary import summary
+from .sections.system_usage import system_usage
+from .sections.time_breakdown import time_breakdown
+
+# In the order of the report; the template of a section is templates/sections/<id with _>.html.j2.
+SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
+    information,
+    data_quality,
+    job_statistics,
+    system_usage,
+    time_breakdown,
+    kernels,
+    precision,
+    categories,
+    activity,
+    memory_operations,
+    launches,
+    idle,
+    steps,
+    annotations,
+    framework,
+    python_profile,
+    appendix,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the templates see: the report itself for its plain texts, and the sections, numbered from 1."""
+
+    report: Report
+    summary: Section
+    sections: tuple[Section, ...]
+
+
+def context(report: Report, progress: Callable[[str, float | None], None]) -> Context:
+    """Everything that is shown, formatted, and every figure drawn; HTML and PDF show the same."""
+    made = []
+    with plots.settings():
+        for number, build in enumerate(SECTIONS, 1):
+            progress("drawing", (number - 1) / len(SECTIONS))
+            section = build(report)
+            section.number = number
+            made.append(section)
+    return Context(report, summary(report), tuple(made))

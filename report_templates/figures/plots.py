@@ -1,0 +1,116 @@
+"""How is a figure drawn with Matplotlib here? Fixed axes, few elements, text as text, and the same bytes for the same data.
+
+Measured: fixed rectangles instead of a layout engine, own tick labels instead of a formatter that parses mathematics, and no clip paths
+make a figure three times as fast and half as large as the defaults.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from ..formats import printable
+from .axes import nice_ticks
+from .palette import GRID, INK, MUTED
+from .svg import SHARED
+
+WIDTH: Final = 720
+_SETTINGS: Final = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "postrun",
+    "path.simplify": True,
+    "text.parse_math": False,
+    "axes.unicode_minus": True,
+}
+_METADATA = re.compile(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_GROUP_ID = re.compile(r'<g id="[^"]*"')
+_LONG_NUMBER = re.compile(r"(?<=[\s\"(,LM])(-?\d+\.\d{2})\d+")
+_TAG = re.compile(r"<[^>]*>")
+_BLANK = re.compile(r">\s+<")
+# What says nothing: the font of the root, a turn by nothing, empty groups.
+_IDLE = re.compile(r" font-family: 'DejaVu Sans';| transform=\"rotate\(-0 [^\"]*\"|<g/>")
+
+
+@contextmanager
+def settings() -> Iterator[None]:
+    """The drawing settings of every figure; Matplotlib's own are back afterwards."""
+    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+        # A node's name may hold a character that DejaVu lacks; the viewer's own font shows it.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+class Plot:
+    """A figure of WIDTH x ``height`` units (1 unit = 1 CSS pixel) and the means to put axes into it."""
+
+    def __init__(self, height: float) -> None:
+        self.height = height
+        self.figure = Figure(figsize=(WIDTH / 72, self.height / 72), dpi=72)
+        self.figure.patch.set_visible(False)
+        FigureCanvasSVG(self.figure)
+
+    def axes(self, left: float, top: float, right: float, bottom: float) -> Axes:
+        """Axes that leave these margins, without frame, ticks or background."""
+        rectangle = (left / WIDTH, bottom / self.height, (WIDTH - left - right) / WIDTH, (self.height - top - bottom) / self.height)
+        axes = self.figure.add_axes(rectangle)
+        axes.patch.set_visible(False)
+        for side in axes.spines.values():
+            side.set_visible(False)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_minor_locator(NullLocator())
+            axis.set_major_locator(NullLocator())
+        axes.tick_params(length=0, pad=5, labelsize=10, labelcolor=MUTED, color=GRID)
+        axes.set_axisbelow(True)
+        return axes
+
+    def text(self, x: float, y: float, content: str, *, anchor: str = "left", colour: str = INK, size: float = 10) -> None:
+        """Text at ``x``, ``y`` from the upper left corner, baseline."""
+        self.figure.text(
+            x / WIDTH, 1 - y / self.height, printable(content), ha=anchor, va="baseline", color=colour, fontsize=size, parse_math=False
+        )
+
+    def svg(self) -> str:
+        """The SVG as text: no XML declaration, no metadata, no ids but the ones that are referred to, two decimals."""
+        buffer = io.StringIO()
+        self.figure.canvas.print_svg(buffer, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})  # type: ignore[attr-defined]
+        text = buffer.getvalue()
+        text = _COMMENT.sub("", _METADATA.sub("", text[text.index("<svg") :]))
+        text = _TAG.sub(lambda tag: _LONG_NUMBER.sub(r"\1", _GROUP_ID.sub("<g", tag[0])).replace("\n", ""), text)
+        text = _IDLE.sub("", _BLANK.sub("><", text)).strip()
+        root = f'<svg xmlns:xlink="http://www.w3.org/1999/xlink" xmlns="http://www.w3.org/2000/svg" {SHARED} '
+        box = f'width="{WIDTH}" height="{self.height:g}" viewBox="0 0 {WIDTH} {self.height:g}" stroke-linejoin="round">'
+        return root + box + text[text.index(">") + 1 :]
+
+
+def ticks_x(axes: Axes, low: float, high: float, labels: list[tuple[float, str]] | None = None, *, most: int = 6, grid: bool = False) -> None:
+    axes.set_xlim(low, high)
+    chosen = labels if labels is not None else [(tick, _label(tick)) for tick in nice_ticks(low, high, most)]
+    axes.xaxis.set_major_locator(FixedLocator([tick for tick, _ in chosen]))
+    axes.set_xticklabels([label for _, label in chosen])
+    if grid:
+        axes.grid(axis="x", color=GRID, linewidth=0.8)
+
+
+def ticks_y(axes: Axes, low: float, high: float, *, most: int = 5) -> None:
+    axes.set_ylim(low, high)
+    chosen = nice_ticks(low, high, most)
+    axes.yaxis.set_major_locator(FixedLocator(chosen))
+    axes.set_yticklabels([_label(tick) for tick in chosen])
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
+
+
+def _label(value: float) -> str:
+    return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1000 else f"{value:g}"

@@ -1,0 +1,65 @@
+"""What did each device, or the average step of each process, spend its time on? One bar per row, its parts side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import svg
+from .axes import nice_ticks
+from .palette import GRID, INK, MEANINGS, MUTED, ON
+
+WIDTH = 720.0
+_ROW, _BAR, _TOP, _RIGHT = 24.0, 16.0, 30.0, 14.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A class of time, the same in every row. ``meaning`` is a key of the palette."""
+
+    name: str
+    meaning: str
+    shade: float = 1.0
+
+
+def stacked_bars(parts: Sequence[Part], rows: Sequence[tuple[str, Sequence[float]]], unit: str, *, whole: float | None = None) -> str:
+    """SVG text: each row is a label and one value per part, in ``unit``. The axis starts at zero and ends at ``whole`` or the longest row."""
+    used = [i for i in range(len(parts)) if any(values[i] > 0 for _, values in rows)]
+    labels = [label if len(label) <= 30 else label[:29] + "…" for label, _ in rows]
+    left = min(200.0, 14 + max(svg.width_of(label) for label in labels))
+    end = whole or max(sum(values) for _, values in rows) or 1.0
+    scale = (WIDTH - left - _RIGHT) / end
+    bottom = _TOP + _ROW * len(rows)
+    body = _legend([parts[i] for i in used], left)
+    for tick in nice_ticks(0, end, 6):
+        x = left + tick * scale
+        body.append(svg.line(x, _TOP - 4, x, bottom, GRID))
+        anchor = "end" if x > WIDTH - 40 else "middle"
+        body.append(svg.text(x if anchor == "middle" else WIDTH - 2, bottom + 14, f"{tick:g} {unit}", anchor=anchor, fill=MUTED, size=10))
+    for number, (label, (_, values)) in enumerate(zip(labels, rows, strict=True)):
+        y = _TOP + _ROW * number
+        body.append(svg.text(left - 8, y + _BAR / 2 + 4, label, anchor="end", fill=INK))
+        x = left
+        for i in used:
+            part, value = parts[i], values[i]
+            width = value * scale
+            if width <= 0:
+                continue
+            shown = f"{value:.3g} {unit}" if whole is None else f"{value:.1f} {unit}"
+            body.append(svg.rect(x, y, width, _BAR, MEANINGS[part.meaning], opacity=part.shade, title=f"{label}, {part.name}: {shown}"))
+            inside = f"{value:.3g}" if whole is None else f"{value:.0f}"
+            if width > svg.width_of(inside, 10) + 8:
+                body.append(svg.text(x + width / 2, y + 12, inside, anchor="middle", fill=ON[part.meaning], size=10))
+            x += width
+    return svg.document(WIDTH, bottom + 20, body)
+
+
+def _legend(parts: Sequence[Part], left: float) -> list[str]:
+    body = []
+    widths = [26 + svg.width_of(part.name) for part in parts]
+    x = left if left + sum(widths) < WIDTH else max(0.0, WIDTH - sum(widths))
+    for part, width in zip(parts, widths, strict=True):
+        body.append(svg.rect(x, 6, 11, 11, MEANINGS[part.meaning], opacity=part.shade))
+        body.append(svg.text(x + 16, 15.5, part.name, fill=INK))
+        x += width
+    return body

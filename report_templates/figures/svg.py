@@ -1,0 +1,55 @@
+"""How is SVG written by hand? A few elements, each returned as text."""
+
+from __future__ import annotations
+
+from xml.sax.saxutils import escape, quoteattr
+
+from ..formats import printable
+from .palette import INK
+
+# Attributes of every figure's root; a page that is not sure to have the font takes them away again (palette.themed).
+SHARED = 'font-family="DejaVu Sans"'
+
+
+def number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def document(width: float, height: float, body: list[str]) -> str:
+    box = f"0 0 {number(width)} {number(height)}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{number(width)}" height="{number(height)}" viewBox="{box}" '
+        f'{SHARED} font-size="11">' + "".join(body) + "</svg>"
+    )
+
+
+def rect(x: float, y: float, width: float, height: float, fill: str, *, opacity: float = 1.0, title: str | None = None) -> str:
+    tail = f"><title>{text_of(title)}</title></rect>" if title else "/>"
+    faded = f' fill-opacity="{number(opacity)}"' if opacity < 1 else ""
+    return f'<rect x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}" fill="{fill}"{faded}{tail}'
+
+
+def text(x: float, y: float, content: str, *, anchor: str = "start", fill: str = INK, size: float = 11, bold: bool = False) -> str:
+    extra = (f' font-size="{number(size)}"' if size != 11 else "") + (' font-weight="bold"' if bold else "")
+    return f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" fill="{fill}"{extra}>{text_of(content)}</text>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, stroke: str) -> str:
+    ends = f'x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}"'
+    return f'<line {ends} stroke="{stroke}" stroke-width="1"/>'
+
+
+def path(d: str, fill: str, *, opacity: float = 1.0, stroke: str | None = None, title: str | None = None) -> str:
+    faded = f' fill-opacity="{number(opacity)}"' if opacity < 1 else ""
+    edge = f' stroke="{stroke}" stroke-width="1.5"' if stroke else ""
+    tail = f"><title>{text_of(title)}</title></path>" if title else "/>"
+    return f"<path d={quoteattr(d)} fill=\"{fill}\"{faded}{edge}{tail}"
+
+
+def text_of(content: str) -> str:
+    return escape(printable(content))
+
+
+def width_of(content: str, size: float = 11) -> float:
+    """About how wide DejaVu Sans sets ``content``: exact metrics would need the font, and a label only has to fit."""
+    return sum(0.36 if c in " .,:;|!'ijl\u00a0\u202f()[]" else 0.92 if c in "mwMW@%" else 0.62 for c in content) * size

@@ -1,0 +1,82 @@
+"""How does a number, a time or a name stand in a table or a sentence?
+
+The wording is that of :mod:`postrun.analysis.wording`, with no-break spaces, and a dash for what is not known.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..analysis import wording
+
+UNKNOWN: Final = "–"
+_GLUE: Final = str.maketrans({" ": "\u00a0", wording.THIN_SPACE: "\u202f", "-": "−"})
+
+
+def count(value: int | None) -> str:
+    return UNKNOWN if value is None else wording.count(value).translate(_GLUE)
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """A count and its noun: 1 step, 2 steps."""
+    return f"{count(number)}\u00a0{one if number == 1 else many or one + 's'}"
+
+
+def significant(value: float) -> str:
+    return wording.significant(value).translate(_GLUE)
+
+
+def duration(nanoseconds: float | None) -> str:
+    return UNKNOWN if nanoseconds is None else wording.duration(nanoseconds).translate(_GLUE)
+
+
+def size(value: float | None) -> str:
+    return UNKNOWN if value is None else wording.size(value).translate(_GLUE)
+
+
+def percent(value: float | None) -> str:
+    return UNKNOWN if value is None else wording.percent(value).translate(_GLUE)
+
+
+def bandwidth(gb_per_s: float | None) -> str:
+    return UNKNOWN if gb_per_s is None else f"{significant(gb_per_s)}\u00a0GB/s"
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A sampled metric in its own unit: percentages with one decimal, bytes in binary units, others with three significant digits."""
+    if value is None:
+        return UNKNOWN
+    base, slash, per = unit.partition("/")
+    if base in ("%", "percent"):
+        return percent(value)
+    if base in ("B", "bytes", "byte"):
+        return size(value) + slash + per
+    return f"{significant(value)}\u00a0{unit}".rstrip()
+
+
+def moment(nanoseconds: int | None, *, relative: bool = False) -> str:
+    """A point in time: UTC to the second, or, where no source has an epoch, the time since the anchor."""
+    if nanoseconds is None:
+        return UNKNOWN
+    return "+" + duration(nanoseconds) if relative else wording.moment(nanoseconds).replace(" UTC", "\u00a0UTC")
+
+
+def printable(text: str) -> str:
+    """``text`` without the characters that HTML and XML forbid: control characters, lone surrogates, non-characters."""
+    if text.isprintable():
+        return text
+    return "".join(character if _allowed(ord(character)) else "\ufffd" for character in text)
+
+
+def _allowed(code: int) -> bool:
+    if code < 0x20:
+        return code in (0x09, 0x0A)
+    return not (0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000 or 0xFDD0 <= code < 0xFDF0 or code & 0xFFFE == 0xFFFE)
+
+
+def clip(text: str, limit: int) -> str:
+    """``text`` of at most ``limit`` characters; what is too long loses its middle."""
+    if len(text) <= limit:
+        return text
+    tail = (limit - 1) // 3
+    return text[: limit - 1 - tail] + "…" + text[len(text) - tail :]

@@ -1,0 +1,75 @@
+"""How do the sections become one page of HTML, for the browser or for the PDF?"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from .blocks import PDF_ROWS, Figure, Sector
+from .context import Context
+from .figures.palette import themed
+from .formats import count, moment, printable
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+
+
+def page(context: Context, target: str, *, paper: str = "A4") -> str:
+    """The page as text. target "html": figures inline, in the colours of the theme, full tables, script; "pdf": figures as images in
+    light colours, tables capped."""
+    environment = _environment()
+    style = _asset("style.css") + ("" if target == "html" else _asset("pdf.css").replace("@PAPER@", paper))
+    script = _asset("report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    anchors = {section.id for section in context.sections} | {"summary"}
+    return environment.get_template("report.html.j2").render(
+        report=context.report,
+        summary=context.summary,
+        sections=context.sections,
+        target=target,
+        anchors=anchors,
+        style=Markup(style),
+        script=Markup(script),
+        script_digest=digest,
+        picture=_inline if target == "html" else _image,
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_printable
+    )
+    environment.globals.update(count=count, moment=moment, swatch=_swatch, pdf_rows=PDF_ROWS)
+    return environment
+
+
+def _printable(value: Any) -> Any:
+    return printable(value) if type(value) is str else value
+
+
+@cache
+def _asset(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _inline(figure: Figure) -> Markup:
+    """The SVG itself; style.css knows its colours in both themes."""
+    root = themed(figure.svg, figure.id)
+    label = Markup(' role="img" aria-label="{}"').format(printable(figure.alt))
+    return Markup(root.replace("<svg", "<svg" + label, 1))  # noqa: S704 - drawn by us, every text in it escaped
+
+
+def _image(figure: Figure) -> Markup:
+    """An image with the SVG in it: WeasyPrint lays out inline SVG ten times slower."""
+    data = base64.b64encode(figure.svg.encode()).decode()
+    return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, printable(figure.alt))
+
+
+def _swatch(sector: Sector) -> Markup:
+    return Markup('<span class="swatch m-{} s{}"></span>').format(sector.meaning, round(sector.shade * 100))

@@ -1,0 +1,169 @@
+"""How does a page become a PDF? In a process of its own: without fonts WeasyPrint's libraries end the process that they are in.
+
+``python -m postrun.report_templates.pdf`` loads WeasyPrint at once, then waits for one line of JSON on standard input (a :class:`Job`) and
+answers with one line on standard output: ``{}`` or ``{"error": reason}``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+INSTALL: Final = "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to print: files of the page and of the attached report.json, where to, and the time that the attachment states."""
+
+    page: str
+    attachment: str
+    output: str
+    made_at_ns: int
+
+
+class Printer:
+    """The child process. Start it early: it loads WeasyPrint while the page is being made. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+
+    def __enter__(self) -> Printer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the child if it still runs, whatever happened here."""
+        if self._child.poll() is None:
+            self._child.kill()
+            self._child.communicate()
+
+    def start(self, job: Job) -> None:
+        """Hand over the job; the child begins as soon as it is ready."""
+        self._began = time.monotonic()
+        assert self._child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it is dead already; finish() says why
+            self._child.stdin.write(json.dumps(dataclasses.asdict(job)) + "\n")
+            self._child.stdin.flush()
+
+    def finish(self, timeout_s: float) -> str | None:
+        """Wait for the end, at most ``timeout_s`` from start(). None, or the reason why there is no PDF, with what to do about it."""
+        try:
+            out, err = self._child.communicate(timeout=max(0.0, timeout_s - (time.monotonic() - self._began)))
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.communicate()
+            return f"it was not done within {timeout_s:g} s; allow more time, or write HTML and JSON only (--format html,json)"
+        except ValueError:  # the pipe to a child that died is closed
+            out, err = "", ""
+        try:
+            answer = json.loads(out.splitlines()[-1])
+        except (IndexError, ValueError):
+            return _death(self._child.returncode, err)
+        error = answer.get("error")
+        return None if error is None else str(error)
+
+
+def _death(code: int, messages: str) -> str:
+    if code == -signal.SIGSEGV:
+        return f"the PDF libraries crashed (SIGSEGV), as they do where no font is installed; try: {INSTALL}"
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        hint = ", most likely for want of memory" if code == -signal.SIGKILL else ""
+        return f"the PDF process was ended by {name}{hint}"
+    last = next((line.strip() for line in reversed(messages.splitlines()) if line.strip()), "no message")
+    return f"the PDF process ended with code {code}: {last[:300]}"
+
+
+def _fonts() -> str:
+    """@font-face rules with the fonts that Matplotlib ships, so that text looks alike on every machine and in every figure."""
+    import base64
+    import importlib.util
+
+    found = importlib.util.find_spec("matplotlib")
+    assert found is not None and found.origin is not None
+    folder = Path(found.origin).parent / "mpl-data" / "fonts" / "ttf"
+        # In quotes: an unquoted address is read five times slower.
+    return "".join(
+        f'@font-face{{font-family:"DejaVu Sans";font-weight:{weight};'
+        f'src:url("data:font/ttf;base64,{base64.b64encode((folder / file).read_bytes()).decode()}")}}'
+        for weight, file in (("normal", "DejaVuSans.ttf"), ("bold", "DejaVuSans-Bold.ttf"))
+    )
+
+
+class Press:
+    """WeasyPrint with its fonts loaded: what takes time and needs no job."""
+
+    def __init__(self) -> None:
+        # Without Pango WeasyPrint prints a banner, which must not reach standard output.
+        with contextlib.redirect_stdout(sys.stderr):
+            import weasyprint
+            from weasyprint.text.fonts import FontConfiguration
+            from weasyprint.urls import URLFetcher
+        for logger in ("weasyprint", "fontTools"):
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
+        self._weasyprint = weasyprint
+        self._fetcher = URLFetcher(allowed_protocols={"data"}, fail_on_errors=True)
+        self._configuration = FontConfiguration()
+        self._fonts = weasyprint.CSS(string=_fonts(), font_config=self._configuration, url_fetcher=self._fetcher)
+
+    def write(self, job: Job) -> None:
+        """Print the page: tagged for screen readers, with report.json attached. Equal jobs give equal bytes."""
+        made = datetime.fromtimestamp(job.made_at_ns // 1_000_000_000, UTC)
+        attachment = self._weasyprint.Attachment(
+            string=Path(job.attachment).read_bytes(),
+            name="report.json",
+            description="The report as data: everything that is shown, uncapped",
+            relationship="Data",
+            created=made,
+            modified=made,
+            url_fetcher=self._fetcher,
+        )
+        page = self._weasyprint.HTML(string=Path(job.page).read_text(encoding="utf-8"), url_fetcher=self._fetcher)
+        page.write_pdf(
+            job.output, stylesheets=[self._fonts], font_config=self._configuration, attachments=[attachment], pdf_tags=True
+        )
+
+
+def main() -> None:
+    try:
+        press = Press()
+    except Exception as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = f"the libraries that WeasyPrint needs cannot be loaded ({first}); try: {INSTALL}"
+        print(json.dumps({"error": reason}))
+        return
+    line = sys.stdin.readline()
+    if not line:  # the parent gave up
+        return
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            press.write(Job(**json.loads(line)))
+    except Exception as error:
+        print(json.dumps({"error": f"WeasyPrint failed: {type(error).__name__}: {str(error)[:300]}"}))
+    else:
+        print(json.dumps({}))
+
+
+if __name__ == "__main__":
+    main()

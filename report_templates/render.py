@@ -1,0 +1,85 @@
+"""How does a Report become files? HTML and JSON are written here, the PDF by a process beside this one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..analysis.report import Report
+from ..errors import RenderError, UsageError
+from .pdf import Job, Printer
+
+FORMATS = ("html", "pdf", "json")
+PAPERS = ("A4", "Letter")
+
+
+def render(
+    report: Report,
+    out_dir: Path,
+    formats: Sequence[str] = FORMATS,
+    *,
+    paper: str = "A4",
+    pdf_timeout_s: float = 120,
+    progress: Callable[[str, float | None], None] | None = None,
+) -> dict[str, Path]:
+    """Write report.html, report.pdf and report.json, those of ``formats``, to ``out_dir``; format -> file.
+
+    Equal reports give equal bytes. The HTML is one file without any address to load from; the PDF has report.json attached. ``paper``: "A4"
+    or "Letter". A file is replaced only when its successor is whole. RenderError if the PDF fails or takes longer than ``pdf_timeout_s``
+    seconds: the others are written, and ``written`` of the error names them; an older report.pdf is removed, because it would be that of
+    another run. UsageError for an unknown format or paper.
+    """
+    if unknown := [word for word in formats if word not in FORMATS]:
+        raise UsageError(f"{', '.join(unknown)} is no report format; choose from {', '.join(FORMATS)}")
+    sheet = next((known for known in PAPERS if known.lower() == paper.lower()), None)
+    if sheet is None:
+        raise UsageError(f"{paper} is no paper; choose from {', '.join(PAPERS)}")
+    tell = progress or (lambda text, fraction: None)
+    out_dir = Path(out_dir)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    targets = {kind: out_dir / f"report.{kind}" for kind in FORMATS if kind in formats}
+    written: dict[str, Path] = {}
+    with contextlib.ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".postrun-", dir=out_dir)))
+        printer = stack.enter_context(Printer()) if "pdf" in targets else None
+        text = report.to_json()
+        # Names with a lone surrogate cannot be UTF-8; in JSON their escape is the same text.
+        data = text.encode("utf-8", "backslashreplace")
+        if set(targets) - {"json"}:
+            from .context import context
+            from .pages import page
+
+            shown = context(report, tell)
+            if printer is not None:
+                tell("printing", None)
+                (scratch / "page.html").write_text(page(shown, "pdf", paper=sheet), encoding="utf-8", errors="replace")
+                (scratch / "attached.json").write_bytes(data)
+                made_at = report.generator.generated_at_ns
+                printer.start(Job(str(scratch / "page.html"), str(scratch / "attached.json"), str(scratch / "report.pdf"), made_at))
+            if "html" in targets:
+                _put(page(shown, "html").encode("utf-8", "replace"), scratch / "report.html", targets["html"])
+                written["html"] = targets["html"]
+        if "json" in targets:
+            _put(data, scratch / "report.json", targets["json"])
+            written["json"] = targets["json"]
+        if printer is not None:
+            tell("printing", None)
+            reason = printer.finish(pdf_timeout_s)
+            if reason is None and not (scratch / "report.pdf").is_file():
+                reason = "the PDF process left no file"
+            if reason is not None:
+                targets["pdf"].unlink(missing_ok=True)
+                kept = ", ".join(str(path) for path in written.values())
+                raise RenderError(f"no PDF: {reason}" + (f"; written: {kept}" if kept else ""), written)
+            os.replace(scratch / "report.pdf", targets["pdf"])
+            written["pdf"] = targets["pdf"]
+    return {kind: written[kind] for kind in targets}
+
+
+def _put(data: bytes, scratch: Path, target: Path) -> None:
+    """Write beside the target and move: whoever looks sees the old file or the new one."""
+    scratch.write_bytes(data)
+    os.replace(scratch, target)

@@ -1,0 +1,75 @@
+"""What do the words mean, and what exactly was this report made from?"""
+
+from __future__ import annotations
+
+from ...analysis.report import Report
+from ..blocks import Cell, Column, Section, say, table, value, word
+from ..formats import count, moment, size
+
+DEFINITIONS = (
+    ("span", "Time from the first to the last event of a device, as one process saw it."),
+    ("busy", "Length of the union of everything that ran on the device, over all streams."),
+    ("computation", "Length of the union of the kernels that are not communication."),
+    ("communication", "Length of the union of the collective and point-to-point kernels."),
+    ("exposed", "Not covered by computation. Span = computation + exposed communication + exposed memory operations + idle."),
+    ("overlap", "Communication that computation covers, in percent of communication."),
+    ("idle", "Span less busy."),
+    ("kernel time", "Durations of kernels summed, so kernels that run at the same time count twice."),
+    ("of profile", "A kernel's summed time in percent of (span of the profile x devices)."),
+    ("launch latency", "Start of the run less end of its launch call. Negative ones are counted apart."),
+    ("host wait", "A gap before a kernel whose launch ended after the kernel before it did."),
+    ("kernel wait", "A gap below 30 µs before a kernel whose launch was ready."),
+    ("step time", "First start to last end of the device work launched within a step; the host's duration where there is none."),
+    ("percentile", "p95 is the value that 95 % of the values do not exceed; linear interpolation between order statistics."),
+    ("deviation", "Standard deviation of the whole population."),
+    ("active", "A utilisation sample above 0 %."),
+    ("derived", "Reckoned from the activity of kernels, because the quantity itself was not sampled."),
+    ("precision", "The arithmetic of a kernel, told by its name; what the name does not tell is unknown."),
+    ("bandwidth", "Bytes by summed duration, in units of 10⁹ bytes per second."),
+    ("KiB, MiB, GiB", "1024, 1024² and 1024³ bytes."),
+)
+
+
+def appendix(report: Report) -> Section:
+    made = Section(
+        "appendix",
+        "Appendix",
+        say(
+            "Written by {} {} on {} from {} input files. Findings are informational, not definitive: check them before you act on them.",
+            report.generator.name,
+            report.generator.version,
+            moment(report.generator.generated_at_ns),
+            count(len(report.run.sources)),
+        ),
+    )
+    made.facts["definitions"] = DEFINITIONS
+    made.add(
+        table(
+            "appendix-options",
+            "Options in effect",
+            [Column("Option", "name"), Column("Value")],
+            [[word(str(key)), word(_plain(setting), limit=200)] for key, setting in report.options.items()],
+        ),
+        table(
+            "appendix-versions",
+            "Versions",
+            [Column("Library", "name"), Column("Version")],
+            [[Cell(library), Cell(version)] for library, version in {report.generator.name: report.generator.version, **report.generator.versions}.items()],
+        ),
+        table(
+            "appendix-files",
+            "Input files",
+            [Column("File", "name"), Column("Size", "number"), Column("SHA-256")],
+            [
+                [word(source.path, limit=120), value(source.bytes, size), Cell(source.sha256 or "–")]
+                for source in report.run.sources
+            ],
+        ),
+    )
+    return made
+
+
+def _plain(setting: object) -> str:
+    if isinstance(setting, (list, tuple)):
+        return ", ".join(str(item) for item in setting) or "none"
+    return "none" if setting is None else str(setting)

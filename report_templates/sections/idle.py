@@ -1,0 +1,86 @@
+"""Why were the streams idle between kernels?"""
+
+from __future__ import annotations
+
+from ...analysis.report import Idle, Report
+from ..blocks import BARS, Cell, Column, Figure, Section, heaviest, of_all, say, table, value
+from ..figures.axes import time_unit
+from ..figures.stacked_bars import Part, stacked_bars
+from ..formats import count, duration, percent, plural
+from . import labels
+
+_PARTS = (Part("host wait", "host"), Part("kernel wait", "sync"), Part("other", "idle"))
+
+
+def idle(report: Report) -> Section:
+    rows = [row for row in report.idle if row.gaps]
+    if not rows:
+        lead = say("No gap between kernels can be told apart: this needs kernels together with their launch calls (record CPU and GPU activity).")
+        return Section("idle", "Idle causes", lead)
+    total = sum(_total(row) for row in rows)
+    causes = {
+        "host wait": sum(row.host_wait_ns for row in rows),
+        "kernel wait": sum(row.kernel_wait_ns for row in rows),
+        "other causes": sum(row.other_ns for row in rows),
+    }
+    first = max(causes, key=lambda cause: causes[cause])
+    made = Section(
+        "idle",
+        "Idle causes",
+        say(
+            "{} of the {} between kernels was {}, over {} on {}.",
+            percent(100.0 * causes[first] / total if total else None),
+            duration(total),
+            first,
+            plural(sum(row.gaps for row in rows), "gap"),
+            plural(len(rows), "stream"),
+        ),
+    )
+    shown = heaviest(rows, BARS, _total)
+    unit = time_unit(max(_total(row) for row in shown) or 1)
+    scaled = [(_label(row), [part / unit.nanoseconds for part in (row.host_wait_ns, row.kernel_wait_ns, row.other_ns)]) for row in shown]
+    longest = max(shown, key=_total)
+    made.add(
+        Figure(
+            "idle-streams",
+            stacked_bars(_PARTS, scaled, unit.name),
+            f"Idle time between kernels: longest on {_label(longest)} with {duration(_total(longest))}; mostly {first}",
+            say(
+                "Summed gaps before kernels of a stream. Host wait: the launch came too late. Kernel wait: the launch was ready.{}",
+                of_all(len(shown), len(rows), "stream"),
+            ),
+        ),
+        table(
+            "idle-table",
+            "Gaps before kernels, by cause",
+            [
+                Column("Stream", "name"),
+                Column("Gaps", "number"),
+                Column("Host wait", "number"),
+                Column("Kernel wait", "number"),
+                Column("Other", "number"),
+                Column("Together", "number"),
+            ],
+            [
+                [
+                    Cell(_label(row)),
+                    value(row.gaps, count),
+                    value(row.host_wait_ns, duration),
+                    value(row.kernel_wait_ns, duration),
+                    value(row.other_ns, duration),
+                    value(_total(row), duration),
+                ]
+                for row in rows
+            ],
+        ),
+    )
+    return made
+
+
+def _total(row: Idle) -> int:
+    return row.host_wait_ns + row.kernel_wait_ns + row.other_ns
+
+
+def _label(row: Idle) -> str:
+    where = f"GPU {row.device} stream {row.stream}"
+    return f"rank {row.rank} · {where}" if row.rank is not None else f"{labels.process(row.node, None, None)} {where}"

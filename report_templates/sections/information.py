@@ -1,0 +1,93 @@
+"""What ran, where, on what, with which settings?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...analysis.report import Report
+from ..blocks import Cell, Column, Section, Table, say, table, value, word
+from ..formats import count, duration, moment, plural, size
+
+
+def information(report: Report) -> Section:
+    run = report.run
+    used = [device for device in report.devices if device.used]
+    models = sorted({device.name for device in used if device.name})
+    made = Section(
+        "information",
+        "Information",
+        say(
+            "{} with {}{}, {}.",
+            plural(len(report.nodes), "node"),
+            plural(len(used), "GPU in use", "GPUs in use"),
+            say(" ({})", ", ".join(models)) if models else "",
+            plural(len(report.processes), "process", "processes"),
+        ),
+    )
+    took = run.ended_at_ns - run.started_at_ns if run.started_at_ns is not None and run.ended_at_ns is not None else None
+    made.facts["run"] = [
+        (label, text)
+        for label, text in (
+            ("Run", run.name),
+            ("Status", run.status),
+            ("Started", moment(run.started_at_ns, relative=run.relative_times)),
+            ("Ended", moment(run.ended_at_ns, relative=run.relative_times)),
+            ("Duration", duration(took)),
+            ("Framework", run.framework),
+            ("Instance type", run.instance_type),
+            ("World size", count(run.world_size) if run.world_size is not None else None),
+            ("Resources", ", ".join(run.resources)),
+            ("Labels", ", ".join(f"{key}={text}" for key, text in run.labels.items())),
+        )
+        if text and text != "–"
+    ]
+    made.add(
+        table(
+            "information-nodes",
+            "Nodes",
+            [Column("Node", "name"), Column("Cores", "number"), Column("Memory", "number"), Column("GPUs", "number")],
+            [[word(n.hostname), value(n.cores, count), value(n.memory_bytes, size), value(n.gpus, count)] for n in report.nodes],
+        ),
+        table(
+            "information-devices",
+            "GPUs in use" if len(used) == len(report.devices) else f"GPUs in use ({len(report.devices) - len(used)} more in the machines)",
+            [
+                Column("Node", "name"),
+                Column("GPU", "number"),
+                Column("Model"),
+                Column("Memory", "number"),
+                Column("SMs", "number"),
+                Column("Compute capability", "number"),
+                Column("UUID", html_only=True),
+            ],
+            [
+                [
+                    word(d.node),
+                    Cell(str(d.index), sort=d.index),
+                    word(d.name),
+                    value(d.memory_bytes, size),
+                    value(d.sm_count, count),
+                    word(d.compute_capability),
+                    word(d.uuid),
+                ]
+                for d in used
+            ],
+        ),
+        table(
+            "information-processes",
+            "Processes",
+            [Column("Rank", "number"), Column("Node", "name"), Column("Process id", "number"), Column("Local rank", "number"), Column("Label")],
+            [[_plain(p.rank), word(p.node), _plain(p.pid), _plain(p.local_rank), word(p.label)] for p in report.processes],
+        ),
+        _pairs("information-hyperparameters", "Hyperparameters", run.hyperparameters),
+        _pairs("information-metadata", "Metadata of the traces", run.metadata),
+    )
+    return made
+
+
+def _plain(number: int | None) -> Cell:
+    return Cell("–" if number is None else str(number), sort=number)
+
+
+def _pairs(id: str, caption: str, pairs: Mapping[str, str]) -> Table | None:
+    return table(id, caption, [Column("Name", "name"), Column("Value")], [[word(key), word(text, limit=300)] for key, text in pairs.items()])

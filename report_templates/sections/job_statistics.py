@@ -1,0 +1,62 @@
+"""When did the job run, and how much of it was the training loop?"""
+
+from __future__ import annotations
+
+from ...analysis.report import Report
+from ..blocks import Cell, Column, Section, Slice, ring, say, table, value
+from ..formats import duration, moment, percent
+
+
+def job_statistics(report: Report) -> Section:
+    job = report.job_statistics
+    relative = report.run.relative_times
+    if job.loop_ns is not None:
+        lead = say(
+            "The job took {}; {} of it was the training loop, {} came before and {} after it.",
+            duration(job.duration_ns),
+            percent(job.loop_percent),
+            duration(job.initialization_ns),
+            duration(job.finalization_ns),
+        )
+    elif job.duration_ns is not None:
+        lead = say("The job took {}. {}", duration(job.duration_ns), job.absent or "")
+    else:
+        lead = say("{}", job.absent or "No event of this run says when the job began or ended.")
+    made = Section("job-statistics", "Job statistics", lead)
+    parts = (
+        ("Initialization", "host", job.initialization_ns, job.initialization_percent),
+        ("Training loop", "computation", job.loop_ns, job.loop_percent),
+        ("Finalization", "other", job.finalization_ns, job.finalization_percent),
+    )
+    known = [Slice(name, meaning, share, (value(took, duration),)) for name, meaning, took, share in parts if share is not None]
+    made.add(
+        ring(
+            "job-statistics-parts",
+            say("Clockwise from the top: before, during and after the training loop. A long first part is time without training."),
+            "Parts of the job",
+            known,
+            ("Part", "Time", "Of the job"),
+            middle=(duration(job.duration_ns), "job"),
+        ),
+        table(
+            "job-statistics-times",
+            "Job statistics",
+            [Column("What", "name"), Column("Value", "number")],
+            [
+                [Cell(label), Cell(text)]
+                for label, text in (
+                    ("Start time", moment(job.started_at_ns, relative=relative)),
+                    ("End time", moment(job.ended_at_ns, relative=relative)),
+                    ("Job duration", duration(job.duration_ns)),
+                    ("Training loop start", moment(job.loop_started_at_ns, relative=relative)),
+                    ("Training loop end", moment(job.loop_ended_at_ns, relative=relative)),
+                    ("Training loop duration", duration(job.loop_ns)),
+                    ("Initialization time", duration(job.initialization_ns)),
+                    ("Finalization time", duration(job.finalization_ns)),
+                )
+                if text != "–"
+            ],
+            sortable=False,
+        ),
+    )
+    return made

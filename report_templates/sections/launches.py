@@ -1,0 +1,97 @@
+"""How long did launched work wait before it ran, and what did launching cost the host?"""
+
+from __future__ import annotations
+
+from ...analysis.report import Report
+from ..blocks import Cell, Column, Figure, Section, say, table, value, word
+from ..figures.histogram import Bins, histogram
+from ..formats import clip, count, duration, percent, plural
+from . import labels
+
+
+def launches(report: Report) -> Section:
+    found = report.launches
+    latency = found.latency
+    if latency is not None:
+        lead = say(
+            "{} started device work; half of it began within {} of its call, 95 % within {}, the last after {}.",
+            plural(found.pairs, "launch", "launches"),
+            duration(latency.p50),
+            duration(latency.p95),
+            duration(latency.max),
+        )
+    else:
+        lead = say("{}", found.absent or "No launch call of this run is linked to device work.")
+    made = Section("launches", "Launches", lead)
+    if found.calls or found.pairs:
+        rows = (
+            ("Launch calls", found.calls),
+            ("Launch-run pairs", found.pairs),
+            ("Runs without a launch call in the trace", found.runs_without_launch),
+            ("Launch calls without a run in the trace", found.launches_without_run),
+            ("Further runs of one call (graphs)", found.graph_runs),
+            ("Runs that began before their call ended", found.negative),
+        )
+        made.add(
+            table(
+                "launches-counts",
+                "Launches and runs",
+                [Column("What", "name"), Column("Count", "number")],
+                [[Cell(label), value(number, count)] for label, number in rows],
+                sortable=False,
+            )
+        )
+    if latency is not None and found.histogram is not None and sum(found.histogram.counts):
+        drawn = histogram(
+            [Bins("", found.histogram.edges, found.histogram.counts, latency.p50)],
+            "host",
+            "launch-run pairs",
+            logarithmic=found.histogram.logarithmic,
+        )
+        finding = f"median {duration(latency.p50)}, p95 {duration(latency.p95)}, longest {duration(latency.max)}"
+        made.add(
+            Figure(
+                "launches-latency",
+                drawn,
+                f"Launch latency: {finding}",
+                say("From the end of the launch call to the start of the run: {}. A long wait means a full queue, a short one a waiting GPU.", finding),
+            )
+        )
+    start = report.run.started_at_ns or 0
+    made.add(
+        table(
+            "launches-slowest",
+            "Longest waits between a launch and its run",
+            [
+                Column("Kernel", "name"),
+                Column("Call"),
+                Column("Process"),
+                Column("GPU", "number"),
+                Column("Stream", "number"),
+                Column("Launched after", "number"),
+                Column("Latency", "number"),
+            ],
+            [
+                [
+                    word(pair.kernel, limit=56),
+                    word(pair.call),
+                    Cell(labels.process(pair.node, pair.rank, None)),
+                    Cell(str(pair.device), sort=pair.device),
+                    Cell("–" if pair.stream is None else str(pair.stream), sort=pair.stream),
+                    Cell(duration(pair.launch_start_ns - start), sort=pair.launch_start_ns),
+                    value(pair.latency_ns, duration),
+                ]
+                for pair in found.slowest
+            ],
+        ),
+        table(
+            "launches-calls",
+            "Host time in launch, synchronisation and other runtime calls",
+            [Column("Call", "name"), Column("Time", "number"), Column("Calls", "number"), Column("Of these calls", "number")],
+            [
+                [Cell(clip(share.name, 60)), value(share.total_ns, duration), value(share.count, count), value(share.percent, percent)]
+                for share in found.call_time
+            ],
+        ),
+    )
+    return made

@@ -1,0 +1,37 @@
+"""How is a list of shares drawn? A ring of at most eight sectors and the others, beside its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from markupsafe import Markup
+
+from ...analysis.report import Share
+from ..blocks import SECTORS, Cell, Figure, Slice, meaning_of, ring
+from ..formats import count, duration, plural
+
+
+def shares_ring(
+    id: str,
+    caption: Markup,
+    what: str,
+    shares: Sequence[Share],
+    first: str,
+    of: str,
+    *,
+    label: str,
+    meaning: Callable[[str], str] = meaning_of,
+) -> Figure | None:
+    """``first`` and ``of`` head the columns of names and percentages; ``label`` stands below the total in the middle."""
+    ordered = sorted(shares, key=lambda share: -share.percent)
+    head, rest = ordered[:SECTORS], ordered[SECTORS:]
+    if len(rest) == 1:
+        head, rest = ordered, []
+    parts = [
+        Slice(share.name, meaning(share.name), share.percent, (Cell(duration(share.total_ns)), Cell(count(share.count)))) for share in head
+    ]
+    if rest:
+        cells = (Cell(duration(sum(share.total_ns for share in rest))), Cell(count(sum(share.count for share in rest))))
+        parts.append(Slice(plural(len(rest), "other"), "other", sum(share.percent for share in rest), cells))
+    total = duration(sum(share.total_ns for share in shares))
+    return ring(id, caption, what, parts, (first, "Time", "Count", of), middle=(total, label))

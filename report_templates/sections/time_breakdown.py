@@ -1,0 +1,103 @@
+"""Where did the time of each GPU go: computation, exposed communication, exposed memory operations, idle?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from ...analysis.report import DeviceTime, Report
+from ..blocks import BARS, Cell, Column, Figure, Section, heaviest, of_all, say, table, value, word
+from ..figures.stacked_bars import Part, stacked_bars
+from ..formats import duration, percent, plural
+from . import labels
+
+PARTS = (
+    Part("computation", "computation"),
+    Part("exposed communication", "communication"),
+    Part("exposed memory operations", "memory"),
+    Part("idle", "idle"),
+)
+
+
+def time_breakdown(report: Report) -> Section:
+    devices = report.time_breakdown
+    made = Section("time-breakdown", "Time breakdown", say("{}", _lead(devices)))
+    if not devices:
+        return made
+    shown = heaviest(devices, BARS, lambda d: d.idle_ns + d.exposed_communication_ns + d.exposed_memory_ns)
+    most_idle = max(devices, key=lambda d: d.idle_ns / d.span_ns if d.span_ns else 0.0)
+    caption = say(
+        "Percent of each device's span, from its first to its last event. Most idle: {} with {}.{}",
+        labels.device(most_idle.node, most_idle.rank, most_idle.device),
+        percent(_share(most_idle.idle_ns, most_idle)),
+        of_all(len(shown), len(devices), "device"),
+    )
+    made.add(
+        bars("time-breakdown-devices", shown, caption),
+        table(
+            "time-breakdown-table",
+            "Time of each device as its process saw it",
+            [
+                Column("Device", "name"),
+                Column("Span", "number"),
+                Column("Busy", "number"),
+                Column("Computation", "number"),
+                Column("Exposed communication", "number"),
+                Column("Exposed memory", "number"),
+                Column("Idle", "number"),
+                Column("Communication", "number"),
+                Column("Overlap", "number"),
+                Column("Memory operations", "number", html_only=True),
+                Column("Kernel time, summed", "number", html_only=True),
+                Column("Model", html_only=True),
+            ],
+            [
+                [
+                    Cell(labels.device(d.node, d.rank, d.device), sort=d.rank if d.rank is not None else d.device),
+                    value(d.span_ns, duration),
+                    *(
+                        Cell(percent(_share(part, d)), sort=part, title=duration(part))
+                        for part in (d.busy_ns, d.computation_ns, d.exposed_communication_ns, d.exposed_memory_ns, d.idle_ns)
+                    ),
+                    value(d.communication_ns, duration),
+                    value(d.overlap_percent, percent),
+                    value(d.memory_ns, duration),
+                    value(d.kernel_total_ns, duration),
+                    word(d.device_name),
+                ]
+                for d in devices
+            ],
+        ),
+    )
+    return made
+
+
+def bars(id: str, devices: Sequence[DeviceTime], caption: Markup) -> Figure:
+    """One bar per device: its span, divided."""
+    rows = [
+        (
+            labels.device(d.node, d.rank, d.device),
+            [_share(part, d) for part in (d.computation_ns, d.exposed_communication_ns, d.exposed_memory_ns, d.idle_ns)],
+        )
+        for d in devices
+    ]
+    return Figure(id, stacked_bars(PARTS, rows, "%", whole=100.0), _lead(devices), caption)
+
+
+def _share(part: int, device: DeviceTime) -> float:
+    return 100.0 * part / device.span_ns if device.span_ns else 0.0
+
+
+def _lead(devices: Sequence[DeviceTime]) -> str:
+    span = sum(d.span_ns for d in devices)
+    if not span:
+        return "No GPU activity in this run: record it with the GPU activity of the profiler (in PyTorch ProfilerActivity.CUDA)."
+    parts = [
+        percent(100.0 * sum(part) / span)
+        for part in zip(*((d.computation_ns, d.exposed_communication_ns, d.exposed_memory_ns, d.idle_ns) for d in devices), strict=True)
+    ]
+    return (
+        f"Over {plural(len(devices), 'device')}: {parts[0]} computation, {parts[1]} exposed communication, "
+        f"{parts[2]} exposed memory operations, {parts[3]} idle."
+    )
