@@ -196,8 +196,7 @@ def _step_time(steps: Steps) -> Tile:
     spread = quantiles(pl.Series([step.duration_ns for step in timed], dtype=pl.Int64))
     if spread is None:
         return _unknown("step_time", "step time", "no steps recorded", "steps")
-    on_device = sum(step.on_device for step in timed)
-    where = "" if on_device == len(timed) else " on the host" if on_device == 0 else " partly on the host"
+    where = "" if timed[0].on_device else " on the host"
     return Tile("step_time", "step time", wording.duration(spread.p50), f"p95 {wording.duration(spread.p95)}{where}", "steps")
 
 
@@ -209,8 +208,8 @@ def _exposed_communication(breakdown: Sequence[DeviceTime], steps: Steps) -> Til
     if not any(device.communication_ns for device in breakdown):
         return _unknown(key, label, "no collective kernels recorded", anchor)
     exposed = sum(device.exposed_communication_ns for device in breakdown)
-    # Per step and GPU: over the GPUs whose process has steps.
-    counts = Counter((step.node, step.rank, step.pid) for step in steps.steps)
+    # Per step and GPU: over the GPUs whose process has steps with device work.
+    counts = Counter((step.node, step.rank, step.pid) for step in _main_steps(steps) if step.on_device)
     per_gpu = [(device.exposed_communication_ns, counts[device.node, device.rank, device.pid]) for device in breakdown]
     stepped = sum(n for _, n in per_gpu)
     detail = f"of the span of {wording.plural(len(breakdown), 'GPU')}"
@@ -250,14 +249,14 @@ def _unknown(key: str, label: str, why: str, anchor: str) -> Tile:
 
 
 def _main_steps(steps: Steps) -> list[Step]:
-    """The steps of the phase that took most of the time: evaluation steps are not mixed with training steps."""
+    """The steps timed on the device where there are any, else those timed on the host; of these, the phase that took most of the time:
+    evaluation is not mixed with training, nor steps of a whole job with those that were profiled."""
+    pool = [step for step in steps.steps if step.on_device] or list(steps.steps)
     time: Counter[str | None] = Counter()
-    for step in steps.steps:
+    for step in pool:
         time[step.phase] += step.duration_ns
-    if not time:
-        return []
-    main = min(time, key=lambda phase: (-time[phase], phase or ""))
-    return [step for step in steps.steps if step.phase == main]
+    main = min(time, key=lambda phase: (-time[phase], phase or ""), default=None)
+    return [step for step in pool if step.phase == main]
 
 
 def _loading(steps: Steps) -> tuple[float, float, int] | None:

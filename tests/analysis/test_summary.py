@@ -173,6 +173,14 @@ def test_evaluation_steps_are_not_mixed_with_training_steps() -> None:
     assert (found.value, found.detail) == ("100 ms", "p95 100 ms")
 
 
+def test_profiled_steps_are_not_mixed_with_those_of_the_whole_job() -> None:
+    whole_job = [step(50 * MS, phase="TRAIN", on_device=False)] * 1000
+    steps = Steps((*whole_job, *[step(40 * MS)] * 8), (), (), None)
+    found = summed(steps=steps, breakdown=[device_time(0, 320 * MS, 300 * MS, 80 * MS, 16 * MS)])
+    assert tile(found, "step_time").value == "40.0 ms"
+    assert tile(found, "exposed_communication").detail == "2.00 ms per step"
+
+
 @pytest.mark.parametrize(
     ("matrix", "value", "detail"),
     [
