@@ -1,0 +1,198 @@
+"""Are phases, parts of the step, operators and collectives what they are on paper?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from postrun.analysis.framework import OTHER_OPERATORS, framework
+from postrun.analysis.report import Framework, OperatorRow, Share
+from postrun.ingest.store import Store
+
+
+def step(phase: str | None, start: int, duration: int, process: int = 0) -> dict[str, Any]:
+    return {"node": 0, "process": process, "phase": phase, "index": 0, "host_start_ns": start, "host_duration_ns": duration}
+
+
+def part(name: str, start: int, duration: int, phase: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "phase": phase, "start_ns": start, "duration_ns": duration, "side": "host", "complete": True, **fields}
+
+
+def operator(name: str, start: int, duration: int, **fields: Any) -> dict[str, Any]:
+    return {"kind": "operator", "name": name, "start_ns": start, "duration_ns": duration, **fields}
+
+
+def test_other_is_averaged_over_the_processes(make_store: Callable[..., Store]) -> None:
+    # process 0: span 0..100, train 10 + 30, eval 20, other 40; process 1: span 0..50, train 50 (its steps overlap), other 0
+    store = make_store(
+        step=[
+            step("TRAIN", 0, 10),
+            step("TRAIN", 20, 30),
+            step("EVAL", 80, 20),
+            step("TRAIN", 0, 30, process=1),
+            step("TRAIN", 20, 30, process=1),
+        ]
+    )
+    assert framework(store).phases == (
+        Share("TRAIN", 90, 4, pytest.approx((40 + 100) / 2)),
+        Share("EVAL", 20, 1, pytest.approx(20 / 2)),
+        Share("other", 40, 0, pytest.approx(40 / 2)),
+    )
+
+
+def test_steps_without_phase_and_steps_found_twice(make_store: Callable[..., Store]) -> None:
+    store = make_store(step=[step(None, 0, 50), step(None, 50, 50), step(None, 0, 100, process=1), step("TRAIN", 0, 100, process=1)])
+    assert framework(store).phases == (
+        Share("TRAIN", 100, 1, 50.0),
+        Share("step", 100, 2, 50.0),
+        Share("other", 0, 0, 0.0),
+    )
+
+
+def test_parts_of_the_hosted_profiler(make_store: Callable[..., Store]) -> None:
+    store = make_store(
+        annotation=[
+            part("net", 0, 10, "Forward"),
+            part("net_conv", 2, 5, "Forward-SubModuleInternal"),  # inside of net: counted once
+            part("net", 10, 20, "Backward(post-forward)"),
+            part("net_conv", 25, 15, "Backward-SubModuleInternal"),
+            part("DataLoaderIter::GetNext", 0, 50, "DataLoaderIter"),
+            part("_init_", 0, 50, "DataLoaderIterInitialize"),  # is no waiting for data
+            part("net", 0, 40, "Step:ModeKeys.TRAIN"),
+        ]
+    )
+    assert framework(store).step_parts == (
+        Share("data loading", 50, 1, pytest.approx(5000 / 90)),
+        Share("backward", 30, 2, pytest.approx(3000 / 90)),
+        Share("forward", 10, 2, pytest.approx(1000 / 90)),
+    )
+
+
+def test_parts_of_pytorch(make_store: Callable[..., Store]) -> None:
+    store = make_store(
+        annotation=[
+            part("## forward ##", 0, 10),
+            part("## forward ##", 0, 99, side="device", device=0),  # its projection on the device
+            part("Optimizer.step#SGD.step", 40, 10),
+            part("Optimizer.zero_grad#SGD.zero_grad", 50, 5),
+            part("my forward thoughts", 0, 1000),
+        ],
+        host_event=[
+            operator("autograd::engine::evaluate_function: MmBackward0", 10, 20),
+            operator("MmBackward0", 12, 10),
+            {"kind": "loader", "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "start_ns": 60, "duration_ns": 5},
+        ],
+    )
+    assert framework(store).step_parts == (
+        Share("backward", 20, 1, 40.0),
+        Share("optimizer", 15, 2, 30.0),
+        Share("forward", 10, 1, 20.0),
+        Share("data loading", 5, 1, 10.0),
+    )
+
+
+def test_small_operators_are_one_row_and_nothing_is_lost(make_store: Callable[..., Store]) -> None:
+    store = make_store(
+        host_event=[operator("aten::mm", 0, 900), operator("aten::add", 0, 20)],
+        annotation=[part("aten::add", 0, 1, "cpu_functions")] + [part(f"tiny{k}", 0, 15, "cpu_functions") for k in range(5)],
+    )
+    found = framework(store)
+    total = 900 + 21 + 75
+    assert found.cpu_operators == (
+        OperatorRow("aten::mm", 1, 900, pytest.approx(90000 / total)),
+        OperatorRow("aten::add", 2, 21, pytest.approx(2100 / total)),
+        OperatorRow(OTHER_OPERATORS, 5, 75, pytest.approx(7500 / total)),
+    )
+    assert found.operator_time == (Share("CPU operators", total, 8, 100.0),)
+    assert any("inclusive" in note for note in found.notes)
+
+
+def test_device_time_by_operator(make_store: Callable[..., Store]) -> None:
+    def kernel(duration: int, external: int | None, link: int | None) -> dict[str, Any]:
+        return {
+            "kind": "kernel",
+            "name": "k",
+            "start_ns": 500,
+            "duration_ns": duration,
+            "external_id": external,
+            "correlation": link,
+        }
+
+    def launch(start: int, correlation: int) -> dict[str, Any]:
+        return {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": start, "duration_ns": 1, "correlation": correlation}
+
+    store = make_store(
+        host_event=[
+            operator("aten::mm", 0, 100, external_id=1),
+            operator("aten::add", 100, 100, external_id=2),
+            launch(50, 11),
+            launch(60, 12),
+            launch(150, 13),
+            launch(90, 14),
+        ],
+        device_event=[
+            kernel(300, 1, 11),
+            kernel(100, 1, 12),
+            kernel(200, 2, 13),
+            kernel(40, 2, 14),  # launched in aten::mm: the external id is wrong
+            kernel(30, 2, 2),  # no launch, and the id is the correlation
+            kernel(20, 2, 99),  # no launch in the trace, but an id of its own
+            kernel(10, None, None),
+        ],
+        annotation=[part("aten::relu", 0, 300, "gpu_functions-dev:0", side="device", device=0)],
+    )
+    found = framework(store)
+    assert found.gpu_operators == (
+        OperatorRow("aten::mm", 2, 400, pytest.approx(40000 / 920)),
+        OperatorRow("aten::relu", 1, 300, pytest.approx(30000 / 920)),
+        OperatorRow("aten::add", 2, 220, pytest.approx(22000 / 920)),
+    )
+    # 80 of 700 ns
+    assert any(note.startswith("11 % of the device time cannot be given to an operator") for note in found.notes)
+
+
+def test_collectives(make_store: Callable[..., Store]) -> None:
+    store = make_store(
+        names={
+            "ncclDevKernel_AllReduce_Sum_f32(int)": ("ncclDevKernel_AllReduce_Sum_f32", "FP32", "communication"),
+            "gemm": ("gemm", "FP32", "GEMM"),
+        },
+        device_event=[
+            {"kind": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32(int)", "start_ns": 0, "duration_ns": 60},
+            {"kind": "kernel", "name": "gemm", "start_ns": 0, "duration_ns": 500},
+        ],
+        annotation=[
+            part("kAllReduce", 0, 20, "NcclManager"),
+            part("4", 0, 15, "Adam_Allreduce/HorovodAllreduce_grad_0"),
+            part("NEGOTIATE_ALLREDUCE", 0, 5, "some_tensor"),
+            part("nccl:all_reduce", 0, 700),  # the host's call
+        ],
+    )
+    assert framework(store).collectives == (
+        Share("ncclDevKernel_AllReduce_Sum_f32", 60, 1, 60.0),
+        Share("kAllReduce", 20, 1, 20.0),
+        Share("rank 4 ready", 15, 1, 15.0),
+        Share("NEGOTIATE_ALLREDUCE", 5, 1, 5.0),
+    )
+
+
+def test_notes(make_store: Callable[..., Store]) -> None:
+    store = make_store(
+        step=[step("TRAIN", 0, 37), step("TRAIN", 63, 37)], annotation=[part("n", 0, 29, "Forward"), part("n", 50, 71, "Backward")]
+    )
+    assert framework(store).notes == (
+        "26 % of the time from the first to the last step was spent outside of the steps.",
+        "71 % of forward and backward time is spent in the backward pass.",
+    )
+    calm = make_store(
+        step=[step("TRAIN", 0, 38), step("TRAIN", 63, 37)], annotation=[part("n", 0, 30, "Forward"), part("n", 50, 70, "Backward")]
+    )
+    assert framework(calm).notes == ()
+
+
+def test_nothing_says_what_would_help(make_store: Callable[..., Store]) -> None:
+    found = framework(make_store())
+    assert found == Framework((), (), (), (), (), (), (), found.absent)
+    assert found.absent is not None
+    assert "PyTorch profiler" in found.absent

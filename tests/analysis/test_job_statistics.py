@@ -1,0 +1,81 @@
+"""Do initialisation, training loop and finalisation add up as on paper?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from postrun.analysis.job_statistics import job_statistics
+from postrun.analysis.report import JobStatistics
+from postrun.ingest.store import Store
+
+EPOCH = 1_700_000_000_000_000_000
+
+
+def step(start: int, duration: int, **fields: Any) -> dict[str, Any]:
+    return {"node": 0, "process": 0, "index": 0, "host_start_ns": start, "host_duration_ns": duration, **fields}
+
+
+def sample(time_ns: int) -> dict[str, Any]:
+    return {"node": 0, "metric": "cpu_utilization", "unit": 0, "time_ns": time_ns, "value": 1.0}
+
+
+def test_times_and_percentages(make_store: Callable[..., Store]) -> None:
+    # samples from 0 to 1000; steps of two processes from 100 to 700
+    store = make_store(
+        sample=[sample(EPOCH), sample(EPOCH + 1000)],
+        step=[step(EPOCH + 100, 50), step(EPOCH + 600, 50), step(EPOCH + 650, 50, process=1), step(EPOCH + 150, 10, process=1)],
+        run=[{"name": "r", "started_ns": EPOCH - 500, "ended_ns": EPOCH + 5000}],
+    )
+    assert job_statistics(store) == JobStatistics(
+        started_at_ns=EPOCH,
+        ended_at_ns=EPOCH + 1000,
+        duration_ns=1000,
+        loop_started_at_ns=EPOCH + 100,
+        loop_ended_at_ns=EPOCH + 700,
+        loop_ns=600,
+        initialization_ns=100,
+        finalization_ns=300,
+        initialization_percent=10.0,
+        loop_percent=60.0,
+        finalization_percent=30.0,
+        absent=None,
+    )
+
+
+def test_the_run_counts_where_nothing_was_sampled(make_store: Callable[..., Store]) -> None:
+    steps = [step(EPOCH + 100, 50), step(EPOCH + 200, 50, device_start_ns=EPOCH + 210, device_duration_ns=90)]
+    found = job_statistics(make_store(step=steps, run=[{"name": "r", "started_ns": EPOCH, "ended_ns": EPOCH + 1000}]))
+    assert (found.duration_ns, found.initialization_ns, found.loop_ns, found.finalization_ns) == (1000, 100, 200, 700)
+
+
+def test_steps_beyond_the_samples_widen_the_job(make_store: Callable[..., Store]) -> None:
+    found = job_statistics(make_store(sample=[sample(EPOCH + 10), sample(EPOCH + 20)], step=[step(EPOCH, 5), step(EPOCH + 15, 15)]))
+    assert (found.duration_ns, found.initialization_ns, found.loop_ns, found.finalization_ns) == (30, 0, 30, 0)
+
+
+@pytest.mark.parametrize("steps", [[], [step(EPOCH + 1, 2)]])
+def test_fewer_than_two_steps_are_no_loop(make_store: Callable[..., Store], steps: list[dict[str, Any]]) -> None:
+    found = job_statistics(make_store(sample=[sample(EPOCH), sample(EPOCH + 1000)], step=steps))
+    assert (found.duration_ns, found.loop_ns, found.initialization_percent) == (1000, None, None)
+    assert found.absent is not None
+    assert ("one step" in found.absent) == bool(steps)
+
+
+def test_relative_steps_are_not_set_against_absolute_times(make_store: Callable[..., Store]) -> None:
+    found = job_statistics(make_store(sample=[sample(EPOCH), sample(EPOCH + 1000)], step=[step(5, 2), step(9, 2)]))
+    assert (found.duration_ns, found.loop_ns) == (1000, None)
+    assert found.absent is not None
+    assert "anchor" in found.absent
+
+
+def test_a_run_of_relative_times_alone_is_counted(make_store: Callable[..., Store]) -> None:
+    found = job_statistics(make_store(step=[step(5, 2), step(9, 2)]))
+    assert (found.started_at_ns, found.duration_ns, found.loop_percent) == (5, 6, 100.0)
+
+
+def test_nothing_at_all(make_store: Callable[..., Store]) -> None:
+    found = job_statistics(make_store())
+    assert (found.started_at_ns, found.duration_ns) == (None, None)
+    assert found.absent is not None

@@ -1,0 +1,99 @@
+"""Does the synthetic 2 x 2 GPU run give the figures that plain Python computes from the same formulas?"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun.analysis.framework import framework
+from postrun.analysis.job_statistics import job_statistics
+from postrun.analysis.system_usage import system_usage
+from postrun.ingest import ingest
+from postrun.ingest.store import Store
+
+SECOND = 1_000_000_000
+FIGURES = {"CPU": "cpu", "GPU": "gpu", "GPUmemory": "gpu_memory", "IO": "io_wait", "CPUmemory": "cpu_memory", "Network": "network"}
+
+
+@pytest.fixture(scope="module")
+def expected(shared_data: Path) -> dict[str, Any]:
+    script = shared_data / "syn1" / "expected.py"
+    if not script.is_file():
+        pytest.skip(f"no synthetic run: {script} is no file")
+    done = subprocess.run([sys.executable, "-B", str(script)], capture_output=True, text=True, check=True)
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
+
+
+@pytest.fixture(scope="module")
+def run(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    script = shared_data / "syn1" / "make_syn1.py"
+    if not script.is_file():
+        pytest.skip(f"no synthetic run: {script} is no file")
+    folder = tmp_path_factory.mktemp("syn1")
+    subprocess.run([sys.executable, "-B", str(script), str(folder)], check=True)
+    with ingest([folder]) as store:
+        yield store
+
+
+def test_everything_is_read(run: Store) -> None:
+    # 2400 snapshots of 2 machines with 2 x 2 GPU, 2 x 4 core, 3 network and 1 memory values; 320 steps, 2 x 300 modules, 301 loader events
+    assert run.frame("SELECT count(*) FROM sample").item() == 2400 * 2 * 16
+    assert run.frame("SELECT count(*) FROM annotation").item() == 320 + 600 + 301
+    assert run.frame("SELECT hostname, cores, gpus FROM node ORDER BY hostname").rows() == [("algo-1", 4, 2), ("algo-2", 4, 2)]
+    assert run.frame("SELECT DISTINCT label FROM process").rows() == [("algo-1-27",)]
+    assert run.frame("SELECT status FROM run").item() == "completed"
+    assert run.frame("SELECT count(*) FROM ingest_note WHERE severity <> 'info'").item() == 0
+
+
+def test_overall_system_usage(run: Store, expected: dict[str, Any]) -> None:
+    usage = {(row.node, row.metric): row for row in system_usage(run).nodes}
+    figures = expected["OverallSystemUsage"]
+    assert set(usage) == {(node, FIGURES[name]) for node in figures for name in figures[node]}
+    for node, of_node in figures.items():
+        for name, quantiles in of_node.items():
+            row = usage[node, FIGURES[name]]
+            assert row.samples == 2400
+            found = {key: getattr(row, key) for key in ("max", "p99", "p95", "p50", "min")}
+            assert found == pytest.approx(quantiles, abs=0.0051), (node, name)  # expected ones are rounded to two decimals
+
+
+def test_statements_and_active_time(run: Store) -> None:
+    usage = system_usage(run)
+    assert usage.statements == (
+        ("algo-1", "The median of the GPUs is 65 %, of the CPU 14 %."),
+        ("algo-2", "Well used: the median of the GPUs is 96 %."),
+    )
+    for active, units in ((usage.gpu_active, 4), (usage.cpu_active, 8)):
+        assert active is not None
+        assert (active.points, active.active_percent, active.derived) == (2400 * units, 100.0, False)
+
+
+def test_job_statistics(run: Store, expected: dict[str, Any]) -> None:
+    found = job_statistics(run)
+    job = expected["JobSummary"]
+    assert found.absent is None
+    assert found.started_at_ns == round(job["job_start"] * 1000) * 1_000_000
+    assert found.ended_at_ns == round(job["job_end"] * 1000) * 1_000_000
+    whole_seconds = {
+        "duration": found.duration_ns,
+        "init": found.initialization_ns,
+        "loop_by_end": found.loop_ns,
+        "final_by_end": found.finalization_ns,
+    }
+    assert {key: (value or 0) // SECOND for key, value in whole_seconds.items()} == {key: job[key] for key in whole_seconds}
+
+
+def test_phases(run: Store, expected: dict[str, Any]) -> None:
+    split = expected["phase split (documented)"]
+    found = framework(run)
+    assert {phase.name: phase.percent for phase in found.phases} == pytest.approx(
+        {"TRAIN": split["TRAIN"], "EVAL": split["EVAL"], "other": split["others"]}, rel=1e-9
+    )
+    # 300 steps of 60 ms forward and 120 ms backward, 300 waits of 450 ms for data in two processes
+    assert {part.name: part.total_ns / SECOND for part in found.step_parts} == {"forward": 18.0, "backward": 36.0, "data loading": 135.0}
