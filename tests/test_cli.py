@@ -1,0 +1,138 @@
+"""The command line as a user meets it: what is written, what is printed where, which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from postrun.cli import main
+from postrun.simulate import write_demo
+
+
+def run(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """postrun in a process of its own, as from a shell."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "postrun.cli", *map(str, arguments)],
+        capture_output=True, text=True, cwd=cwd, env={**os.environ, **(env or {})}, timeout=120, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo")
+    write_demo(folder, steps=3)
+    return folder / "kineto"
+
+
+@pytest.fixture(scope="module")
+def small_store(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("store") / "run.duckdb"
+    one = sorted(traces.iterdir())[0]
+    done = run("ingest", one, "-o", store)
+    assert done.returncode == 0, done.stderr
+    assert str(store) in done.stdout
+    assert "device events" in done.stdout
+    return store
+
+
+def test_every_command_explains_itself() -> None:
+    for command in ((), ("report",), ("ingest",), ("demo",), ("doctor",)):
+        shown = CliRunner().invoke(main, [*command, "--help"])
+        assert shown.exit_code == 0
+        assert "Usage:" in shown.output
+
+
+def test_version() -> None:
+    assert CliRunner().invoke(main, ["--version"]).output.startswith("postrun, version 0.")
+
+
+def test_report_of_a_trace_and_of_its_store_are_the_same(traces: Path, small_store: Path, tmp_path: Path) -> None:
+    one = sorted(traces.iterdir())[0]
+    common = ("--format", "json", "--generated-at", "2026-11-21T06:40:00")
+    assert run("report", one, "-o", tmp_path / "a", *common).returncode == 0
+    assert run("report", small_store, "-o", tmp_path / "b", *common).returncode == 0
+    first, second = (json.loads((tmp_path / name / "report.json").read_text("utf-8")) for name in "ab")
+    assert first == second
+    assert first["generator"]["generated_at_ns"] == 1_795_243_200 * 10**9
+    assert sum(kernel["count"] for kernel in first["kernels"]) > 0
+
+
+def test_summary_goes_to_standard_output_as_json_only(small_store: Path, tmp_path: Path) -> None:
+    done = run("report", small_store, "-o", tmp_path, "--format", "json", "--json", "--verbose")
+    summary = json.loads(done.stdout)
+    assert summary["written"] == {"json": str(tmp_path / "report.json")}
+    assert "analysing" in done.stderr
+
+
+def test_quiet_says_nothing(small_store: Path, tmp_path: Path) -> None:
+    done = run("report", small_store, "-o", tmp_path, "--format", "json", "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("report", "absent.json"), 4, "absent.json"),
+        (("report", "--format", "html,docx", "absent.json"), 2, "docx is no report format"),
+        (("report", "--generated-at", "yesterday", "STORE"), 2, "write it like 2026-11-21T06:40:00"),
+        (("report", "--config", "absent.toml", "STORE"), 2, "absent.toml"),
+        (("report",), 2, "SOURCE"),
+        (("report", "s3://bucket/run"), 2, "s3://"),
+        (("report", "STORE", "--top", "0"), 2, "--top"),
+    ],
+)
+def test_mistakes_are_answered_with_one_clear_message(
+    small_store: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    done = run(*[str(small_store) if word == "STORE" else word for word in arguments], cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_configuration_environment_and_command_line_in_their_order(small_store: Path, tmp_path: Path) -> None:
+    (tmp_path / "postrun.toml").write_text('top = 3\nformat = "json"\nhistogram = "Forward"\n', encoding="utf-8")
+
+    def options(*arguments: str, **env: str) -> dict[str, object]:
+        done = run("report", small_store, "-o", "out", *arguments, cwd=tmp_path, env=env)
+        assert done.returncode == 0, done.stderr
+        loaded = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))["options"]
+        assert isinstance(loaded, dict)
+        return loaded
+
+    assert options()["top"] == 3
+    assert options()["histograms"] == ["Forward"]
+    assert options(POSTRUN_TOP="4")["top"] == 4
+    assert options("--top", "5", POSTRUN_TOP="4")["top"] == 5
+    assert not (tmp_path / "out" / "report.html").exists()
+
+
+def test_output_that_cannot_be_written_is_said(small_store: Path, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("", encoding="utf-8")
+    done = run("report", small_store, "-o", blocked / "inside", "--format", "json")
+    assert done.returncode == 1
+    assert "file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_damaged_store_is_no_usable_input(small_store: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "run.duckdb"
+    damaged.write_bytes(small_store.read_bytes()[:5000])
+    done = run("report", damaged)
+    assert done.returncode == 4
+    assert "Traceback" not in done.stderr
+
+
+def test_doctor_names_each_check() -> None:
+    done = run("doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert {"Python", "duckdb", "PDF", "C library", "Fonts"} <= checks.keys()
+    assert checks["duckdb"]["state"] == "ok"
+    assert done.returncode == (1 if any(check["state"] == "missing" for check in checks.values()) else 0)
