@@ -1,8 +1,6 @@
 /* trace_scanner.c - the Python face of trace_scan.c: what ingest/trace_scan.py calls a scanner. */
 #include "trace_scanner.h"
 
-#include <string.h>
-
 #include "trace_scan.h"
 
 typedef struct {
@@ -191,23 +189,20 @@ static PyObject *str_of(trace_scan_text t) {
     return PyUnicode_DecodeUTF8((const char *)t.at, (Py_ssize_t)t.length, "replace");
 }
 
-/* Arrow's validity bitmap of a column into bits (zeroed); returns how many values are missing. */
+/* Arrow's validity bitmap of a column into bits; returns how many values are missing. */
 static size_t find_missing(const trace_scan_column *c, size_t rows, uint8_t *bits) {
+    const int64_t *wide = c->values;
+    const int32_t *narrow = c->values;
     size_t missing = 0;
-    if (c->width == TRACE_SCAN_I64) {
-        const int64_t *values = c->values;
-        for (size_t i = 0; i < rows; i++) {
-            unsigned there = values[i] != TRACE_SCAN_MISSING;
-            bits[i >> 3] |= (uint8_t)(there << (i & 7));
-            missing += !there;
+    for (size_t i = 0; i < rows; i += 8) {
+        size_t n = rows - i < 8 ? rows - i : 8;
+        unsigned byte = 0;
+        for (size_t k = 0; k < n; k++) {
+            unsigned there = c->width == TRACE_SCAN_I64 ? wide[i + k] != TRACE_SCAN_MISSING : narrow[i + k] >= 0;
+            byte |= there << k;
+            missing += 1 - there;
         }
-    } else {
-        const int32_t *values = c->values;
-        for (size_t i = 0; i < rows; i++) {
-            unsigned there = values[i] >= 0;
-            bits[i >> 3] |= (uint8_t)(there << (i & 7));
-            missing += !there;
-        }
+        bits[i / 8] = (uint8_t)byte;
     }
     return missing;
 }
@@ -223,7 +218,6 @@ static PyObject *column_of(const trace_scan_column *c, size_t rows) {
         return NULL;
     }
     uint8_t *bits = (uint8_t *)PyBytes_AsString(bitmap);
-    memset(bits, 0, size);
     size_t missing = find_missing(c, rows, bits);
     if (missing) return Py_BuildValue("(NNn)", values, bitmap, (Py_ssize_t)missing);
     Py_DECREF(bitmap);

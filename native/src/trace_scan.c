@@ -60,8 +60,9 @@ static const char *const field_keys[KNOWN_KEYS] = {"ph", "cat", "name", "pid", "
 
 typedef struct { /* keys -> numbers */
     struct key_entry {
-        uint8_t *key;
+        uint8_t *key; /* NULL: free */
         size_t length, number;
+        uint64_t head, tail; /* its first eight bytes, and its last if it is longer */
     } *entries;
     size_t mask;
 } key_table;
@@ -236,10 +237,21 @@ static void free_strings(string_table *t) {
     free(t->ends);
 }
 
-static size_t hash_key(text p, size_t n) {
-    uint64_t head = n >= 8 ? load8(p) : load_short(p, n);
-    uint64_t tail = n > 8 ? load8(p + n - 8) : 0;
-    return (size_t)mix(head ^ tail * 0xC4CEB9FE1A85EC53u ^ n);
+/* The first eight bytes of a key, zeros behind a shorter one; there is text up to end. */
+static uint64_t key_head(text key, size_t length, text end) {
+    if (length >= 8) return load8(key);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (end - key >= 8) return load8(key) & (((uint64_t)1 << 8 * length) - 1);
+#else
+    (void)end;
+#endif
+    return load_short(key, length);
+}
+
+static uint64_t key_tail(text key, size_t length) { return length > 8 ? load8(key + length - 8) : 0; }
+
+static size_t hash_key(uint64_t head, uint64_t tail, size_t length) {
+    return (size_t)mix(head ^ tail * 0xC4CEB9FE1A85EC53u ^ length);
 }
 
 static int make_keys(key_table *t, size_t count) {
@@ -251,19 +263,22 @@ static int make_keys(key_table *t, size_t count) {
 }
 
 static int add_key(key_table *t, text key, size_t length, size_t number) {
-    size_t i = hash_key(key, length) & t->mask;
+    uint64_t head = key_head(key, length, key + length), tail = key_tail(key, length);
+    size_t i = hash_key(head, tail, length) & t->mask;
     while (t->entries[i].key) i = (i + 1) & t->mask;
     trace_scan_text copy;
     if (copy_text(&copy, key, length)) return -1;
-    t->entries[i].key = (uint8_t *)copy.at;
-    t->entries[i].length = length;
-    t->entries[i].number = number;
+    t->entries[i] = (struct key_entry){(uint8_t *)copy.at, length, number, head, tail};
     return 0;
 }
 
-static const struct key_entry *find_key(const key_table *t, text key, size_t length) {
-    for (size_t i = hash_key(key, length) & t->mask; t->entries[i].key; i = (i + 1) & t->mask)
-        if (t->entries[i].length == length && memcmp(t->entries[i].key, key, length) == 0) return &t->entries[i];
+static const struct key_entry *find_key(const key_table *t, text key, size_t length, text end) {
+    uint64_t head = key_head(key, length, end), tail = key_tail(key, length);
+    for (size_t i = hash_key(head, tail, length) & t->mask; t->entries[i].key; i = (i + 1) & t->mask) {
+        const struct key_entry *e = &t->entries[i];
+        if (e->length == length && e->head == head && e->tail == tail && (length <= 16 || memcmp(e->key, key, length) == 0))
+            return e;
+    }
     return NULL;
 }
 
@@ -662,19 +677,19 @@ static int scale_number(text p, text end, int decimals, int64_t *result) {
     static const int64_t powers[] = {1, 10, 100, 1000};
     int negative = *p == '-';
     if (*p == '+' || *p == '-') p++;
-    if (end - p <= 15) { /* the usual case: few digits, no exponent */
-        int64_t number = 0;
-        text q = p;
-        while (q < end && is_digit(*q)) number = number * 10 + (*q++ - '0');
+    text q = p; /* the usual case: whole digits that fit for certain, no exponent */
+    int64_t whole = 0;
+    while (q < end && q - p <= 18 && is_digit(*q)) whole = whole * 10 + (*q++ - '0');
+    if (q - p + decimals <= 18) {
         int left = decimals;
         if (q < end && *q == '.') {
             q++;
-            while (q < end && is_digit(*q) && left > 0) number = number * 10 + (*q++ - '0'), left--;
+            while (q < end && is_digit(*q) && left > 0) whole = whole * 10 + (*q++ - '0'), left--;
             while (q < end && is_digit(*q)) q++;
         }
         if (q == end) {
-            number *= powers[left];
-            *result = negative ? -number : number;
+            whole *= powers[left];
+            *result = negative ? -whole : whole;
             return 1;
         }
     }
@@ -744,9 +759,12 @@ static enum numeric number_of_text(text p, text end, int decimals, int hexadecim
 static enum outcome read_word(trace_scan *s, text *at, text end, value *v) {
     text from = *at, p = from;
     while (p < end && is_digit(*p)) p++;
-    int digits_only = p > from;
+    int simple = p > from; /* a number without sign and exponent */
+    if (simple && p < end && *p == '.')
+        do p++;
+        while (p < end && is_digit(*p));
     if (p < end && *p != ',' && *p != '}' && *p != ']' && !is_white(*p)) {
-        digits_only = 0;
+        simple = 0;
         while (p < end && *p > ' ' && *p < 0x7F && *p != ',' && *p != ':' && *p != '[' && *p != ']' && *p != '{' && *p != '}' &&
                *p != '"')
             p++;
@@ -756,7 +774,7 @@ static enum outcome read_word(trace_scan *s, text *at, text end, value *v) {
     size_t n = (size_t)(p - from);
     v->at = from;
     v->length = n;
-    if (digits_only || is_number(from, p)) {
+    if (simple || is_number(from, p)) {
         v->kind = NUMBER;
     } else if (n == 4 && memcmp(from, "true", 4) == 0) {
         v->kind = TRUE_VALUE;
@@ -792,12 +810,13 @@ static enum outcome read_value(trace_scan *s, text *at, text end, int event) {
                 target = &ignored;
                 if (event && depth <= 2) {
                     const struct key_entry *found = NULL;
+                    text key_end = key.kind == RAW_STRING ? key.at + key.length : end; /* decoded: not in the text */
                     if (depth == 1) {
-                        found = find_key(&s->fields, key.at, key.length);
+                        found = find_key(&s->fields, key.at, key.length, key_end);
                         in_args = found && found->number == ARGS;
                         if (found && !in_args) target = &s->field[found->number];
                     } else if (in_args) {
-                        found = find_key(&s->keys, key.at, key.length);
+                        found = find_key(&s->keys, key.at, key.length, key_end);
                         if (found) target = &s->args[found->number];
                     }
                 }
@@ -928,9 +947,14 @@ static int32_t text_id(trace_scan *s, const value *v, int *failed) {
 }
 
 /* The number of a text, or missing; a note if it is out of range. */
-static int64_t checked_number(trace_scan *s, trace_scan_text t, int decimals, int hexadecimal, text at) {
+static int64_t checked_number(trace_scan *s, const value *v, trace_scan_text t, int decimals, int hexadecimal, text at) {
     int64_t number = 0;
-    enum numeric n = number_of_text(t.at, t.at + t.length, decimals, hexadecimal, &number);
+    enum numeric n;
+    if (v->kind == NUMBER) {
+        n = scale_number(t.at, t.at + t.length, decimals, &number) ? NUMERIC : OUT_OF_RANGE;
+    } else {
+        n = number_of_text(t.at, t.at + t.length, decimals, hexadecimal, &number);
+    }
     if (n == OUT_OF_RANGE) note(s, NUMBER_OUT_OF_RANGE, at);
     return n == NUMERIC ? number : TRACE_SCAN_MISSING;
 }
@@ -945,7 +969,7 @@ static int64_t int_of(trace_scan *s, const value *v, text at, int *failed) {
     case NUMBER:
     case PLAIN_STRING:
     case RAW_STRING:
-        if (text_of(s, v, &s->scratch, &t) >= 0) return checked_number(s, t, 0, v->kind != NUMBER, at);
+        if (text_of(s, v, &s->scratch, &t) >= 0) return checked_number(s, v, t, 0, 1, at);
         *failed = 1;
         return TRACE_SCAN_MISSING;
     default:
@@ -956,7 +980,7 @@ static int64_t int_of(trace_scan *s, const value *v, text at, int *failed) {
 static int64_t time_of(trace_scan *s, const value *v, text at, int *failed) {
     trace_scan_text t;
     if (v->kind != NUMBER && v->kind != PLAIN_STRING && v->kind != RAW_STRING) return TRACE_SCAN_MISSING;
-    if (text_of(s, v, &s->scratch, &t) >= 0) return checked_number(s, t, 3, 0, at);
+    if (text_of(s, v, &s->scratch, &t) >= 0) return checked_number(s, v, t, 3, 0, at);
     *failed = 1;
     return TRACE_SCAN_MISSING;
 }
