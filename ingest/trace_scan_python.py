@@ -626,7 +626,7 @@ class PythonScanner:
         lost = self._base + stop - self._lost_from
         if self._lost_kind == "trailing_garbage":
             self._defect("trailing_garbage", self._lost_from, self._lost_example, max(lost, 1))
-        elif not found and not self._anything:
+        elif self._lost_kind == "lost_event" and not found and not self._anything:
             self._defect("not_json", self._lost_from, self._lost_example)
         else:
             if self._lost_kind == "lost_event":
