@@ -35,7 +35,8 @@ _PARTS: Final = {
     ),
     "backward": (
         r"^Backward\b",
-        r"(?i)^(## *)?backward([ _-]?pass)?( *##)?$|^autograd::engine::evaluate_function|^aws_marker-ComputeGradient/",
+        r"(?i)^(## *)?backward([ _-]?pass)?( *##)?$|^autograd::engine::evaluate_function"
+        r"|^(torch::autograd::)?(AccumulateGrad|\w+Backward\d*)$|^aws_marker-ComputeGradient/",
     ),
     "optimizer": (
         r"^Optimizer\b",

@@ -81,11 +81,12 @@ def test_parts_of_pytorch(make_store: Callable[..., Store]) -> None:
         host_event=[
             operator("autograd::engine::evaluate_function: MmBackward0", 10, 20),
             operator("MmBackward0", 12, 10),
+            operator("aten::mm_backward_helper", 12, 10),
             {"kind": "loader", "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "start_ns": 60, "duration_ns": 5},
         ],
     )
     assert framework(store).step_parts == (
-        Share("backward", 20, 1, 40.0),
+        Share("backward", 20, 2, 40.0),
         Share("optimizer", 15, 2, 30.0),
         Share("forward", 10, 1, 20.0),
         Share("data loading", 5, 1, 10.0),

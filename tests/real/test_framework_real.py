@@ -1,0 +1,74 @@
+"""Do operator times and derived utilisation of a real trace equal a plain sum over its JSON, and the device time breakdown?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun.analysis.framework import OTHER_OPERATORS, framework
+from postrun.analysis.time_breakdown import time_breakdown
+from postrun.analysis.utilisation import derived_utilisation
+from postrun.ingest import ingest
+from postrun.ingest.store import Store
+
+DEVICE = ("Kernel", "Memcpy", "Memset")
+
+
+@pytest.fixture(scope="module")
+def trace(shared_data: Path) -> Path:
+    path = shared_data / "kineto" / "v100_old_schema" / "resnet50_num_workers_0.json.gz"
+    if not path.is_file():
+        pytest.skip(f"no real trace: {path} is no file")
+    return path
+
+
+@pytest.fixture(scope="module")
+def events(trace: Path) -> list[dict[str, Any]]:
+    with gzip.open(trace) as file:
+        found: list[dict[str, Any]] = json.load(file)["traceEvents"]
+    return [event for event in found if event.get("ph") == "X"]
+
+
+@pytest.fixture(scope="module")
+def run(trace: Path) -> Iterator[Store]:
+    with ingest([trace]) as store:
+        yield store
+
+
+def total_by(pairs: list[tuple[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for name, microseconds in pairs:
+        sums[name] = sums.get(name, 0) + microseconds * 1000
+    return sums
+
+
+def test_cpu_operators(run: Store, events: list[dict[str, Any]]) -> None:
+    operators = [(e["name"], e["dur"]) for e in events if e.get("cat") == "Operator"]
+    plain = total_by([one for one in operators if not one[0].startswith(("ProfilerStep#", "enumerate(DataLoader)"))])
+    rows = {row.name: row.total_ns for row in framework(run).cpu_operators}
+    assert sum(rows.values()) == sum(plain.values())
+    del rows[OTHER_OPERATORS]
+    assert rows == {name: plain[name] for name in rows}
+    assert min(rows.values()) >= 0.02 * sum(plain.values())
+
+
+def test_gpu_operators(run: Store, events: list[dict[str, Any]]) -> None:
+    operator = {e["args"]["External id"]: e["name"] for e in events if e.get("cat") == "Operator" and "External id" in e.get("args", {})}
+    plain = total_by([(operator[e["args"]["external id"]], e["dur"]) for e in events if e.get("cat") in DEVICE])
+    rows = {row.name: row.total_ns for row in framework(run).gpu_operators}
+    assert sum(rows.values()) == sum(plain.values())
+    del rows[OTHER_OPERATORS]
+    assert rows == {name: plain[name] for name in rows}
+
+
+def test_derived_utilisation_adds_up_to_the_busy_time(run: Store) -> None:
+    [device] = time_breakdown(run)
+    derived = derived_utilisation(run)
+    ends = [*derived["time_ns"][1:], device.first_ns + device.span_ns]
+    busy = sum(value / 100 * (end - start) for start, end, value in zip(derived["time_ns"], ends, derived["value"], strict=True))
+    assert busy == pytest.approx(device.busy_ns)
+    assert derived["time_ns"][0] == device.first_ns
