@@ -27,15 +27,19 @@ def vendor_of(name: str | None) -> str | None:
     return None
 
 
-def device_names(members: Mapping[str, Any]) -> dict[int, str]:
+def device_names(members: Mapping[str, Any], used: Collection[int] = ()) -> dict[int, str]:
     """Product names by device index, from the trace's ``deviceProperties``."""
-    return {index: name for index, entry in _properties(members) if isinstance(name := entry.get("name"), str)}
+    return {index: name for index, entry in _properties(members, used) if isinstance(name := entry.get("name"), str)}
 
 
-def add_devices(store: Store, node: int, members: Mapping[str, Any], used: Collection[int]) -> None:
-    """Rows for the devices that a trace of ``node`` lists or uses, as far as the store has none of them yet."""
+def add_devices(store: Store, node: int, members: Mapping[str, Any], used: Collection[int]) -> bool:
+    """Rows for the devices that a trace of ``node`` lists or uses, as far as the store has none of them yet.
+
+    Where the only device listed is not the only device used, the two are taken for one (a process that sees one device of several
+    lists it as 0, while its events carry the number of the machine); the answer is whether that was done.
+    """
     known = {index for (index,) in store.connection.execute('SELECT "index" FROM device WHERE node = ?', [node]).fetchall()}
-    for index, entry in _properties(members):
+    for index, entry in _properties(members, used):
         if index in known:
             continue
         known.add(index)
@@ -56,13 +60,23 @@ def add_devices(store: Store, node: int, members: Mapping[str, Any], used: Colle
         )
     for index in sorted(set(used) - known)[:MOST_DEVICES]:
         store.insert("device", {"node": node, "index": index})
+    return _renumbered(members, used)
 
 
-def _properties(members: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _renumbered(members: Mapping[str, Any], used: Collection[int]) -> bool:
+    listed = [index for index, _ in _listed(members)]
+    return len(listed) == 1 and len(used) == 1 and listed[0] not in used
+
+
+def _properties(members: Mapping[str, Any], used: Collection[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for index, entry in _listed(members):
+        yield (next(iter(used)) if _renumbered(members, used) else index), entry
+
+
+def _listed(members: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
     entries = members.get("deviceProperties")
-    for entry in entries[:MOST_DEVICES] if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and (index := _int(entry.get("id"), 2**31)) is not None:
-            yield index, entry
+    some = [entry for entry in entries[:MOST_DEVICES] if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return [(index, entry) for entry in some if (index := _int(entry.get("id"), 2**31)) is not None]
 
 
 def _int(value: object, limit: int = 2**63) -> int | None:

@@ -98,7 +98,7 @@ def header_members(head: bytes) -> dict[str, Any]:
         members = json.loads(before + '"traceEvents": []}', strict=False)
     except (ValueError, RecursionError):
         return {}
-    return members if isinstance(members, dict) else {}
+    return {key: value for key, value in members.items() if key != "traceEvents"} if isinstance(members, dict) else {}
 
 
 def _batches(inflate: Inflate, scan: TraceScan, size: int, progress: Progress | None) -> Iterator[Batch]:
@@ -382,7 +382,7 @@ class _Trace:
 
     def _facts(self, members: Mapping[str, Any]) -> Facts:
         first, last = self.first_ns or 0, self.last_ns or 0
-        return Facts(device_names(members), frozenset(self.devices), first + self.base_ns, last + self.base_ns)
+        return Facts(device_names(members, self.devices), frozenset(self.devices), first + self.base_ns, last + self.base_ns)
 
     def finish(self, scan: TraceScan, inflate: Inflate) -> TraceResult:
         """Store what has waited for the end of the file, correct what was stored on less knowledge, write the notes."""
@@ -402,7 +402,14 @@ class _Trace:
             self.waiting["annotation"] = [rows.with_columns(depth=depth)]
         for table in self.waiting:
             self._flush(table)
-        add_devices(self.store, self.place[0], members, self.devices)
+        if add_devices(self.store, self.place[0], members, self.devices):
+            self.store.note(
+                "info",
+                "device_renumbered",
+                f"The trace lists one device and uses one of another number; both are shown as device {min(self.devices)}.",
+                source=self.source,
+                file=self.path.name,
+            )
         return self._notes(scan, inflate, members)
 
     def _close_ranges(self) -> None:
@@ -553,7 +560,7 @@ _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
 def _base_time(members: Mapping[str, Any]) -> int:
     """``baseTimeNanoseconds``: what is to be added to every time of the file; 0 where there is none."""
     value = members.get("baseTimeNanoseconds")
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 19:
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**62 else 0
 

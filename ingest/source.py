@@ -155,47 +155,40 @@ def find_files(paths: Sequence[str | Path], exclude: Path | None = None) -> list
     """
     found: list[Found] = []
     seen: set[tuple[int, int]] = set()
-    if exclude is not None and exclude.exists():
-        status = exclude.stat()
-        seen.add((status.st_dev, status.st_ino))
+    left_out = _key(exclude) if exclude is not None else None
     for given in paths:
         if url := _URL.match(str(given)):
             raise UsageError(f"{given}: object stores are not read by this version ({url[1]}); copy the folder and give its path")
         path = Path(given)
         if not os.path.lexists(path):
             raise InputError(f"{path}: no such file or folder; check the path")
-        if path.is_dir():
-            found += [one for one in _walk(path) if _is_new(one.path, seen)]
-        elif _is_new(path, seen) or exclude is None:
-            found.append(_look(path, given=True))
+        for one in _walk(path) if path.is_dir() else [_look(path, given=True)]:
+            key = _key(one.path)
+            if key is None or (key not in seen and (one.given or key != left_out)):
+                found.append(one)
+            if key is not None:
+                seen.add(key)
     return found
 
 
-def _is_new(path: Path, seen: set[tuple[int, int]]) -> bool:
+def _key(path: Path) -> tuple[int, int] | None:
+    """What tells that two paths lead to one file; None where that cannot be told."""
     try:
         status = path.stat()
     except OSError:
-        return True
-    key = (status.st_dev, status.st_ino)
-    if key in seen:
-        return False
-    seen.add(key)
-    return True
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _walk(folder: Path) -> Iterator[Found]:
     visited: set[tuple[int, int]] = set()
     problems: list[OSError] = []
     for place, folders, files in os.walk(folder, followlinks=True, onerror=problems.append):
-        try:
-            status = os.stat(place)  # noqa: PTH116 - the text that os.walk gave
-        except OSError as error:
-            problems.append(error)
-            continue
-        if (status.st_dev, status.st_ino) in visited:
+        key = _key(Path(place))
+        if key is None or key in visited:
             folders.clear()
             continue
-        visited.add((status.st_dev, status.st_ino))
+        visited.add(key)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             if not name.startswith("."):

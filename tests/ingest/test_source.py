@@ -1,0 +1,270 @@
+"""Is every file recognised for what it is, and is the rest told, not raised?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+from postrun.errors import InputError, UsageError
+from postrun.ingest import ingest, source, summary
+from postrun.ingest.source import find_files, format_of, read_head
+
+EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 7, "tid": 7, "ts": 1_700_000_000_000_000, "dur": 5}
+TRACE = json.dumps({"schemaVersion": 1, "traceEvents": [EVENT]}).encode()
+METRIC = b'{"Type":"cpu","Name":"cpu0","Dimension":"CPUUtilization","Value":4.5,"NodeId":"algo-1","Timestamp":1700000000.5}\n'
+PEVENTS = (
+    b'[\n{"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": 1700000000000000}},\n'
+    b'{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "Step:ModeKeys.TRAIN"}},\n'
+    b'{"name": "Step:ModeKeys.TRAIN", "pid": 1, "ph": "X", "ts": 5, "dur": 9, "args": {"pid": 905, "step_num": "3"}}\n]'
+)
+
+
+def put(path: Path, content: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.json", TRACE, source.TRACE),
+        ("without a suffix", TRACE, source.TRACE),
+        ("a.json.gz", gzip.compress(TRACE), source.TRACE),
+        ("misnamed.png", gzip.compress(TRACE), source.TRACE),
+        ("bom.json", b"\xef\xbb\xbf\n" + TRACE, source.TRACE),
+        ("array.json", json.dumps([EVENT]).encode(), source.TRACE),
+        ("late.json", b'{"metadata": {"x": "' + b"y" * 100_000 + b'"}, "traceEvents": []}', source.TRACE),
+        ("cut.pt.trace.json", b'{"a": [', source.TRACE),
+        ("algo/1700000000.algo-1.json", METRIC, source.SYSTEM_METRICS),
+        ("system/incremental/2023111422/1700000040.algo-1.json", METRIC, source.SYSTEM_METRICS),
+        ("framework/pevents/2023111422/1700000000000014_905-host_pythontimeline.json", PEVENTS, source.TIMELINE),
+        ("framework/training_job_end.ts", b"", source.END_MARKER),
+        ("job.json", b'{"name": "x"}', source.JOB),
+        ("run.json", b'{"name": "x"}', None),
+        ("list.json", b"[1, 2, 3]", None),
+        ("empty.json", b"", None),
+        ("x.png", b"\x89PNG\r\n\x1a\n" + bytes(200), None),
+        ("x.sqlite", b"SQLite format 3\0" + bytes(100), "Nsight Systems export"),
+        ("x.nsys-rep", b"whatever", "Nsight Systems export"),
+        ("x.prt", b"whatever", "postrun capture"),
+        ("framework/x.smpraw", b"whatever", "hosted raw capture"),
+        ("framework/pytorch/cprofile/n/x/python_stats", b"{", "hosted Python profile"),
+        ("f/detailed_profiling/2020080513/0/1-h_1_2.metadata", b"", "TensorFlow profile data"),
+        ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TRACE), "TensorFlow trace"),
+        ("cut.gz", gzip.compress(TRACE)[:-8], source.TRACE),
+        ("garbage.json.gz", b"\x1f\x8b\x08\x00" + bytes(40), None),
+    ],
+)
+def test_format_by_head_and_name(tmp_path: Path, name: str, content: bytes, expected: str | None) -> None:
+    found = format_of(put(tmp_path / name, content))
+    assert (found.name if found else None) == expected
+
+
+def test_head_of_plain_gzip_and_zstd(tmp_path: Path) -> None:
+    import zstandard
+
+    content = bytes(range(256)) * 1000
+    for pack in (bytes, gzip.compress, zstandard.compress):
+        head = read_head(put(tmp_path / "x", pack(content)), 1000)
+        assert 0 < len(head) <= 1000
+        assert content.startswith(head)
+
+
+def test_folders_are_searched_in_order_without_hidden_files_and_link_loops(tmp_path: Path) -> None:
+    for name in ("b/2.json", "b/1.json", "a/deep/er/x.json", ".hidden/x.json", "a/.hidden.json", "c.json"):
+        put(tmp_path / name, TRACE)
+    (tmp_path / "a" / "loop").symlink_to(tmp_path, target_is_directory=True)
+    (tmp_path / "again.json").symlink_to(tmp_path / "c.json")
+    (tmp_path / "dangling.json").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe.json")
+    found = [(one.path.relative_to(tmp_path).as_posix(), one.problem) for one in find_files([tmp_path])]
+    assert [name for name, problem in found if problem is None] == ["again.json", "a/deep/er/x.json", "b/1.json", "b/2.json"]
+    assert dict(found)["pipe.json"] == "no ordinary file"
+    assert "No such file" in str(dict(found)["dangling.json"])
+
+
+def test_nothing_usable_lists_what_was_looked_at_and_what_is_read(tmp_path: Path) -> None:
+    put(tmp_path / "picture.png", b"\x89PNG\r\n\x1a\n")
+    put(tmp_path / "empty.json", b"")
+    put(tmp_path / "x.nsys-rep", b"x")
+    target = tmp_path / "run.duckdb"
+    with pytest.raises(InputError, match="nothing usable found") as caught:
+        ingest([tmp_path], target)
+    text = str(caught.value)
+    assert caught.value.exit_code == 4
+    for part in ("picture.png: unknown format", "empty.json: empty file", "not part of this version", "PyTorch profiler traces"):
+        assert part in text
+    assert not target.exists()
+
+
+def test_a_trace_without_events_is_not_usable_and_says_why(tmp_path: Path) -> None:
+    target = tmp_path / "run.duckdb"
+    with pytest.raises(InputError, match="holds no event that is read"):
+        ingest([put(tmp_path / "a.json", b'{"schemaVersion": 1, "traceEvents": []}')], target)
+    assert not target.exists()
+
+
+def test_a_store_in_the_place_of_the_new_one_stays_where_nothing_is_found(tmp_path: Path) -> None:
+    target = put(tmp_path / "run.duckdb", b"precious")
+    with pytest.raises(InputError):
+        ingest([put(tmp_path / "x.png", b"png")], target)
+    assert target.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/prefix", "gs://x/y", "https://example.org/trace.json", "az://c/x"])
+def test_urls(url: str) -> None:
+    with pytest.raises(UsageError, match=r"object stores are not read by this version.*copy the folder"):
+        ingest([url])
+
+
+def test_paths_that_do_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere: no such file or folder"):
+        ingest([tmp_path / "nowhere"])
+    with pytest.raises(UsageError, match="nothing given"):
+        ingest([])
+
+
+def test_unknown_files_among_known_ones_are_listed(tmp_path: Path) -> None:
+    put(tmp_path / "a.json", TRACE)
+    put(tmp_path / "x.png", b"png")
+    put(tmp_path / "y.sqlite", b"SQLite format 3\0")
+    os.mkfifo(tmp_path / "z")
+    store = ingest([tmp_path])
+    sources = dict(store.frame("SELECT parse_filename(path), format FROM source").iter_rows())
+    assert sources == {"a.json": source.TRACE, "x.png": "unknown", "y.sqlite": "Nsight Systems export", "z": "unknown"}
+    codes = store.frame("SELECT code FROM ingest_note WHERE code <> 'phase_not_read' ORDER BY code").to_series().to_list()
+    assert codes == ["format_not_read", "not_readable", "unknown_format"]
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path / "a.json", TRACE)
+    put(tmp_path / "secret.json", TRACE + b" ")
+    original = Path.open
+
+    def refusing(self: Path, *arguments: object, **options: object) -> object:
+        if self.name == "secret.json":
+            raise PermissionError(13, "Permission denied", str(self))
+        return original(self, *arguments, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", refusing)
+    store = ingest([tmp_path])
+    assert store.frame("SELECT message FROM ingest_note WHERE code = 'not_readable'").item() == (
+        "The file was left out: cannot be read (Permission denied)."
+    )
+    with pytest.raises(InputError, match="Permission denied"):
+        ingest([tmp_path / "secret.json"])
+
+
+def test_the_same_file_twice_is_read_once(tmp_path: Path) -> None:
+    put(tmp_path / "a.json", TRACE)
+    put(tmp_path / "b.json", TRACE)
+    put(tmp_path / "c.json", TRACE.replace(b'"dur": 5', b'"dur": 6'))
+    store = ingest([tmp_path, tmp_path / "a.json"])  # the second path leads to a file that is known: listed once
+    assert store.frame("SELECT count(*) FROM host_event").item() == 2
+    assert store.frame("SELECT file, message FROM ingest_note WHERE code = 'duplicate'").rows() == [
+        ("b.json", "The same as a.json; read once.")
+    ]
+    assert store.frame("SELECT count(DISTINCT sha256), count(sha256), count(*) FROM source").row(0) == (2, 3, 3)
+
+
+def test_run_stores_are_opened_when_given_alone(tmp_path: Path) -> None:
+    put(tmp_path / "traces" / "a.json", TRACE)
+    target = tmp_path / "traces" / "run.duckdb"
+    with ingest([tmp_path / "traces"], target, name="first") as store:
+        assert store.path == target
+    with ingest([target]) as store:
+        assert summary(store)["run"]["name"] == "first"
+    with pytest.raises(UsageError, match="is a run store already"):
+        ingest([target, tmp_path / "traces" / "a.json"])
+    with pytest.raises(UsageError, match="is a run store already"):
+        ingest([target], tmp_path / "other.duckdb")
+    with ingest([tmp_path / "traces"], target) as store:  # again, in the same place: the old store is no source
+        assert summary(store)["sources"] == {source.TRACE: 1}
+    with ingest([tmp_path / "traces"]) as store:
+        assert "run_store_left_out" in {note["code"] for note in summary(store)["notes"]}
+
+
+def test_job_information_describes_the_run(tmp_path: Path) -> None:
+    put(tmp_path / "a.json", TRACE)
+    job = {
+        "name": "gpt", "framework": "PyTorch 2.6", "instance_type": "8 x H100", "status": "failed", "hyperparameters": {"lr": 0.1},
+        "labels": {"team": "a"}, "resources": ["arn:x"],
+    }  # fmt: skip
+    put(tmp_path / "job.json", json.dumps(job).encode())
+    columns = "name, framework, instance_type, status, hyperparameters, labels, resources"
+    assert ingest([tmp_path]).frame(f"SELECT {columns} FROM run").row(0) == (
+        "gpt", "PyTorch 2.6", "8 x H100", "failed", '{"lr": 0.1}', '{"team": "a"}', '["arn:x"]',
+    )  # fmt: skip
+    assert ingest([tmp_path], name="mine").frame("SELECT name FROM run").item() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("content", "codes"),
+    [
+        (b"{", ["job_not_read"]),
+        (b"{}", []),
+        (b'{"name": 3, "status": "odd", "labels": []}', ["job_field"] * 3),
+        (b"{" * 10_000, ["job_not_read"]),
+    ],
+)
+def test_damaged_job_information_is_noted(tmp_path: Path, content: bytes, codes: list[str]) -> None:
+    put(tmp_path / "traces" / "a.json", TRACE)
+    put(tmp_path / "traces" / "job.json", content)
+    store = ingest([tmp_path / "traces"])
+    assert store.frame("SELECT name, status FROM run").row(0) == ("traces", "unknown")
+    assert store.frame("SELECT code FROM ingest_note WHERE code LIKE 'job%'").to_series().to_list() == codes
+
+
+@pytest.mark.parametrize(
+    ("paths", "name"),
+    [
+        (["r/a.pt.trace.json.gz"], "a"),
+        (["r"], "r"),
+        (["r/a.json", "r/b.json"], "r"),
+        (["r/x/a.json", "r/y/b.json"], "r"),
+        (["r/x", "r/y"], "r"),
+    ],
+)
+def test_name_from_the_common_place(tmp_path: Path, paths: list[str], name: str) -> None:
+    for place in ("r/a.json", "r/b.json", "r/x/a.json", "r/y/b.json", "r/a.pt.trace.json.gz"):
+        put(
+            tmp_path / place, TRACE + place.encode().replace(b"r", b" ").translate(None, b"abcdefghijklmnopqstuvwxyz./") + b" " * len(place)
+        )
+    assert ingest([tmp_path / path for path in paths]).frame("SELECT name FROM run").item() == name
+
+
+def test_status_from_end_markers_and_damage(tmp_path: Path) -> None:
+    status = "SELECT status FROM run"
+    trace = put(tmp_path / "x" / "framework" / "a.json", TRACE)
+    assert ingest([tmp_path]).frame(status).item() == "unknown"
+    put(tmp_path / "x" / "framework" / "training_job_end.ts", b"")
+    assert ingest([tmp_path]).frame(status).item() == "completed"
+    trace.write_bytes(TRACE[:-1])
+    assert ingest([tmp_path]).frame(status).item() == "partial"
+
+
+def test_hosted_files_beside_traces(tmp_path: Path) -> None:
+    put(tmp_path / "system/incremental/2023111422/1700000040.algo-1.json", METRIC)
+    put(tmp_path / "framework/pevents/2023111422/1700000000000014_905-host_pythontimeline.json", PEVENTS)
+    put(tmp_path / "a.json", TRACE)
+    store = ingest([tmp_path])
+    assert summary(store)["rows"] == {
+        "device_event": 0, "host_event": 1, "annotation": 1, "step": 1, "sample": 1, "python_profile": 0,
+    }  # fmt: skip
+    assert store.frame("SELECT started_ns, ended_ns FROM run").row(0) == (1_700_000_000_000_000_000, 1_700_000_000_500_000_000)
+    assert store.frame("SELECT sum(events)::BIGINT FROM source").item() == 3
+
+
+def test_progress_rises_to_one(tmp_path: Path) -> None:
+    for name in ("a.json", "b.json"):
+        put(tmp_path / name, TRACE.replace(b"aten", name.encode()))
+    told: list[tuple[str, float | None]] = []
+    ingest([tmp_path], progress=lambda text, fraction: told.append((text, fraction)))
+    fractions = [fraction for _, fraction in told if fraction is not None]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    assert {text for text, _ in told} >= {"reading a.json", "reading b.json"}
