@@ -11,35 +11,36 @@ from .. import __version__
 from ..ingest.store import Store
 from . import run_info
 from .activity import activity
+from .framework import framework
 from .idle import idle
+from .job_statistics import job_statistics
 from .kernels import categories, kernels
 from .launches import launches
 from .memory_operations import memory_operations
 from .options import Options
 from .precision import precision
 from .python_profile import python_profile
-from .report import Annotations, Framework, Generator, JobStatistics, Report, Steps
+from .report import Annotations, Generator, Report, Steps
 from .summary import summary
 from .system_usage import system_usage
 from .time_breakdown import time_breakdown
 
-# Sections whose analysis is not there yet are absent.
+# Written beside this module; a section whose analysis is not there yet is absent.
 try:
     from .steps import steps
 except ImportError:
-    steps = lambda store: Steps((), (), (), "Not analysed.")  # noqa: E731
+
+    def steps(store: Store) -> Steps:
+        return Steps((), (), (), "Not analysed.")
+
+
 try:
     from .annotations import annotations as annotation_groups
 except ImportError:
-    annotation_groups = lambda store, options: Annotations((), (), "Not analysed.")  # noqa: E731
-try:
-    from .framework import framework
-except ImportError:
-    framework = lambda store: Framework((), (), (), (), (), (), (), "Not analysed.")  # noqa: E731
-try:
-    from .job_statistics import job_statistics
-except ImportError:
-    job_statistics = lambda store: JobStatistics(*[None] * 11, "Not analysed.")  # noqa: E731
+
+    def annotation_groups(store: Store, options: Options) -> Annotations:
+        return Annotations((), (), "Not analysed.")
+
 
 # Libraries whose version can change a figure.
 _LIBRARIES: Final = ("duckdb", "polars", "pyarrow")
