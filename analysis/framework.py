@@ -144,7 +144,9 @@ def _gpu_operators(store: Store) -> tuple[pl.DataFrame, float | None]:
         WITH operator AS (
             SELECT process, external_id, arg_min(name, (duration_ns, name)) AS name, arg_min(start_ns, (duration_ns, name)) AS start_ns,
                 arg_min(start_ns + duration_ns, (duration_ns, name)) AS end_ns
-            FROM host_event WHERE kind = 'operator' AND external_id > 0 GROUP BY process, external_id
+            FROM host_event WHERE kind = 'operator' AND external_id > 0
+                AND external_id IN (SELECT external_id FROM device_event)  -- most operators launch nothing: six times as fast
+            GROUP BY process, external_id
         ), launch AS (
             SELECT process, correlation, min(start_ns) AS start_ns FROM host_event
             WHERE correlation IS NOT NULL AND kind IN ('launch', 'call') GROUP BY process, correlation
