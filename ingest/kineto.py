@@ -31,7 +31,7 @@ from .store import Severity, Store
 from .trace_notes import TRUNCATING, note_defects, note_info_lines
 from .trace_scan import Arg, Batch, TraceScan, text_id
 
-BATCH_BYTES: Final = 24 << 20
+BATCH_BYTES: Final = 48 << 20
 """How much decompressed text is turned into rows at a time."""
 FLUSH_ROWS: Final = 300_000
 """How many rows of a table are collected before they go to the store; traces with fewer are stored in one go."""
