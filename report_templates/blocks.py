@@ -22,8 +22,9 @@ SECTORS: Final = 8
 # Characters of the PDF's table type that fit beside each other on the page and beside a ring; the gap between columns; a long text.
 _PAGE_CHARACTERS: Final = 104.0
 _LEGEND_CHARACTERS: Final = 78.0
-_GAP: Final = 2.6
+_GAP: Final = 2.4
 _FLEXIBLE: Final = 18
+_NAME: Final = 30
 BARS: Final = 12
 
 
@@ -48,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; ``total`` rows exist, ``rows`` holds at most TABLE_ROWS of them. ``sortable``: the order of the rows is not itself a statement."""
+    """A table; ``total`` rows exist, ``rows`` holds at most TABLE_ROWS of them. ``sortable``: another order of the rows makes sense."""
 
     id: str
     caption: str
@@ -71,7 +72,8 @@ class Table:
             longest = max(len(row[i].text) + (2 if row[i].sector else 0) for row in rows)
             wanted.append(_GAP + max(heading, longest))
             flexible = self.columns[i].kind != "number" and longest > _FLEXIBLE
-            least.append(_GAP + max(heading, _FLEXIBLE if flexible else longest))
+            short = min(longest, _NAME) if self.columns[i].kind == "name" else _FLEXIBLE
+            least.append(_GAP + max(heading, short if flexible else longest))
         room = _LEGEND_CHARACTERS if any(row[0].sector for row in rows) else _PAGE_CHARACTERS
         spare = max(0.0, room - sum(least))
         more = [want - need for want, need in zip(wanted, least, strict=True)]
@@ -79,7 +81,8 @@ class Table:
         widths = [need + factor * extra for need, extra in zip(least, more, strict=True)]
         total = sum(widths)
         # Rounded down: columns of more than 100 % would push the table out of its place.
-        return min(100.0, math.floor(100 * total / room)), tuple(math.floor(10000 * width / total) / 100 for width in widths)
+        shown = max(total, 1.2 * len(self.caption))
+        return min(100.0, math.floor(100 * shown / room)), tuple(math.floor(10000 * width / total) / 100 for width in widths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,14 @@ class Slice:
 
 
 def ring(
-    id: str, caption: Markup, what: str, parts: Sequence[Slice], columns: Sequence[str], *, middle: tuple[str, str], whole: float | None = None
+    id: str,
+    caption: Markup,
+    what: str,
+    parts: Sequence[Slice],
+    columns: Sequence[str],
+    *,
+    middle: tuple[str, str],
+    whole: float | None = None,
 ) -> Figure | None:
     """A donut and its legend table; None without parts. ``columns``: headings of name, cells and percent. ``what`` begins the alt text.
 
@@ -185,7 +195,10 @@ def ring(
         [
             [
                 Cell(str(number), sort=number, sector=sector),
-                Cell(clip(part.name, 48), title=clip(part.title or part.name, 2000) if (part.title or part.name) != clip(part.name, 48) else None),
+                Cell(
+                    clip(part.name, 48),
+                    title=clip(part.title or part.name, 2000) if (part.title or part.name) != clip(part.name, 48) else None,
+                ),
                 *part.cells,
                 value(part.percent, percent),
             ]

@@ -10,7 +10,7 @@ from ..analysis.report import Report
 from .blocks import Section
 from .figures import plots
 from .sections.activity import activity
-from .sections.annotations import annotations
+from .sections.annotated_ranges import annotated_ranges
 from .sections.appendix import appendix
 from .sections.categories import categories
 from .sections.data_quality import data_quality
@@ -43,7 +43,7 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     launches,
     idle,
     steps,
-    annotations,
+    annotated_ranges,
     framework,
     python_profile,
     appendix,

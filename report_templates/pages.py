@@ -11,8 +11,9 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from .blocks import PDF_ROWS, Figure, Sector
+from .blocks import PDF_ROWS, Figure
 from .context import Context
+from .figures.donut import Sector
 from .figures.palette import themed
 from .formats import count, moment, printable
 
@@ -43,7 +44,12 @@ def page(context: Context, target: str, *, paper: str = "A4") -> str:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_printable
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
     )
     environment.globals.update(count=count, moment=moment, swatch=_swatch, pdf_rows=PDF_ROWS)
     return environment
@@ -60,9 +66,8 @@ def _asset(name: str) -> str:
 
 def _inline(figure: Figure) -> Markup:
     """The SVG itself; style.css knows its colours in both themes."""
-    root = themed(figure.svg, figure.id)
-    label = Markup(' role="img" aria-label="{}"').format(printable(figure.alt))
-    return Markup(root.replace("<svg", "<svg" + label, 1))  # noqa: S704 - drawn by us, every text in it escaped
+    drawing = themed(figure.svg, figure.id).removeprefix("<svg")
+    return Markup('<svg role="img" aria-label="{}"{}').format(printable(figure.alt), Markup(drawing))
 
 
 def _image(figure: Figure) -> Markup:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -74,7 +73,7 @@ def render(
                 targets["pdf"].unlink(missing_ok=True)
                 kept = ", ".join(str(path) for path in written.values())
                 raise RenderError(f"no PDF: {reason}" + (f"; written: {kept}" if kept else ""), written)
-            os.replace(scratch / "report.pdf", targets["pdf"])
+            (scratch / "report.pdf").replace(targets["pdf"])
             written["pdf"] = targets["pdf"]
     return {kind: written[kind] for kind in targets}
 
@@ -82,4 +81,4 @@ def render(
 def _put(data: bytes, scratch: Path, target: Path) -> None:
     """Write beside the target and move: whoever looks sees the old file or the new one."""
     scratch.write_bytes(data)
-    os.replace(scratch, target)
+    scratch.replace(target)

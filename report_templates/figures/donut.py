@@ -49,7 +49,8 @@ def donut(sectors: Sequence[Sector], value: str, label: str, *, whole: float = 1
             x, y = _point(middle, angle + sweep / 2, _OUTER + 11)
             body.append(svg.text(x, y + 4, str(number), anchor="middle"))
         angle += sweep
-    body.append(svg.text(middle, middle + 1, value, anchor="middle", fill=INK, size=15, bold=True))
+    size = min(15.0, 72 / svg.width_of(value, 1.0))
+    body.append(svg.text(middle, middle + 1, value, anchor="middle", fill=INK, size=size, bold=True))
     body.append(svg.text(middle, middle + 15, label, anchor="middle", fill=MUTED, size=10))
     return svg.document(SIZE, SIZE, body)
 

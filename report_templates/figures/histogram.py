@@ -47,14 +47,18 @@ def histogram(groups: Sequence[Bins], meaning: str, counted: str, *, logarithmic
         # Several groups share the axes, each one unit high and standing on its own line.
         base = 0.0 if single else -number - 1.0
         tall = 1.0 if single else 0.86 / max(max(group.counts), 1)
-        axes.stairs(base + np.asarray(group.counts) * tall, place(group.edges), baseline=base, fill=True, color=MEANINGS[meaning], linewidth=0.4)
+        axes.stairs(
+            base + np.asarray(group.counts) * tall, place(group.edges), baseline=base, fill=True, color=MEANINGS[meaning], linewidth=0.4
+        )
         if not single:
             axes.axhline(base, color=GRID, linewidth=0.8, clip_on=False)
             plot.text(left - 8, _TOP + row * (number + 1) - 4, group.label, anchor="right")
         if group.mark is not None:
             top = most if single else base + 0.95
             axes.plot([place(group.mark)] * 2, [base, top], color=INK, linewidth=1.1, linestyle=(0, (3, 2)), clip_on=False)
-    plot.text(left, 11, f"{counted} per bin; dashed: median" if single else f"{counted}, each row on its own scale; dashed: median", colour=MUTED)
+    plot.text(
+        left, 11, f"{counted} per bin; dashed: median" if single else f"{counted}, each row on its own scale; dashed: median", colour=MUTED
+    )
     plot.text(WIDTH - _RIGHT, height - 4, "duration" if logarithmic else f"duration ({unit.name})", anchor="right", colour=MUTED)
     return plot.svg()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from .axes import nice_ticks, time_unit
 from .palette import GRID, LINES, MUTED
@@ -25,7 +26,7 @@ class Line:
 
 
 def lines(given: Sequence[Line], y_label: str, x_label: str, *, x_time: bool, top: float | None = None, height: float = 190) -> str:
-    """SVG text. ``x`` is in nanoseconds from zero where ``x_time``. ``top``: upper end of the zero-based y axis (else the data's)."""
+    """SVG text. ``x`` is in nanoseconds from zero where ``x_time``. ``top``: end of a y axis from zero (else both ends are the data's)."""
     plot = Plot(height)
     longest = max((len(line.label) for line in given if line.label), default=0)
     right = min(150.0, 16 + 6.4 * longest)
@@ -33,6 +34,9 @@ def lines(given: Sequence[Line], y_label: str, x_label: str, *, x_time: bool, to
     low = min(min(line.x) for line in given)
     high = max(max(line.x) for line in given)
     upper = top or max(max([*line.y, *line.high]) for line in given) * 1.06 or 1.0
+    least = min(min([*line.y, *line.low]) for line in given)
+    # Lines need no zero, and small changes on a high level are to be seen.
+    lower = 0.0 if top or least < 0.4 * upper else least - 0.06 * (upper - least)
     if x_time:
         unit = time_unit(high - low)
         labels = [(tick * unit.nanoseconds, f"{tick:g}") for tick in nice_ticks(low / unit.nanoseconds, high / unit.nanoseconds, 8)]
@@ -40,7 +44,7 @@ def lines(given: Sequence[Line], y_label: str, x_label: str, *, x_time: bool, to
     else:
         labels = [(tick, f"{tick:g}") for tick in nice_ticks(low, high, 8) if tick == int(tick)]
     ticks_x(axes, low, high if high > low else low + 1, labels)
-    ticks_y(axes, 0, upper)
+    ticks_y(axes, lower, upper)
     for line in given:
         if line.label is None:
             axes.plot(line.x, line.y, color=GRID, linewidth=0.9, clip_on=False)
@@ -52,7 +56,7 @@ def lines(given: Sequence[Line], y_label: str, x_label: str, *, x_time: bool, to
         single = {"marker": "o", "markersize": 3} if len(line.x) < 3 else {}
         axes.plot(line.x, line.y, color=colour, linewidth=1.3, linestyle=_DASHES[number % MOST], clip_on=False, **single)  # type: ignore[arg-type]
     span = height - 22 - 36
-    ends = [22 + span * (1 - min(line.y[-1] / upper, 1.0)) for line in labelled]
+    ends = [22 + span * (1 - (line.y[-1] - lower) / (upper - lower)) for line in labelled]
     for (number, line), y in zip(enumerate(labelled), _apart(ends, 13, 22, height - 36), strict=True):
         plot.text(WIDTH - right + 8, y + 3.5, line.label or "", colour=LINES[number % MOST])
     plot.text(48, 11, y_label, colour=MUTED)
@@ -64,7 +68,7 @@ def _apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     """Positions as near to ``wanted`` as they can be with ``gap`` between neighbours, within [low, high] if there is room."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     placed = list(wanted)
-    for before, here in zip(order, order[1:], strict=False):
+    for before, here in pairwise(order):
         placed[here] = max(placed[here], placed[before] + gap)
     limit = high
     for here in reversed(order):

@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, cast
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ _IDLE = re.compile(r" font-family: 'DejaVu Sans';| transform=\"rotate\(-0 [^\"]*
 @contextmanager
 def settings() -> Iterator[None]:
     """The drawing settings of every figure; Matplotlib's own are back afterwards."""
-    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+    with matplotlib.rc_context(cast(Any, _SETTINGS)), warnings.catch_warnings():
         # A node's name may hold a character that DejaVu lacks; the viewer's own font shows it.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
@@ -95,7 +95,9 @@ class Plot:
         return root + box + text[text.index(">") + 1 :]
 
 
-def ticks_x(axes: Axes, low: float, high: float, labels: list[tuple[float, str]] | None = None, *, most: int = 6, grid: bool = False) -> None:
+def ticks_x(
+    axes: Axes, low: float, high: float, labels: list[tuple[float, str]] | None = None, *, most: int = 6, grid: bool = False
+) -> None:
     axes.set_xlim(low, high)
     chosen = labels if labels is not None else [(tick, _label(tick)) for tick in nice_ticks(low, high, most)]
     axes.xaxis.set_major_locator(FixedLocator([tick for tick, _ in chosen]))

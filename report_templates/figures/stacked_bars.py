@@ -23,7 +23,7 @@ class Part:
 
 
 def stacked_bars(parts: Sequence[Part], rows: Sequence[tuple[str, Sequence[float]]], unit: str, *, whole: float | None = None) -> str:
-    """SVG text: each row is a label and one value per part, in ``unit``. The axis starts at zero and ends at ``whole`` or the longest row."""
+    """SVG text: each row is a label and one value per part, in ``unit``. The axis goes from zero to ``whole`` or to the longest row."""
     used = [i for i in range(len(parts)) if any(values[i] > 0 for _, values in rows)]
     labels = [label if len(label) <= 30 else label[:29] + "…" for label, _ in rows]
     left = min(200.0, 14 + max(svg.width_of(label) for label in labels))

@@ -43,7 +43,7 @@ def path(d: str, fill: str, *, opacity: float = 1.0, stroke: str | None = None, 
     faded = f' fill-opacity="{number(opacity)}"' if opacity < 1 else ""
     edge = f' stroke="{stroke}" stroke-width="1.5"' if stroke else ""
     tail = f"><title>{text_of(title)}</title></path>" if title else "/>"
-    return f"<path d={quoteattr(d)} fill=\"{fill}\"{faded}{edge}{tail}"
+    return f'<path d={quoteattr(d)} fill="{fill}"{faded}{edge}{tail}'
 
 
 def text_of(content: str) -> str:

@@ -15,7 +15,9 @@ _NAMES = {"kernel": "kernels", "memcpy": "memory copies", "memset": "memory sets
 def activity(report: Report) -> Section:
     shares = report.activity.shares
     if not shares:
-        return Section("activity", "Activity distribution", say("No kernel, copy or memset in this run: record the GPU activity of the profiler."))
+        return Section(
+            "activity", "Activity distribution", say("No kernel, copy or memset in this run: record the GPU activity of the profiler.")
+        )
     named = [dataclasses.replace(share, name=_NAMES.get(share.name, share.name)) for share in shares]
     listed = ", ".join(f"{share.name} {percent(share.percent)}" for share in named)
     made = Section("activity", "Activity distribution", say("Of the summed durations: {}.", listed))

@@ -54,16 +54,16 @@ def appendix(report: Report) -> Section:
             "appendix-versions",
             "Versions",
             [Column("Library", "name"), Column("Version")],
-            [[Cell(library), Cell(version)] for library, version in {report.generator.name: report.generator.version, **report.generator.versions}.items()],
+            [
+                [Cell(library), Cell(version)]
+                for library, version in {report.generator.name: report.generator.version, **report.generator.versions}.items()
+            ],
         ),
         table(
             "appendix-files",
             "Input files",
             [Column("File", "name"), Column("Size", "number"), Column("SHA-256")],
-            [
-                [word(source.path, limit=120), value(source.bytes, size), Cell(source.sha256 or "–")]
-                for source in report.run.sources
-            ],
+            [[word(source.path, limit=120), value(source.bytes, size), Cell(source.sha256 or "–")] for source in report.run.sources],
         ),
     )
     return made

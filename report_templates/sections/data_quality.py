@@ -46,8 +46,8 @@ def data_quality(report: Report) -> Section:
                 Column("Format"),
                 Column("Size", "number"),
                 Column("Events", "number"),
-                Column("First event"),
-                Column("Last event"),
+                Column("First event", html_only=True),
+                Column("Last event", html_only=True),
             ],
             [
                 [

@@ -28,7 +28,9 @@ def framework(report: Report) -> Section:
     if found.cpu_operators:
         row = found.cpu_operators[0]
         sentences.append(f"The CPU operator with most time is {row.name[:60]} with {percent(row.percent)}.")
-    made = Section("framework", "Framework metrics", say("{}", " ".join(sentences) or "Collectives are all that the framework recorded in this run."))
+    made = Section(
+        "framework", "Framework metrics", say("{}", " ".join(sentences) or "Collectives are all that the framework recorded in this run.")
+    )
     made.facts.update({"notes": found.notes} if found.notes else {})
     made.add(
         shares_ring("framework-phases", say("Percent of the time from the first step's start to the last step's end."),
@@ -50,7 +52,12 @@ def _operators(id: str, caption: str, rows: Sequence[OperatorRow]) -> Table | No
     return table(
         id,
         caption,
-        [Column("Operator", "name"), Column("Percentage", "number"), Column("Cumulative time", "number"), Column("Count", "number")],
+        [
+            Column("Operator", "name"),
+            Column("Percentage", "number"),
+            Column("Cumulative time", "number"),
+            Column("Count", "number", html_only=True),
+        ],
         [[word(row.name), value(row.percent, percent), value(row.total_ns, duration), value(row.count, count)] for row in rows],
     )
 

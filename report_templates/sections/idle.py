@@ -15,7 +15,9 @@ _PARTS = (Part("host wait", "host"), Part("kernel wait", "sync"), Part("other", 
 def idle(report: Report) -> Section:
     rows = [row for row in report.idle if row.gaps]
     if not rows:
-        lead = say("No gap between kernels can be told apart: this needs kernels together with their launch calls (record CPU and GPU activity).")
+        lead = say(
+            "No gap between kernels can be told apart: this needs kernels together with their launch calls (record CPU and GPU activity)."
+        )
         return Section("idle", "Idle causes", lead)
     total = sum(_total(row) for row in rows)
     causes = {

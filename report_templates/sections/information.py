@@ -57,7 +57,7 @@ def information(report: Report) -> Section:
                 Column("Model"),
                 Column("Memory", "number"),
                 Column("SMs", "number"),
-                Column("Compute capability", "number"),
+                Column("Compute capability", "number", html_only=True),
                 Column("UUID", html_only=True),
             ],
             [
@@ -76,7 +76,13 @@ def information(report: Report) -> Section:
         table(
             "information-processes",
             "Processes",
-            [Column("Rank", "number"), Column("Node", "name"), Column("Process id", "number"), Column("Local rank", "number"), Column("Label")],
+            [
+                Column("Rank", "number"),
+                Column("Node", "name"),
+                Column("Process id", "number"),
+                Column("Local rank", "number", html_only=True),
+                Column("Label", html_only=True),
+            ],
             [[_plain(p.rank), word(p.node), _plain(p.pid), _plain(p.local_rank), word(p.label)] for p in report.processes],
         ),
         _pairs("information-hyperparameters", "Hyperparameters", run.hyperparameters),
@@ -90,4 +96,6 @@ def _plain(number: int | None) -> Cell:
 
 
 def _pairs(id: str, caption: str, pairs: Mapping[str, str]) -> Table | None:
-    return table(id, caption, [Column("Name", "name"), Column("Value")], [[word(key), word(text, limit=300)] for key, text in pairs.items()])
+    return table(
+        id, caption, [Column("Name", "name"), Column("Value")], [[word(key), word(text, limit=300)] for key, text in pairs.items()]
+    )

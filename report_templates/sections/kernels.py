@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from markupsafe import Markup
+
 from ...analysis.report import Kernel, Report
 from ..blocks import SECTORS, Cell, Column, Figure, Section, Slice, meaning_of, ring, say, table, value, word
 from ..formats import clip, count, duration, percent, plural
@@ -12,7 +14,9 @@ from ..formats import clip, count, duration, percent, plural
 def kernels(report: Report) -> Section:
     every = report.kernels
     if not every:
-        return Section("kernels", "Kernels", say("No kernel in this run: record the GPU activity of the profiler (in PyTorch ProfilerActivity.CUDA)."))
+        return Section(
+            "kernels", "Kernels", say("No kernel in this run: record the GPU activity of the profiler (in PyTorch ProfilerActivity.CUDA).")
+        )
     top = int(report.options.get("top", 15))
     total = sum(kernel.total_ns for kernel in every)
     launches = sum(kernel.count for kernel in every)
@@ -32,25 +36,19 @@ def kernels(report: Report) -> Section:
             percent(sum(kernel.share_of_kernel_time for kernel in shown)),
         ),
     )
-    by_count = sorted(every, key=lambda kernel: -kernel.count)
-
-    def time_share(kernel: Kernel) -> float:
-        return kernel.share_of_kernel_time
-
-    def count_share(kernel: Kernel) -> float:
-        return 100.0 * kernel.count / launches
-
-    spent = "Sectors are shares of the summed kernel time; the profile is its span times the devices."
-    counted = "Sectors are shares of all kernel launches. Many short launches cost host time."
+    spent = say(
+        "Above all kernels, below the top {}. Percent of the summed kernel time; the profile is its span times the devices.",
+        count(len(shown)),
+    )
+    counted = say("Above all launches, below those of the top {} by launches. Many short runs cost host time.", count(len(shown)))
     made.add(
-        _time_ring("kernels-time", say(spent), "Time spent by all kernels", every, time_share, (duration(total), "kernel time")),
-        _time_ring("kernels-time-top", say("Only the first {}; percentages as before.", count(len(shown))),
-                   f"Time spent by the top {len(shown)} kernels", shown, time_share,
-                   (duration(sum(kernel.total_ns for kernel in shown)), f"top {len(shown)}")),
-        _count_ring("kernels-launches", say(counted), "Launches of all kernels", by_count, count_share, (count(launches), "launches")),
-        _count_ring("kernels-launches-top", say("Only the first {} by launches; percentages as before.", count(len(shown))),
-                    f"Launches of the top {len(shown)} kernels", by_count[:top], count_share,
-                    (count(sum(kernel.count for kernel in by_count[:top])), f"top {len(shown)}")),
+        *_rings("kernels-time", spent, "Time spent by all kernels", every, top, lambda kernel: kernel.share_of_kernel_time,
+                ("Kernel", "Total", "Of profile", "Of kernel time"),
+                lambda some: (Cell(duration(sum(k.total_ns for k in some))), Cell(percent(sum(k.share_of_profile for k in some)))),
+                lambda some: duration(sum(k.total_ns for k in some)), "kernel time"),
+        *_rings("kernels-launches", counted, "Launches of all kernels", sorted(every, key=lambda kernel: -kernel.count), top,
+                lambda kernel: 100.0 * kernel.count / launches, ("Kernel", "Launches", "Of launches"),
+                lambda some: (Cell(count(sum(k.count for k in some))),), lambda some: count(sum(k.count for k in some)), "launches"),
         table(
             "kernels-table",
             "Every kernel, longest first",
@@ -63,7 +61,7 @@ def kernels(report: Report) -> Section:
                 Column("Total", "number"),
                 Column("Mean", "number"),
                 Column("Min", "number", html_only=True),
-                Column("Max", "number"),
+                Column("Max", "number", html_only=True),
                 Column("Of kernel time", "number"),
                 Column("Of profile", "number"),
                 Column("Full name", "full", html_only=True),
@@ -90,28 +88,36 @@ def kernels(report: Report) -> Section:
     return made
 
 
-def _time_ring(id: str, caption: object, what: str, rows: Sequence[Kernel], share: Callable[[Kernel], float], middle: tuple[str, str]) -> Figure | None:
-    return _ring(id, caption, what, rows, share, middle, ("Kernel", "Total", "Of profile", "Of kernel time"),
-                 lambda some: (Cell(duration(sum(k.total_ns for k in some))), Cell(percent(sum(k.share_of_profile for k in some)))))  # fmt: skip
-
-
-def _count_ring(id: str, caption: object, what: str, rows: Sequence[Kernel], share: Callable[[Kernel], float], middle: tuple[str, str]) -> Figure | None:
-    return _ring(id, caption, what, rows, share, middle, ("Kernel", "Launches", "Of launches"), lambda some: (Cell(count(sum(k.count for k in some))),))
-
-
-def _ring(
+def _rings(
     id: str,
-    caption: object,
+    caption: Markup,
     what: str,
     rows: Sequence[Kernel],
+    top: int,
     share: Callable[[Kernel], float],
-    middle: tuple[str, str],
     columns: tuple[str, ...],
     cells: Callable[[Sequence[Kernel]], tuple[Cell, ...]],
-) -> Figure | None:
-    """The first sectors by ``share`` and one for the others."""
-    head, rest = rows[:SECTORS], rows[SECTORS:]
-    parts = [Slice(k.short_name, meaning_of(k.category), share(k), cells([k]), title=k.name) for k in head]
+    total: Callable[[Sequence[Kernel]], str],
+    label: str,
+) -> tuple[Figure | None, Figure | None]:
+    """A ring of all kernels, with a legend, and one of the first ``top`` alone, whose sectors have the same numbers."""
+    named, further, rest = rows[:SECTORS], rows[SECTORS:top], rows[top:]
+    parts = [Slice(k.short_name, meaning_of(k.category), share(k), cells([k]), title=k.name) for k in named]
+    if further:
+        parts.append(Slice(f"{plural(len(further), 'other')} of the top {top}", "other", sum(share(k) for k in further), cells(further)))
+    within = len(parts)
     if rest:
         parts.append(Slice(f"{plural(len(rest), 'other')}", "other", sum(share(k) for k in rest), cells(rest)))
-    return ring(id, say("{}", caption), what, parts, columns, middle=middle, whole=sum(share(k) for k in rows))
+    whole = ring(id, caption, what, parts, columns, middle=(total(rows), label), whole=sum(share(k) for k in rows))
+    if not rest:
+        return whole, None
+    first = ring(
+        f"{id}-top",
+        caption,
+        f"{what}, top {top} alone",
+        parts[:within],
+        columns,
+        middle=(total(rows[:top]), f"top {top}"),
+        whole=sum(share(k) for k in rows[:top]),
+    )
+    return whole, first

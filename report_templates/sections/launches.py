@@ -41,7 +41,7 @@ def launches(report: Report) -> Section:
                 sortable=False,
             )
         )
-    if latency is not None and found.histogram is not None and sum(found.histogram.counts):
+    if latency is not None and found.histogram is not None and any(found.histogram.counts):
         drawn = histogram(
             [Bins("", found.histogram.edges, found.histogram.counts, latency.p50)],
             "host",
@@ -54,7 +54,10 @@ def launches(report: Report) -> Section:
                 "launches-latency",
                 drawn,
                 f"Launch latency: {finding}",
-                say("From the end of the launch call to the start of the run: {}. A long wait means a full queue, a short one a waiting GPU.", finding),
+                say(
+                    "From the end of the launch call to the start of the run: {}. A long wait means a full queue.",
+                    finding,
+                ),
             )
         )
     start = report.run.started_at_ns or 0
@@ -64,10 +67,10 @@ def launches(report: Report) -> Section:
             "Longest waits between a launch and its run",
             [
                 Column("Kernel", "name"),
-                Column("Call"),
+                Column("Call", html_only=True),
                 Column("Process"),
                 Column("GPU", "number"),
-                Column("Stream", "number"),
+                Column("Stream", "number", html_only=True),
                 Column("Launched after", "number"),
                 Column("Latency", "number"),
             ],

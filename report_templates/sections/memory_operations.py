@@ -30,7 +30,9 @@ def memory_operations(report: Report) -> Section:
     ordered = sorted(every, key=lambda operation: -operation.percent)
     parts = [Slice(_name(o), "memory", o.percent, (Cell(duration(o.total_ns)),)) for o in ordered[:SECTORS]]
     if rest := ordered[SECTORS:]:
-        parts.append(Slice(plural(len(rest), "other"), "other", sum(o.percent for o in rest), (Cell(duration(sum(o.total_ns for o in rest))),)))
+        parts.append(
+            Slice(plural(len(rest), "other"), "other", sum(o.percent for o in rest), (Cell(duration(sum(o.total_ns for o in rest))),))
+        )
     made.add(
         ring(
             "memory-operations-time",

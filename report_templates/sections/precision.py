@@ -11,7 +11,9 @@ from .shares import shares_ring
 def precision(report: Report) -> Section:
     every, matrix = report.precision.shares, report.precision.matrix
     if not every:
-        return Section("precision", "Precision", say("No kernel in this run, so no arithmetic to tell: record the GPU activity of the profiler."))
+        return Section(
+            "precision", "Precision", say("No kernel in this run, so no arithmetic to tell: record the GPU activity of the profiler.")
+        )
     first = max(every, key=lambda share: share.percent)
     lead = say("{} of kernel time ran in {}", percent(first.percent), first.name)
     if matrix:

@@ -10,7 +10,9 @@ from ..formats import clip, count, duration, plural
 def python_profile(report: Report) -> Section:
     rows = report.python_profile.rows
     if not rows:
-        lead = say("{}", report.python_profile.absent or "No Python profile in this run: record one with cProfile or the profiler's with_stack.")
+        lead = say(
+            "{}", report.python_profile.absent or "No Python profile in this run: record one with cProfile or the profiler's with_stack."
+        )
         return Section("python-profile", "Python profile", lead)
     first = max(rows, key=lambda row: row.total_s)
     made = Section(
@@ -25,7 +27,7 @@ def python_profile(report: Report) -> Section:
             [
                 Column("Function", "name"),
                 Column("Steps"),
-                Column("Timer"),
+                Column("Timer", html_only=True),
                 Column("Calls", "number"),
                 Column("Own time", "number"),
                 Column("Cumulative time", "number"),

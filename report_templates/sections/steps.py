@@ -31,18 +31,35 @@ _POINTS = 600  # of one line
 def steps(report: Report) -> Section:
     found = report.steps
     if not found.groups:
-        return Section("steps", "Steps", say("{}", found.absent or "No step is marked in this run: annotate steps, or call the profiler's step()."))
+        return Section(
+            "steps", "Steps", say("{}", found.absent or "No step is marked in this run: annotate steps, or call the profiler's step().")
+        )
     groups = found.groups
     made = Section("steps", "Steps", say("{}", _lead(groups)))
     shown = heaviest(groups, BARS, lambda group: group.quantiles.p50)
     on_device = all(group.on_device for group in groups)
-    kind = "device durations" if on_device else "host durations" if not any(g.on_device for g in groups) else "device durations, host where no device work"
+    kind = (
+        "device durations"
+        if on_device
+        else "host durations"
+        if not any(g.on_device for g in groups)
+        else "device durations, host where no device work"
+    )
+    # A single step that took a minute would press all others into one bar.
+    limit = 1.5 * max(group.quantiles.p99 for group in shown)
+    bins = [_within(group, limit) for group in shown]
+    beyond = sum(sum(group.histogram.counts) for group in shown) - sum(sum(b.counts) for b in bins)
     made.add(
         Figure(
             "steps-distribution",
-            histogram([Bins(_label(g), g.histogram.edges, g.histogram.counts, g.quantiles.p50) for g in shown], "computation", "steps"),
+            histogram(bins, "computation", "steps"),
             f"Distribution of step durations. {_lead(groups)}",
-            say("Step durations ({}). A long tail to the right means some steps waited.{}", kind, of_all(len(shown), len(groups), "group")),
+            say(
+                "Step durations ({}). A long tail to the right means some steps waited.{}{}",
+                kind,
+                say(" {} above {} are not drawn.", plural(beyond, "step"), duration(limit)) if beyond else "",
+                of_all(len(shown), len(groups), "group"),
+            ),
         ),
         _over_index(found.steps, groups),
         _parts(report),
@@ -52,8 +69,10 @@ def steps(report: Report) -> Section:
             [
                 Column("Process", "name"),
                 Column("Steps", "number"),
-                *(Column(label, "number") for label in ("max", "p99", "p95", "p50", "min", "Mean", "Deviation")),
-                Column("Measured"),
+                *(Column(label, "number") for label in ("max", "p99", "p95", "p50", "min")),
+                Column("Mean", "number", html_only=True),
+                Column("Deviation", "number", html_only=True),
+                Column("Measured", html_only=True),
             ],
             [
                 [
@@ -83,7 +102,13 @@ def steps(report: Report) -> Section:
         table(
             "steps-slowest",
             "Slowest steps",
-            [Column("Step", "name"), Column("Process"), Column("Began after", "number"), Column("Duration", "number"), Column("On the host", "number")],
+            [
+                Column("Step", "name"),
+                Column("Process"),
+                Column("Began after", "number"),
+                Column("Duration", "number"),
+                Column("On the host", "number"),
+            ],
             [
                 [
                     Cell(f"step {step.index}", sort=step.index),
@@ -103,6 +128,12 @@ def _label(group: StepGroup) -> str:
     return labels.process(group.node, group.rank, group.pid, group.phase)
 
 
+def _within(group: StepGroup, limit: float) -> Bins:
+    edges, counts = group.histogram.edges, group.histogram.counts
+    kept = max(1, sum(1 for edge in edges[1:] if edge <= limit))
+    return Bins(_label(group), edges[: kept + 1], counts[:kept], group.quantiles.p50)
+
+
 def _lead(groups: Sequence[StepGroup]) -> str:
     total = sum(group.quantiles.count for group in groups)
     slow, fast = max(groups, key=lambda g: g.quantiles.p50), min(groups, key=lambda g: g.quantiles.p50)
@@ -110,8 +141,10 @@ def _lead(groups: Sequence[StepGroup]) -> str:
     if len(groups) == 1:
         q = slow.quantiles
         return f"{plural(total, 'step')}: median {duration(q.p50)}, 95th percentile {duration(q.p95)}, slowest {duration(q.max)}."
+    processes = len({(group.node, group.rank, group.pid) for group in groups})
     return (
-        f"{plural(total, 'step')} in {plural(len(groups), 'group')}: the median lies between {duration(fast.quantiles.p50)} ({_label(fast)}) and "
+        f"{plural(total, 'step')} of {plural(processes, 'process', 'processes')}: "
+        f"the median lies between {duration(fast.quantiles.p50)} ({_label(fast)}) and "
         f"{duration(slow.quantiles.p50)} ({_label(slow)}); the slowest single step took {duration(worst.quantiles.max)} ({_label(worst)})."
     )
 
@@ -142,7 +175,11 @@ def _over_index(every: Sequence[Step], groups: Sequence[StepGroup]) -> Figure | 
         "steps-over-index",
         lines(made, f"step duration, {unit.name}", "step", x_time=False),
         f"Duration of each step. {_lead(groups)}",
-        say("Each step in its order. Single peaks are disturbances, a slope is a trend.{}{}", grey, of_all(len(drawn), len(drawable), "process")),
+        say(
+            "Each step in its order. Single peaks are disturbances, a slope is a trend.{}{}",
+            grey,
+            of_all(len(drawn), len(drawable), "process"),
+        ),
     )
 
 
@@ -166,7 +203,8 @@ def _parts(report: Report) -> Figure | None:
     shown = heaviest(every, BARS, lambda part: part.mean_step_ns)
     unit = time_unit(max(part.mean_step_ns for part in shown) or 1)
     rows = [
-        (labels.process(part.node, part.rank, part.pid), [part.mean_ns.get(key, 0.0) / unit.nanoseconds for key in _PARTS]) for part in shown
+        (labels.process(part.node, part.rank, part.pid), [part.mean_ns.get(key, 0.0) / unit.nanoseconds for key in _PARTS])
+        for part in shown
     ]
     longest = max(shown, key=lambda part: part.mean_step_ns)
     largest = max(longest.mean_ns, key=lambda key: longest.mean_ns[key])

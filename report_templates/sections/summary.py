@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...analysis.report import Report
-from ..blocks import Cell, Column, Section, heaviest, of_all, percent, say, table, value, word
-from ..formats import duration
+from ..blocks import Cell, Column, Section, heaviest, of_all, say, table, value, word
+from ..formats import duration, percent
 from . import labels
 from .time_breakdown import bars
 
@@ -19,7 +19,13 @@ def summary(report: Report) -> Section:
         table(
             "summary-kernels",
             "Longest kernels",
-            [Column("#", "number"), Column("Kernel", "name"), Column("Precision"), Column("Total", "number"), Column("Of kernel time", "number")],
+            [
+                Column("#", "number"),
+                Column("Kernel", "name"),
+                Column("Precision"),
+                Column("Total", "number"),
+                Column("Of kernel time", "number"),
+            ],
             [
                 [
                     Cell(str(number)),

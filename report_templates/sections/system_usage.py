@@ -30,7 +30,12 @@ def system_usage(report: Report) -> Section:
         table(
             "system-usage-nodes",
             "Utilisation by node: quantiles over the samples",
-            [Column("Node", "name"), Column("Metric"), *(Column(label, "number") for label in ("max", "p99", "p95", "p50", "min", "Samples"))],
+            [
+                Column("Node", "name"),
+                Column("Metric"),
+                *(Column(label, "number") for label in ("max", "p99", "p95", "p50", "min")),
+                Column("Samples", "number", html_only=True),
+            ],
             [
                 [
                     Cell(clip(row.node, 40)),

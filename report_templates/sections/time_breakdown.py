@@ -46,7 +46,7 @@ def time_breakdown(report: Report) -> Section:
                 Column("Exposed communication", "number"),
                 Column("Exposed memory", "number"),
                 Column("Idle", "number"),
-                Column("Communication", "number"),
+                Column("Communication", "number", html_only=True),
                 Column("Overlap", "number"),
                 Column("Memory operations", "number", html_only=True),
                 Column("Kernel time, summed", "number", html_only=True),

@@ -1,15 +1,18 @@
-"""Which hand-made Reports do the tests of the templates show? A rich one, one of a CPU-only run, one of system metrics alone, an empty one."""
+"""Which hand-made Reports do the tests of the templates show? A rich one, a CPU-only one, one of system metrics, an empty one."""
+
+# ruff: noqa: E501  (tables of values read better than one value per line)
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import random
 
 import pytest
 from postrun.analysis.report import (
-    Activity,
     ActiveTime,
+    Activity,
     AnnotationGroup,
     Annotations,
     Device,
@@ -76,9 +79,7 @@ def quantiles(values: list[float]) -> Quantiles:
 
     mean = sum(ordered) / len(ordered)
     deviation = math.sqrt(sum((value - mean) ** 2 for value in ordered) / len(ordered))
-    return Quantiles(
-        len(ordered), ordered[0], at(0.05), at(0.25), at(0.5), at(0.75), at(0.95), at(0.99), ordered[-1], mean, deviation
-    )
+    return Quantiles(len(ordered), ordered[0], at(0.05), at(0.25), at(0.5), at(0.75), at(0.95), at(0.99), ordered[-1], mean, deviation)
 
 
 def histogram(values: list[float], bins: int = 40) -> Histogram:
@@ -162,9 +163,7 @@ def system_report() -> Report:
         run=dataclasses.replace(empty.run, name="system-only", status="completed", started_at_ns=START, ended_at_ns=START + 1122 * S),
         summary=Summary("GPUs were busy 58 % of the time.", "2 nodes x 4 GPUs · 18 min 42 s", (), ("no trace: only system metrics",)),
         nodes=tuple(Node(node, 64, 512 * 2**30, 4) for node in nodes),
-        job_statistics=dataclasses.replace(
-            empty.job_statistics, started_at_ns=START, ended_at_ns=START + 1122 * S, duration_ns=1122 * S
-        ),
+        job_statistics=dataclasses.replace(empty.job_statistics, started_at_ns=START, ended_at_ns=START + 1122 * S, duration_ns=1122 * S),
         system_usage=SystemUsage(
             tuple(usage),
             (("node-0", "GPUs are well utilised."), ("node-1", "GPUs are under-used, the processors are probably the bottleneck.")),
@@ -214,7 +213,9 @@ def cpu_report() -> Report:
             operator_time=shares(("CPU", 5 * S, 1200)),
             absent=None,
         ),
-        data_quality=(Note("trace.json.gz", "warning", "cut_off", "the file ends within an event; the last event was dropped", 1, None, None),),
+        data_quality=(
+            Note("trace.json.gz", "warning", "cut_off", "the file ends within an event; the last event was dropped", 1, None, None),
+        ),
     )
 
 
@@ -281,11 +282,13 @@ def rich_report() -> Report:
         mean = sum(durations) / len(durations)
         keys = {"kernel": 0.5, "memcpy": 0.03, "memset": 0.01, "communication": 0.19, "runtime": 0.04, "data_loader": 0.12, "cpu_op": 0.06}
         parts.append(
-            StepParts(node, rank, 1000 + rank, 300, mean, {**{k: mean * v for k, v in keys.items()}, "other": mean * (1 - sum(keys.values()))})
+            StepParts(
+                node, rank, 1000 + rank, 300, mean, {**{k: mean * v for k, v in keys.items()}, "other": mean * (1 - sum(keys.values()))}
+            )
         )
     latencies = [math.exp(chance.gauss(9.6, 0.9)) for _ in range(4000)]
     edges = tuple(10 ** (2.5 + i / 10) for i in range(41))
-    bins = tuple(sum(1 for value in latencies if low <= value < high) for low, high in zip(edges, edges[1:], strict=False))
+    bins = tuple(sum(1 for value in latencies if low <= value < high) for low, high in itertools.pairwise(edges))
     slow = tuple(
         LaunchPair(node, rank, index, 7, "cudaLaunchKernel", names[rank + 4][0], START + rank * S, START + rank * S + 6000, START + rank * S + 9 * MS, 9 * MS - 6000)
         for node, rank, index in devices
@@ -301,10 +304,10 @@ def rich_report() -> Report:
             "resnet50-ddp", "partial", START, START + 1122 * S, False, "PyTorch 2.13", "8x-h100-2n", 8,
             ("train-queue/a", "bucket/runs/1"), {"lr": "0.1", "batch_size": "256", HOSTILE[1]: HOSTILE[0]}, {"team": "vision"},
             {"cuda_runtime": "12.8"},
-            tuple(
-                Source(f"/data/runs/resnet50-ddp/rank-{rank}.pt.trace.json.gz", "kineto", 21_000_000 + rank, f"{rank:064x}", 812_345, START, START + 1100 * S)
-                for rank in range(8)
-            ) + (Source("/data/runs/resnet50-ddp/notes.txt", "unknown", 812, "f" * 64, 0, None, None),),
+            (
+                *(Source(f"/data/runs/resnet50-ddp/rank-{rank}.pt.trace.json.gz", "kineto", 21_000_000 + rank, f"{rank:064x}", 812_345, START, START + 1100 * S) for rank in range(8)),
+                Source("/data/runs/resnet50-ddp/notes.txt", "unknown", 812, "f" * 64, 0, None, None),
+            ),
         ),
         summary=Summary(
             "GPUs were busy 61 % of the time. 19 % of it waited for communication on rank 7.",

@@ -10,10 +10,12 @@ from ..formats import clip, count, duration, percent, plural
 _FIGURES = 8
 
 
-def annotations(report: Report) -> Section:
+def annotated_ranges(report: Report) -> Section:
     found = report.annotations
     if not found.groups:
-        lead = say("{}", found.absent or "No range is annotated in this run: mark ranges with record_function, NVTX or postrun.capture.annotate.")
+        lead = say(
+            "{}", found.absent or "No range is annotated in this run: mark ranges with record_function, NVTX or postrun.capture.annotate."
+        )
         return Section("annotations", "Annotations", lead)
     longest = max(found.groups, key=lambda group: group.total_ns)
     made = Section(
@@ -28,7 +30,7 @@ def annotations(report: Report) -> Section:
             duration(longest.quantiles.p50),
         ),
     )
-    drawn = [group for name in found.histograms for group in found.groups if group.name == name and sum(group.histogram.counts)]
+    drawn = [group for name in found.histograms for group in found.groups if group.name == name and any(group.histogram.counts)]
     for number, group in enumerate(drawn[:_FIGURES]):
         made.add(_figure(group, number))
     made.add(
@@ -67,11 +69,17 @@ def _figure(group: AnnotationGroup, number: int) -> Figure:
     name = clip(group.name, 60) + (f" ({group.phase})" if group.phase else "")
     quantiles = group.quantiles
     spread = percent(100.0 * quantiles.std / quantiles.mean) if quantiles.mean else "–"
-    finding = f"{plural(quantiles.count, 'range')}, median {duration(quantiles.p50)}, p95 {duration(quantiles.p95)}, deviation {spread} of the mean"
+    finding = (
+        f"{plural(quantiles.count, 'range')}, median {duration(quantiles.p50)}, p95 {duration(quantiles.p95)}, "
+        f"deviation {spread} of the mean"
+    )
     meaning = "computation" if group.side == "device" else "host"
     drawn = histogram(
         [Bins("", group.histogram.edges, group.histogram.counts, quantiles.p50)], meaning, "ranges", logarithmic=group.histogram.logarithmic
     )
-    return Figure(f"annotations-{number}", drawn, f"Durations of {name} on the {group.side}: {finding}", say("{} on the {}: {}.", name, group.side, finding))
-
-
+    return Figure(
+        f"annotations-{number}",
+        drawn,
+        f"Durations of {name} on the {group.side}: {finding}",
+        say("{} on the {}: {}.", name, group.side, finding),
+    )
