@@ -19,7 +19,7 @@ import contextlib
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, Literal
+from typing import BinaryIO, Final, Literal, cast
 
 import zstandard
 from isal import isal_zlib
@@ -35,6 +35,7 @@ _ZSTD_SKIPPABLE: Final = b"\x2a\x4d\x18"  # after one byte 0x50 to 0x5f
 _INPUT: Final = 1 << 18  # compressed bytes read at a time: some 4 MB of trace
 _CAREFUL_INPUT: Final = 1 << 12  # gives 4 MB of gzip at most, 128 MB of zstd; ordinary traces 80 kB
 _GZIP_WBITS: Final = 31
+_ISAL_ERROR: Final = cast(type[Exception], isal_zlib.IsalError)  # its stub declares an instance
 
 
 class Inflate:
@@ -117,7 +118,7 @@ class Inflate:
                     break
                 try:
                     piece = decoder.decompress(pending, self._size)
-                except (isal_zlib.IsalError, ValueError):
+                except (_ISAL_ERROR, ValueError):
                     broken = True
                     break
                 left = decoder.unused_data if decoder.eof else decoder.unconsumed_tail

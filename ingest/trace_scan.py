@@ -29,7 +29,8 @@ lost_event              text that could not be read as an event; skipped up to t
 lost_bytes              count = how many bytes the lost events and broken members had (truncated and unreadable text too)
 too_long, too_deep      why an event was lost: longer than EVENT_LIMIT, nested deeper than DEPTH_LIMIT
 truncated               the text ends inside an event or member, or before the arrays and objects are closed
-broken_member           a top-level member that could not be read; its text is kept as it stands
+broken_member           a top-level member that could not be read; its text is kept as it stands. Or one under another key than
+                        traceEvents that holds events; they are read
 trailing_garbage        count = bytes after the end of the document
 not_json                no event and no member could be found at all
 empty                   no text

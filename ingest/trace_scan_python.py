@@ -26,6 +26,7 @@ _RESTART_LONGEST: Final = 160
 _EVENT_KEY_HERE: Final = re.compile(rb'"' + _EVENT_KEYS + rb'"[ \t\r\n]{0,64}:')
 _OPENING_BEFORE: Final = re.compile(rb"\{[ \t\r\n]{0,64}\Z")
 _LIKE_JSON_LINES: Final = re.compile(rb'\{[ \t\r\n]{0,64}"ph"[ \t\r\n]{0,64}:')
+_LIKE_EVENTS: Final = re.compile(rb"\[[ \t\r\n]{0,64}" + _LIKE_JSON_LINES.pattern)
 # what follows a backslash and a quote if the string ends there all the same: the next key
 _NEXT_KEY: Final = re.compile(rb'[ \t\r\n]{0,64},[ \t\r\n]{0,64}"(?![ \t\r\n]*[,}\]])[^"\\\x00-\x1f]{1,64}"[ \t\r\n]{0,64}:')
 _IN_STRING: Final = re.compile(rb'["\\]')
@@ -329,9 +330,9 @@ def decode_value(raw: bytes) -> Any:
     except (ValueError, RecursionError, _NotPlainError):
         pass
     try:
-        # the comma ends a bare word or a string, as the text behind the value does in the file
-        tree, _ = _Reader(raw + b',"', len(raw) + 2, 10**6, lambda code, offset: None).value(0)
-        return _plain(tree)
+        # the comma and the quote end a bare word or a string, as the text behind the value does in the file
+        tree, end = _Reader(raw + b',"', len(raw) + 2, 10**6, lambda code, offset: None).value(0)
+        return _plain(tree) if end >= len(raw.rstrip(_WHITE)) else raw.decode("utf-8", "replace")
     except (_NeedMoreError, _BrokenError, RecursionError):
         return raw.decode("utf-8", "replace")
 
@@ -663,8 +664,12 @@ class PythonScanner:
             return self._cut(start, self._member_limit)
         except _BrokenError as broken:
             return self._lose(start, broken.position, "lost_event", broken.reason)
-        if key == "traceEvents" and self._buffer[i] == 0x5B:
+        if key != "traceEvents" and self._buffer[i] == 0x5B and not self._final and len(self._buffer) - i < 2 * _RESTART_LONGEST:
+            raise _NeedMoreError
+        if self._buffer[i] == 0x5B and (key == "traceEvents" or _LIKE_EVENTS.match(self._buffer, i)):
             self._commit_notes(i)
+            if key != "traceEvents":
+                self._defect_here("broken_member", start, i)  # its key was damaged
             self._enter_array()
             return i + 1
         name = key.encode()

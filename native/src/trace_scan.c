@@ -509,6 +509,7 @@ static text skip_some_white(text p, text end) { return skip_white(p, end - p > 6
 static int is_event_key(text p, text end) {
     if (p >= end || *p != '"') return 0;
     p++;
+    if (p >= end || *p < 'a' || *p > 't') return 0; /* the usual bare quote */
     for (size_t i = 0; i < sizeof event_keys / sizeof *event_keys; i++) {
         size_t n = strlen(event_keys[i]);
         if ((size_t)(end - p) <= n || memcmp(p, event_keys[i], n) != 0 || p[n] != '"') continue;
@@ -532,6 +533,15 @@ static text behind_trace_events(text p, text end) {
     if (p >= end || *p != ':') return NULL;
     p = skip_some_white(p + 1, end);
     return p < end && *p == '[' ? p + 1 : NULL;
+}
+
+/* Whether p is at a bracket and an event that begins as the profiler writes it. */
+static int is_event_array(text p, text end) {
+    if (p >= end || *p != '[') return 0;
+    p = skip_some_white(p + 1, end);
+    if (p >= end || *p != '{') return 0;
+    p = skip_some_white(p + 1, end);
+    return is_text(p, end, "\"ph\"") && is_event_key(p, end);
 }
 
 /* The brace that opens an event right before the quote, inside a string that begins at from; or NULL. */
@@ -1192,8 +1202,10 @@ static int member(trace_scan *s, text *at) {
         return lose(s, start, at, LOST_EVENT, s->broken_reason);
     }
     int trace_events = key.length == 11 && memcmp(key.at, "traceEvents", 11) == 0;
-    if (trace_events && *p == '[') {
+    if (!trace_events && *p == '[' && !s->final && s->end - p < 2 * RESTART_LONGEST) return 0;
+    if (*p == '[' && (trace_events || is_event_array(p, s->end))) {
         commit_notes(s, p);
+        if (!trace_events) defect_here(s, BROKEN_MEMBER, start, p); /* its key was damaged */
         enter_array(s);
         *at = p + 1;
         return 1;

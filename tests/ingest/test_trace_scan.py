@@ -1,0 +1,606 @@
+"""Does the trace scanner read every layout exactly, repair what it promises, and agree with its twin on any text?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from postrun.ingest.trace_scan import Arg, Defect, TraceScan, have_native, text_id
+from postrun.ingest.trace_scan_python import decode_value, scaled_int
+
+ARGS = {
+    "correlation": Arg("correlation", "int"),
+    "External id": Arg("external_id", "int"),
+    "external id": Arg("external_id", "int"),
+    "label": Arg("label", "text"),
+}
+WIDE_ARGS = {"grid": Arg("grid", "int3"), "kind": Arg("kind", "text")}
+
+needs_native = pytest.mark.skipif(not have_native(), reason="installed without the C extension")
+both_scanners = pytest.mark.parametrize("force_python", [pytest.param(False, id="C", marks=needs_native), pytest.param(True, id="Python")])
+
+
+@dataclass
+class Read:
+    """Everything a scan gave, rows as dicts with their texts in place of string ids."""
+
+    rows: list[dict[str, Any]]
+    strings: list[str]
+    metadata: list[tuple[int, Any]]
+    members: dict[str, Any]
+    counts: dict[tuple[str, str], int]
+    defects: list[Defect]
+    tables: tuple[pa.Table, pa.Table]
+
+    @property
+    def codes(self) -> dict[str, int]:
+        return {d.code: d.count for d in self.defects}
+
+    def same(self, other: Read) -> bool:
+        parts = ("strings", "counts", "defects")
+        return (
+            all(getattr(self, part) == getattr(other, part) for part in parts)
+            and repr((self.metadata, self.members)) == repr((other.metadata, other.members))  # repr: NaN is not NaN
+            and all(a.equals(b) for a, b in zip(self.tables, other.tables, strict=True))
+        )
+
+
+def read(text: bytes | str, *, force_python: bool = False, cuts: Iterator[int] | None = None, **options: Any) -> Read:
+    data = text.encode() if isinstance(text, str) else text
+    scan = TraceScan(args=ARGS, wide_args=WIDE_ARGS, wide_categories={"kernel"}, force_python=force_python, **options)
+    batches = []
+    at = 0
+    while at < len(data):
+        size = next(cuts) if cuts else len(data)
+        scan.feed(data[at : at + size])
+        at += size
+        if size > 50:
+            batches.append(scan.take())
+    scan.finish()
+    batches.append(scan.take())
+    events = pa.Table.from_batches([b.events for b in batches]).combine_chunks()
+    wide = pa.Table.from_batches([b.wide for b in batches]).combine_chunks()
+    strings = [s for b in batches for s in b.strings]
+    rows = sorted(events.to_pylist() + wide.to_pylist(), key=lambda row: row["ordinal"])
+    for row in rows:
+        row["phase"] = chr(row["phase"])
+        for column in ("category", "name", "label", "kind"):
+            if row.get(column) is not None:
+                row[column] = strings[row[column]]
+        for column in ("pid", "tid"):
+            if row[column] is not None and text_id(row[column]) is not None:
+                row[column] = strings[text_id(row[column]) or 0]
+    metadata = [m for b in batches for m in b.metadata]
+    return Read(rows, strings, metadata, scan.members, scan.event_counts, scan.defects, (events, wide))
+
+
+def random_cuts(seed: int, largest: int = 60) -> Iterator[int]:
+    source = random.Random(seed)
+    while True:
+        yield source.randint(1, largest)
+
+
+def event(**changes: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 2, "ts": 10, "dur": 5, "args": {}} | changes
+
+
+def number_text(text: str) -> Any:
+    """Stands for a number in json.dumps, to be written as this very text by `written`."""
+    return f"\x01{text}\x01"
+
+
+def written(document: Any, **layout: Any) -> str:
+    return json.dumps(document, **layout).replace('"\\u0001', "").replace('\\u0001"', "")
+
+
+def native_layout(events: list[Any]) -> str:
+    body = ",\n".join("  " + written(e).replace('"args": {', '\n    "args": {\n      ') for e in events)
+    return '\n{\n  "schemaVersion": 1,\n  "traceEvents": [\n' + body + '\n  ],\n  "traceName": "a]b.json"\n}\n'
+
+
+LAYOUTS: dict[str, Callable[[list[Any]], str]] = {
+    "native": native_layout,
+    "one line": lambda events: written({"traceEvents": events, "displayTimeUnit": "ms"}),
+    "no white space": lambda events: written({"a": 1, "traceEvents": events}, separators=(",", ":")),
+    "indent": lambda events: written({"a": {"traceEvents": None}, "traceEvents": events, "z": [1, "]"]}, indent=2),
+    "array": lambda events: written(events),
+    "array without end": lambda events: written(events, indent=1)[:-1].rstrip() + (",\n" if events else ""),
+    "byte order mark": lambda events: "\ufeff" + written({"traceEvents": events}),
+    "not ASCII": lambda events: written({"traceEvents": events}, ensure_ascii=False),
+}
+
+
+# ------------------------------------------------------------------------------------------------ exact values
+
+
+@both_scanners
+@pytest.mark.parametrize(
+    ("ts", "expected"),
+    [
+        ("1712195495519689.047", 1712195495519689047),
+        ("1712195495519689.0479", 1712195495519689047),
+        ("1712195495519689", 1712195495519689000),
+        ("-0.0019", -1),
+        ("-1.9999", -1999),
+        ("0.0009", 0),
+        ("1.5e3", 1500000),
+        ("15E-1", 1500),
+        ("1e15", 10**18),
+        ("9223372036854775.807", 2**63 - 1),
+        ("-9223372036854775.807", -(2**63) + 1),
+        ("123456789012345678901234567890e-20", 1234567890123),
+        ("0e99999999999999999999", 0),
+        ("1e-99999999999999999999", 0),
+        ('"1712195495519689.047"', 1712195495519689047),
+        ('" 12.5 "', 12500),
+    ],
+)
+def test_timestamps_are_exact_to_the_nanosecond(ts: str, expected: int, force_python: bool) -> None:
+    got = read(f'[{{"ph":"X","ts":{ts},"dur":{ts}}}]', force_python=force_python)
+    assert [(r["start_ns"], r["duration_ns"]) for r in got.rows] == [(expected, expected)]
+    assert got.defects == []
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=None), st.sampled_from(["{}", "{:f}", "{:E}"]))
+def test_numbers_agree_with_decimal(number: Decimal, layout: str) -> None:
+    text = layout.format(number)
+    if len(text) > 400:
+        return
+    exact = int(Decimal(text).scaleb(3)) if Decimal(text).adjusted() < 30 else 10**30
+    expected = exact if -(2**63) < exact < 2**63 else None
+    assert scaled_int(text, 3) == expected
+    rows = read(f'[{{"ph":"X","ts":0,"dur":{text}}}]').rows
+    assert rows[0]["duration_ns"] == expected
+
+
+@both_scanners
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("7", 7), ("-7.9", -7), ("7.9", 7), ("true", 1), ("false", 0), ("null", None), ('"12"', 12), ('" 12 "', 12), ('"0x1F"', 31),
+        ('"twelve"', None), ('""', None), ("[1]", None), ("{}", None), ("1e3", 1000), ("9223372036854775807", 2**63 - 1),
+        ('"0x7fffffffffffffff"', 2**63 - 1),
+    ],
+)  # fmt: skip
+def test_integer_arguments(value: str, expected: int | None, force_python: bool) -> None:
+    got = read(f'[{{"ph":"X","ts":0,"args":{{"correlation":{value}}}}}]', force_python=force_python)
+    assert got.rows[0]["correlation"] == expected
+    assert got.defects == []
+
+
+@both_scanners
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("7.50", "7.50"), ("true", "true"), ("null", None), ('"a\\u00e9\\n"', "aé\n"), ('[1, "é"]', '[1, "é"]'), ('{"a": 1}', '{"a": 1}')],
+)
+def test_text_arguments(value: str, expected: str | None, force_python: bool) -> None:
+    got = read(f'[{{"ph":"X","ts":0,"args":{{"label":{value}}}}}]', force_python=force_python)
+    assert got.rows[0]["label"] == expected
+
+
+@both_scanners
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("[1,2,3]", (1, 2, 3)), ("[1]", (1, None, None)), ('["4", [9, 9], 5, 6]', (4, None, 5)), ("7", (None,) * 3), ("[]", (None,) * 3)],
+)
+def test_triple_arguments(value: str, expected: tuple[int | None, ...], force_python: bool) -> None:
+    got = read(f'[{{"ph":"X","cat":"kernel","ts":0,"args":{{"grid":{value}}}}}]', force_python=force_python)
+    assert tuple(got.rows[0][f"grid_{axis}"] for axis in "xyz") == expected
+
+
+@both_scanners
+def test_keys_may_share_a_column_and_the_last_counts(force_python: bool) -> None:
+    got = read('[{"ph":"X","ts":1,"args":{"External id":1,"external id":2}},{"ts":2,"ph":"B","args":{"external id":3}}]',
+               force_python=force_python)  # fmt: skip
+    assert [r["external_id"] for r in got.rows] == [2, 3]
+
+
+@both_scanners
+def test_processes_and_threads_may_be_texts(force_python: bool) -> None:
+    names = ["Spans", "", "stream 7", "12", "0x10", 5, None, 1.0, "99999999999999999999"]
+    got = read(written([event(pid=name, tid=name) for name in names]), force_python=force_python)
+    assert [r["pid"] for r in got.rows] == ["Spans", "", "stream 7", 12, 16, 5, None, 1, "99999999999999999999"]
+    assert [r["pid"] for r in got.rows] == [r["tid"] for r in got.rows]
+    assert got.defects == []
+
+
+@both_scanners
+def test_wide_events_stand_apart_with_their_place_in_the_file(force_python: bool) -> None:
+    events = [event(), event(cat="kernel", args={"grid": [4, 5, 6], "correlation": 9}), event(ph="B"), event(ph="i"), event(ph="E")]
+    got = read(written(events), force_python=force_python)
+    plain, wide = got.tables
+    assert plain["ordinal"].to_pylist() == [0, 2, 3]
+    assert wide["ordinal"].to_pylist() == [1]
+    assert wide.column_names == [*plain.column_names, "grid_x", "grid_y", "grid_z", "kind"]
+    assert got.rows[1]["grid_y"] == 5
+    assert got.rows[1]["correlation"] == 9
+    assert got.counts == {("X", "cpu_op"): 1, ("X", "kernel"): 1, ("B", "cpu_op"): 1, ("i", "cpu_op"): 1, ("E", "cpu_op"): 1}
+
+
+@both_scanners
+def test_metadata_events_know_how_many_events_came_before(force_python: bool) -> None:
+    base = {"ph": "M", "name": "process_name", "pid": 0, "args": {"start_time_since_epoch_in_micros": 1594662605425850}}
+    got = read(written([base, event(), event(ph="C"), base | {"pid": 1}]), force_python=force_python)
+    assert got.metadata == [(0, base), (1, base | {"pid": 1})]
+
+
+@both_scanners
+def test_members_before_and_after_the_events(force_python: bool) -> None:
+    document = {
+        "distributedInfo": {"rank": 3, "pg_config": [{"ranks": list(range(300))}] * 10},
+        "traceEvents": [event()],
+        "baseTimeNanoseconds": 1727712360000000001,
+        "INFO": ["Out-of-range = 4 ]}"],
+        "x": 1.5,
+    }
+    got = read(written(document), force_python=force_python)
+    assert got.members == {k: v for k, v in document.items() if k != "traceEvents"}
+    assert len(got.rows) == 1
+
+
+def test_string_ids_run_on_over_batches() -> None:
+    events = [event(name=f"op {i % 7}", cat="é" * (i % 3)) for i in range(400)]
+    got = read(written(events), cuts=random_cuts(1, 3000))
+    assert [r["name"] for r in got.rows] == [e["name"] for e in events]
+    assert [r["category"] for r in got.rows] == [e["cat"] for e in events]
+    assert len(got.strings) == len(set(got.strings))
+
+
+# ------------------------------------------------------------------------------------------------ layouts
+
+
+characters = st.characters(exclude_characters="\x01", exclude_categories=["Cs"])
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(characters, max_size=12) | st.floats(-1e6, 1e6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(characters, max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+times = st.decimals(-(10**15), 10**15, places=3).map(str)
+events_strategy = st.lists(
+    st.fixed_dictionaries(
+        {"ph": st.sampled_from(["X", "B", "E", "i", "M", "s"]), "ts": times.map(number_text)},
+        optional={
+            "cat": st.sampled_from(["kernel", "cpu_op"]),
+            "name": st.text(characters, max_size=20),
+            "pid": st.integers(0, 2**40) | st.sampled_from(["Spans", "3"]),
+            "tid": st.integers(0, 9),
+            "dur": times.map(number_text),
+            "other": json_values,
+            "args": st.dictionaries(st.sampled_from(["correlation", "External id", "label", "grid", "ü"]), json_values, max_size=4),
+        },
+    ),
+    max_size=6,
+)
+
+
+@needs_native
+@given(events_strategy, st.sampled_from(sorted(LAYOUTS)), st.integers(0, 2**32))
+def test_every_layout_gives_what_json_gives(events: list[Any], layout: str, seed: int) -> None:
+    text = LAYOUTS[layout](events)
+    whole = read(text)
+    assert whole.defects == []
+    expected = [e for e in events if e["ph"] in ("X", "B", "E")]
+    assert [r["start_ns"] for r in whole.rows] == [int(Decimal(e["ts"].strip("\x01")).scaleb(3)) for e in expected]
+    assert [r["name"] for r in whole.rows] == [e.get("name") for e in expected]
+    assert sum(whole.counts.values()) == len(events)
+    assert read(text, cuts=random_cuts(seed)).same(whole)
+    assert read(text, force_python=True).same(whole)
+    assert read(text, force_python=True, cuts=random_cuts(seed, 200)).same(whole)
+
+
+@both_scanners
+def test_long_nested_arguments(force_python: bool) -> None:
+    deep = [[1, 2], [3]] * 3000
+    text = written({"traceEvents": [event(args={"Input Dims": deep, "correlation": 1, "label": "]}{["}), event()]})
+    got = read(text, force_python=force_python)
+    assert [r["correlation"] for r in got.rows] == [1, None]
+    assert got.rows[0]["label"] == "]}{["
+    assert got.defects == []
+
+
+@both_scanners
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("", {"empty": 1}),
+        (" \n", {"empty": 1}),
+        ("\ufeff", {"empty": 1}),
+        ("this is no trace", {"not_json": 1}),
+        ("[2026-01-01 INFO] started", {"not_json": 1}),
+        ("\x00" * 400, {"not_json": 1}),
+        ("{}", {}),
+        ("[]", {}),
+        ('{"traceEvents": []}', {}),
+        ('{"traceEvents": [null, 1, "x", [2], {}, {"name": "a"}, {"ph": 1}]}', {"not_an_event": 4, "no_phase": 3}),
+        ('{"traceEvents": [{"ph":"X","ts":null},{"ph":"X"},{"ph":"E","ts":"soon"}]}', {"no_timestamp": 3}),
+        ('{"traceEvents": [{"ph":"X","ts":1e30}]}', {"no_timestamp": 1, "number_out_of_range": 1}),
+        ('{"traceEvents": null}', {"broken_member": 1}),
+        ('{"a": 1', {"truncated": 1, "lost_bytes": 6, "broken_member": 1}),
+        ('{"a": 1} and more', {"trailing_garbage": 8}),
+    ],
+)
+def test_texts_without_a_row(text: str, codes: dict[str, int], force_python: bool) -> None:
+    got = read(text, force_python=force_python)
+    assert got.rows == []
+    assert got.codes == codes
+
+
+# ------------------------------------------------------------------------------------------------ repairs
+
+GOOD = '{"ph":"X","ts":1,"name":"good"}'
+
+
+@both_scanners
+@pytest.mark.parametrize(
+    ("name", "expected", "code"),
+    [
+        ('"a\nb\x07"', "a\nb\x07", {"control_character": 2}),
+        (r'"C:\Users\x"', r"C:\Users\x", {"invalid_escape": 2}),
+        ('"C:\\dir\\"', "C:\\dir\\", {"invalid_escape": 2}),
+        (r'"\u12"', r"\u12", {"invalid_escape": 1}),
+        (b'"a\xff\xe2\x82b"', "a\ufffd\ufffdb", {"invalid_utf8": 2}),
+        (b'"\xed\xa0\x80"', "\ufffd\ufffd\ufffd", {"invalid_utf8": 3}),
+        (r'"\ud83dx\ude00"', "\ufffdx\ufffd", {"lone_surrogate": 2}),
+        (r'"\ud83d\ude00"', "😀", {}),
+        ("N/A", None, {"bare_word": 1}),
+        ("NaN", None, {"bare_word": 1}),
+        ("Infinity", None, {"bare_word": 1}),
+        ("nan", None, {"bare_word": 1}),
+        ("", None, {"empty_value": 1}),
+        ('"say "hi" to"', 'say "hi" to', {"bare_quote": 2}),
+        ('"f({"a": 1}, "b")"', 'f({"a": 1}, "b")', {"bare_quote": 4}),
+        ('"x["y"]z"', 'x["y"]z', {"bare_quote": 2}),
+    ],
+)
+def test_repaired_values(name: str | bytes, expected: str | None, code: dict[str, int], force_python: bool) -> None:
+    raw = name.encode() if isinstance(name, str) else name
+    text = b'[{"ph":"X","ts":1,"args":{"label":' + raw + b', "correlation":8},"name":' + raw + b',"tid":4},' + GOOD.encode() + b"]"
+    got = read(text, force_python=force_python)
+    assert [(r["name"], r["label"], r["correlation"], r["tid"]) for r in got.rows] == [
+        (expected, expected, 8, 4),
+        ("good", None, None, None),
+    ]
+    assert got.codes == {k: 2 * v for k, v in code.items()}
+    for seed in range(20):
+        assert read(text, force_python=force_python, cuts=random_cuts(seed, 20)).same(got)
+
+
+@both_scanners
+@pytest.mark.parametrize(
+    ("text", "rows", "codes"),
+    [
+        (f"[{GOOD},{GOOD},]", 2, {"trailing_comma": 1}),
+        (f"[{GOOD},,{GOOD}]", 2, {"trailing_comma": 1}),
+        ('[{"ph":"X","ts":1,},{"ph":"X","ts":2,"args":{"grid":[1,2,],"label":"a",},}]', 2, {"trailing_comma": 4}),
+        (f"[{GOOD} {GOOD}{GOOD}]", 3, {"missing_comma": 2}),
+        (f"[{GOOD},{GOOD[:-9]}", 1, {"truncated": 1, "lost_bytes": len(GOOD) - 9}),
+        (f'{{"traceEvents":[{GOOD},{GOOD}', 2, {"truncated": 1}),
+        (f'{{"traceEvents":[{GOOD},{GOOD}]', 2, {"truncated": 1}),
+        (f'[{GOOD},{{"ph":"X" "ts":5}},{GOOD}]', 2, {"lost_event": 1, "lost_bytes": 18}),
+        (f'[{GOOD},x"ph":"X","ts":5}},{GOOD}]', 2, {"lost_event": 1, "lost_bytes": 18}),
+        (f'[{GOOD},{{"ph":"X","ts":5,{GOOD}]', 2, {"lost_event": 1, "lost_bytes": 17}),
+        (f'[{GOOD},{{"ph":"X","ts":5,"name":"open}},{GOOD}]', 2, {"lost_event": 1, "lost_bytes": 31}),
+        (f"~{GOOD},{GOOD}]", 2, {"lost_event": 1, "lost_bytes": 1}),
+        (f"[{GOOD}] {GOOD}]", 2, {"trailing_garbage": 1}),
+        (f'{{"a": {{"b": 1 2}}, "traceEvents": [{GOOD}]}}', 1, {"broken_member": 1, "lost_bytes": 17}),
+        (f'{{"traceEv\xffnts": [{GOOD},{GOOD}], "a": 1}}', 2, {"broken_member": 1}),
+        (f'{{"a": tru\x00, "c": 3, "traceEvents": [{GOOD}], "d": 4}}', 1, {"broken_member": 1, "lost_bytes": 19}),
+    ],
+)
+def test_repaired_structure(text: str, rows: int, codes: dict[str, int], force_python: bool) -> None:
+    got = read(text, force_python=force_python)
+    assert len(got.rows) == rows
+    assert got.codes == codes
+    for seed in range(20):
+        assert read(text, force_python=force_python, cuts=random_cuts(seed, 20)).same(got)
+
+
+@both_scanners
+def test_a_defect_says_where_and_what(force_python: bool) -> None:
+    text = f'[{GOOD}, {{"ph": "X", "ts": 1, "dur": N/A}}, {{\'ph\': 1}}, {GOOD}]'
+    got = read(text, force_python=force_python)
+    assert got.defects == [
+        Defect("bare_word", 1, text.index("N/A"), "N/A}"),
+        Defect("lost_bytes", len("{'ph': 1}, "), text.index("{'"), "{"),
+        Defect("lost_event", 1, text.index("{'"), "{"),
+    ]
+
+
+@both_scanners
+def test_broken_members_keep_their_text(force_python: bool) -> None:
+    got = read(
+        f'{{"good": {{"path": "C:\\Users"}}, "bad": {{"a": 1 "b": 2}}, "traceEvents": [{GOOD}], "x": [1,]}}', force_python=force_python
+    )
+    assert got.members == {"good": {"path": "C:\\Users"}, "bad": '{"a": 1 ', "x": [1]}
+    assert len(got.rows) == 1
+
+
+@both_scanners
+def test_too_long_and_too_deep_events_are_lost_alone(force_python: bool) -> None:
+    long = event(args={"x": "y" * 3000})
+    text = written([event(), long, event(), event(args={"x": json.loads("[" * 300 + "]" * 300)}), event()])
+    got = read(text, force_python=force_python, event_limit=2000)
+    assert len(got.rows) == 3
+    assert got.codes["too_long"] == 1
+    assert got.codes["too_deep"] == 1
+    assert got.codes["lost_event"] == 2
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b'{"a": NaN, "b": 1.5, "c": 12, "d": true}', {"a": None, "b": 1.5, "c": 12, "d": True}),
+        (b'{"a": "x\ny\\q", "b": [1,2,]}', {"a": "x\ny\\q", "b": [1, 2]}),
+        (b'"\\ud800"', "\ufffd"),
+        (b"9" * 5000, "9" * 5000),
+        (b"no value at all", "no value at all"),
+        (b"[" * 100000, "[" * 100000),
+    ],
+)
+def test_members_are_decoded_tolerantly(raw: bytes, expected: Any) -> None:
+    assert decode_value(raw) == expected
+
+
+# ------------------------------------------------------------------------------------------------ any damage
+
+STRUCTURE = [
+    b'"',
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\\",
+    b"\n",
+    b"\xff",
+    b"N/A",
+    b'\\"',
+    b'{"ph":',
+    b'"traceEvents": [',
+    b"1e400",
+    b"\\ud83d",
+]
+
+
+def damaged(text: bytes, source: random.Random, places: int) -> bytes:
+    data = bytearray(text)
+    for _ in range(places):
+        at = source.randrange(len(data))
+        match source.randrange(4):
+            case 0:
+                data[at] = source.randrange(256)
+            case 1:
+                data[at : at + 1] = source.choice(STRUCTURE)
+            case 2:
+                del data[at : at + source.choice((1, 1, 3, 40))]
+            case _:
+                data[at:at] = source.choice(STRUCTURE)
+    return bytes(data)
+
+
+@needs_native
+@given(events_strategy.filter(bool), st.sampled_from(sorted(LAYOUTS)), st.integers(0, 2**32), st.integers(1, 6))
+def test_both_scanners_agree_on_damaged_text(events: list[Any], layout: str, seed: int, places: int) -> None:
+    text = damaged(LAYOUTS[layout](events).encode(), random.Random(seed), places)
+    limit = random.Random(seed).choice([200, 16 << 20])
+    whole = read(text, event_limit=limit)
+    assert read(text, force_python=True, event_limit=limit).same(whole)
+    assert read(text, cuts=random_cuts(seed), event_limit=limit).same(whole)
+
+
+@needs_native
+@given(st.binary(max_size=300) | st.text('{}[]",:\\ntrue0e-"phtsX \n', max_size=120).map(str.encode), st.integers(0, 2**32))
+def test_both_scanners_agree_on_any_bytes(text: bytes, seed: int) -> None:
+    whole = read(text)
+    assert read(text, force_python=True).same(whole)
+    assert read(text, cuts=random_cuts(seed, 10)).same(whole)
+
+
+@pytest.mark.parametrize("layout", ["native", "one line", "indent", "array"])
+def test_events_away_from_the_damage_are_all_read(layout: str) -> None:
+    events = [event(name=f"op {i}", ts=i, args={"correlation": i, "label": "x"}) for i in range(60)]
+    text = LAYOUTS[layout](events).encode()
+    starts = [text.index(f'"op {i}"'.encode()) for i in range(60)]
+    for seed in range(300):
+        source = random.Random(seed)
+        place = source.randrange(len(text) - 1)
+        broken = text[:place] + source.choice([bytes([source.randrange(256)]), b"", b'"', b"\n"]) + text[place + 1 :]
+        near = sum(start <= place for start in starts)
+        names = {r["name"] for r in read(broken).rows}
+        missing = {f"op {i}" for i in range(60) if not near - 3 <= i <= near + 1} - names
+        assert not missing, (seed, place, text[place : place + 1])
+
+
+@needs_native
+@pytest.mark.parametrize(
+    "unit",
+    [
+        '{"ph":[',
+        '{"ph":"',
+        '{"ph":{',
+        '"',
+        "\\",
+        "{",
+        "[",
+        '{"ph" ',
+        ' "traceEvents"',
+        '{"ph":"X","name":"\\"',
+        '"a": "b',
+        '\\",',
+        "\\ud83d",
+    ],
+)
+@pytest.mark.parametrize("start", ["", "[", '{"traceEvents":[', '[{"ph":"X","name":"', '{"m":"', '{"m":['])
+def test_work_is_linear_on_hostile_text(start: str, unit: str) -> None:
+    data = (start + unit * (4_000_000 // len(unit))).encode()
+    before = time.process_time()
+    for size in (1 << 16, len(data)):
+        scan = TraceScan(args=ARGS)
+        for i in range(0, len(data), size):
+            scan.feed(data[i : i + size])
+        scan.finish()
+    assert time.process_time() - before < 2.0  # some milliseconds if it is linear, hours if not
+
+
+def test_calls_in_the_wrong_order_and_bad_columns_are_refused() -> None:
+    scan = TraceScan(args=ARGS)
+    scan.finish()
+    scan.finish()
+    with pytest.raises(ValueError, match="after finish"):
+        scan.feed(b"[")
+    with pytest.raises(ValueError, match="two kinds"):
+        TraceScan(args={"a": Arg("x", "int"), "b": Arg("x", "text")})
+    with pytest.raises(ValueError, match="must differ"):
+        TraceScan(args={"a": Arg("name", "int")})
+    with pytest.raises(ValueError, match="given once"):
+        TraceScan(args={"a": Arg("x", "int")}, wide_args={"a": Arg("y", "int")})
+
+
+# ------------------------------------------------------------------------------------------------ real traces
+
+
+def load(path: Path) -> bytes:
+    return gzip.decompress(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "quirks/alexnet_no_steps.json.gz",
+        "quirks/event_sync_trace.json.gz",
+        "quirks/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
+        "quirks/rank_non_gpu.json.gz",
+        "h100/Falconsai_nsfw_image_detection__1016002.json.gz",
+        "mi300/gaunernst_bert-small-uncased__1016001.json.gz",
+        "sampled_2_ranks/sampled_rank-0.json.gz",
+    ],
+)
+@both_scanners
+def test_real_traces_are_read_as_json_reads_them(shared_data: Path, name: str, force_python: bool) -> None:
+    text = load(shared_data / "kineto" / name)
+    document = json.loads(text, strict=False, parse_float=Decimal)
+    got = read(text, force_python=force_python, cuts=iter([1 << 16] * 10_000))
+    expected = [e for e in document["traceEvents"] if e.get("ph") in ("X", "B", "E")]
+    assert got.defects == []
+    assert list(got.members) == [k for k in document if k != "traceEvents"]
+    assert len(got.rows) == len(expected)
+    for row, e in zip(got.rows, expected, strict=True):
+        args = e.get("args") or {}
+        assert row["start_ns"] == int(Decimal(e["ts"]).scaleb(3))
+        assert row["duration_ns"] == (int(Decimal(e["dur"]).scaleb(3)) if "dur" in e else None)
+        assert (row["name"], row["category"], str(row["pid"]), str(row["tid"])) == (e["name"], e.get("cat"), str(e["pid"]), str(e["tid"]))
+        assert row["correlation"] == args.get("correlation")
+        if e.get("cat") == "kernel":
+            assert [row[f"grid_{axis}"] for axis in "xyz"] == args.get("grid", [None] * 3)
