@@ -1,0 +1,194 @@
+"""How long did the training steps take, how evenly, and what was the average step spent on?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from ..ingest.store import Store
+from .intervals import sweep, union
+from .places import Place, Places
+from .quantiles import histogram, quantiles
+from .report import Step, StepGroup, StepParts, Steps
+
+SLOWEST: Final = 10
+FEWEST_BINS: Final = 5
+MOST_BINS: Final = 40
+CUT_OFF: Final = 0.8
+"""A last step with fewer than this share of the device events of the one before is taken to be cut off by the end of the profile."""
+
+# Classes of a step's wall time, in the order in which they claim it; each is a condition on device_event or host_event.
+_CLASSES: Final = {
+    "kernel": ("device_event", "e.kind = 'kernel' AND n.category IS DISTINCT FROM 'communication'"),
+    "memcpy": ("device_event", "e.kind = 'memcpy'"),
+    "memset": ("device_event", "e.kind = 'memset'"),
+    "communication": ("device_event", "e.kind = 'kernel' AND n.category = 'communication'"),
+    "runtime": ("host_event", "e.kind IN ('launch', 'sync', 'call')"),
+    "data_loader": ("host_event", "e.kind = 'loader'"),
+    "cpu_op": ("host_event", "e.kind = 'operator'"),
+}
+_ABSENT: Final = (
+    "No steps: the run has neither ProfilerStep#N nor step_N ranges, nor step phases. Call step() of the profiler once per training step,"
+    " or annotate the steps."
+)
+
+
+def steps(store: Store) -> Steps:
+    """The steps of every process, their durations by (node, process, phase), and what the average step was spent on.
+
+    Durations are those of the device work launched in a step. A group in which not even half of the steps launched any is timed on the
+    host; in the other groups the steps without device work are timed on the host and form a group of their own.
+    """
+    rows = _timed(store.frame('SELECT * EXCLUDE ("index"), "index" AS number FROM step'))
+    if rows.is_empty():
+        return Steps((), (), (), _ABSENT)
+    places = Places(store)
+    groups = []
+    for (process, _, on_device), members in rows.group_by("process", "phase", "on_device"):
+        place = places.process(process, members["node"][0])
+        groups.append((place, _group(place, bool(on_device), members.sort("start", "duration"))))
+    groups.sort(key=lambda item: (item[0].order, item[1].phase or "", not item[1].on_device))
+    listed = [(place, step) for place, step in _listed(rows, places)]
+    listed.sort(key=lambda item: (item[0].order, item[1].phase or "", item[1].start_ns))
+    return Steps(
+        steps=tuple(step for _, step in listed),
+        groups=tuple(group for _, group in groups),
+        parts=_parts(store, rows, places),
+        absent=None,
+    )
+
+
+def _timed(rows: pl.DataFrame) -> pl.DataFrame:
+    """Steps with ``on_device``, ``start`` and ``duration``: of the device work, or of the host range."""
+    worked = pl.col("device_duration_ns").is_not_null()
+    mostly = worked.mean().over("process", "phase") >= 0.5
+    return rows.with_columns(on_device=worked & mostly).with_columns(
+        start=pl.when("on_device").then("device_start_ns").otherwise("host_start_ns"),
+        duration=pl.when("on_device").then("device_duration_ns").otherwise("host_duration_ns"),
+    )
+
+
+def _step(row: dict[str, int], phase: str | None, place: Place) -> Step:
+    return Step(
+        node=place.node,
+        rank=place.rank,
+        pid=place.pid,
+        phase=phase,
+        index=row["number"],
+        start_ns=row["start"],
+        duration_ns=row["duration"],
+        on_device=bool(row["on_device"]),
+        host_duration_ns=row["host_duration_ns"],
+    )
+
+
+def _listed(rows: pl.DataFrame, places: Places) -> list[tuple[Place, Step]]:
+    return [
+        (place, _step(row, row["phase"], place))
+        for row in rows.iter_rows(named=True)
+        for place in [places.process(row["process"], row["node"])]
+    ]
+
+
+def _group(place: Place, on_device: bool, members: pl.DataFrame) -> StepGroup:
+    phase = members["phase"][0]
+    spread = quantiles(members["duration"])
+    bins = histogram(members["duration"], bins=_bins(members["duration"]))
+    assert spread is not None
+    assert bins is not None
+    slowest = members.sort("duration", "start", descending=[True, False]).head(SLOWEST)
+    return StepGroup(
+        node=place.node,
+        rank=place.rank,
+        pid=place.pid,
+        phase=phase,
+        on_device=on_device,
+        quantiles=spread,
+        histogram=bins,
+        slowest=tuple(_step(row, phase, place) for row in slowest.iter_rows(named=True)),
+    )
+
+
+def _bins(durations: pl.Series) -> int:
+    """How many bins show the shape: of width 2 x interquartile range / cube root of the count (Freedman and Diaconis), 5 to 40."""
+    low, high = durations.quantile(0.25, "linear"), durations.quantile(0.75, "linear")
+    span = int(durations.max()) - int(durations.min())  # type: ignore[arg-type]
+    width = 2 * ((high or 0) - (low or 0)) / len(durations) ** (1 / 3)
+    return MOST_BINS if width * MOST_BINS <= span else max(FEWEST_BINS, round(span / width))
+
+
+def _parts(store: Store, rows: pl.DataFrame, places: Places) -> tuple[StepParts, ...]:
+    """Of every process with events: wall time of its steps, claimed class by class in the order of ``_CLASSES``.
+
+    A step reaches from where the one before it ended (where their numbers follow each other; else from its own start) to the end of its
+    host range or of its last device event, whichever is later. The last one is left out where it was cut off. This is the definition of
+    the PyTorch TensorBoard plugin, whose "kernel" is here divided into communication kernels and others.
+    """
+    traced = set(store.frame("SELECT process FROM device_event UNION SELECT process FROM host_event").to_series())
+    found = []
+    for (process,), own in rows.group_by("process"):
+        if process not in traced:
+            continue
+        windows = _windows(_main(own))
+        claimed = _claimed(store, process, windows)
+        place = places.process(process, own["node"][0])
+        count = windows.height
+        mean = {name: claimed[name] / count for name in (*_CLASSES, "other")}
+        whole = (windows["end"] - windows["start"]).sum() / count
+        found.append((place, StepParts(place.node, place.rank, place.pid, count, float(whole), mean)))
+    return tuple(parts for _, parts in sorted(found, key=lambda item: item[0].order))
+
+
+def _main(own: pl.DataFrame) -> pl.DataFrame:
+    """One kind of steps of a process: those without a phase, else those of the phase with most time."""
+    plain = own.filter(pl.col("phase").is_null())
+    if plain.height:
+        return plain
+    longest = own.group_by("phase").agg(pl.col("host_duration_ns").sum()).sort("host_duration_ns", "phase", descending=[True, False])
+    return own.filter(pl.col("phase") == longest["phase"][0])
+
+
+def _windows(own: pl.DataFrame) -> pl.DataFrame:
+    """The wall time of every step: columns ``start`` and ``end``, disjoint and in order."""
+    ordered = own.sort("host_start_ns", "host_duration_ns")
+    events = ordered["device_events"].to_list()
+    if len(events) > 1 and events[-1] < CUT_OFF * events[-2]:
+        ordered = ordered.head(-1)
+    host_end = pl.col("host_start_ns") + pl.col("host_duration_ns")
+    end = pl.max_horizontal(host_end, pl.col("device_start_ns") + pl.col("device_duration_ns")).cum_max()
+    before = pl.col("end").shift(1)
+    follows = pl.col("number") == pl.col("number").shift(1) + 1
+    start = pl.when(follows).then(before).otherwise(pl.max_horizontal("host_start_ns", before))
+    return ordered.with_columns(end=end).select(start=start.fill_null(pl.col("host_start_ns")), end="end")
+
+
+def _claimed(store: Store, process: int | None, windows: pl.DataFrame) -> dict[str, int]:
+    """Nanoseconds of the windows by class; "other" is what no class claims."""
+    flags = ["inside", *_CLASSES]
+    sets = {"inside": union(windows), **{name: _covered(store, process, name, windows) for name in _CLASSES}}
+    segments = sweep(
+        pl.concat([frame.select("start", "end", *(pl.lit(flag == name).alias(flag) for flag in flags)) for name, frame in sets.items()]),
+        [],
+        flags,
+    ).filter("inside")
+    length = pl.col("end") - pl.col("start")
+    claimed: dict[str, int] = {}
+    for name in _CLASSES:
+        claimed[name] = int(segments.select(length.filter(name).sum()).item())
+        segments = segments.filter(~pl.col(name))
+    claimed["other"] = int(segments.select(length.sum()).item())
+    return claimed
+
+
+def _covered(store: Store, process: int | None, name: str, windows: pl.DataFrame) -> pl.DataFrame:
+    """When a class was active on any thread or stream of the process, from the first window to the last."""
+    table, condition = _CLASSES[name]
+    low, high = windows["start"].min(), windows["end"].max()
+    return union(
+        store.frame(
+            f'SELECT e.start_ns AS start, e.start_ns + e.duration_ns AS "end" FROM {table} AS e LEFT JOIN name AS n ON n.id = e.name'
+            f" WHERE e.process IS NOT DISTINCT FROM ? AND {condition} AND e.start_ns < ? AND e.start_ns + e.duration_ns > ?",
+            [process, high, low],
+        )
+    )
