@@ -135,7 +135,7 @@ def text_id(value: int) -> int | None:
 
 
 def have_native() -> bool:
-    """Whether the C scanner is there (False: installed without a compiler, reading is some thirty times slower)."""
+    """Whether the C scanner is there (False: installed without a compiler, reading is some sixty times slower)."""
     return _NativeScanner is not None
 
 
