@@ -1,0 +1,145 @@
+"""Are step durations and the parts of the average step those of worked examples, a plain loop, and published figures?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from postrun.analysis.steps import _bins, steps
+from postrun.ingest import ingest
+from postrun.ingest.store import Store
+
+CLASSES = ("kernel", "memcpy", "memset", "communication", "runtime", "data_loader", "cpu_op", "other")
+
+
+def step(index: int, start: int, duration: int, device: tuple[int, int, int] | None = None, **more: Any) -> dict[str, Any]:
+    work = {} if device is None else dict(zip(("device_start_ns", "device_duration_ns", "device_events"), device, strict=True))
+    return {
+        "node": 0,
+        "process": 0,
+        "index": index,
+        "host_start_ns": start,
+        "host_duration_ns": duration,
+        "device_events": 0,
+        **work,
+        **more,
+    }
+
+
+def test_without_steps_it_says_how_to_get_them(make_store: Callable[..., Store]) -> None:
+    found = steps(make_store())
+    assert (found.steps, found.groups, found.parts) == ((), (), ())
+    assert "step()" in (found.absent or "")
+
+
+def test_device_durations_and_host_durations_are_kept_apart(make_store: Callable[..., Store]) -> None:
+    rows = [step(i, 100 * i, 90, (100 * i + 10, 200 + i, 5)) for i in range(4)] + [step(4, 400, 50)]
+    rows += [step(i, 1000 + i, 7, (1000, 3, 1) if i == 0 else None, phase="TRAIN") for i in range(3)]
+    found = steps(make_store(step=rows))
+    assert [(g.phase, g.on_device, g.quantiles.count, g.quantiles.min, g.quantiles.max) for g in found.groups] == [
+        (None, True, 4, 200, 203), (None, False, 1, 50, 50), ("TRAIN", False, 3, 7, 7),
+    ]  # fmt: skip
+    first = found.steps[0]
+    assert (first.index, first.start_ns, first.duration_ns, first.on_device, first.host_duration_ns) == (0, 10, 200, True, 90)
+    assert [s.index for s in found.groups[0].slowest] == [3, 2, 1, 0]
+
+
+def test_slowest_ten_and_order_of_processes(make_store: Callable[..., Store]) -> None:
+    processes = [{"id": 0, "node": 0, "pid": 1, "rank": 1}, {"id": 1, "node": 0, "pid": 2, "rank": 0}]
+    rows = [step(i, 100 * i, (i * 7) % 30 + 1, process=process) for process in (0, 1) for i in range(30)]
+    found = steps(make_store(step=rows, processes=processes))
+    assert [group.rank for group in found.groups] == [0, 1]
+    assert [s.duration_ns for s in found.groups[0].slowest] == list(range(30, 20, -1))
+    assert [(s.rank, s.index) for s in found.steps] == [(rank, i) for rank in (0, 1) for i in range(30)]
+    assert found.parts == ()  # no events: nothing is known of what the steps were spent on
+
+
+@pytest.mark.parametrize(
+    ("durations", "bins"),
+    [([5], 5), ([5, 5, 5], 40), (list(range(1000)), 10), ([10] * 50 + [10_000_000], 40), (list(range(8)), 5)],
+)  # fmt: skip
+def test_bins_show_the_shape(durations: list[int], bins: int) -> None:
+    if len(set(durations)) == 1:
+        bins = 40  # one value: the histogram has one bin whatever is asked for
+    assert _bins(pl.Series(durations)) == bins
+
+
+def test_wall_time_is_claimed_in_order_and_sums_to_the_step(make_store: Callable[..., Store]) -> None:
+    """Two steps, [0, 100) and [100, 260): the second one lasts until its kernel ends.
+
+    0..10 nothing, 10..20 operator, 20..30 runtime inside the operator, 30..40 loader, 40..60 kernel over a copy and a collective,
+    60..70 the rest of the copy, 70..75 the rest of the collective, 75..100 nothing; 240..260 kernel after the host's end.
+    """
+    host = [
+        {"kind": "operator", "start_ns": 10, "duration_ns": 22}, {"kind": "launch", "start_ns": 20, "duration_ns": 10},
+        {"kind": "loader", "start_ns": 25, "duration_ns": 15}, {"kind": "python", "start_ns": 0, "duration_ns": 300},
+        {"kind": "overhead", "start_ns": 0, "duration_ns": 300}, {"kind": "sync", "start_ns": 300, "duration_ns": 50},
+    ]  # fmt: skip
+    device = [
+        {"kind": "kernel", "start_ns": 40, "duration_ns": 20}, {"kind": "memcpy", "start_ns": 50, "duration_ns": 20},
+        {"kind": "kernel", "name": "ncclDevKernel", "start_ns": 50, "duration_ns": 25},
+        {"kind": "kernel", "start_ns": 240, "duration_ns": 20},
+        {"kind": "sync", "start_ns": 0, "duration_ns": 300},
+    ]  # fmt: skip
+    rows = [step(0, 0, 100, (40, 35, 3)), step(1, 101, 100, (240, 20, 3))]
+    names = {"ncclDevKernel": ("nccl", "unknown", "communication")}
+    parts = steps(make_store(step=rows, host_event=host, device_event=device, names=names)).parts[0]
+    assert (parts.steps, parts.mean_step_ns) == (2, 130)
+    total = {name: 2 * ns for name, ns in parts.mean_ns.items()}
+    assert total == {
+        "kernel": 40, "memcpy": 10, "memset": 0, "communication": 5, "runtime": 10, "data_loader": 10, "cpu_op": 10, "other": 175,
+    }  # fmt: skip
+
+
+def test_time_between_runs_of_steps_is_no_part_of_a_step_and_a_cut_off_last_one_is_left_out(make_store: Callable[..., Store]) -> None:
+    rows = [step(5, 0, 10, (0, 10, 10)), step(6, 11, 9, (11, 9, 10)), step(50, 1000, 10, (1000, 10, 10)), step(51, 1010, 10, (1010, 2, 7))]
+    kernel = [{"kind": "kernel", "start_ns": 0, "duration_ns": 2000}]
+    parts = steps(make_store(step=rows, device_event=kernel)).parts[0]
+    assert (parts.steps, parts.mean_step_ns, parts.mean_ns["kernel"], parts.mean_ns["other"]) == (3, 10, 10, 0)
+
+
+EVENT = st.tuples(st.sampled_from(["kernel", "memcpy", "memset", "launch", "loader", "operator"]), st.integers(0, 60), st.integers(0, 25))
+
+
+@given(st.lists(st.integers(1, 15), min_size=1, max_size=4), st.lists(EVENT, max_size=12))
+def test_parts_equal_a_count_of_every_nanosecond(lengths: list[int], events: list[tuple[str, int, int]]) -> None:
+    store = Store.create(None)
+    start, rows = 0, []
+    for i, length in enumerate(lengths):
+        rows.append(step(i, start, length))
+        start += length
+    store.append("step", pl.DataFrame(rows))
+    on_device = {"kernel", "memcpy", "memset"}
+    for table, kinds in (("device_event", on_device), ("host_event", {"launch", "loader", "operator"})):
+        for kind, begin, duration in events:
+            if kind in kinds:
+                store.insert(table, {"node": 0, "process": 0, "kind": kind, "start_ns": begin, "duration_ns": duration})
+    order = {"kernel": "kernel", "memcpy": "memcpy", "memset": "memset", "launch": "runtime", "loader": "data_loader", "operator": "cpu_op"}
+    expected = dict.fromkeys(CLASSES, 0)
+    for moment in range(start):
+        active = {kind for kind, begin, duration in events if begin <= moment < begin + duration}
+        expected[next((name for kind, name in order.items() if kind in active), "other")] += 1
+    parts = steps(store).parts
+    store.close()
+    if not events:
+        assert parts == ()
+        return
+    assert {name: round(ns * len(lengths)) for name, ns in parts[0].mean_ns.items()} == expected
+
+
+def test_published_step_breakdown_of_a_real_trace(shared_data: Path) -> None:
+    """Figures that the PyTorch TensorBoard plugin published for this trace, in whole microseconds."""
+    store = ingest([shared_data / "kineto" / "v100_old_schema" / "resnet50_num_workers_0.json.gz"])
+    parts = steps(store).parts[0]
+    assert parts.steps == 6
+    assert round(parts.mean_step_ns / 1000) == 177592
+    published = {"kernel": 98589, "memcpy": 1915, "memset": 89, "runtime": 2908, "data_loader": 59262, "cpu_op": 13674, "other": 1156}
+    for name, microseconds in published.items():
+        assert abs(parts.mean_ns[name] / 1000 - microseconds) <= 0.5, name
+    assert parts.mean_ns["communication"] == 0
+    assert sum(parts.mean_ns.values()) == pytest.approx(parts.mean_step_ns)
