@@ -28,7 +28,7 @@ def base_name(text: pl.Expr) -> pl.Expr:
     return pl.when(cut == "").then(text).otherwise(cut)
 
 
-def annotations(store: Store, options: Options = Options()) -> Annotations:  # noqa: B008  (Options is frozen)
+def annotation_groups(store: Store, options: Options = Options()) -> Annotations:  # noqa: B008  (Options is frozen)
     """Durations of the ranges by base name, side (host or device) and phase, longest total first; ranges that never ended are left out.
 
     ``histograms``: the names chosen in the options, else those with most time. Raises UsageError for a chosen name that no range has.

@@ -10,15 +10,18 @@ from pathlib import Path
 
 
 class Checksums:
-    """Checksums of ``files`` (path, bytes), addressed by position; close it or use it as a context manager.
+    """Checksums of ``files`` (path, bytes, said by name), addressed by position; close it or use it as a context manager.
+
+    ``said by name``: what a file's name says that its contents do not (of hosted timelines: the machine); files that differ in it are
+    never the same.
 
     Only files of equal size are compared beforehand; the others' checksums are computed while they are read (:meth:`start`), so that
     the disk gives every file once.
     """
 
-    def __init__(self, files: Sequence[tuple[Path, int | None]]) -> None:
+    def __init__(self, files: Sequence[tuple[Path, int | None, str]]) -> None:
         self._files = files
-        self._sizes = Counter(size for _, size in files)
+        self._sizes = Counter(size for _, size, _ in files)
         self._futures: dict[int, Future[str | None]] = {}
         self._pool = ThreadPoolExecutor(1, "postrun-sha256")
 
@@ -40,14 +43,14 @@ class Checksums:
 
     def duplicates(self) -> dict[int, int]:
         """For each file that has the contents of an earlier one, the position of that one. Empty files count as different."""
-        first: dict[str, int] = {}
+        first: dict[tuple[str, str], int] = {}
         same: dict[int, int] = {}
-        for position, (_, size) in enumerate(self._files):
+        for position, (_, size, said) in enumerate(self._files):
             if not size or self._sizes[size] < 2:
                 continue
             checksum = self.of(position)
-            if checksum is not None and first.setdefault(checksum, position) != position:
-                same[position] = first[checksum]
+            if checksum is not None and first.setdefault((checksum, said), position) != position:
+                same[position] = first[checksum, said]
         return same
 
 

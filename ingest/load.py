@@ -101,7 +101,8 @@ def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progr
     from .steps import derive_steps
 
     run = _Reading(store, found, report)
-    with Checksums([(one.path, one.bytes if one.readable else None) for one in found]) as checksums:
+    names = [one.path.name if one.format is not None and one.format.name == TIMELINE else "" for one in found]
+    with Checksums([(one.path, one.bytes if one.readable else None, said) for one, said in zip(found, names, strict=True)]) as checksums:
         run.read(checksums)
         run.write_sources(checksums)
     report("deriving steps", 0.95)

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from postrun.analysis.annotations import DRAWN, OTHER, annotations, base_name
+from postrun.analysis.annotations import DRAWN, OTHER, annotation_groups, base_name
 from postrun.analysis.options import Options
 from postrun.errors import UsageError
 from postrun.ingest import ingest
@@ -25,7 +25,8 @@ def ranges(*rows: tuple[str, int], **more: Any) -> list[dict[str, Any]]:
     ("name", "base"),
     [
         ("ProfilerStep#12", "ProfilerStep"), ("step_3", "step"), ("step 3", "step"), ("epoch 1, batch 22", "epoch 1, batch"),
-        ("layer7", "layer"), ("7", "7"), ("#7", "#7"), ("forward", "forward"), ("", ""), ("a.1", "a"), ("nccl:all_reduce", "nccl:all_reduce"),
+        ("layer7", "layer"), ("7", "7"), ("#7", "#7"), ("forward", "forward"), ("", ""), ("a.1", "a"),
+        ("nccl:all_reduce", "nccl:all_reduce"),
         ("2d conv", "2d conv"),
     ],
 )  # fmt: skip
@@ -65,7 +66,7 @@ def test_without_annotations(make_store: Callable[..., Store]) -> None:
 
 
 def test_too_many_names_become_one_group_and_nothing_is_lost(make_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(annotations.__globals__, "MOST_GROUPS", 3)
+    monkeypatch.setitem(annotation_groups.__globals__, "MOST_GROUPS", 3)
     found = annotation_groups(make_store(annotation=ranges(*((f"n{chr(97 + i)}", 10 * (i + 1)) for i in range(6)))))
     assert [(g.name, g.total_ns, g.quantiles.count) for g in found.groups] == [
         ("nf", 60, 1), ("ne", 50, 1), ("nd", 40, 1), (OTHER, 60, 3),

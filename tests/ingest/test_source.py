@@ -171,6 +171,15 @@ def test_the_same_file_twice_is_read_once(tmp_path: Path) -> None:
     assert store.frame("SELECT count(DISTINCT sha256), count(sha256), count(*) FROM source").row(0) == (2, 3, 3)
 
 
+def test_timelines_of_two_machines_are_two_though_their_contents_are_equal(tmp_path: Path) -> None:
+    for name in ("0/1700000000000014_0-algo-1", "0/1700000000000014_1-algo-2", "1/1700000000000014_0-algo-1"):
+        put(tmp_path / f"framework/pevents/{name}_pythontimeline.json", PEVENTS)
+    store = ingest([tmp_path])
+    assert store.frame("SELECT hostname FROM node ORDER BY hostname").to_series().to_list() == ["algo-1", "algo-2"]
+    assert store.frame("SELECT count(*) FROM step").item() == 2
+    assert store.frame("SELECT count(*) FROM ingest_note WHERE code = 'duplicate'").item() == 1
+
+
 def test_run_stores_are_opened_when_given_alone(tmp_path: Path) -> None:
     put(tmp_path / "traces" / "a.json", TRACE)
     target = tmp_path / "traces" / "run.duckdb"
