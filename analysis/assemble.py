@@ -11,6 +11,7 @@ from .. import __version__
 from ..ingest.store import Store
 from . import run_info
 from .activity import activity
+from .annotations import annotation_groups
 from .framework import framework
 from .idle import idle
 from .job_statistics import job_statistics
@@ -20,27 +21,11 @@ from .memory_operations import memory_operations
 from .options import Options
 from .precision import precision
 from .python_profile import python_profile
-from .report import Annotations, Generator, Report, Steps
+from .report import Generator, Report
+from .steps import steps
 from .summary import summary
 from .system_usage import system_usage
 from .time_breakdown import time_breakdown
-
-# Written beside this module; a section whose analysis is not there yet is absent.
-try:
-    from .steps import steps
-except ImportError:
-
-    def steps(store: Store) -> Steps:
-        return Steps((), (), (), "Not analysed.")
-
-
-try:
-    from .annotations import annotations as annotation_groups
-except ImportError:
-
-    def annotation_groups(store: Store, options: Options) -> Annotations:
-        return Annotations((), (), "Not analysed.")
-
 
 # Libraries whose version can change a figure.
 _LIBRARIES: Final = ("duckdb", "polars", "pyarrow")
