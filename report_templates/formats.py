@@ -46,9 +46,9 @@ def quantity(value: float | None, unit: str) -> str:
     """A sampled metric in its own unit: percentages with one decimal, bytes in binary units, others with three significant digits."""
     if value is None:
         return UNKNOWN
-    base, slash, per = unit.partition("/")
-    if base in ("%", "percent"):
+    if unit.startswith("%") or unit == "percent":
         return percent(value)
+    base, slash, per = unit.partition("/")
     if base in ("B", "bytes", "byte"):
         return size(value) + slash + per
     return f"{significant(value)}\u00a0{unit}".rstrip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +38,7 @@ def page(context: Context, target: str, *, paper: str = "A4") -> str:
         style=Markup(style),
         script=Markup(script),
         script_digest=digest,
+        created=datetime.fromtimestamp(context.report.generator.generated_at_ns // 1_000_000_000, UTC).isoformat(),
         picture=_inline if target == "html" else _image,
     )
 

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 INSTALL: Final = "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core"
 
@@ -136,13 +136,29 @@ class Press:
             string=Path(job.attachment).read_bytes(),
             name="report.json",
             description="The report as data: everything that is shown, uncapped",
-            relationship="Data",
             created=made,
             modified=made,
             url_fetcher=self._fetcher,
         )
         page = self._weasyprint.HTML(string=Path(job.page).read_text(encoding="utf-8"), url_fetcher=self._fetcher)
-        page.write_pdf(job.output, stylesheets=[self._fonts], font_config=self._configuration, attachments=[attachment], pdf_tags=True)
+        page.write_pdf(
+            job.output,
+            finisher=_relate,
+            stylesheets=[self._fonts],
+            font_config=self._configuration,
+            attachments=[attachment],
+            pdf_tags=True,
+        )
+
+
+def _relate(_document: Any, pdf: Any) -> None:
+    """Say in the file that the attachment is the data of the document (ISO 32000-2, 14.13); WeasyPrint does so for PDF/A alone."""
+    import pydyf  # type: ignore[import-untyped]
+
+    files = [thing for thing in pdf.objects if isinstance(thing, pydyf.Dictionary) and thing.get("Type") == "/Filespec"]
+    for file in files:
+        file["AFRelationship"] = "/Data"
+    pdf.catalog["AF"] = pydyf.Array([file.reference for file in files])
 
 
 def main() -> None:
@@ -160,7 +176,7 @@ def main() -> None:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             press.write(Job(**json.loads(line)))
-    except Exception as error:
+    except BaseException as error:  # a refused address is none of Exception
         print(json.dumps({"error": f"WeasyPrint failed: {type(error).__name__}: {str(error)[:300]}"}))
     else:
         print(json.dumps({}))

@@ -44,7 +44,8 @@ def donut(sectors: Sequence[Sector], value: str, label: str, *, whole: float = 1
             continue
         title = f"{sector.name}: {sector.percent:.1f} %"
         fill = MEANINGS[sector.meaning]
-        body.append(svg.path(_ring(middle, angle, angle + sweep), fill, opacity=sector.shade, stroke=PAPER, title=title))
+        gap = PAPER if sweep < 2 * math.pi else None
+        body.append(svg.path(_ring(middle, angle, angle + sweep), fill, opacity=sector.shade, stroke=gap, title=title))
         if sweep > 0.16 and len(sectors) > 1:  # a number of 11 px needs about 9 degrees outside the ring
             x, y = _point(middle, angle + sweep / 2, _OUTER + 11)
             body.append(svg.text(x, y + 4, str(number), anchor="middle"))

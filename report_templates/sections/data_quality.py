@@ -21,6 +21,8 @@ def data_quality(report: Report) -> Section:
     made = Section(
         "data-quality", "Data quality", say("{} gave {}; {}{}.", plural(len(read), "file"), plural(events, "event"), repaired, also)
     )
+    if not report.run.sources and not notes:
+        return Section("data-quality", "Data quality", say("No input file is recorded in this run, so nothing can be said about it."))
     relative = report.run.relative_times
     made.add(
         table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ...analysis.report import ActiveTime, Report, Series, UnitHeat
@@ -98,18 +99,16 @@ def _over_time(metric: str, given: Sequence[Series]) -> Figure | None:
     name = _NAMES[metric]
     start = min(series.time_ns[0] for series in given)
     named = heaviest(given, lines.MOST, lambda series: -sum(series.mean) / len(series.mean))
+    unit = given[0].unit
+    factor, shown_unit = _scale(max(max(series.high) for series in given), unit)
     drawn = [
         lines.Line(
             clip(series.node, 20) if series in named else None,
             [time - start for time in series.time_ns],
-            series.mean,
-            series.low,
-            series.high,
+            *([number / factor for number in numbers] for numbers in (series.mean, series.low, series.high)),
         )
         for series in heaviest(given, 32, lambda series: -sum(series.mean) / len(series.mean))
     ]
-    unit = given[0].unit
-    is_percent = unit in ("%", "percent")
     mean = {series.node: sum(series.mean) / len(series.mean) for series in given}
     low, high = min(mean, key=lambda node: mean[node]), max(mean, key=lambda node: mean[node])
     finding = f"{clip(high, 40)} on average {quantity(mean[high], unit)}"
@@ -121,11 +120,24 @@ def _over_time(metric: str, given: Sequence[Series]) -> Figure | None:
     return Figure(
         f"system-usage-{metric.replace('_', '-')}-over-time",
         lines.lines(
-            drawn, f"{name}, {'%' if is_percent else unit}", "time since the first sample", x_time=True, top=100 if is_percent else None
+            drawn,
+            f"{name}, {shown_unit}",
+            "time since the first sample",
+            x_time=True,
+            top=100 if metric in ("gpu", "cpu") else None,
         ),
         f"{name} over time: {finding}",
         say("{} over time, mean of the node's units.{}{}{}{}", name, band, grey, derived, of_all(len(drawn), len(given), "node")),
     )
+
+
+def _scale(largest: float, unit: str) -> tuple[float, str]:
+    """What to divide by for short numbers on an axis, and the unit after that."""
+    base, slash, per = unit.partition("/")
+    if base not in ("B", "bytes", "byte"):
+        return 1.0, "%" if unit == "percent" else unit
+    power = min(5, max(0, math.floor(math.log2(max(largest, 1)) / 10)))
+    return 1024.0**power, ("B", "KiB", "MiB", "GiB", "TiB", "PiB")[power] + slash + per
 
 
 def _heat(heat: UnitHeat, unit: str, number: int, total: int) -> Figure:

@@ -1,0 +1,146 @@
+"""Is the HTML usable in a browser: accessible in both themes, sortable, filterable, within the window, complete without script?"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun.analysis.report import Report
+from postrun.report_templates import render
+
+DRIVER = r"""
+const [, , modules, chromium, axePath, file, job] = process.argv;
+const puppeteer = require(modules + "/puppeteer-core");
+const axe = require("fs").readFileSync(axePath, "utf8");
+const wanted = JSON.parse(job);
+(async () => {
+  const browser = await puppeteer.launch({ executablePath: chromium, headless: true, args: ["--no-sandbox", "--disable-gpu"] });
+  const found = [];
+  for (const { scheme, width, script, run } of wanted) {
+    const page = await browser.newPage();
+    const errors = [];
+    page.on("pageerror", (error) => errors.push(error.message));
+    page.on("console", (line) => { if (line.type() === "error") errors.push(line.text()); });
+    page.on("request", (request) => { if (!/^(file|data):/.test(request.url())) errors.push(request.url()); });
+    await page.setViewport({ width, height: 900 });
+    await page.setJavaScriptEnabled(script !== false);
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+    await page.goto("file://" + file);
+    const answer = { errors };
+    answer.overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    if (run === "axe") {
+      await page.evaluate(axe);
+      const result = await page.evaluate(() => axe.run(document));
+      answer.violations = result.violations.map((v) => v.id + ": " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160)).join(" | "));
+    } else if (run) {
+      answer.value = await page.evaluate(run);
+    }
+    found.push(answer);
+    await page.close();
+  }
+  await browser.close();
+  console.log(JSON.stringify(found));
+})().catch((error) => { console.error(error); process.exit(1); });
+"""
+
+
+@pytest.fixture(scope="session")
+def file(rich: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return render(rich, tmp_path_factory.mktemp("browser"), ("html",))["html"]
+
+
+@pytest.fixture(scope="session")
+def browse(node_modules: Path, file: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    node, chromium = shutil.which("node"), shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+    if node is None or chromium is None:
+        pytest.skip("no node or no chromium (apt-get install nodejs chromium)")
+    driver = tmp_path_factory.mktemp("driver") / "driver.cjs"
+    driver.write_text(DRIVER)
+
+    def browse(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Each job in a fresh page: scheme, width, script on or off, and what to run there."""
+        command = [
+            node,
+            str(driver),
+            str(node_modules),
+            chromium,
+            str(node_modules / "axe-core" / "axe.min.js"),
+            str(file),
+            json.dumps(jobs),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+        assert done.returncode == 0, done.stderr
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+        return found
+
+    return browse
+
+
+def test_axe_finds_nothing_in_either_theme_and_nothing_is_fetched(browse: Any) -> None:
+    views = [{"scheme": scheme, "width": width, "run": "axe"} for scheme, width in (("light", 1280), ("dark", 1280), ("light", 400))]
+    for view, answer in zip(views, browse(views), strict=True):
+        assert answer["violations"] == [], view
+        assert answer["errors"] == []
+        assert answer["overflow"] <= 0
+
+
+KERNELS = "document.querySelector('#kernels-table table')"
+SORT = f"""(() => {{
+  const table = {KERNELS};
+  const head = [...table.tHead.rows[0].cells].find((cell) => cell.textContent === "Runs");
+  const button = head.querySelector("button");
+  const column = head.cellIndex;
+  const read = () => [head.getAttribute("aria-sort"), [...table.tBodies[0].rows].map((row) => Number(row.cells[column].dataset.sort))];
+  button.focus();
+  const focused = document.activeElement === button;
+  button.click();
+  const first = read();
+  button.click();
+  return {{ focused, first, second: read() }};
+}})()"""
+FILTER = f"""(() => {{
+  const table = {KERNELS};
+  const shown = () => [...table.tBodies[0].rows].filter((row) => !row.hidden).length;
+  const tools = table.parentElement.querySelector(".tools");
+  const counts = [shown()];
+  tools.querySelector("button").click();
+  counts.push(shown());
+  const input = tools.querySelector("input");
+  input.value = "NCCL";
+  input.dispatchEvent(new Event("input"));
+  counts.push(shown());
+  return {{ counts, status: tools.querySelector("[role=status]").textContent }};
+}})()"""
+THEME = """(() => {
+  const colour = () => getComputedStyle(document.body).backgroundColor;
+  const button = [...document.querySelectorAll("nav button")].find((b) => b.textContent === "Light or dark");
+  const before = colour();
+  button.click();
+  return [before, colour()];
+})()"""
+PLAIN = f"""(() => ({{
+  rows: [...{KERNELS}.tBodies[0].rows].filter((row) => row.offsetParent !== null).length,
+  buttons: document.querySelectorAll("button, input").length,
+}}))()"""
+
+
+def test_tables_sort_filter_and_unfold(browse: Any, rich: Report) -> None:
+    sorted_, filtered, themed = (
+        answer["value"] for answer in browse([{"scheme": "light", "width": 1280, "run": run} for run in (SORT, FILTER, THEME)])
+    )
+    counts = sorted((kernel.count for kernel in rich.kernels), reverse=True)
+    assert sorted_["focused"]
+    assert sorted_["first"] == ["descending", counts]
+    assert sorted_["second"] == ["ascending", counts[::-1]]
+    assert filtered["counts"] == [15, 340, 1]
+    assert filtered["status"] == "1 of 340 rows match"
+    assert themed == ["rgb(255, 255, 255)", "rgb(17, 21, 26)"]
+
+
+def test_without_script_every_row_is_there_and_no_dead_button(browse: Any) -> None:
+    (answer,) = browse([{"scheme": "light", "width": 1280, "script": False, "run": PLAIN}])
+    assert answer["value"] == {"rows": 340, "buttons": 0}

@@ -1,0 +1,159 @@
+"""Do figures show the data they are given, as well-formed SVG, in the colours of their meaning?"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+from postrun.report_templates.figures import plots
+from postrun.report_templates.figures.axes import nice_ticks, time_unit
+from postrun.report_templates.figures.donut import Sector, donut, shaded
+from postrun.report_templates.figures.heat_map import heat_map
+from postrun.report_templates.figures.histogram import Bins, histogram
+from postrun.report_templates.figures.lines import Line, lines
+from postrun.report_templates.figures.palette import LINES, MEANINGS, VARIABLES, themed
+from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = '</svg><script>alert(1)</script> $\\frac{1}{0}$ & " fill: #0072b2 \x00\u202e'
+
+
+@pytest.fixture(autouse=True)
+def _settings() -> Iterator[None]:
+    with plots.settings():
+        yield
+
+
+def texts(svg: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_bars_are_as_long_as_their_values() -> None:
+    svg = stacked_bars(
+        [Part("computation", "computation"), Part("idle", "idle")], [("rank 0", [75.0, 25.0]), ("rank 1", [10.0, 90.0])], "%", whole=100.0
+    )
+    bars = [
+        (rect.get("fill"), float(rect.get("width", "0")))
+        for rect in ElementTree.fromstring(svg).iter(f"{SVG}rect")
+        if rect.find(f"{SVG}title") is not None
+    ]
+    whole = bars[0][1] + bars[1][1]
+    assert [fill for fill, _ in bars] == [MEANINGS["computation"], MEANINGS["idle"]] * 2
+    assert [round(100 * width / whole) for _, width in bars] == [75, 25, 10, 90]
+    assert {"rank 0", "rank 1", "computation", "idle"} <= set(texts(svg))
+
+
+def test_a_part_that_no_row_has_is_not_in_the_legend() -> None:
+    assert "idle" not in texts(stacked_bars([Part("kernels", "computation"), Part("idle", "idle")], [("rank 0", [5.0, 0.0])], "ms"))
+
+
+def test_sectors_have_the_angle_of_their_share() -> None:
+    svg = donut([Sector("half", 50.0, "computation"), Sector("quarter", 25.0, "memory"), Sector("rest", 25.0, "other")], "1.00 s", "all")
+    starts = [
+        tuple(map(float, re.match(r"M(\S+) (\S+)A", path.get("d", "")).groups())) for path in ElementTree.fromstring(svg).iter(f"{SVG}path")
+    ]  # type: ignore[union-attr]
+    angles = [math.degrees(math.atan2(x - 88, 88 - y)) % 360 for x, y in starts]
+    assert angles == pytest.approx([0, 180, 270], abs=0.05)
+    assert texts(svg) == ["1", "2", "3", "1.00 s", "all"]
+
+
+def test_a_single_sector_is_a_whole_ring() -> None:
+    paths = list(ElementTree.fromstring(donut([Sector("all", 100.0, "computation")], "1 s", "x")).iter(f"{SVG}path"))
+    assert len(paths) == 1
+    assert paths[0].get("d", "").count("A") == 4
+
+
+def test_neighbours_of_one_meaning_differ_in_shade() -> None:
+    sectors = shaded([(str(i), 10.0, "computation") for i in range(6)])
+    assert all(a.shade != b.shade for a, b in pairwise(sectors))
+
+
+def histogram_tops(svg: str) -> list[float]:
+    path = next(p for p in ElementTree.fromstring(svg).iter(f"{SVG}path") if MEANINGS["computation"] in (p.get("style") or ""))
+    return [float(y) for _, y in re.findall(r"[ML] (\S+) (\S+)", path.get("d", ""))]
+
+
+def test_histogram_bars_have_the_height_of_their_counts() -> None:
+    ys = histogram_tops(histogram([Bins("", (0.0, 1e6, 2e6, 3e6), (10, 40, 20), 1.5e6)], "computation", "steps"))
+    base = max(ys)
+    heights = sorted({round(base - y, 1) for y in ys} - {0.0})
+    assert [height / heights[0] for height in heights] == pytest.approx([1, 2, 4], rel=0.01)
+
+
+def test_several_groups_are_rows_with_their_names() -> None:
+    svg = histogram([Bins(f"rank {i}", (0.0, 1e6, 2e6), (i, 3), 1e6) for i in range(5)], "computation", "steps")
+    assert {f"rank {i}" for i in range(5)} <= set(texts(svg))
+
+
+def test_lines_are_labelled_at_their_end_without_overlap() -> None:
+    svg = lines([Line(f"node-{i}", [0.0, 1e9], [50.0, 50.0 + i / 10]) for i in range(len(LINES))], "%", "time", x_time=True, top=100)
+    places = [float(e.get("y", "0")) for e in ElementTree.fromstring(svg).iter(f"{SVG}text") if (e.text or "").startswith("node-")]
+    assert len(places) == len(LINES)
+    assert min(b - a for a, b in pairwise(sorted(places))) >= 12.9
+
+
+@pytest.mark.parametrize("points", [1, 2])
+def test_a_line_of_few_points_is_drawn(points: int) -> None:
+    svg = lines([Line("a", [float(i) for i in range(points)], [1.0] * points)], "ms", "step", x_time=False)
+    assert "a" in texts(svg)
+
+
+def test_heat_map_holds_one_image_and_names_its_units() -> None:
+    svg = heat_map([[0.0, 50.0, None], [100.0, 20.0, 10.0]], [0, 1], 3e9, "GPU")
+    assert {"GPU 0", "GPU 1"} <= set(texts(svg))
+    assert all(link.startswith("data:image/png;base64,") for link in re.findall(r'xlink:href="([^#"][^"]*)"', svg))
+
+
+def test_text_from_a_trace_stays_text_in_every_figure() -> None:
+    drawn = [
+        stacked_bars([Part("computation", "computation")], [(HOSTILE, [5.0])], "ms"),
+        donut(shaded([(HOSTILE, 60.0, "computation"), ("b", 40.0, "other")]), "1 s", "x"),
+        histogram([Bins(HOSTILE, (0.0, 1e6), (1,), None), Bins("b", (0.0, 1e6), (1,), None)], "host", "steps"),
+        lines([Line(HOSTILE, [0.0, 1.0], [1.0, 2.0])], "ms", "step", x_time=False),
+    ]
+    for svg in drawn:
+        root = ElementTree.fromstring(svg)
+        assert not list(root.iter(f"{SVG}script"))
+        assert "<script" not in svg
+    assert any("$\\frac{1}{0}$" in text for text in texts(drawn[3]))
+
+
+def test_theming_replaces_colours_in_tags_and_never_in_text() -> None:
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans"><g style="fill: {LINES[0]}; stroke:#ffffff"/>'
+        '<path id="m" fill="#0072b2"/><use href="#m"/><text>fill: #0072b2 url(#m)</text></svg>'
+    )
+    assert themed(svg, "f") == (
+        '<svg><g style="fill: var(--line-1); stroke:var(--paper)"/><path id="f-m" fill="var(--computation)"/><use href="#f-m"/>'
+        "<text>fill: #0072b2 url(#m)</text></svg>"
+    )
+
+
+def test_every_colour_is_one_variable() -> None:
+    assert len(set(VARIABLES.values())) == len(VARIABLES)
+
+
+def test_equal_data_gives_equal_svg() -> None:
+    def draw() -> str:
+        return histogram([Bins("", (0.0, 1e6, 2e6), (1, 2), 1e6)], "host", "x") + heat_map([[1.0, None]], [0], 1e9, "core")
+
+    assert draw() == draw()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "expected"),
+    [(0, 100, 5, [0, 20, 40, 60, 80, 100]), (0, 7, 8, [0, 1, 2, 3, 4, 5, 6, 7]), (0.15, 0.46, 4, [0.2, 0.3, 0.4]), (3, 3, 5, [3])],
+)
+def test_ticks_are_round_numbers_within_the_axis(low: float, high: float, most: int, expected: list[float]) -> None:
+    assert nice_ticks(low, high, most) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("longest", "unit"), [(0.5, "ns"), (1999, "ns"), (2e3, "µs"), (5e8, "ms"), (90e9, "s"), (200e9, "min"), (9000e9, "h")]
+)
+def test_the_unit_of_an_axis_fits_its_length(longest: float, unit: str) -> None:
+    assert time_unit(longest).name == unit

@@ -1,0 +1,237 @@
+"""Is everything of the Report shown, safely, in a page that stands alone?"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import os
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from postrun.analysis.report import Report
+from postrun.report_templates.blocks import PDF_ROWS
+from postrun.report_templates.context import SECTIONS, context
+from postrun.report_templates.pages import page
+
+GOLDEN = Path(__file__).parent / "golden"
+VOID = {"meta", "img", "input", "br", "col", "hr", "link"}
+
+
+def quiet(text: str, fraction: float | None) -> None:
+    """No progress."""
+
+
+def html_of(report: Report, target: str = "html") -> str:
+    return page(context(report, quiet), target)
+
+
+class Reading(HTMLParser):
+    """Elements with their attributes, and whether every element is closed in its place."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] not in ("script", "style"):
+            self.text.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_nothing_is_loaded_from_anywhere(any_report: Report, target: str) -> None:
+    text = html_of(any_report, target)
+    reading = Reading(text)
+    for tag, attributes in reading.elements:
+        for key, value in attributes.items():
+            if key in ("src", "href", "xlink:href", "action", "formaction", "poster", "data", "srcset", "background", "ping"):
+                assert value is not None
+                assert value.startswith(("#", "data:")), (tag, key, value[:80])
+            assert key == "xmlns" or key.startswith("xmlns:") or not key.startswith("on"), (tag, key)
+    for block in re.findall(r"<style>(.*?)</style>", text, re.DOTALL):
+        assert "@import" not in block
+        assert "http" not in block
+        assert not re.search(r"url\((?!#)", block)
+    assert not re.search(r"<(link|iframe|object|embed|base|form)\b", text)
+    assert re.findall(r"url\((?!&|#)", re.sub(r">[^<]*<", "><", text)) == []
+
+
+def test_only_our_script_may_run(any_report: Report) -> None:
+    import base64
+    import hashlib
+
+    text = html_of(any_report)
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert len(scripts) == 1
+    digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    directives = dict(part.strip().split(" ", 1) for part in html.unescape(policy[1]).split(";"))
+    assert directives["default-src"] == "'none'"
+    assert directives["script-src"] == f"'sha256-{digest}'"
+    assert "<script" not in html_of(any_report, "pdf")
+
+
+def test_hostile_names_stay_text(rich: Report) -> None:
+    text = html_of(rich)
+    reading = Reading(text)
+    tags = {tag for tag, _ in reading.elements}
+    assert not tags & {"iframe", "object", "b"}
+    assert reading.all("img") == []
+    assert not any(key.startswith("on") for _, attributes in reading.elements for key in attributes)
+    assert "alert(1)" in "".join(reading.text)
+    assert not re.search(r"<script>alert", text)
+    assert "{{ 7 * 7 }}" in "".join(reading.text)
+    assert not set(text) & {chr(code) for code in range(32) if chr(code) not in "\n\t"}
+    assert max(len(word) for word in "".join(reading.text).split()) <= 420  # 10 000 characters are cut, and named so in the JSON
+
+
+def test_a_name_that_turns_the_writing_direction_is_isolated(rich: Report) -> None:
+    for before in re.findall(r"([^\n]{0,40})\u202e", html_of(rich)):
+        assert re.search(r'<bdi>[^<]*$|="[^"]*$', before), before
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_every_section_is_there_once_in_order_and_in_the_contents(any_report: Report, target: str) -> None:
+    shown = context(any_report, quiet)
+    reading = Reading(page(shown, target))
+    ids = [attributes["id"] for attributes in reading.all("section")]
+    assert ids == ["summary", *(section.id for section in shown.sections)]
+    assert len(shown.sections) == len(SECTIONS)
+    links = [attributes["href"] for attributes in reading.all("a")]
+    assert all(f"#{section.id}" in links for section in shown.sections)
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_ids_are_unique_and_links_lead_somewhere(any_report: Report, target: str) -> None:
+    reading = Reading(html_of(any_report, target))
+    ids = [str(attributes["id"]) for _, attributes in reading.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for attributes in reading.all("a") + reading.all("use"):
+        link = attributes.get("href") or attributes.get("xlink:href")
+        assert link is not None
+        assert link[1:] in ids
+    for _, attributes in reading.elements:
+        for reference in str(attributes.get("aria-labelledby", "")).split():
+            assert reference in ids
+
+
+def test_a_section_without_data_is_one_sentence(any_report: Report) -> None:
+    for section in context(any_report, quiet).sections:
+        if section.empty:
+            assert re.fullmatch(r"[A-Z].{20,}\.", str(section.lead)), section.lead
+
+
+def test_a_report_of_nothing_has_no_figure(small_reports: dict[str, Report]) -> None:
+    reading = Reading(html_of(small_reports["empty"]))
+    assert reading.all("svg") == []
+    assert reading.all("figure") == []
+
+
+def test_headings_are_in_order_with_one_h1(any_report: Report) -> None:
+    levels = [int(tag[1]) for tag, _ in Reading(html_of(any_report)).elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels.count(1) == 1
+    assert levels[0] == 1
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+
+
+def test_landmarks_and_language(any_report: Report) -> None:
+    reading = Reading(html_of(any_report))
+    assert [len(reading.all(tag)) for tag in ("header", "nav", "main", "footer")] == [1, 1, 1, 1]
+    assert reading.all("html")[0]["lang"] == "en"
+
+
+def test_every_table_has_a_caption_and_scopes(any_report: Report) -> None:
+    text = html_of(any_report)
+    tables = re.findall(r"<table.*?</table>", text, re.DOTALL)
+    for table in tables:
+        assert re.search(r"<caption>\S", table)
+        heads = re.findall(r"<th\b[^>]*>", table)
+        assert heads
+        assert all("scope=" in head for head in heads)
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_every_figure_says_what_it_shows(rich: Report, target: str) -> None:
+    reading = Reading(html_of(rich, target))
+    labels = (
+        [str(attributes["alt"]) for attributes in reading.all("img")]
+        if target == "pdf"
+        else [str(attributes["aria-label"]) for attributes in reading.all("svg")]
+    )
+    assert len(labels) > 15
+    assert all(re.search(r"\d", label) and len(label) > 15 for label in labels)
+
+
+def test_the_pdf_page_caps_its_tables_and_says_so(rich: Report) -> None:
+    text = html_of(rich, "pdf")
+    for table in re.findall(r"<tbody>.*?</tbody>", text, re.DOTALL):
+        assert table.count("<tr>") <= PDF_ROWS
+    assert "12 of 340 shown; all in the attached report.json." in text
+    assert html_of(rich).count("<tr>") > 340
+
+
+def test_no_column_of_a_pdf_table_is_pushed_out(any_report: Report) -> None:
+    for section in context(any_report, quiet).sections:
+        tables = [*section.tables.values(), *(f.legend for f in section.figures.values() if f.legend)]
+        for table in tables:
+            width, widths = table.pdf_layout()
+            assert 0 < width <= 100
+            assert 99 < sum(widths) <= 100
+            assert len(widths) == sum(not column.html_only for column in table.columns)
+
+
+def test_figures_of_the_report_are_the_numbers_of_the_report(rich: Report) -> None:
+    """Spot checks against the Report itself: the page shows its numbers, not others."""
+    text = "".join(Reading(html_of(rich)).text).replace("\u00a0", " ").replace("\u202f", " ")
+    device = rich.time_breakdown[3]
+    assert f"{100 * device.computation_ns / device.span_ns:.1f} %" in text
+    assert f"{rich.kernels[0].share_of_kernel_time:.1f} %" in text
+    assert "340 kernels took" in text
+    assert f"{rich.launches.pairs:,} launches".replace(",", " ") in text
+    for tile in rich.summary.tiles:
+        assert tile.value in text
+    for note in rich.data_quality:
+        assert note.message in text
+    for source in rich.run.sources:
+        assert str(source.sha256) in text
+
+
+def test_texts_of_the_report_are_shown_as_they_are(rich: Report) -> None:
+    summary = dataclasses.replace(rich.summary, headline="<i>A & B</i>", warnings=("w < 3",))
+    text = html_of(dataclasses.replace(rich, summary=summary))
+    assert "&lt;i&gt;A &amp; B&lt;/i&gt;" in text
+    assert "w &lt; 3" in text
+
+
+@pytest.mark.parametrize("name", ["cpu", "empty"])
+def test_whole_pages_are_as_they_were(small_reports: dict[str, Report], name: str) -> None:
+    """After a change that is meant: POSTRUN_UPDATE_GOLDEN=1 python -m pytest tests/report_templates, and look at the difference."""
+    made = {f"{name}.html": html_of(small_reports[name]), f"{name}.json": small_reports[name].to_json()}
+    for file, text in made.items():
+        golden = GOLDEN / file
+        if os.environ.get("POSTRUN_UPDATE_GOLDEN"):
+            golden.parent.mkdir(exist_ok=True)
+            golden.write_text(text, encoding="utf-8")
+        assert text == golden.read_text(encoding="utf-8")

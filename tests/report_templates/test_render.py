@@ -1,0 +1,263 @@
+"""Do render()'s files hold what they promise, in the same bytes each time, and is a failing PDF told clearly?"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pikepdf
+import pytest
+from postrun.analysis.report import Report
+from postrun.errors import RenderError, UsageError
+from postrun.report_templates import pdf as pdf_module
+from postrun.report_templates import render
+
+HERE = Path(__file__).parent
+
+RENDER = """
+import importlib.util, pathlib, sys
+spec = importlib.util.spec_from_file_location("made", sys.argv[1])
+made = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(made)
+from postrun.report_templates import render
+render(made.MAKERS[sys.argv[2]](), pathlib.Path(sys.argv[3]))
+"""
+
+
+@pytest.fixture(scope="session")
+def rendered(rich: Report, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return render(rich, tmp_path_factory.mktemp("rich"))
+
+
+@pytest.fixture(scope="session")
+def document(rendered: dict[str, Path]) -> Iterator[pikepdf.Pdf]:
+    with pikepdf.open(rendered["pdf"]) as opened:
+        yield opened
+
+
+def test_the_formats_asked_for_are_written_and_named(rich: Report, rendered: dict[str, Path]) -> None:
+    assert {kind: path.name for kind, path in rendered.items()} == {"html": "report.html", "pdf": "report.pdf", "json": "report.json"}
+    assert sorted(path.name for path in rendered["html"].parent.iterdir()) == ["report.html", "report.json", "report.pdf"]
+    assert rendered["json"].read_text(encoding="utf-8") == rich.to_json()
+
+
+def test_only_json_needs_neither_matplotlib_nor_jinja(tmp_path: Path) -> None:
+    code = (
+        RENDER.replace("sys.argv[3]))", "sys.argv[3]), ('json',))")
+        + "\nprint(sorted({'matplotlib', 'jinja2', 'weasyprint'} & set(sys.modules)))"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", code, str(HERE / "conftest.py"), "empty", str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert made.stdout == "[]\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_importing_the_package_is_cheap() -> None:
+    code = "import sys, postrun.report_templates; print(sorted({'matplotlib', 'jinja2', 'weasyprint', 'numpy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("formats", "paper"), [(("html", "docx"), "A4"), (("html",), "A5")])
+def test_a_wrong_word_is_a_usage_error(small_reports: dict[str, Report], tmp_path: Path, formats: tuple[str, ...], paper: str) -> None:
+    with pytest.raises(UsageError, match="choose from"):
+        render(small_reports["empty"], tmp_path, formats, paper=paper)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_equal_reports_give_equal_bytes_whatever_the_process(tmp_path: Path) -> None:
+    for name, extra in (("a", {"PYTHONHASHSEED": "1", "TZ": "UTC"}), ("b", {"PYTHONHASHSEED": "77", "TZ": "Asia/Tokyo", "LC_ALL": "C"})):
+        environment = {**os.environ, **extra}
+        command = [sys.executable, "-c", RENDER, str(HERE / "conftest.py"), "system", str(tmp_path / name)]
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+    for file in ("report.html", "report.json", "report.pdf"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+
+
+def test_rendering_leaves_the_settings_of_matplotlib_alone(small_reports: dict[str, Report], tmp_path: Path) -> None:
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    render(small_reports["cpu"], tmp_path, ("html",))
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_a_lone_surrogate_in_a_name_reaches_json_as_its_escape(small_reports: dict[str, Report], tmp_path: Path) -> None:
+    import dataclasses
+
+    report = small_reports["empty"]
+    report = dataclasses.replace(report, run=dataclasses.replace(report.run, name="bad \udc80 name"))
+    written = render(report, tmp_path, ("html", "json"))
+    assert json.loads(written["json"].read_bytes())["run"]["name"] == "bad \udc80 name"
+    assert "bad \ufffd name" in written["html"].read_text(encoding="utf-8")
+
+
+# -- the PDF ---------------------------------------------------------------------------------------------------------------
+
+
+def test_report_json_is_attached_with_its_relationship_and_time(document: pikepdf.Pdf, rendered: dict[str, Path]) -> None:
+    assert list(document.attachments) == ["report.json"]
+    attached = document.attachments["report.json"]
+    assert attached.get_file().read_bytes() == rendered["json"].read_bytes()
+    assert attached.obj.AFRelationship == "/Data"
+    assert [file.UF for file in document.Root.AF] == ["report.json"]
+    assert attached.get_file().obj.Params.CreationDate == attached.get_file().obj.Params.ModDate
+    assert "20261121070140" in str(attached.get_file().obj.Params.ModDate)
+
+
+def test_title_language_and_tags(document: pikepdf.Pdf) -> None:
+    assert str(document.docinfo["/Title"]) == "resnet50-ddp: postrun report"
+    assert str(document.Root.Lang) == "en"
+    assert bool(document.Root.MarkInfo.Marked)
+
+
+def test_bookmarks_are_the_sections(document: pikepdf.Pdf) -> None:
+    with document.open_outline() as outline:
+        titles = [str(item.title) for item in outline.root]
+    assert titles[0] == "Summary"
+    assert titles[1].split()[:2] == ["1", "Information"]
+    assert titles[-1].split()[:2] == ["17", "Appendix"]
+    assert len(titles) == 18
+
+
+def walk(node: Any) -> Iterator[Any]:
+    if isinstance(node, pikepdf.Dictionary):
+        if "/S" in node:
+            yield node
+        children = node.get("/K")
+        for child in children if isinstance(children, pikepdf.Array) else [children] if children is not None else []:
+            yield from walk(child)
+
+
+def test_every_figure_has_an_alternative_text(document: pikepdf.Pdf) -> None:
+    figures = [node for node in walk(document.Root.StructTreeRoot) if node.S == "/Figure"]
+    assert len(figures) > 15
+    assert all(len(str(figure.get("/Alt", ""))) > 15 for figure in figures)
+
+
+def test_it_has_a_sensible_number_of_a4_pages(document: pikepdf.Pdf) -> None:
+    assert 12 <= len(document.pages) <= 25
+    left, bottom, right, top = (float(value) for value in document.pages[0].mediabox)
+    assert (right - left, top - bottom) == pytest.approx((595.3, 841.9), abs=0.1)
+
+
+def test_fonts_are_dejavu_and_embedded(document: pikepdf.Pdf) -> None:
+    names = {str(font.BaseFont).split("+")[-1] for page in document.pages for font in page.get("/Resources", {}).get("/Font", {}).values()}
+    assert {"DejaVu-Sans", "DejaVu-Sans-Bold"} <= {name.lstrip("/") for name in names}
+
+
+def test_letter_paper(small_reports: dict[str, Report], tmp_path: Path) -> None:
+    with pikepdf.open(render(small_reports["empty"], tmp_path, ("pdf",), paper="letter")["pdf"]) as opened:
+        assert [float(value) for value in opened.pages[0].mediabox] == [0, 0, 612, 792]
+
+
+def pdf_text(path: Path) -> str:
+    if shutil.which("pdftotext") is None:
+        pytest.skip("pdftotext is not installed (apt-get install poppler-utils)")
+    return subprocess.run(["pdftotext", "-layout", str(path), "-"], capture_output=True, text=True, check=True).stdout
+
+
+def test_pages_have_running_headers_and_numbers(rendered: dict[str, Path], document: pikepdf.Pdf) -> None:
+    pages = pdf_text(rendered["pdf"]).rstrip("\f").split("\f")
+    total = len(document.pages)
+    assert len(pages) == total
+    for number, text in enumerate(pages, 1):
+        assert f"page {number} of {total}" in text
+        assert "2026-11-21 07:01:40" in text
+        if number > 1:
+            assert "resnet50-ddp" in text.lstrip().splitlines()[0]
+
+
+def test_the_contents_name_the_page_of_each_section(rendered: dict[str, Path]) -> None:
+    import re
+
+    pages = pdf_text(rendered["pdf"]).split("\f")
+    contents = next(page for page in pages if "Contents" in page)
+    found = re.findall(r"(\d+)\s+([A-Z][\w ]+?)\s*\.{3,}\s*(\d+)", contents)
+    assert len(found) == 17
+    for number, title, page in found:
+        assert re.search(rf"^\s*{number}\s+{title}\s*$", pages[int(page) - 1], re.MULTILINE), (number, title, page)
+
+
+def test_qpdf_finds_no_fault(rendered: dict[str, Path]) -> None:
+    if shutil.which("qpdf") is None:
+        pytest.skip("qpdf is not installed (apt-get install qpdf)")
+    checked = subprocess.run(["qpdf", "--check", str(rendered["pdf"])], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+# -- when it fails ---------------------------------------------------------------------------------------------------------
+
+
+def failing(report: Report, folder: Path, monkeypatch: pytest.MonkeyPatch, code: str, timeout_s: float = 60) -> RenderError:
+    """The error of a render() whose PDF process runs ``code``; HTML and JSON are there, an older PDF is not."""
+    real = subprocess.Popen
+
+    def start(command: list[str], **settings: Any) -> Any:
+        return real([sys.executable, "-c", code], **settings)
+
+    monkeypatch.setattr(pdf_module.subprocess, "Popen", start)
+    (folder / "report.pdf").write_bytes(b"of another run")
+    with pytest.raises(RenderError) as caught:
+        render(report, folder, pdf_timeout_s=timeout_s)
+    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "report.json"]
+    assert caught.value.written == {"html": folder / "report.html", "json": folder / "report.json"}
+    assert str(folder / "report.html") in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", r"crashed \(SIGSEGV\).*fonts-dejavu-core"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL, most likely for want of memory"),
+        ("raise SystemExit('no such thing')", "ended with code 1: no such thing"),
+        ("import sys; sys.stdin.readline(); print('{}')", "left no file"),
+        ('import sys; sys.stdin.readline(); print(\'{"error": "WeasyPrint failed: X"}\')', "WeasyPrint failed: X"),
+    ],
+)
+def test_a_dead_pdf_process_is_a_clear_reason(
+    small_reports: dict[str, Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
+) -> None:
+    error = failing(small_reports["empty"], tmp_path, monkeypatch, code)
+    import re
+
+    assert re.search(reason, str(error))
+
+
+def test_a_pdf_that_takes_too_long_is_ended(small_reports: dict[str, Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = failing(small_reports["empty"], tmp_path, monkeypatch, "import time; time.sleep(60)", timeout_s=0.3)
+    assert "not done within 0.3 s" in str(error)
+
+
+def test_a_missing_pango_names_the_packages_and_keeps_its_banner_off_standard_output(
+    tmp_path: Path, small_reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    package = tmp_path / "path" / "weasyprint"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("print('BANNER')\nraise OSError(\"cannot load library 'libgobject-2.0-0'\")\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
+    with pytest.raises(RenderError, match=r"libgobject-2\.0-0.*apt-get install libpango-1\.0-0"):
+        render(small_reports["empty"], tmp_path / "out")
+    assert capfd.readouterr().out == ""
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_the_pdf_process_may_not_read_files(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret")
+    page, attached, output = tmp_path / "page.html", tmp_path / "a.json", tmp_path / "x.pdf"
+    page.write_text(f'<!doctype html><title>x</title><img alt="x" src="{secret.as_uri()}"><link rel=attachment href="{secret.as_uri()}">')
+    attached.write_text("{}")
+    with pdf_module.Printer() as printer:
+        printer.start(pdf_module.Job(str(page), str(attached), str(output), 0))
+        reason = printer.finish(60)
+    assert reason is not None
+    assert "WeasyPrint failed" in reason
+    assert not output.exists()
