@@ -281,7 +281,8 @@ class Store:
 
     def frame(self, sql: str, parameters: Sequence[Any] | None = None) -> pl.DataFrame:
         """The result of ``sql`` as a Polars frame."""
-        return self.connection.cursor().sql(sql, params=list(parameters) if parameters else None).pl()
+        frame: pl.DataFrame = self.connection.cursor().sql(sql, params=list(parameters) if parameters else None).pl()
+        return frame
 
     def lazy(self, sql: str) -> pl.LazyFrame:
         """``sql`` as a lazy Polars frame; projections and filters are pushed down into DuckDB."""
