@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 FORMATS = ("html", "pdf", "json")
 
 
-class _Formats(click.ParamType):
-    name = "LIST"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        words = [str(word).strip().lower() for word in (value.split(",") if isinstance(value, str) else value)]
-        wrong = [word for word in words if word not in FORMATS]
-        if wrong or not words:
-            self.fail(f"{', '.join(wrong) or 'nothing'} is no report format; choose from {','.join(FORMATS)}", param, ctx)
-        return tuple(dict.fromkeys(words))
+def _formats(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
+    """The words of --format, from the command line or from a list in a configuration file."""
+    words = [str(word).strip().lower() for word in (value.split(",") if isinstance(value, str) else value)]
+    wrong = [word for word in words if word not in FORMATS]
+    if wrong or not words:
+        raise click.BadParameter(f"{', '.join(wrong) or 'nothing'} is no report format; choose from {','.join(FORMATS)}")
+    return tuple(dict.fromkeys(words))
 
 
 class _Group(click.Group):
@@ -57,13 +55,13 @@ class _Group(click.Group):
 
 def _configure(ctx: click.Context, _param: click.Parameter, value: Path | None) -> None:
     """Make the configuration file the source of defaults of the command that is being parsed."""
-    from . import config
+    from .config import find, read
 
-    path = config.find(value, Path.cwd())
+    path = find(value, Path.cwd())
     if path is None:
         return
     commands = {name: _by_long_name(command) for name, command in main.commands.items() if any(p.name == "config" for p in command.params)}
-    given = config.read(path, {name: frozenset(options) for name, options in commands.items()})
+    given = read(path, {name: frozenset(options) for name, options in commands.items()})
     command = ctx.info_name or ""
     ctx.default_map = {
         str(option.name): [value] if option.multiple and isinstance(value, str) else value
@@ -95,7 +93,7 @@ _verbosity = [
 _report_options = [
     _option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-report"), show_default=True,
             help="Folder to write report.html, report.pdf and report.json to."),
-    _option("--format", "formats", type=_Formats(), default="html,pdf,json", show_default=True, help="Which of html,pdf,json to write."),
+    _option("--format", "formats", type=click.UNPROCESSED, callback=_formats, metavar="LIST", default="html,pdf,json", show_default=True, help="Which of html,pdf,json to write."),
     _option("--top", type=click.IntRange(1, 1000), default=15, show_default=True, help="Rows in tables and figures of the top kernels."),
     _option("--histogram", "histograms", multiple=True, metavar="NAME", help="Draw the durations of this annotation; may be repeated."),
     _option("--paper", type=click.Choice(["A4", "Letter"], case_sensitive=False), default="A4", show_default=True, help="Page of the PDF."),
