@@ -93,7 +93,8 @@ _verbosity = [
 _report_options = [
     _option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-report"), show_default=True,
             help="Folder to write report.html, report.pdf and report.json to."),
-    _option("--format", "formats", type=click.UNPROCESSED, callback=_formats, metavar="LIST", default="html,pdf,json", show_default=True, help="Which of html,pdf,json to write."),
+    _option("--format", "formats", type=click.UNPROCESSED, callback=_formats, metavar="LIST", default="html,pdf,json",
+            show_default=True, help="Which of html,pdf,json to write."),
     _option("--top", type=click.IntRange(1, 1000), default=15, show_default=True, help="Rows in tables and figures of the top kernels."),
     _option("--histogram", "histograms", multiple=True, metavar="NAME", help="Draw the durations of this annotation; may be repeated."),
     _option("--paper", type=click.Choice(["A4", "Letter"], case_sensitive=False), default="A4", show_default=True, help="Page of the PDF."),
