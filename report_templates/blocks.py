@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from markupsafe import Markup
 
 from .figures.donut import Sector, donut, shaded
 from .figures.palette import MEANINGS
+from .figures.svg import width_of
 from .formats import clip, count, percent, plural, printable
 
 T = TypeVar("T")
@@ -39,12 +41,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """``sort``: what the column is sorted by, where the text is not. ``title``: the full text, where it is shortened."""
+    """``sort``: what the column is sorted by, where the text is not. ``title``: the full text, where it is shortened.
+
+    ``sector`` and ``number``: colour and number of the text in a ring.
+    """
 
     text: str
     sort: float | str | None = None
     title: str | None = None
     sector: Sector | None = None
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +74,8 @@ class Table:
         rows = self.rows[:PDF_ROWS]
         wanted, least = [], []
         for i in columns:
-            heading = max(len(word) for word in self.columns[i].label.split())
-            longest = max(len(row[i].text) + (2 if row[i].sector else 0) for row in rows)
+            heading = max(_characters(word) for word in self.columns[i].label.split())
+            longest = max(_characters(row[i].text) + (4 if row[i].sector else 0) for row in rows)
             wanted.append(_GAP + max(heading, longest))
             flexible = self.columns[i].kind != "number" and longest > _FLEXIBLE
             short = min(longest, _NAME) if self.columns[i].kind == "name" else _FLEXIBLE
@@ -125,6 +131,11 @@ class Section:
                 self.figures[block.id.removeprefix(self.id + "-")] = block
             elif isinstance(block, Table):
                 self.tables[block.id.removeprefix(self.id + "-")] = block
+
+
+def _characters(text: str) -> float:
+    """The width of ``text`` in characters of average width."""
+    return width_of(text, 1.0) / 0.6
 
 
 def say(sentence: str, *values: object) -> Markup:
@@ -191,14 +202,10 @@ def ring(
     legend = table(
         f"{id}-legend",
         what,
-        [Column("#", "number"), Column(columns[0], "name"), *(Column(label, "number") for label in columns[1:])],
+        [Column(columns[0], "name"), *(Column(label, "number", html_only=label == "Count") for label in columns[1:])],
         [
             [
-                Cell(str(number), sort=number, sector=sector),
-                Cell(
-                    clip(part.name, 48),
-                    title=clip(part.title or part.name, 2000) if (part.title or part.name) != clip(part.name, 48) else None,
-                ),
+                dataclasses.replace(word(part.name, full=part.title, limit=48), sector=sector, number=number),
                 *part.cells,
                 value(part.percent, percent),
             ]

@@ -68,4 +68,5 @@ def context(report: Report, progress: Callable[[str, float | None], None]) -> Co
             section = build(report)
             section.number = number
             made.append(section)
-    return Context(report, summary(report), tuple(made))
+        first = summary(report)
+    return Context(report, first, tuple(made))

@@ -67,10 +67,16 @@ def _ticks(low: float, high: float, logarithmic: bool) -> list[tuple[float, str]
     if not logarithmic:
         unit = time_unit(high)
         return [(tick * unit.nanoseconds, f"{tick:g}") for tick in nice_ticks(low / unit.nanoseconds, high / unit.nanoseconds, 8)]
-    powers = range(math.ceil(math.log10(max(low, 1)) - 1e-9), math.floor(math.log10(max(high, 1)) + 1e-9) + 1)
-    return [(float(power), _power_of_ten(power)) for power in powers]
+    powers = range(math.floor(math.log10(max(low, 1))), math.floor(math.log10(max(high, 1)) + 1e-9) + 1)
+    factors = (1,) if len(powers) > 3 else (1, 2, 5)
+    values = [factor * 10**power for power in powers for factor in factors]
+    chosen = [value for value in values if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
+    return [(math.log10(value), _round(value)) for value in chosen or (low,)]
 
 
-def _power_of_ten(power: int) -> str:
-    name, exponent = next((name, e) for name, e in (("s", 9), ("ms", 6), ("µs", 3), ("ns", 0)) if power >= e)
-    return f"{10 ** (power - exponent):g} {name}"
+def _round(nanoseconds: float) -> str:
+    """A tick of one or few digits: 100 ns, 20 µs, 1 s."""
+    unit, factor = next(
+        (unit, factor) for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1)) if nanoseconds >= factor or factor == 1
+    )
+    return f"{nanoseconds / factor:.3g} {unit}"

@@ -8,6 +8,7 @@ from ..formats import printable
 from .palette import INK
 
 # Attributes of every figure's root; a page that is not sure to have the font takes them away again (palette.themed).
+
 SHARED = 'font-family="DejaVu Sans"'
 
 
@@ -52,4 +53,12 @@ def text_of(content: str) -> str:
 
 def width_of(content: str, size: float = 11) -> float:
     """About how wide DejaVu Sans sets ``content``: exact metrics would need the font, and a label only has to fit."""
-    return sum(0.36 if c in " .,:;|!'ijl\u00a0\u202f()[]" else 0.92 if c in "mwMW@%" else 0.62 for c in content) * size
+    return sum(map(_em, content)) * size
+
+
+def _em(character: str) -> float:
+    if character in " .,:;|!'ijl\u00a0\u202f()[]":
+        return 0.36
+    if character in "mwMW@%":
+        return 0.95
+    return 0.72 if character.isupper() else 0.62

@@ -46,7 +46,7 @@ def steps(report: Report) -> Section:
         else "device durations, host where no device work"
     )
     # A single step that took a minute would press all others into one bar.
-    limit = 1.5 * max(group.quantiles.p99 for group in shown)
+    limit = 1.5 * max(group.quantiles.p95 for group in shown)
     bins = [_within(group, limit) for group in shown]
     beyond = sum(sum(group.histogram.counts) for group in shown) - sum(sum(b.counts) for b in bins)
     made.add(
@@ -159,24 +159,30 @@ def _over_index(every: Sequence[Step], groups: Sequence[StepGroup]) -> Figure | 
         return None
     named = heaviest(drawable, MOST, lambda group: group.quantiles.p50)
     drawn = heaviest(drawable, _LINES, lambda group: group.quantiles.p50)
-    unit = time_unit(max(group.quantiles.max for group in drawn))
+    # The first step often takes many times as long as any other: it is drawn at the edge, so that the others are to be told apart.
+    limit = 1.5 * max(group.quantiles.p99 for group in drawn)
+    unit = time_unit(min(limit, max(group.quantiles.max for group in drawn)))
+    beyond = 0
     made = []
     for group in drawn:
         points = _thinned(sorted(series[group.node, group.rank, group.pid, group.phase], key=lambda step: (step.index, step.start_ns)))
+        beyond += sum(1 for step in series[group.node, group.rank, group.pid, group.phase] if step.duration_ns > limit)
         made.append(
             Line(
                 _label(group) if group in named else None,
                 [step.index for step in points],
-                [step.duration_ns / unit.nanoseconds for step in points],
+                [min(step.duration_ns, limit) / unit.nanoseconds for step in points],
             )
         )
+    edge = say(" {} above {} at the upper edge.", plural(beyond, "step"), duration(limit)) if beyond else ""
     grey = " Grey: further processes, of shorter median." if len(drawn) > len(named) else ""
     return Figure(
         "steps-over-index",
         lines(made, f"step duration, {unit.name}", "step", x_time=False),
         f"Duration of each step. {_lead(groups)}",
         say(
-            "Each step in its order. Single peaks are disturbances, a slope is a trend.{}{}",
+            "Each step in its order. Single peaks are disturbances, a slope is a trend.{}{}{}",
+            edge,
             grey,
             of_all(len(drawn), len(drawable), "process"),
         ),

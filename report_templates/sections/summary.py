@@ -5,8 +5,10 @@ from __future__ import annotations
 from ...analysis.report import Report
 from ..blocks import Cell, Column, Section, heaviest, of_all, say, table, value, word
 from ..formats import duration, percent
-from . import labels
 from .time_breakdown import bars
+
+# Word and sign of a verdict, most important first.
+_VERDICTS = {"IssuesFound": "✕ Issue", "Error": "! Error", "NoIssuesFound": "✓ Fine", "NotEvaluated": "– Not evaluated"}
 
 
 def summary(report: Report) -> Section:
@@ -39,5 +41,21 @@ def summary(report: Report) -> Section:
             sortable=False,
         )
     )
-    made.facts["devices"] = [labels.device(d.node, d.rank, d.device) for d in shown]
+    order = list(_VERDICTS)
+    rules = sorted(report.rules, key=lambda rule: (order.index(rule["verdict"]) if rule["verdict"] in order else len(order), rule["rule"]))
+    made.add(
+        table(
+            "summary-rules",
+            "Rules",
+            [Column("Verdict"), Column("Rule", "name"), Column("What was found")],
+            [
+                [
+                    Cell(_VERDICTS.get(rule["verdict"], f"! {rule['verdict']}")),
+                    word(rule["rule"]),
+                    word(rule.get("finding") or rule.get("reason"), limit=400),
+                ]
+                for rule in rules
+            ],
+        )
+    )
     return made

@@ -225,6 +225,24 @@ def test_texts_of_the_report_are_shown_as_they_are(rich: Report) -> None:
     assert "w &lt; 3" in text
 
 
+def test_verdicts_stand_on_the_first_page_issues_first(rich: Report) -> None:
+    rules = (
+        {"rule": "BatchSize", "verdict": "NoIssuesFound", "finding": "GPUs were busy."},
+        {"rule": "Dataloader", "verdict": "NotEvaluated", "reason": "612 of more than 1000 points"},
+        {"rule": "IOBottleneck", "verdict": "IssuesFound", "finding": "<b>12 %</b> of the points wait."},
+    )
+    assert "summary-rules" not in html_of(rich)
+    text = html_of(dataclasses.replace(rich, rules=rules))
+    table = re.search(r'id="summary-rules".*?</table>', text, re.DOTALL)
+    assert table is not None
+    words = " ".join("".join(Reading(f"<div {table[0]}</div>").text).split())
+    places = [
+        words.index(part) for part in ("✕ Issue", "IOBottleneck", "✓ Fine", "BatchSize", "– Not evaluated", "612 of more than 1000 points")
+    ]
+    assert places == sorted(places)
+    assert "&lt;b&gt;12 %&lt;/b&gt;" in text
+
+
 @pytest.mark.parametrize("name", ["cpu", "empty"])
 def test_whole_pages_are_as_they_were(small_reports: dict[str, Report], name: str) -> None:
     """After a change that is meant: POSTRUN_UPDATE_GOLDEN=1 python -m pytest tests/report_templates, and look at the difference."""
