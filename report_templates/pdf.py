@@ -1,7 +1,8 @@
 """How does a page become a PDF? In a process of its own: without fonts WeasyPrint's libraries end the process that they are in.
 
-``python -m postrun.report_templates.pdf`` loads WeasyPrint at once, then waits for one line of JSON on standard input (a :class:`Job`) and
-answers with one line on standard output: ``{}`` or ``{"error": reason}``.
+``python -m postrun.report_templates.pdf`` loads WeasyPrint at once, waits for one line of JSON on standard input (a :class:`Job`), lays the
+page out, waits for a second line (the file to attach is there), and answers with one line on standard output: ``{}`` or
+``{"error": reason}``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +27,7 @@ INSTALL: Final = "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-s
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to print: files of the page and of the attached report.json, where to, and the time that the attachment states."""
+    """What to print: files of the page and of the report.json to attach, where to, and the time that the attachment states."""
 
     page: str
     attachment: str
@@ -57,11 +59,18 @@ class Printer:
             self._child.communicate()
 
     def start(self, job: Job) -> None:
-        """Hand over the job; the child begins as soon as it is ready."""
+        """Hand over the job, whose page is written; the child lays it out as soon as it is ready."""
         self._began = time.monotonic()
+        self._tell(json.dumps(dataclasses.asdict(job)))
+
+    def attach(self) -> None:
+        """The file to attach is written, too."""
+        self._tell("attached")
+
+    def _tell(self, line: str) -> None:
         assert self._child.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it is dead already; finish() says why
-            self._child.stdin.write(json.dumps(dataclasses.asdict(job)) + "\n")
+            self._child.stdin.write(line + "\n")
             self._child.stdin.flush()
 
     def finish(self, timeout_s: float) -> str | None:
@@ -129,8 +138,11 @@ class Press:
         self._configuration = FontConfiguration()
         self._fonts = weasyprint.CSS(string=_fonts(), font_config=self._configuration, url_fetcher=self._fetcher)
 
-    def write(self, job: Job) -> None:
+    def write(self, job: Job, wait_for_attachment: Callable[[], object]) -> None:
         """Print the page: tagged for screen readers, with report.json attached. Equal jobs give equal bytes."""
+        page = self._weasyprint.HTML(string=Path(job.page).read_text(encoding="utf-8"), url_fetcher=self._fetcher)
+        laid_out = page.render(stylesheets=[self._fonts], font_config=self._configuration, pdf_tags=True)
+        wait_for_attachment()
         made = datetime.fromtimestamp(job.made_at_ns // 1_000_000_000, UTC)
         attachment = self._weasyprint.Attachment(
             string=Path(job.attachment).read_bytes(),
@@ -140,15 +152,7 @@ class Press:
             modified=made,
             url_fetcher=self._fetcher,
         )
-        page = self._weasyprint.HTML(string=Path(job.page).read_text(encoding="utf-8"), url_fetcher=self._fetcher)
-        page.write_pdf(
-            job.output,
-            finisher=_relate,
-            stylesheets=[self._fonts],
-            font_config=self._configuration,
-            attachments=[attachment],
-            pdf_tags=True,
-        )
+        laid_out.write_pdf(job.output, finisher=_relate, attachments=[attachment], pdf_tags=True)
 
 
 def _relate(_document: Any, pdf: Any) -> None:
@@ -175,7 +179,7 @@ def main() -> None:
         return
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            press.write(Job(**json.loads(line)))
+            press.write(Job(**json.loads(line)), sys.stdin.readline)
     except BaseException as error:  # a refused address is none of Exception
         print(json.dumps({"error": f"WeasyPrint failed: {type(error).__name__}: {str(error)[:300]}"}))
     else:

@@ -44,9 +44,6 @@ def render(
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".postrun-", dir=out_dir)))
         printer = stack.enter_context(Printer()) if "pdf" in targets else None
-        text = report.to_json()
-        # Names with a lone surrogate cannot be UTF-8; in JSON their escape is the same text.
-        data = text.encode("utf-8", "backslashreplace")
         if set(targets) - {"json"}:
             from .context import context
             from .pages import page
@@ -55,12 +52,16 @@ def render(
             if printer is not None:
                 tell("printing", None)
                 (scratch / "page.html").write_text(page(shown, "pdf", paper=sheet), encoding="utf-8", errors="replace")
-                (scratch / "attached.json").write_bytes(data)
                 made_at = report.generator.generated_at_ns
                 printer.start(Job(str(scratch / "page.html"), str(scratch / "attached.json"), str(scratch / "report.pdf"), made_at))
             if "html" in targets:
                 _put(page(shown, "html").encode("utf-8", "replace"), scratch / "report.html", targets["html"])
                 written["html"] = targets["html"]
+        # A lone surrogate in a name cannot be UTF-8; its escape is the same text in JSON.
+        data = report.to_json().encode("utf-8", "backslashreplace")
+        if printer is not None:
+            (scratch / "attached.json").write_bytes(data)
+            printer.attach()
         if "json" in targets:
             _put(data, scratch / "report.json", targets["json"])
             written["json"] = targets["json"]

@@ -257,6 +257,7 @@ def test_the_pdf_process_may_not_read_files(tmp_path: Path) -> None:
     attached.write_text("{}")
     with pdf_module.Printer() as printer:
         printer.start(pdf_module.Job(str(page), str(attached), str(output), 0))
+        printer.attach()
         reason = printer.finish(60)
     assert reason is not None
     assert "WeasyPrint failed" in reason
