@@ -246,7 +246,10 @@ def test_verdicts_stand_on_the_first_page_issues_first(rich: Report) -> None:
 @pytest.mark.parametrize("name", ["cpu", "empty"])
 def test_whole_pages_are_as_they_were(small_reports: dict[str, Report], name: str) -> None:
     """After a change that is meant: POSTRUN_UPDATE_GOLDEN=1 python -m pytest tests/report_templates, and look at the difference."""
-    made = {f"{name}.html": html_of(small_reports[name]), f"{name}.json": small_reports[name].to_json()}
+    # Style and script are files of their own, drawings differ between versions of Matplotlib: the text is what is compared.
+    text = re.sub(r"(<(style|script|svg)\b[^>]*>).*?(</\2>)", r"\1\3", html_of(small_reports[name]), flags=re.DOTALL)
+    text = re.sub(r"sha256-[^']*", "sha256-", text)
+    made = {f"{name}.html": text, f"{name}.json": small_reports[name].to_json()}
     for file, text in made.items():
         golden = GOLDEN / file
         if os.environ.get("POSTRUN_UPDATE_GOLDEN"):
