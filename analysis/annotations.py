@@ -10,7 +10,7 @@ import polars as pl
 from ..errors import UsageError
 from ..ingest.store import Store
 from .options import Options
-from .quantiles import log_histogram, quantiles
+from .quantiles import duration_histogram, quantiles
 from .report import AnnotationGroup, Annotations
 
 MOST_GROUPS: Final = 1000
@@ -55,7 +55,7 @@ def annotation_groups(store: Store, options: Options = Options()) -> Annotations
 
 
 def _group(base: object, side: object, phase: object, members: pl.DataFrame) -> AnnotationGroup:
-    spread, bins = quantiles(members["duration"]), log_histogram(members["duration"])
+    spread, bins = quantiles(members["duration"]), duration_histogram(members["duration"])
     assert spread is not None
     assert bins is not None
     return AnnotationGroup(

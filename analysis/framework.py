@@ -84,10 +84,10 @@ def framework(store: Store) -> Framework:
 
 
 def _phases(store: Store) -> tuple[Share, ...]:
-    # A process whose source names phases is counted by these alone: its other steps are the same ones, found twice.
+    # Where a source names phases, these alone count: the steps of other sources are the same ones, found twice, or a window of them.
     steps = store.frame("""
         SELECT process, coalesce(phase, 'step') AS phase, host_start_ns AS start, host_start_ns + host_duration_ns AS "end"
-        FROM step AS s QUALIFY s.phase IS NOT NULL OR bool_and(s.phase IS NULL) OVER (PARTITION BY s.process)
+        FROM step AS s QUALIFY s.phase IS NOT NULL OR bool_and(s.phase IS NULL) OVER ()
     """)
     if steps.is_empty():
         return ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -12,6 +13,11 @@ from .report import Histogram, Quantiles
 
 LINEAR_BINS: Final = 50
 BINS_PER_DECADE: Final = 10
+FEWEST_BINS: Final = 5
+MOST_BINS: Final = 40
+
+# p95 / p5 from which on equal bins would hide one end of the distribution.
+_WIDE: Final = 10.0
 
 
 def quantile(ordered: pl.Series, fraction: float) -> float:
@@ -64,6 +70,27 @@ def histogram(values: pl.Series, *, bins: int = LINEAR_BINS, unit: str = "ns") -
         return Histogram(edges=(low, low + 1.0), counts=(len(ordered),), unit=unit, logarithmic=False)
     edges = [low + (high - low) * i / bins for i in range(bins)] + [high]
     return Histogram(edges=tuple(edges), counts=_counts(ordered, edges), unit=unit, logarithmic=False)
+
+
+def duration_histogram(values: pl.Series) -> Histogram | None:
+    """Bins that show the shape of positive durations of one kind; None without values.
+
+    Logarithmic bins where p95 is more than ten times p5. Else equal bins of width 2 x interquartile range / cube root of the count
+    (Freedman and Diaconis), 5 to 40 of them; a tail that would double the axis beyond p99 is cut off there and counted in ``beyond``.
+    """
+    ordered = values.drop_nulls().cast(pl.Float64).sort().rechunk()
+    if not len(ordered):
+        return None
+    low, high = float(ordered[0]), float(ordered[-1])
+    if quantile(ordered, 0.95) > _WIDE * max(quantile(ordered, 0.05), 1.0):
+        return log_histogram(values)
+    p99 = quantile(ordered, 0.99)
+    upper = p99 if low < p99 and high - low > 2 * (p99 - low) else high
+    kept = ordered.filter(ordered <= upper)
+    width = 2 * (quantile(ordered, 0.75) - quantile(ordered, 0.25)) / len(ordered) ** (1 / 3)
+    bins = MOST_BINS if width * MOST_BINS <= upper - low else max(FEWEST_BINS, round((upper - low) / width))
+    drawn = histogram(kept, bins=bins)
+    return None if drawn is None else replace(drawn, beyond=len(ordered) - len(kept))
 
 
 def log_histogram(values: pl.Series, *, unit: str = "ns") -> Histogram | None:

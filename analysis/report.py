@@ -285,12 +285,14 @@ class MemoryOperation:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts per bin; ``edges`` has one more entry than ``counts``. ``unit``: ns. ``logarithmic``: edges grow by a constant factor."""
+    """Counts per bin; ``edges`` has one more entry than ``counts``. ``unit``: ns. ``logarithmic``: edges grow by a constant factor.
+    ``beyond``: how many values lie above the last edge and are in no bin."""
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
     unit: str
     logarithmic: bool
+    beyond: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,7 +478,8 @@ class PythonProfile:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something the readers repaired, dropped or guessed."""
+    """Something the readers repaired, dropped or guessed, of one kind (code). ``files``: in how many files; then ``file`` and ``message``
+    are those of the first of them, and ``count`` is of all."""
 
     file: str | None
     severity: str  # info, warning, error
@@ -485,6 +488,7 @@ class Note:
     count: int
     first_ns: int | None
     last_ns: int | None
+    files: int = 1
 
 
 @dataclass(frozen=True, slots=True)

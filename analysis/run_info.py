@@ -82,10 +82,17 @@ def processes(store: Store) -> tuple[Process, ...]:
 
 
 def data_quality(store: Store) -> tuple[Note, ...]:
-    """What the readers repaired, dropped or guessed: errors, then warnings, then the rest; by file, code and message."""
-    rows = store.frame('SELECT file, severity, code, message, "count", first_ns, last_ns FROM ingest_note').rows()
+    """What the readers repaired, dropped or guessed, errors, then warnings, then the rest by code.
+
+    Errors and warnings have an entry per file; what needs no attention has one per code.
+    """
+    rows = store.frame("""
+        SELECT arg_min(file, (coalesce(file, ''), message)), severity, code, arg_min(message, (coalesce(file, ''), message)),
+            sum("count")::BIGINT, min(first_ns), max(last_ns), greatest(count(DISTINCT file), 1)
+        FROM ingest_note GROUP BY severity, code, CASE WHEN severity <> 'info' THEN (file, message) END
+    """).rows()
     notes = [Note(*row) for row in rows]
-    return tuple(sorted(notes, key=lambda n: (_SEVERITIES.index(n.severity), n.file or "", n.code, n.message, n.first_ns or 0)))
+    return tuple(sorted(notes, key=lambda n: (_SEVERITIES.index(n.severity), n.file or "", n.code, n.message)))
 
 
 def _sources(store: Store) -> tuple[Source, ...]:

@@ -9,12 +9,10 @@ import polars as pl
 from ..ingest.store import Store
 from .intervals import sweep, union
 from .places import Place, Places
-from .quantiles import histogram, quantiles
+from .quantiles import duration_histogram, quantiles
 from .report import Step, StepGroup, StepParts, Steps
 
 SLOWEST: Final = 10
-FEWEST_BINS: Final = 5
-MOST_BINS: Final = 40
 CUT_OFF: Final = 0.8
 """A last step with fewer than this share of the device events of the one before is taken to be cut off by the end of the profile."""
 
@@ -94,7 +92,7 @@ def _listed(rows: pl.DataFrame, places: Places) -> list[tuple[Place, Step]]:
 def _group(place: Place, on_device: bool, members: pl.DataFrame) -> StepGroup:
     phase = members["phase"][0]
     spread = quantiles(members["duration"])
-    bins = histogram(members["duration"], bins=_bins(members["duration"]))
+    bins = duration_histogram(members["duration"])
     assert spread is not None
     assert bins is not None
     slowest = members.sort("duration", "start", descending=[True, False]).head(SLOWEST)
@@ -108,14 +106,6 @@ def _group(place: Place, on_device: bool, members: pl.DataFrame) -> StepGroup:
         histogram=bins,
         slowest=tuple(_step(row, phase, place) for row in slowest.iter_rows(named=True)),
     )
-
-
-def _bins(durations: pl.Series) -> int:
-    """How many bins show the shape: of width 2 x interquartile range / cube root of the count (Freedman and Diaconis), 5 to 40."""
-    low, high = durations.quantile(0.25, "linear"), durations.quantile(0.75, "linear")
-    span = int(durations.max()) - int(durations.min())  # type: ignore[arg-type]
-    width = 2 * ((high or 0) - (low or 0)) / len(durations) ** (1 / 3)
-    return MOST_BINS if width * MOST_BINS <= span else max(FEWEST_BINS, round(span / width))
 
 
 def _parts(store: Store, rows: pl.DataFrame, places: Places) -> tuple[StepParts, ...]:

@@ -44,8 +44,7 @@ def test_other_is_averaged_over_the_processes(make_store: Callable[..., Store]) 
 def test_steps_without_phase_and_steps_found_twice(make_store: Callable[..., Store]) -> None:
     store = make_store(step=[step(None, 0, 50), step(None, 50, 50), step(None, 0, 100, process=1), step("TRAIN", 0, 100, process=1)])
     assert framework(store).phases == (
-        Share("TRAIN", 100, 1, 50.0),
-        Share("step", 100, 2, 50.0),
+        Share("TRAIN", 100, 1, 100.0),
         Share("other", 0, 0, 0.0),
     )
 

@@ -76,3 +76,33 @@ def test_equal_values_make_one_bin() -> None:
     assert spread is not None
     assert (spread.count, spread.std) == (3, 0.0)
     assert math.isclose(spread.p95, 5)
+
+
+def test_bins_of_durations_follow_the_spread() -> None:
+    # Quartiles of 1000..1999: 1249.75 and 1749.25; width 2 x 499.5 / 10 = 99.9; the span of 999 holds ten of them.
+    drawn = quantiles.duration_histogram(pl.Series(range(1000, 2000)))
+    assert drawn is not None
+    assert (len(drawn.counts), drawn.counts[0], drawn.edges[0], drawn.edges[-1], drawn.beyond) == (10, 100, 1000.0, 1999.0, 0)
+
+
+def test_a_long_tail_of_durations_is_counted_not_drawn() -> None:
+    # 1,000 steps of 100..199 and one of 100,000: the axis ends at p99 = 100 + 0.99 x 1000 / 10 of the ordered values, value 199.
+    drawn = quantiles.duration_histogram(pl.Series([100 + i // 10 for i in range(1000)] + [100_000]))
+    assert drawn is not None
+    assert drawn.edges[-1] == 199.0
+    assert (sum(drawn.counts), drawn.beyond) == (1000, 1)
+
+
+def test_durations_over_decades_get_logarithmic_bins() -> None:
+    drawn = quantiles.duration_histogram(pl.Series([10] * 50 + [10_000] * 50))
+    assert drawn is not None
+    assert drawn.logarithmic
+    assert (sum(drawn.counts), drawn.beyond) == (100, 0)
+
+
+@pytest.mark.parametrize("values", [[], [7], [7, 7, 7], [0, 0, 5], [1, 2]])
+def test_few_durations(values: list[int]) -> None:
+    drawn = quantiles.duration_histogram(pl.Series(values, dtype=pl.Int64))
+    assert (drawn is None) == (not values)
+    if drawn is not None:
+        assert sum(drawn.counts) + drawn.beyond == len(values)

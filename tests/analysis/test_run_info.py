@@ -92,3 +92,15 @@ def test_notes_worst_first(make_store: MakeStore) -> None:
     found = run_info.data_quality(store)
     assert [(n.severity, n.message) for n in found] == [("error", "first"), ("warning", "second"), ("info", "third")]
     assert (found[1].file, found[1].count, found[1].first_ns, found[1].last_ns) == ("b", 4, 1, 2)
+
+
+def test_notes_of_many_files_are_one_entry_where_they_need_no_attention(make_store: MakeStore) -> None:
+    store = make_store()
+    for file in ("b.json", "a.json"):
+        store.note("info", "phase_not_read", f"Not stored in {file}.", count=3, file=file)
+        store.note("warning", "truncated", f"Breaks off at {file}.", file=file)
+    assert [(n.severity, n.file, n.files, n.count, n.message) for n in run_info.data_quality(store)] == [
+        ("warning", "a.json", 1, 1, "Breaks off at a.json."),
+        ("warning", "b.json", 1, 1, "Breaks off at b.json."),
+        ("info", "a.json", 2, 6, "Not stored in a.json."),
+    ]

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis.steps import _bins, steps
+from postrun.analysis.steps import steps
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 
@@ -57,16 +57,6 @@ def test_slowest_ten_and_order_of_processes(make_store: Callable[..., Store]) ->
     assert [s.duration_ns for s in found.groups[0].slowest] == list(range(30, 20, -1))
     assert [(s.rank, s.index) for s in found.steps] == [(rank, i) for rank in (0, 1) for i in range(30)]
     assert found.parts == ()  # no events: nothing is known of what the steps were spent on
-
-
-@pytest.mark.parametrize(
-    ("durations", "bins"),
-    [([5], 5), ([5, 5, 5], 40), (list(range(1000)), 10), ([10] * 50 + [10_000_000], 40), (list(range(8)), 5)],
-)  # fmt: skip
-def test_bins_show_the_shape(durations: list[int], bins: int) -> None:
-    if len(set(durations)) == 1:
-        bins = 40  # one value: the histogram has one bin whatever is asked for
-    assert _bins(pl.Series(durations)) == bins
 
 
 def test_wall_time_is_claimed_in_order_and_sums_to_the_step(make_store: Callable[..., Store]) -> None:
