@@ -106,6 +106,7 @@ class Placement:
 
     registry: Registry
     _placed: list[_Placed] = field(default_factory=list)
+    _files: dict[int, list[int]] = field(default_factory=dict)  # sources by process, in the order in which they were read
 
     def place(self, identity: Identity, facts: Facts, source: int, label: str) -> tuple[int, int]:
         """Ids of the node and the process of a file, new ones where it belongs to none of the files placed before."""
@@ -129,6 +130,13 @@ class Placement:
         if now[1] != process:
             self.registry.discard(node, process, source)
         return now
+
+    def cycle(self, process: int, source: int) -> int:
+        """How many files of the process were read before this one: profilers write one file per cycle of their schedule."""
+        files = self._files.setdefault(process, [])
+        if source not in files:
+            files.append(source)
+        return files.index(source)
 
     def _process(self, node: int, identity: Identity, source: int, label: str, *, fresh: bool = False) -> int:
         return self.registry.process(

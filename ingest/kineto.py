@@ -45,6 +45,8 @@ ROUNDING_NS: Final = 1_000
 """Negative durations down to this come from rounding to microseconds."""
 HIGHEST_DEVICE: Final = 1024
 """A pid below this may be the index of a device."""
+CYCLE_IDS: Final = 1 << 40
+"""Correlations and external ids count from the start again in every file of a process; this much is between those of two files."""
 
 NOT_STORED: Final = ("category_not_read", "zero_time", "absurd_duration", "negative_duration", "stray_end", "no_timestamp")
 """Codes of notes whose counts are X, B and E events of a file that gave no row."""
@@ -66,6 +68,7 @@ _ARGS: Final[Mapping[str, Arg]] = {
 }
 _DEVICE_ENUM: Final = pl.Enum(DEVICE_KINDS)
 _HOST_ENUM: Final = pl.Enum(HOST_KINDS)
+_CYCLE_COLUMNS: Final = ("correlation", "external_id")
 _FIRST_HOST: Final = len(DEVICE_KINDS)
 _FIRST_ANNOTATION: Final = _FIRST_HOST + len(HOST_KINDS)
 
@@ -372,6 +375,8 @@ class _Trace:
         node, process = self.place
         rows = pl.concat(frames, how="vertical")
         rows = rows.with_columns(pl.col("start_ns") + self.base_ns, node=pl.lit(node, pl.Int32), process=pl.lit(process, pl.Int32))
+        if cycle := self.placement.cycle(process, self.source):
+            rows = rows.with_columns(_of_cycle(column, cycle) for column in _CYCLE_COLUMNS if column in rows.columns)
         self.flushed[table] += rows.height
         self.store.append(table, rows)
 
@@ -402,6 +407,9 @@ class _Trace:
             self.waiting["annotation"] = [rows.with_columns(depth=depth)]
         for table in self.waiting:
             self._flush(table)
+        if any(self.flushed.values()) and self.first_ns is not None and self.last_ns is not None:
+            window = {"first_ns": self.first_ns + self.base_ns, "last_ns": self.last_ns + self.base_ns}
+            self.store.insert("profile_window", {"process": self.place[1], "source": self.source, **window})
         if add_devices(self.store, self.place[0], members, self.devices):
             self.store.note(
                 "info",
@@ -441,8 +449,14 @@ class _Trace:
         assert self.place is not None
         place = self.placement.replace(*self.place, identity, facts, self.source, self.path.name)
         if place != self.place:
+            before, after = (self.placement.cycle(process, self.source) for process in (self.place[1], place[1]))
             for table, first_row in self.first_row.items():
                 self.store.connection.execute(f"UPDATE {table} SET node = ?, process = ? WHERE rowid >= ?", [*place, first_row])
+                for column in _CYCLE_COLUMNS if before != after and table != "annotation" else ():
+                    self.store.connection.execute(
+                        f"UPDATE {table} SET {column} = {column} + ? WHERE rowid >= ? AND {column} BETWEEN ? AND ?",
+                        [(after - before) * CYCLE_IDS, first_row, before * CYCLE_IDS + 1, (before + 1) * CYCLE_IDS - 1],
+                    )
         self.place = place
 
     def _notes(self, scan: TraceScan, inflate: Inflate, members: Mapping[str, Any]) -> TraceResult:
@@ -571,6 +585,11 @@ def _device_of_pid() -> pl.Expr:
 
 def _no_zero(column: str) -> pl.Expr:
     return pl.when(pl.col(column) != 0).then(column)
+
+
+def _of_cycle(column: str, cycle: int) -> pl.Expr:
+    """Ids that count from the start in every file, moved to a range of this file's own; 0 and what is no such number stay."""
+    return pl.when(pl.col(column).is_between(1, CYCLE_IDS - 1)).then(pl.col(column) + cycle * CYCLE_IDS).otherwise(column).alias(column)
 
 
 def _is_small(key: str, value: object) -> bool:

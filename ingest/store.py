@@ -43,6 +43,9 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
         "id": "INTEGER", "node": "INTEGER", "pid": "BIGINT", "rank": "INTEGER", "local_rank": "INTEGER", "world_size": "INTEGER",
         "command": "VARCHAR", "label": "VARCHAR", "source": "INTEGER",
     },
+    # one row per trace file of a process: first start to last end of its events. A profiler with a schedule writes a file per cycle and
+    # records nothing between them.
+    "profile_window": {"process": "INTEGER", "source": "INTEGER", "first_ns": "BIGINT", "last_ns": "BIGINT"},
     # one row per GPU of a node; index as the trace counts it
     "device": {
         "node": "INTEGER", "index": "INTEGER", "uuid": "VARCHAR", "name": "VARCHAR", "memory_bytes": "BIGINT", "sm_count": "INTEGER",
