@@ -9,6 +9,7 @@ import polars as pl
 from ..ingest.store import Store
 from .places import Places, process_conditions
 from .report import Idle
+from .windows import windows, with_window
 
 # A gap that a typical launch explains: 30 microseconds (other tools document 30 ns and compare with microseconds).
 KERNEL_WAIT_NS: Final = 30_000
@@ -21,12 +22,13 @@ def idle(store: Store) -> tuple[Idle, ...]:
 
     A gap lies between a kernel, copy or memset and the latest end of those before it on the same stream. Host wait: its launch call ended
     after that end. Kernel wait: its launch had ended and the gap is shorter than 30 microseconds. Other: the rest, also the runs whose
-    launch is not in the trace.
+    launch is not in the trace. The time between two profiles of a process is no gap.
     """
     places = Places(store)
+    profiled = windows(store, "process")
     rows = []
     for condition in process_conditions(store):
-        for row in _gaps(_runs(store, condition)).iter_rows(named=True):
+        for row in _gaps(with_window(_runs(store, condition), profiled)).iter_rows(named=True):
             place = places.process(row["process"], row["node"])
             found = Idle(
                 node=place.node,
@@ -62,7 +64,7 @@ def _gaps(runs: pl.DataFrame) -> pl.DataFrame:
     kernel_wait = (launched <= before).fill_null(False) & (gap < KERNEL_WAIT_NS)
     return (
         runs.sort(*_STREAM, "start", "end")
-        .with_columns(before=pl.col("end").cum_max().shift(1).over(_STREAM))
+        .with_columns(before=pl.col("end").cum_max().shift(1).over(*_STREAM, "window"))
         .with_columns(gap=pl.col("start") - before)
         .filter(gap > 0)
         .group_by(_STREAM)

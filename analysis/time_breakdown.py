@@ -10,6 +10,7 @@ from ..ingest.store import Store
 from .intervals import sweep
 from .places import Places, process_conditions
 from .report import DeviceTime
+from .windows import windows, with_window
 
 _DEVICE: Final = ["node", "process", "device"]
 _CLASSES: Final = ["computation", "communication", "memcpy", "memset", "linked"]
@@ -19,13 +20,15 @@ def time_breakdown(store: Store) -> tuple[DeviceTime, ...]:
     """One row per (node, process, device) with kernels, copies or memsets, by host name, rank, pid and device; empty without any.
 
     Times are lengths of interval unions over all streams, exact to the nanosecond; communication is the kernels of that category. An
-    event is linked where a host call of its process has its correlation.
+    event is linked where a host call of its process has its correlation. The span is from the first start to the last end; of a process
+    that was profiled several times, in each profile, added up: what the device did between them is not known.
     """
     places = Places(store)
+    profiled = windows(store, "process")
     names = {(node, index): name for node, index, name in store.frame('SELECT node, "index", name FROM device').rows()}
     rows = []
     for condition in process_conditions(store):
-        for row in _breakdown(_events(store, condition)).iter_rows(named=True):
+        for row in _breakdown(with_window(_events(store, condition), profiled)).iter_rows(named=True):
             place = places.process(row["process"], row["node"])
             rows.append((place.order, _device_time(row, place.node, place.rank, place.pid, names.get((row["node"], row["device"])))))
     return tuple(device for _, device in sorted(rows, key=lambda item: (item[0], item[1].device)))
@@ -59,12 +62,13 @@ def _breakdown(events: pl.DataFrame) -> pl.DataFrame:
     def total(where: pl.Expr) -> pl.Expr:
         return length.filter(where).sum()
 
-    devices = events.group_by(_DEVICE).agg(
+    profiles = events.group_by(*_DEVICE, "window").agg(
         events=pl.len(),
         first=pl.col("start").min(),
         span=pl.col("end").max() - pl.col("start").min(),
         kernel_total=total(pl.col("kernel")),
     )
+    devices = profiles.group_by(_DEVICE).agg(pl.col("first").min(), pl.col("events", "span", "kernel_total").sum())
     # Every segment of the sweep has at least one class of kernel, copy or memset active: all of them together are the busy time.
     times = (
         sweep(events, _DEVICE, _CLASSES)

@@ -9,6 +9,7 @@ import polars as pl
 
 from ..ingest.store import Store
 from .intervals import union
+from .windows import pauses_ns, windows, with_window
 
 LABEL: Final = "derived from kernel activity"
 _BUCKETS: Final = 2000
@@ -22,8 +23,8 @@ def derived_utilisation(store: Store) -> pl.DataFrame:
     """Utilisation of every device that has events but no sampled utilisation: node, unit (device index), time_ns, value in percent.
 
     ``value`` is the share of a bucket during which a kernel, copy or memset ran, of all streams and processes; ``time_ns`` the start of
-    the bucket. Buckets are as long as :func:`bucket_ns` says and cover the device's profile span; the first and the last are cut to it.
-    Sorted by node, unit and time.
+    the bucket, the same for all devices. Buckets are as long as :func:`bucket_ns` says and cover the device's profile span; of the first
+    and the last (of each profile, where there were several) only the part in the span counts. Sorted by node, unit and time.
     """
     devices = store.frame("""
         SELECT node, device AS unit, min(start_ns) AS first, max(start_ns + duration_ns) AS last
@@ -35,7 +36,9 @@ def derived_utilisation(store: Store) -> pl.DataFrame:
     if not devices:
         return pl.DataFrame(schema=_SCHEMA)
     origin = min(device["first"] for device in devices)
-    width = bucket_ns(max(device["last"] for device in devices) - origin, _interval(store))
+    profiled = windows(store, "node")
+    width = bucket_ns(max(device["last"] for device in devices) - origin - pauses_ns(profiled), _interval(store))
+    profiled = profiled.with_columns(pl.col("start") - origin)
     parts = []
     for device in devices:
         events = store.frame(
@@ -43,7 +46,15 @@ def derived_utilisation(store: Store) -> pl.DataFrame:
             " WHERE kind <> 'sync' AND node = ? AND device = ?",
             [origin, origin, device["node"], device["unit"]],
         )
-        buckets = _busy_share(union(events), device["first"] - origin, device["last"] - origin, width)
+        numbered = with_window(events.with_columns(node=pl.lit(device["node"], pl.Int32)), profiled)
+        profiles = numbered.group_by("window").agg(pl.col("start").min(), pl.col("end").max()).filter(pl.col("end") > pl.col("start"))
+        segments = union(numbered, ["window"])
+        shares = [
+            _busy_share(segments.filter(pl.col("window") == window), first, last, width)
+            for window, first, last in profiles.sort("window").iter_rows()
+        ]
+        # Two profiles can share a bucket: its value is the mean of both.
+        buckets = pl.concat(shares).group_by("start").agg(pl.col("value").mean()).sort("start")
         parts.append(
             buckets.select(
                 node=pl.lit(device["node"], pl.Int32),
@@ -68,18 +79,18 @@ def bucket_ns(span_ns: int, interval_ns: int | None) -> int:
 
 
 def _busy_share(busy: pl.DataFrame, first: int, last: int, width: int) -> pl.DataFrame:
-    """Per bucket of ``width`` from ``first`` to ``last``: start (not before ``first``) and percent of it covered by ``busy`` segments."""
-    start, end = pl.col("start"), pl.col("end")
+    """Per bucket of ``width`` that has a part between ``first`` and ``last``: its start, and percent of that part covered by ``busy``."""
+    start, end, bucket = pl.col("start"), pl.col("end"), pl.col("bucket")
     pieces = (
         busy.with_columns(bucket=pl.int_ranges(start // width, (end - 1) // width + 1))
         .explode("bucket")
         .group_by("bucket")
-        .agg(busy=(pl.min_horizontal(end, (pl.col("bucket") + 1) * width) - pl.max_horizontal(start, pl.col("bucket") * width)).sum())
+        .agg(busy=(pl.min_horizontal(end, (bucket + 1) * width) - pl.max_horizontal(start, bucket * width)).sum())
     )
     grid = pl.DataFrame({"bucket": pl.int_range(first // width, (last - 1) // width + 1, eager=True)})
-    begin = pl.max_horizontal(pl.col("bucket") * width, pl.lit(first))
-    length = pl.min_horizontal((pl.col("bucket") + 1) * width, pl.lit(last)) - begin
-    return grid.join(pieces, on="bucket", how="left").sort("bucket").select(start=begin, value=100.0 * pl.col("busy").fill_null(0) / length)
+    length = pl.min_horizontal((bucket + 1) * width, pl.lit(last)) - pl.max_horizontal(bucket * width, pl.lit(first))
+    joined = grid.join(pieces, on="bucket", how="left").sort("bucket")
+    return joined.select(start=bucket * width, value=100.0 * pl.col("busy").fill_null(0) / length)
 
 
 def _interval(store: Store) -> int | None:
