@@ -11,6 +11,7 @@ from ..ingest.store import Store
 from .intervals import union_length
 from .kernels import percent_of, shares
 from .report import Framework, OperatorRow, Share
+from .windows import windows, with_window
 from .wording import whole_percent
 
 OTHER_OPERATORS: Final = "other (< 2 %)"
@@ -91,7 +92,10 @@ def _phases(store: Store) -> tuple[Share, ...]:
     """)
     if steps.is_empty():
         return ()
-    span = steps.group_by("process").agg(span=pl.col("end").max() - pl.col("start").min())
+    # The time between two profiles of a process is no part of the span; phases come from sources that record all the time.
+    profiled = windows(store, "process") if (steps["phase"] == "step").all() else windows(store, "process").clear()
+    profiles = with_window(steps, profiled).group_by("process", "window").agg(span=pl.col("end").max() - pl.col("start").min())
+    span = profiles.group_by("process").agg(pl.col("span").sum())
     every = union_length(steps, ["process"]).rename({"length": "covered"})
     rest = span.join(every, on="process", nulls_equal=True)
     named = union_length(steps, ["process", "phase"]).join(span, on="process", nulls_equal=True)

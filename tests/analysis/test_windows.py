@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+from postrun.analysis.framework import framework
 from postrun.analysis.idle import idle
+from postrun.analysis.report import Share
 from postrun.analysis.time_breakdown import time_breakdown
 from postrun.analysis.utilisation import derived_utilisation
 from postrun.analysis.windows import pauses_ns, windows
@@ -39,6 +42,26 @@ def test_span_idle_and_gaps(make_store: MakeStore) -> None:
     assert (device.events, device.kernel_total_ns) == (4, 33 * MS)
     (stream,) = idle(store)
     assert (stream.gaps, stream.other_ns) == (2, 12 * MS)
+
+
+def test_time_outside_of_the_steps(make_store: MakeStore) -> None:
+    starts = [0, 10, 30, LATER, LATER + 15]  # each 10 long: other is 20..30 of the first profile, 5 of the second
+    store = make_store(
+        profile_window=[window(0, 100), window(LATER, LATER + 100)],
+        step=[{"node": 0, "process": 0, "index": i, "host_start_ns": at, "host_duration_ns": 10} for i, at in enumerate(starts)],
+    )
+    assert framework(store).phases == (
+        Share("step", 50, 5, pytest.approx(100 * 50 / 65)),
+        Share("other", 15, 0, pytest.approx(100 * 15 / 65)),
+    )
+
+
+def test_phases_last_over_the_pauses(make_store: MakeStore) -> None:
+    store = make_store(
+        profile_window=[window(0, 10), window(90, 100)],
+        step=[{"node": 0, "process": 0, "phase": "TRAIN", "host_start_ns": at, "host_duration_ns": 10} for at in (0, 90)],
+    )
+    assert framework(store).phases == (Share("TRAIN", 20, 2, 20.0), Share("other", 80, 0, 80.0))
 
 
 def test_windows_that_overlap_are_one(make_store: MakeStore) -> None:
