@@ -25,7 +25,7 @@ from .report import Generator, Report
 from .steps import steps
 from .summary import summary
 from .system_usage import system_usage
-from .time_breakdown import time_breakdown
+from .time_breakdown import time_breakdown, whole_devices
 
 # Libraries whose version can change a figure.
 _LIBRARIES: Final = ("duckdb", "polars", "pyarrow")
@@ -37,7 +37,8 @@ def assemble(store: Store, options: Options) -> Report:
     nodes, devices, processes = run_info.nodes(store), run_info.devices(store), run_info.processes(store)
     notes = run_info.data_quality(store)
     breakdown = time_breakdown(store)
-    found_kernels = kernels(store, breakdown)
+    devices_whole = whole_devices(store, breakdown)
+    found_kernels = kernels(store, devices_whole)
     found_precision = precision(found_kernels)
     found_steps = steps(store)
     job = job_statistics(store)
@@ -52,7 +53,7 @@ def assemble(store: Store, options: Options) -> Report:
             processes=processes,
             job=job,
             usage=usage,
-            breakdown=breakdown,
+            breakdown=devices_whole,
             precision=found_precision,
             steps=found_steps,
             loader_recorded=_loader_recorded(store),

@@ -12,8 +12,8 @@ def kernels(store: Store, breakdown: Iterable[DeviceTime]) -> tuple[Kernel, ...]
     """Every kernel name, merged over all devices, longest total first (then by name); empty without kernels.
 
     ``share_of_kernel_time``: percent of the summed durations of all kernels. ``share_of_profile``: percent of (profile span x devices),
-    that is of the spans of all rows of ``breakdown`` added up; kernels of one device that run at the same time count each, so these
-    shares can add up to more than 100.
+    that is of the spans of all rows of ``breakdown``, one per device, added up; kernels of one device that run at the same time count
+    each, so these shares can add up to more than 100.
     """
     profile = sum(device.span_ns for device in breakdown)
     rows = store.frame("""

@@ -63,8 +63,8 @@ def summary(
 ) -> Summary:
     """The first page. Shares over several GPUs are sums over all of them: busy time of all / span of all.
 
-    A figure that the run does not give has the value "–" and says in its second line why. ``loader_recorded``: whether the trace has
-    data-loader events at all; without them a share of 0 would mean nothing.
+    ``breakdown`` has one row per device. A figure that the run does not give has the value "–" and says in its second line why.
+    ``loader_recorded``: whether the trace has data-loader events at all; without them a share of 0 would mean nothing.
     """
     sampled = [metric for metric in usage.nodes if metric.metric == "gpu" and not metric.derived]
     return Summary(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
@@ -34,11 +36,31 @@ def time_breakdown(store: Store) -> tuple[DeviceTime, ...]:
     return tuple(device for _, device in sorted(rows, key=lambda item: (item[0], item[1].device)))
 
 
-def _events(store: Store, condition: str) -> pl.DataFrame:
+def whole_devices(store: Store, breakdown: Sequence[DeviceTime]) -> tuple[DeviceTime, ...]:
+    """``breakdown`` with one row per device: where several processes shared one, a row without rank and pid for all of them together.
+
+    What two processes do at the same time is counted once then, and what one does while the other waits keeps the device busy.
+    """
+    users = Counter((row.node, row.device) for row in breakdown)
+    if not users or max(users.values()) == 1:
+        return tuple(breakdown)
+    places = Places(store)
+    profiled = windows(store, "node")
+    whole = {(row.node, row.device): row for row in breakdown}
+    for node, device in store.frame("SELECT DISTINCT node, device FROM device_event WHERE kind <> 'sync'").rows():
+        key = (places.node(node), device)
+        if users[key] > 1:
+            events = _events(store, f"e.node = {node} AND e.device = {device}", calls=f"e.node = {node}")
+            (row,) = _breakdown(with_window(events.with_columns(process=pl.lit(None, pl.Int32)), profiled)).iter_rows(named=True)
+            whole[key] = _device_time(row, key[0], None, None, whole[key].device_name)
+    return tuple(whole.values())
+
+
+def _events(store: Store, condition: str, *, calls: str | None = None) -> pl.DataFrame:
     return store.frame(f"""
         WITH calls AS (
             SELECT DISTINCT process, correlation FROM host_event AS e
-            WHERE kind IN ('launch', 'sync', 'call') AND correlation IS NOT NULL AND {condition}
+            WHERE kind IN ('launch', 'sync', 'call') AND correlation IS NOT NULL AND {calls or condition}
         )
         SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end",
                e.kind = 'kernel' AS kernel,

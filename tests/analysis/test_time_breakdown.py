@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postrun.analysis import places
-from postrun.analysis.time_breakdown import time_breakdown
+from postrun.analysis.time_breakdown import time_breakdown, whole_devices
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]
@@ -144,3 +144,31 @@ def test_any_events_against_cells(make_store: MakeStore, events: list[tuple[str,
         assert found.exposed_memory_ns == len(memory - cells["gemm"] - cells["nccl"])
         assert (found.memcpy_ns, found.memset_ns) == (len(cells["memcpy"]), len(cells["memset"]))
         assert found.idle_ns == found.span_ns - len(busy)
+
+
+def test_processes_that_share_a_device(make_store: MakeStore) -> None:
+    # rank 0 on device 0: 0..10 and 20..30; rank 1 there: 10..20 and 25..40; rank 1 alone on device 1: 0..5 of 0..20
+    store = make_store(
+        names=NAMES,
+        processes=[{"id": i, "node": 0, "pid": 100 + i, "rank": i} for i in (0, 1)],
+        device=[{"node": 0, "index": 0, "name": "NVIDIA H100"}],
+        device_event=[
+            event("kernel", 0, 10, name="gemm", correlation=1),
+            event("kernel", 20, 30, name="gemm"),
+            event("kernel", 10, 20, name="nccl", process=1, correlation=1),
+            event("kernel", 25, 40, name="gemm", process=1),
+            event("kernel", 0, 5, name="gemm", process=1, device=1),
+            event("memset", 19, 20, process=1, device=1),
+        ],
+        host_event=[{"kind": "launch", "start_ns": T0 - 5, "duration_ns": 2, "correlation": 1}],
+    )
+    rows = time_breakdown(store)
+    assert [(row.rank, row.device, row.span_ns, row.busy_ns) for row in rows] == [(0, 0, 30, 20), (1, 0, 30, 25), (1, 1, 20, 6)]
+    shared, own = whole_devices(store, rows)
+    assert own == rows[2]
+    assert (shared.rank, shared.pid, shared.device_name, shared.events) == (None, None, "NVIDIA H100", 4)
+    assert (shared.span_ns, shared.busy_ns, shared.idle_ns, shared.kernel_total_ns) == (40, 40, 0, 45)
+    assert (shared.computation_ns, shared.communication_ns, shared.exposed_communication_ns) == (30, 10, 10)
+    assert shared.linked_busy_ns == 10  # the correlation of the other process is another one
+    assert whole_devices(store, rows[:1]) == rows[:1]
+    assert whole_devices(store, ()) == ()
