@@ -26,11 +26,17 @@ WITH named AS (
     JOIN name n ON n.id = a.name
     WHERE a.side = 'host' AND coalesce(a.complete, true)
 ),
-families AS (SELECT process, min(family) AS best FROM named WHERE family > 0 GROUP BY process)
+families AS (SELECT process, min(family) AS best FROM named WHERE family > 0 GROUP BY process),
+-- The same step annotated on a second thread, or a second time inside of itself, is one step.
+once AS (
+    SELECT * FROM named QUALIFY family = 0 OR value IS NULL OR start_ns >= coalesce(max(start_ns + duration_ns) OVER (
+        PARTITION BY process, family, value ORDER BY start_ns, duration_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ), start_ns)
+)
 SELECT row_number() OVER (ORDER BY named.process, family, start_ns, duration_ns) AS id, node, named.process AS process, family,
     phase, start_ns, duration_ns, start_ns + duration_ns AS end_ns,
     coalesce(value, row_number() OVER (PARTITION BY named.process, family, phase ORDER BY start_ns) - 1) AS index
-FROM named
+FROM once AS named
 LEFT JOIN families ON families.process IS NOT DISTINCT FROM named.process
 WHERE family = 0 OR family = best
 """

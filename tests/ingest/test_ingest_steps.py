@@ -135,3 +135,24 @@ def test_equals_a_loop_over_steps_and_is_not_quadratic(tmp_path: Path) -> None:
         if i >= 0 and at < starts[i] + lengths[i]:
             counts[i] += 1
     assert [row[-1] for row in steps(store)] == counts
+
+
+def test_a_step_on_two_threads_is_one() -> None:
+    store = store_of(
+        [
+            (0, "ProfilerStep#1", 1, 0, 100, None),
+            (0, "ProfilerStep#1", 1, 2, 97, None),  # a second thread
+            (0, "ProfilerStep#2", 2, 100, 100, None),
+            (0, "ProfilerStep#2", 2, 101, 110, None),  # outlasts the first thread's by the time of a lock
+            (0, "ProfilerStep#1", 1, 500, 10, None),  # the number once more, in a later cycle
+            (1, "ProfilerStep#1", 1, 0, 100, None),  # another process
+        ],
+        launches=[(0, 10, 7, "launch"), (0, 110, 8, "launch")],
+        device=[(0, "kernel", 50, 20, 7), (0, "kernel", 150, 30, 8)],
+    )
+    assert steps(store) == [
+        (1, None, 0, 100, 50, 20, 1),
+        (2, None, 100, 100, 150, 30, 1),
+        (1, None, 500, 10, None, None, 0),
+        (1, None, 0, 100, None, None, 0),
+    ]
