@@ -46,11 +46,33 @@ class _Group(click.Group):
             click.echo(f"postrun: {where}{error.strerror or error}; choose another place with -o, or free some space", err=True)
             sys.exit(1)
         except Exception as error:
+            if problem := _machine_problem(error):
+                click.echo(f"postrun: {problem}", err=True)
+                sys.exit(1)
             click.echo(f"postrun: internal error: {type(error).__name__}: {error}", err=True)
             if "--verbose" in sys.argv or "-v" in sys.argv:
                 raise
             click.echo("postrun: this is a mistake of postrun, not yours; run again with --verbose and report what it prints", err=True)
             sys.exit(1)
+
+
+def _machine_problem(error: Exception) -> str | None:
+    """What the user can do about an error of the database that the machine causes: a full disk, too little memory. None: it is ours."""
+    kind, reason = type(error).__name__, str(error).splitlines()[0] if str(error) else ""
+    if kind == "OutOfMemoryException":
+        return f"the database needs more memory ({reason}); give it more with --memory-limit, such as 2GB, or free space for TMPDIR"
+    if kind == "IOException" and type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"}:
+        return f"the database cannot read or write its file ({reason}); free some space, set TMPDIR, or choose another place with -o"
+    return None
+
+
+def _memory_size(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """The value of --memory-limit, as the database understands it."""
+    import re
+
+    if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B)", value, re.IGNORECASE):
+        raise click.BadParameter(f"{value!r} is no size; write it like 600MB or 2GB")
+    return value
 
 
 def _configure(ctx: click.Context, _param: click.Parameter, value: Path | None) -> None:
@@ -104,7 +126,14 @@ _report_options = [
             "same bytes. SOURCE_DATE_EPOCH is respected, too."),
 ]  # fmt: skip
 _store_options = [
-    _option("--memory-limit", metavar="SIZE", default="600MB", show_default=True, help="Bound of the database's memory, such as 2GB."),
+    _option(
+        "--memory-limit",
+        metavar="SIZE",
+        callback=_memory_size,
+        default="600MB",
+        show_default=True,
+        help="Bound of the database's memory, such as 2GB.",
+    ),
     _option("--threads", type=click.IntRange(1, 1024), help="Threads of the database (default: all cores)."),
 ]
 

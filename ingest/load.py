@@ -43,7 +43,7 @@ def ingest(
     memory_limit: str = "600MB",
     threads: int | None = None,
 ) -> Store:
-    """The files and folders of one run as an open run store, at ``store_path`` or in memory.
+    """The files and folders of one run as an open run store, at ``store_path`` or in a temporary file that closing it removes.
 
     A run store given alone is opened, not read again. ``progress`` is called with what is being done and the fraction that is done
     (None: not known). ``name``: of the run, instead of the one found. Damage of a file is noted in ``ingest_note``, never raised.
@@ -63,7 +63,11 @@ def ingest(
             return Store.open(one.path, memory_limit=memory_limit, threads=threads)
     if not any(_gives_events(one) for one in found):
         raise _nothing_usable(paths, found, [])
-    store = Store.create(target, memory_limit=memory_limit, threads=threads)
+    store = (
+        Store.create(target, memory_limit=memory_limit, threads=threads)
+        if target is not None
+        else Store.temporary(memory_limit=memory_limit, threads=threads)
+    )
     try:
         results = _read_all(store, found, [Path(path) for path in paths], report, name)
         if not any(result.events for result in results):

@@ -120,13 +120,14 @@ METRICS: Final[dict[str, str]] = {
 
 
 class Store:
-    """An open run store. Use :meth:`create`, :meth:`open` or :meth:`memory`; close it or use it as a context manager."""
+    """An open run store. Use :meth:`create`, :meth:`temporary` or :meth:`open`; close it or use it as a context manager."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
         self.connection = connection
         self.path = path
         self._names: dict[str, int] = {}
         self._next: dict[str, int] = {"node": 0, "process": 0, "source": 0}
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     # -- opening -------------------------------------------------------------------------------------------------------
 
@@ -141,7 +142,7 @@ class Store:
     ) -> Store:
         """A new, empty store at ``path`` (an existing file is replaced), or in memory where ``path`` is None.
 
-        ``memory_limit`` bounds DuckDB's buffers; beyond it DuckDB spills to ``temp_directory`` (default: beside the store, or the
+        ``memory_limit`` bounds DuckDB's buffers; beyond it DuckDB spills to ``temp_directory`` (default: the
         system's temporary folder). Raises InputError where the place cannot be written.
         """
         import duckdb
@@ -153,17 +154,8 @@ class Store:
                     old.unlink(missing_ok=True)
             except OSError as error:
                 raise InputError(f"{path}: cannot write the run store there ({error.strerror}); choose another place with -o") from error
-        spill = temp_directory or Path(tempfile.gettempdir())
         try:
-            connection = duckdb.connect(
-                str(path) if path else ":memory:",
-                config={
-                    "memory_limit": memory_limit,
-                    "threads": threads or min(os.cpu_count() or 1, 8),
-                    "temp_directory": str(spill / f"postrun-{os.getpid()}.tmp"),
-                    "preserve_insertion_order": "false",
-                },
-            )
+            connection = duckdb.connect(str(path) if path else ":memory:", config=_settings(memory_limit, threads, temp_directory))
         except duckdb.Error as error:
             raise InputError(f"{path}: cannot create the run store ({_first_line(error)}); choose another place with -o") from error
         for enum, values in ENUM_VALUES.items():
@@ -175,16 +167,26 @@ class Store:
         return cls(connection, path)
 
     @classmethod
+    def temporary(cls, *, memory_limit: str = "600MB", threads: int | None = None) -> Store:
+        """A new, empty store in a file in the system's temporary folder (TMPDIR), which is removed when the store is closed.
+
+        Unlike :meth:`create` with None, its size is bound by the disk and not by memory.
+        """
+        try:
+            folder = tempfile.TemporaryDirectory(prefix="postrun-", ignore_cleanup_errors=True)
+        except OSError as error:
+            raise InputError(f"no temporary folder can be made ({error.strerror or error}); set TMPDIR to a folder with space") from error
+        store = cls.create(Path(folder.name) / "run.duckdb", memory_limit=memory_limit, threads=threads, temp_directory=Path(folder.name))
+        store._folder = folder
+        return store
+
+    @classmethod
     def open(cls, path: Path, *, memory_limit: str = "600MB", threads: int | None = None) -> Store:
         """An existing store, read only. Raises InputError where ``path`` is no run store, or one of a newer format."""
         import duckdb
 
         try:
-            connection = duckdb.connect(
-                str(path),
-                read_only=True,
-                config={"memory_limit": memory_limit, "threads": threads or min(os.cpu_count() or 1, 8)},
-            )
+            connection = duckdb.connect(str(path), read_only=True, config=_settings(memory_limit, threads, None))
         except duckdb.Error as error:
             raise InputError(
                 f"{path}: cannot be opened as a run store ({_first_line(error)}); make one with `postrun ingest SOURCE -o {path.name}`"
@@ -205,8 +207,10 @@ class Store:
         return cls(connection, path)
 
     def close(self) -> None:
-        """Close the database; the store cannot be used afterwards."""
+        """Close the database; the store cannot be used afterwards. A temporary one is removed."""
         self.connection.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def __enter__(self) -> Store:
         return self
@@ -291,6 +295,15 @@ class Store:
         """``sql`` as a lazy Polars frame; projections and filters are pushed down into DuckDB."""
         lazy: pl.LazyFrame = self.connection.cursor().sql(sql).pl(lazy=True)  # type: ignore[call-overload, unused-ignore]
         return lazy
+
+
+def _settings(memory_limit: str, threads: int | None, spill: Path | None) -> dict[str, str | bool | int | float | list[str]]:
+    return {
+        "memory_limit": memory_limit,
+        "threads": threads or min(os.cpu_count() or 1, 8),
+        "temp_directory": str((spill or Path(tempfile.gettempdir())) / f"postrun-{os.getpid()}.tmp"),
+        "preserve_insertion_order": "false",
+    }
 
 
 def _first_line(error: Exception) -> str:

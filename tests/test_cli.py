@@ -136,3 +136,31 @@ def test_doctor_names_each_check() -> None:
     assert {"Python", "duckdb", "PDF", "C library", "Fonts"} <= checks.keys()
     assert checks["duckdb"]["state"] == "ok"
     assert done.returncode == (1 if any(check["state"] == "missing" for check in checks.values()) else 0)
+
+
+def test_sizes_are_checked(small_store: Path, tmp_path: Path) -> None:
+    done = run("report", small_store, "-o", tmp_path, "--memory-limit", "much")
+    assert done.returncode == 2
+    assert "600MB" in done.stderr
+
+
+def test_a_full_disk_is_said_as_such(small_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import duckdb
+    from postrun import analysis
+
+    def full(*_: object) -> None:
+        raise duckdb.IOException("IO Error: Could not write file: No space left on device")
+
+    monkeypatch.setattr(analysis, "analyze", full)
+    done = CliRunner().invoke(main, ["report", str(small_store), "-o", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "No space left on device" in done.output
+    assert "free some space" in done.output
+
+
+def test_nothing_is_left_in_the_temporary_folder(traces: Path, tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    one = sorted(traces.iterdir())[0]
+    done = run("report", one, "-o", tmp_path / "out", "--format", "json", env={"TMPDIR": str(tmp_path / "tmp")})
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []
