@@ -290,7 +290,7 @@ class _Trace:
         by_kind = self.names.of(events["kind_text"], ["copy_kind"])
         is_copy = pl.col("route") == "memcpy"
         rows = events.select(
-            device=pl.coalesce("device", _device_of_pid()).cast(pl.Int32, strict=False),
+            device=pl.coalesce(pl.when(pl.col("device") >= 0).then("device"), _device_of_pid()).cast(pl.Int32, strict=False),
             context="context",
             stream=pl.coalesce("stream", self._stream_of_tid(events["tid"])),
             kind=pl.col("kind").cat.to(_DEVICE_ENUM),
@@ -308,6 +308,8 @@ class _Trace:
             graph_node="graph_node",
         )
         self.devices.update(rows["device"].unique().drop_nulls())
+        if unknown := rows["device"].null_count():
+            self._count("device_unknown", unknown, events.filter(rows["device"].is_null()))
         self.waiting["device_event"].append(rows)
 
     def _host_rows(self, events: pl.DataFrame) -> None:
@@ -407,6 +409,8 @@ class _Trace:
             self.waiting["annotation"] = [rows.with_columns(depth=depth)]
         for table in self.waiting:
             self._flush(table)
+        if "device_unknown" in self.dropped:
+            self._settle_device()
         if any(self.flushed.values()) and self.first_ns is not None and self.last_ns is not None:
             window = {"first_ns": self.first_ns + self.base_ns, "last_ns": self.last_ns + self.base_ns}
             self.store.insert("profile_window", {"process": self.place[1], "source": self.source, **window})
@@ -444,6 +448,14 @@ class _Trace:
                     f"UPDATE {table} SET start_ns = start_ns + ? WHERE rowid >= ?", [base_ns - self.base_ns, first_row]
                 )
         self.base_ns = base_ns
+
+    def _settle_device(self) -> None:
+        """Give the events that name no device the trace's only one, else number 0: a device has to be one of the machine's."""
+        device = min(self.devices) if len(self.devices) == 1 else 0
+        self.devices.add(device)
+        self.store.connection.execute(
+            "UPDATE device_event SET device = ? WHERE rowid >= ? AND device IS NULL", [device, self.first_row["device_event"]]
+        )
 
     def _settle_place(self, identity: Identity, facts: Facts, members: Mapping[str, Any]) -> None:
         assert self.place is not None
@@ -565,6 +577,7 @@ _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
     "negative_duration": ("warning", "Events with a negative duration were dropped."),
     "rounded_duration": ("info", "Durations down to -1 us, a product of rounding, were taken as 0."),
     "no_duration": ("info", "Complete events without a duration were given the duration 0."),
+    "device_unknown": ("warning", "Device events that name no device are shown as of the trace's only one, or else of device 0."),
     "stray_end": ("warning", "End events without a begin were dropped."),
     "unclosed_begin": ("warning", "Ranges that were begun and never ended were closed at the end of the trace."),
     "base_time_ignored": ("warning", "The trace has absolute times and a base time; the base time was not added."),

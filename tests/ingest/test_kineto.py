@@ -132,7 +132,7 @@ def test_device_rows_say_what_the_arguments_say(tmp_path: Path) -> None:
         (3, None, 13, None, None, None, None, None, None, None, None, None),
         (0, None, 7, None, None, None, "HtoD", True, None, None, None, None),
         (0, None, 0, None, None, 64, "DtoH", None, None, None, None, None),
-        (None, None, None, 16, None, None, None, None, None, None, None, None),
+        (0, None, None, 16, None, None, None, None, None, None, None, None),  # names no device
     ]
     assert store.frame("SELECT duration_ns FROM device_event ORDER BY start_ns LIMIT 1").item() == 2500
 
@@ -434,3 +434,17 @@ def test_header_members_need_the_whole_beginning() -> None:
     assert header_members(b'{"a": "\\"traceEvents\\"", "traceEvents": [') == {"a": '"traceEvents"'}
     assert header_members(b'{"a": {"traceEvents": 1}, "traceEvents": [') == {}
     assert header_members(b"") == {}
+
+
+def test_device_events_that_name_no_device(tmp_path: Path) -> None:
+    unknown = event("k", "kernel", EPOCH_US, pid=31337, stream=7)
+    for others, expected in (([], 0), ([3], 3), ([3, 4], 0)):
+        events = [
+            unknown,
+            event("k", "kernel", EPOCH_US, pid=31337, device=-1),
+            *(event("k", "kernel", EPOCH_US, device=d) for d in others),
+        ]
+        store = load(tmp_path, events)
+        assert store.frame("SELECT device FROM device_event").to_series().to_list() == [expected] * 2 + others
+        assert sorted(store.frame('SELECT "index" FROM device').to_series()) == sorted({expected, *others})
+        assert notes(store)["device_unknown"] == 2
