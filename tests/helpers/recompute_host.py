@@ -1,0 +1,115 @@
+"""What should report.json say of the launches, steps, ranges and operators of a trace? As ``recompute``, for what the host did."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from recompute import Event, Spans, Trace, grouped, quantiles, spans, union
+
+
+def launches(traces: Sequence[Trace]) -> dict[str, Any]:
+    figures, waits = Counter[str](), []
+    for trace in traces:
+        runs: defaultdict[int | None, list[Event]] = defaultdict(list)
+        for event in trace.work:
+            runs[event["id"]].append(event)
+        calls = [call for call in trace.calls if call["launch"]]
+        figures["calls"] += len(calls)
+        figures["launches_without_run"] += sum(call["id"] is None or call["id"] not in runs for call in calls)
+        figures["runs_without_launch"] += sum(len(own) for key, own in runs.items() if key not in trace.launched)
+        for key, own in runs.items():
+            if key is not None and key in trace.launched:
+                wait = min(event["start"] for event in own) - trace.launched[key]["end"]
+                figures["pairs"] += 1
+                figures["graph_runs"] += len(own) - 1
+                figures["negative"] += wait < 0
+                if wait >= 0:
+                    waits.append(wait)
+    names = ("calls", "pairs", "runs_without_launch", "launches_without_run", "graph_runs", "negative")
+    slowest = sorted(waits, reverse=True)[:10]
+    times = grouped((call["name"], call["end"] - call["start"]) for trace in traces for call in trace.calls)
+    return {**{name: figures[name] for name in names}, "latency": quantiles(waits), "slowest": slowest, "call_time": times}
+
+
+def steps(trace: Trace) -> list[Event]:
+    """Steps of one process in order of time: index, host start and end, device start and end (None without work), events."""
+    for pattern in (r"ProfilerStep#(\d+)", r"(?i)step[_ -]?(\d+)"):
+        own = [(row, re.fullmatch(pattern, row["name"])) for row in trace.ranges if row["side"] == "host"]
+        found = [{"index": int(match[1]), "start": row["start"], "end": row["end"], "work": []} for row, match in own if match]
+        if found:
+            break
+    found.sort(key=lambda step: int(step["start"]))
+    for event in trace.work:
+        call = trace.called.get(event["id"])
+        inside = [step for step in found if call and step["start"] <= call["start"] < step["end"]]
+        if inside:
+            inside[-1]["work"].append(event)
+    for step in found:
+        step["first"] = min((event["start"] for event in step["work"]), default=None)
+        step["last"] = max((event["end"] for event in step["work"]), default=None)
+    return found
+
+
+def step_parts(trace: Trace) -> dict[str, Any] | None:
+    """Wall time of the average step in the order of the classes: each gets what those before it left."""
+    listed = steps(trace)
+    if len(listed) > 1 and len(listed[-1]["work"]) < 0.8 * len(listed[-2]["work"]):
+        listed.pop()
+    if not listed:
+        return None
+    windows: Spans = []
+    reached: int | None = None
+    for number, step in enumerate(listed):
+        follows = number > 0 and listed[number - 1]["index"] + 1 == step["index"]
+        start = step["start"] if reached is None else reached if follows else max(step["start"], reached)
+        reached = max(step["end"], step["last"] or 0, reached or 0)
+        windows.append((start, reached))
+    work = trace.work
+    classes = {
+        "kernel": spans(work, "kernel", communication=False), "memcpy": spans(work, "memcpy"), "memset": spans(work, "memset"),
+        "communication": spans(work, "kernel", communication=True), "runtime": [(e["start"], e["end"]) for e in trace.calls],
+        "data_loader": [(e["start"], e["end"]) for e in trace.loaders], "cpu_op": [(e["start"], e["end"]) for e in trace.operators],
+    }  # fmt: skip
+    parts: dict[str, float] = {}
+    taken: Spans = []
+    before = 0
+    for name, own in classes.items():
+        taken += own
+        now = sum(union((max(a, low), min(b, high)) for a, b in taken if a < high and b > low) for low, high in windows)
+        parts[name], before = (now - before) / len(windows), now
+    whole = sum(high - low for low, high in windows)
+    return {"steps": len(windows), "mean_step_ns": whole / len(windows), "mean_ns": {**parts, "other": (whole - before) / len(windows)}}
+
+
+def ranges(traces: Sequence[Trace]) -> dict[tuple[str, str], Any]:
+    groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    owners: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for number, trace in enumerate(traces):
+        for row in trace.ranges:
+            base = re.sub(r"[\s#_:.\-]*\d+$", "", row["name"]) or row["name"]
+            groups[base, row["side"]].append(row["end"] - row["start"])
+            owners[base, row["side"]].add(number)
+    return {key: {"total_ns": sum(own), "processes": len(owners[key]), "quantiles": quantiles(own)} for key, own in groups.items()}
+
+
+def cpu_operators(traces: Sequence[Trace]) -> dict[str, Any]:
+    return grouped((row["name"], row["end"] - row["start"]) for trace in traces for row in trace.operators)
+
+
+def gpu_operators(traces: Sequence[Trace]) -> dict[str, Any]:
+    """Device time by the operator whose external id it has and inside of which it was launched."""
+    pairs = []
+    for trace in traces:
+        operators: defaultdict[int, list[Event]] = defaultdict(list)
+        for row in trace.operators:
+            operators[row["external"]].append(row)
+        for event in trace.work:
+            call = trace.called.get(event["id"])
+            own = operators[event["external"]] if event["external"] and (call or event["external"] != event["id"]) else []
+            own = [row for row in own if call is None or row["start"] <= call["start"] <= row["end"]]
+            if own:
+                pairs.append((min(own, key=lambda row: (row["end"] - row["start"], row["name"]))["name"], event["end"] - event["start"]))
+    return grouped(pairs)
