@@ -41,7 +41,7 @@ def job_statistics(store: Store) -> JobStatistics:
     if len(steps) < 2:
         absent = absent or (_ONE_STEP if len(steps) else _NO_STEPS)
         duration = ended - started if started is not None and ended is not None else None
-        return JobStatistics(started, ended, duration, *(None,) * 8, absent)
+        return JobStatistics(started, ended, duration, *(None,) * 8, absent, _captured_only(store))
     first, last = steps.select(pl.col("first").min(), pl.col("last").max()).row(0)
     started = first if started is None else min(started, first)
     ended = last if ended is None else max(ended, last)
@@ -63,7 +63,14 @@ def job_statistics(store: Store) -> JobStatistics:
         loop_percent=percent(loop),
         finalization_percent=percent(finalization),
         absent=None,
+        captured_only=_captured_only(store),
     )
+
+
+def _captured_only(store: Store) -> bool:
+    """Whether neither system samples nor timelines of the whole job tell when it began and ended."""
+    whole = store.frame("SELECT EXISTS (FROM sample) OR EXISTS (FROM source WHERE format = 'hosted framework timeline')")
+    return not whole.item()
 
 
 def _limits(store: Store) -> tuple[int | None, int | None]:

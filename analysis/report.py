@@ -92,13 +92,16 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One of the figures at the head of the first page: a label, its value, and a second line. Text is ready to show."""
+    """One of the figures at the head of the first page: a label, its value, and a second line. Text is ready to show; ``number`` is
+    the value for programs (``unit``: percent or ns), None where it is not known."""
 
     key: str  # gpu_busy, step_time, exposed_communication, data_loading, lower_precision
     label: str
     value: str
     detail: str
     anchor: str  # section that explains it
+    number: float | None = None
+    unit: str = "percent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,8 @@ class Summary:
 @dataclass(frozen=True, slots=True)
 class JobStatistics:
     """Times of the job; initialisation, training loop and finalisation as documented for the hosted report, with the loop's end at the
-    last step's END. Step-derived fields are None with fewer than two steps. ``absent``: why, in a sentence."""
+    last step's END. Step-derived fields are None with fewer than two steps. ``absent``: why, in a sentence. ``captured_only``: there are
+    only profiler traces, so that the times are those of the captured window and not of the job."""
 
     started_at_ns: int | None
     ended_at_ns: int | None
@@ -128,6 +132,7 @@ class JobStatistics:
     loop_percent: float | None
     finalization_percent: float | None
     absent: str | None
+    captured_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,14 @@ NOT_KNOWN: Final = "–"
 # A loss below this share of the time is not named in the headline.
 _WORTH_NAMING_PERCENT: Final = 5.0
 
+# Codes of warnings that put every figure in doubt: they are said on the first page.
+_URGENT: Final = frozenset({"several_runs", "checksum"})
+
 # Ranks that differ by at least so many percentage points are named in the headline.
 _UNEVEN_POINTS: Final = 3.0
+
+# Mean time from step to step / median device time of a step from which on both are shown.
+_LONGER: Final = 1.03
 
 # A job longer than the profile by this factor is more than what was profiled.
 _WINDOW: Final = 1.5
@@ -68,7 +74,16 @@ def summary(
     """
     sampled = [metric for metric in usage.nodes if metric.metric == "gpu" and not metric.derived]
     return Summary(
-        headline=_headline(breakdown, steps, sampled, usage.gpu_active, job, loader_recorded=loader_recorded, processes=len(processes)),
+        headline=_headline(
+            breakdown,
+            steps,
+            sampled,
+            usage.gpu_active,
+            job,
+            loader_recorded=loader_recorded,
+            processes=len(processes),
+            cut=run.status == "partial",
+        ),
         subtitle=_subtitle(run, nodes, devices, job),
         tiles=(
             _gpu_busy(breakdown, sampled),
@@ -86,7 +101,7 @@ def summary(
 
 def _headline(
     breakdown: Sequence[DeviceTime], steps: Steps, sampled: Sequence[MetricUsage], active: ActiveTime | None, job: JobStatistics, *,
-    loader_recorded: bool, processes: int,
+    loader_recorded: bool, processes: int, cut: bool,
 ) -> str:  # fmt: skip
     span = sum(device.span_ns for device in breakdown)
     if span:
@@ -103,6 +118,8 @@ def _headline(
         sentences = [f"GPU utilisation was {_medians(sampled)} (median of the samples).", _step_sentence(steps)]
         if active is not None and active.active == 0:
             sentences = ["No GPU was active in any sample.", _step_sentence(steps)]
+    elif cut and processes:
+        sentences = ["No GPU activity in what could be read: the trace was cut off.", _step_sentence(steps)]
     elif processes or steps.steps:
         sentences = [f"No GPU activity in this run, {wording.plural(processes, 'process', 'processes')} traced.", _step_sentence(steps)]
     else:
@@ -114,7 +131,8 @@ def _largest_loss(breakdown: Sequence[DeviceTime], steps: Steps, loader_recorded
     """The sentence on what cost most, exposed communication or data loading; empty where both are small."""
     losses = []
     percent = 100 * sum(device.exposed_communication_ns for device in breakdown) / sum(device.span_ns for device in breakdown)
-    losses.append((percent, f"{wording.whole_percent(percent)} of it waited for communication{_by_rank(breakdown)}."))
+    waited = f"For {wording.whole_percent(percent)} of the time they only waited for communication{_by_rank(breakdown)}."
+    losses.append((percent, waited if len(breakdown) > 1 else waited.replace("they", "it")))
     loading = _loading(steps)
     if loader_recorded and loading is not None and loading[1]:
         percent = 100 * loading[0] / loading[1]
@@ -197,15 +215,11 @@ def _gpu_busy(breakdown: Sequence[DeviceTime], sampled: Sequence[MetricUsage]) -
     )
     if span:
         busy = 100 * sum(device.busy_ns for device in breakdown) / span
-        return Tile(
-            "gpu_busy",
-            "GPU busy",
-            wording.percent(busy),
-            p95 or f"of the span of {wording.plural(len(breakdown), 'GPU')}",
-            "time-breakdown",
-        )
+        detail = p95 or f"of the span of {wording.plural(len(breakdown), 'GPU')}"
+        return Tile("gpu_busy", "GPU busy", wording.percent(busy), detail, "time-breakdown", busy)
     if sampled:
-        return Tile("gpu_busy", "GPU utilisation (median)", _medians(sampled), p95, "system-usage")
+        lowest = min(metric.p50 for metric in sampled)
+        return Tile("gpu_busy", "GPU utilisation (median)", _medians(sampled), p95, "system-usage", lowest)
     return _unknown("gpu_busy", "GPU busy", "no GPU activity recorded", "time-breakdown")
 
 
@@ -214,8 +228,13 @@ def _step_time(steps: Steps) -> Tile:
     spread = quantiles(pl.Series([step.duration_ns for step in timed], dtype=pl.Int64))
     if spread is None:
         return _unknown("step_time", "step time", "no steps recorded", "steps")
-    where = "" if timed[0].on_device else " on the host"
-    return Tile("step_time", "step time", wording.duration(spread.p50), f"p95 {wording.duration(spread.p95)}{where}", "steps")
+    details = [f"p95 {wording.duration(spread.p95)}"] if spread.count > 1 else ["one step"]
+    if not timed[0].on_device:
+        details[0] += " on the host"
+    elif (loading := _loading(steps)) and loading[1] / loading[2] > _LONGER * spread.p50:
+        # The device work of a step leaves out what comes before its first launch, such as data loading.
+        details += ["on the GPU", f"{wording.duration(loading[1] / loading[2])} from step to step on average"]
+    return Tile("step_time", "step time", wording.duration(spread.p50), ", ".join(details), "steps", spread.p50, "ns")
 
 
 def _exposed_communication(breakdown: Sequence[DeviceTime], steps: Steps) -> Tile:
@@ -233,7 +252,7 @@ def _exposed_communication(breakdown: Sequence[DeviceTime], steps: Steps) -> Til
     detail = f"of the span of {wording.plural(len(breakdown), 'GPU')}"
     if stepped:
         detail = f"{wording.duration(sum(ns for ns, n in per_gpu if n) / stepped)} per step"
-    return Tile(key, label, wording.percent(100 * exposed / span), detail, anchor)
+    return Tile(key, label, wording.percent(100 * exposed / span), detail, anchor, 100 * exposed / span)
 
 
 def _data_loading(steps: Steps, *, loader_recorded: bool) -> Tile:
@@ -244,7 +263,8 @@ def _data_loading(steps: Steps, *, loader_recorded: bool) -> Tile:
     if not loader_recorded:
         return _unknown(key, label, "no data-loader events recorded", anchor)
     waited, whole, count = loading
-    return Tile(key, label, wording.percent(100 * waited / whole), f"{wording.duration(waited / count)} per step", anchor)
+    share = 100 * waited / whole
+    return Tile(key, label, wording.percent(share), f"{wording.duration(waited / count)} per step", anchor, share)
 
 
 def _lower_precision(precision: Precision) -> Tile:
@@ -256,10 +276,13 @@ def _lower_precision(precision: Precision) -> Tile:
         return _unknown(key, label, "precision of the matrix kernels is unknown", anchor)
     # Shares are ordered by time: the first is the main one.
     low = [share for share in precision.matrix if share.name in BELOW_FP32]
-    parts = ["of matrix kernel time", *([f"mainly {low[0].name}" if len(low) > 1 else low[0].name] if low else [])]
+    named = " and ".join(f"{wording.whole_percent(share.percent)} {share.name}" for share in low[:2]) if len(low) > 1 else ""
+    parts = [f"of {wording.duration(sum(share.total_ns for share in precision.matrix))} in matrix kernels"]
+    parts += [named or low[0].name] if low else []
     if unknown >= _UNKNOWN_PERCENT:
         parts.append(f"{wording.whole_percent(unknown)} unknown")
-    return Tile(key, label, wording.percent(sum(share.percent for share in low)), ", ".join(parts), anchor)
+    share = float(sum(share.percent for share in low))
+    return Tile(key, label, wording.percent(share), ", ".join(parts), anchor, share)
 
 
 def _unknown(key: str, label: str, why: str, anchor: str) -> Tile:
@@ -299,7 +322,9 @@ def _warnings(run: Run, notes: Iterable[Note]) -> tuple[str, ...]:
     if run.relative_times:
         found.append("times are relative: no source has the time of day")
     found += [note.message for note in listed if note.severity == "error"][:3]
-    lesser = sum(note.severity == "warning" for note in listed)
-    if lesser:
-        found.append(f"{wording.plural(lesser, 'warning')} of the readers: see data quality")
+    lesser = [note for note in listed if note.severity == "warning"]
+    found += [note.message for note in lesser if note.code in _URGENT]
+    rest = sum(note.code not in _URGENT for note in lesser)
+    if rest:
+        found.append(f"{wording.plural(rest, 'warning')} of the readers: see data quality")
     return tuple(found)

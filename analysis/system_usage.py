@@ -132,21 +132,22 @@ def _statement(usage: dict[str, MetricUsage]) -> str | None:
         if cpu.p95 > _BUSY:
             return f"Well used: the 95th percentile of the CPU is {whole_percent(cpu.p95)}, its median {whole_percent(cpu.p50)}."
         return f"No GPU was sampled; the median of the CPU is {whole_percent(cpu.p50)}, its 95th percentile {whole_percent(cpu.p95)}."
-    source = " (derived from kernel activity)" if gpu.derived else ""
+    if gpu.derived:  # short buckets of a profile are not the samples that the documented thresholds mean
+        return f"No GPU utilisation was sampled; derived from kernel activity its median is {whole_percent(gpu.p50)}."
     if gpu.p95 < _BUSY and cpu is not None and cpu.p95 < _BUSY:
         return (
-            f"Under-utilised: the 95th percentile of the GPUs is {whole_percent(gpu.p95)}{source}, of the CPU {whole_percent(cpu.p95)};"
+            f"Under-utilised: the 95th percentile of the GPUs is {whole_percent(gpu.p95)}, of the CPU {whole_percent(cpu.p95)};"
             " a smaller instance would do."
         )
     if gpu.p95 < _BUSY and cpu is not None and cpu.p95 > _BUSY:
         return (
-            f"GPUs under-used, likely waiting for the CPU: the 95th percentile of the GPUs is {whole_percent(gpu.p95)}{source},"
+            f"GPUs under-used, likely waiting for the CPU: the 95th percentile of the GPUs is {whole_percent(gpu.p95)},"
             f" of the CPU {whole_percent(cpu.p95)}."
         )
     if gpu.p50 > _BUSY:
-        return f"Well used: the median of the GPUs is {whole_percent(gpu.p50)}{source}."
+        return f"Well used: the median of the GPUs is {whole_percent(gpu.p50)}."
     rest = "; no CPU samples" if cpu is None else f", of the CPU {whole_percent(cpu.p50)}"
-    return f"The median of the GPUs is {whole_percent(gpu.p50)}{source}{rest}."
+    return f"The median of the GPUs is {whole_percent(gpu.p50)}{rest}."
 
 
 def _series(node: str, figure: _Figure) -> Series:

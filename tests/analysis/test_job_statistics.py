@@ -79,3 +79,10 @@ def test_nothing_at_all(make_store: Callable[..., Store]) -> None:
     found = job_statistics(make_store())
     assert (found.started_at_ns, found.duration_ns) == (None, None)
     assert found.absent is not None
+
+
+def test_profiles_alone_do_not_tell_when_the_job_began(make_store: Callable[..., Store]) -> None:
+    traced = make_store(source=[{"id": 0, "format": "PyTorch profiler trace", "first_ns": 5, "last_ns": 9}])
+    assert job_statistics(traced).captured_only
+    hosted = make_store(source=[{"id": 0, "format": "hosted framework timeline", "first_ns": 5, "last_ns": 9}])
+    assert not job_statistics(hosted).captured_only

@@ -97,7 +97,8 @@ def test_the_page_of_a_run_with_everything() -> None:
     )
     # 1 s of a job of 18 min 42 s was profiled; 10.5 % of the span is exposed communication.
     assert found.headline == (
-        "GPUs were busy 61 % of the 1.00 s that were profiled. 10 % of it waited for communication, from 2 % on rank 3 to 19 % on rank 7."
+        "GPUs were busy 61 % of the 1.00 s that were profiled."
+        " For 10 % of the time they only waited for communication, from 2 % on rank 3 to 19 % on rank 7."
     )
     assert found.subtitle == "2 nodes x 4 H100 · PyTorch 2.13 · 18 min 42 s"
     assert [(t.key, t.value, t.detail) for t in found.tiles] == [
@@ -105,7 +106,7 @@ def test_the_page_of_a_run_with_everything() -> None:
         ("step_time", "178 ms", "p95 250 ms"),
         ("exposed_communication", "10.5 %", "35.0 ms per step"),
         ("data_loading", "3.4 %", "6.00 ms per step"),
-        ("lower_precision", "41.0 %", "of matrix kernel time, BF16"),
+        ("lower_precision", "41.0 %", "of 100 ns in matrix kernels, BF16"),
     ]
     assert found.warnings == ()
 
@@ -135,7 +136,7 @@ def test_the_largest_loss_is_named() -> None:
     loading = Steps((step(10),), (), (part(33.4, 100),), None)
     busy = [device_time(0, 100, 61, 10, 8)]
     assert summed(breakdown=busy, steps=loading).headline.endswith("33 % of a step went to data loading.")
-    assert summed(breakdown=busy, steps=loading, loader=False).headline.endswith("8 % of it waited for communication.")
+    assert summed(breakdown=busy, steps=loading, loader=False).headline.endswith("For 8 % of the time it only waited for communication.")
     assert summed(breakdown=[device_time(0, 100, 61, 10, 4)]).headline == "The GPU was busy 61 % of the time."
 
 
@@ -187,9 +188,9 @@ def test_profiled_steps_are_not_mixed_with_those_of_the_whole_job() -> None:
 @pytest.mark.parametrize(
     ("matrix", "value", "detail"),
     [
-        ([("BF16", 60), ("FP8", 30), ("FP32", 10)], "90.0 %", "of matrix kernel time, mainly BF16"),
-        ([("FP32", 90), ("FP64", 10)], "0.0 %", "of matrix kernel time"),
-        ([("FP16", 60), ("unknown", 40)], "60.0 %", "of matrix kernel time, FP16, 40 % unknown"),
+        ([("BF16", 60), ("FP8", 30), ("FP32", 10)], "90.0 %", "of 100 ns in matrix kernels, 60 % BF16 and 30 % FP8"),
+        ([("FP32", 90), ("FP64", 10)], "0.0 %", "of 100 ns in matrix kernels"),
+        ([("FP16", 60), ("unknown", 40)], "60.0 %", "of 100 ns in matrix kernels, FP16, 40 % unknown"),
         ([("unknown", 100)], "–", "precision of the matrix kernels is unknown"),
     ],
 )
@@ -241,3 +242,32 @@ def test_machines_of_the_subtitle() -> None:
 )
 def test_short_model(name: str | None, model: str | None) -> None:
     assert short_model(name) == model
+
+
+def test_the_time_from_step_to_step_is_said_where_it_differs() -> None:
+    # Device work of 119 ms in steps that follow each other every 178 ms.
+    steps = Steps(tuple(step(d * MS) for d in (118, 119, 120)), (), (part(59 * MS, 178 * MS, 3),), None)
+    assert tile(summed(steps=steps), "step_time").detail == "p95 120 ms, on the GPU, 178 ms from step to step on average"
+    assert tile(summed(steps=Steps((step(119 * MS),), (), (), None)), "step_time").detail == "one step"
+
+
+def test_tiles_carry_their_numbers() -> None:
+    found = summed(breakdown=[device_time(0, 200, 122, 20, 10)], steps=Steps((step(10),), (), (part(33.4, 100),), None))
+    numbers = {t.key: (t.number, t.unit) for t in found.tiles}
+    assert numbers == {
+        "gpu_busy": (61.0, "percent"),
+        "step_time": (10.0, "ns"),
+        "exposed_communication": (5.0, "percent"),
+        "data_loading": (pytest.approx(33.4), "percent"),
+        "lower_precision": (None, "percent"),
+    }
+
+
+def test_a_trace_cut_off_before_any_device_work() -> None:
+    found = summed(processes=1, run={"status": "partial"})
+    assert found.headline == "No GPU activity in what could be read: the trace was cut off."
+
+
+def test_doubt_about_the_whole_run_is_said_on_the_first_page() -> None:
+    notes = [Note(None, "warning", "several_runs", "rank 0 occurs 4 times", 1, None, None), Note(None, "warning", "c", "m", 1, None, None)]
+    assert summed(notes=notes).warnings == ("rank 0 occurs 4 times", "1 warning of the readers: see data quality")

@@ -224,7 +224,7 @@ def test_derived_utilisation_is_labelled(make_store: Callable[..., Store]) -> No
     assert usage.gpu_active == ActiveTime(4, 2, 50.0, derived=True)
     assert [row.derived for row in usage.series] == [True]
     assert [row.derived for row in usage.heat] == [True]
-    assert usage.statements == (("host-0", "The median of the GPUs is 50 % (derived from kernel activity); no CPU samples."),)
+    assert usage.statements == (("host-0", "No GPU utilisation was sampled; derived from kernel activity its median is 50 %."),)
 
 
 def test_derived_utilisation_of_epoch_times_is_exact(make_store: Callable[..., Store]) -> None:
