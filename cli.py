@@ -1,19 +1,21 @@
 """The words of the command line: parses them, calls the parts, prints, sets the exit code.
 
-Exit codes: 0 done; 1 an error of ours; 2 wrong usage; 4 no usable input. Results go to standard output, progress and messages to
-standard error.
+Exit codes: 0 done; 1 an error of ours; 2 wrong usage; 4 no usable input; 130 interrupted. Results go to standard output, progress and
+messages to standard error.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from .errors import PostrunError, UsageError
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from .analysis.report import Report
 
 FORMATS = ("html", "pdf", "json")
+_CONFIG_FILE = "postrun.config_file"
 
 
 def _formats(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
@@ -36,8 +39,15 @@ class _Group(click.Group):
     """Turns every failure into one clear message and the documented exit code."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        # A job scheduler ends a job with SIGTERM: leave as for any other exit, so that temporary files go.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
-            return super().main(*args, **kwargs)
+            return super().main(*args, **{**kwargs, "standalone_mode": False})
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            _interrupted()
         except PostrunError as error:
             click.echo(f"postrun: {error}", err=True)
             sys.exit(error.exit_code)
@@ -46,6 +56,8 @@ class _Group(click.Group):
             click.echo(f"postrun: {where}{error.strerror or error}; choose another place with -o, or free some space", err=True)
             sys.exit(1)
         except Exception as error:
+            if type(error) is RuntimeError and "interrupted" in str(error):  # how the database answers to Ctrl-C
+                _interrupted()
             if problem := _machine_problem(error):
                 click.echo(f"postrun: {problem}", err=True)
                 sys.exit(1)
@@ -54,6 +66,11 @@ class _Group(click.Group):
                 raise
             click.echo("postrun: this is a mistake of postrun, not yours; run again with --verbose and report what it prints", err=True)
             sys.exit(1)
+
+
+def _interrupted() -> NoReturn:
+    click.echo("postrun: interrupted", err=True)
+    sys.exit(128 + signal.SIGINT)
 
 
 def _machine_problem(error: Exception) -> str | None:
@@ -83,6 +100,7 @@ def _configure(ctx: click.Context, _param: click.Parameter, value: Path | None) 
     if path is None:
         return
     commands = {name: _by_long_name(command) for name, command in main.commands.items() if any(p.name == "config" for p in command.params)}
+    ctx.meta[_CONFIG_FILE] = path
     given = read(path, {name: frozenset(options) for name, options in commands.items()})
     command = ctx.info_name or ""
     ctx.default_map = {
@@ -98,10 +116,27 @@ def _by_long_name(command: click.Command) -> dict[str, click.Option]:
     return {next(o for o in option.opts if o.startswith("--"))[2:].replace("-", "_"): option for option in options}
 
 
+class _Option(click.Option):
+    """An option whose wrong value is traced back to the environment or the configuration file it came from."""
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        try:
+            return super().process_value(ctx, value)
+        except click.BadParameter as error:
+            source = ctx.get_parameter_source(self.name) if self.name else None
+            if source is ParameterSource.ENVIRONMENT:
+                origin = f"the environment variable {self.envvar}"
+            elif source is ParameterSource.DEFAULT_MAP:
+                origin = str(ctx.meta.get(_CONFIG_FILE))
+            else:
+                raise
+            raise click.BadParameter(f"{error.message} (from {origin})", error.ctx, error.param, error.param_hint) from error
+
+
 def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     """An option that the environment can set as POSTRUN_<LONG_NAME>."""
     long = next(name for name in names if name.startswith("--")).split("/")[0]
-    return click.option(*names, envvar="POSTRUN_" + long[2:].replace("-", "_").upper(), show_envvar=False, **settings)
+    return click.option(*names, cls=_Option, envvar="POSTRUN_" + long[2:].replace("-", "_").upper(), show_envvar=False, **settings)
 
 
 _config = click.option(
@@ -109,7 +144,7 @@ _config = click.option(
     help="TOML file with defaults (else postrun.toml, or [tool.postrun] in pyproject.toml).",
 )  # fmt: skip
 _verbosity = [
-    _option("--quiet", "-q", is_flag=True, help="No progress, no messages but errors."),
+    _option("--quiet", "-q", is_flag=True, help="Print nothing but errors (and --json)."),
     _option("--verbose", "-v", is_flag=True, help="Say more; show a traceback on an internal error."),
 ]
 _report_options = [
@@ -153,7 +188,7 @@ def main() -> None:
     """A training job ends; one command turns what was captured into a report."""
 
 
-@main.command()
+@main.command(short_help="Write the report of one run.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @_with(_report_options, [_config], _store_options, _verbosity)
 def report(sources: tuple[str, ...], quiet: bool, verbose: bool, memory_limit: str, threads: int | None, **options: Any) -> None:
@@ -167,7 +202,7 @@ def report(sources: tuple[str, ...], quiet: bool, verbose: bool, memory_limit: s
         _write_report(store, progress, quiet=quiet, **options)
 
 
-@main.command()
+@main.command(short_help="Load a run into a store (DuckDB) to report or query later.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @_option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), default=Path("run.duckdb"), show_default=True,
          help="Run store to write; an existing file is replaced.")  # fmt: skip
@@ -202,7 +237,7 @@ def ingest(
             click.echo(f"  {note['severity']}: {note['message']}", err=True)
 
 
-@main.command()
+@main.command(short_help="Simulate a training run and report it.")
 @_option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-demo"), show_default=True,
          help="Folder for the simulated run and its report.")  # fmt: skip
 @_option("--seed", type=int, default=1, show_default=True, help="Another seed gives another run.")
@@ -220,7 +255,7 @@ def demo(output: Path, seed: int, quiet: bool, verbose: bool, memory_limit: str,
             _write_report(store, progress, quiet=quiet, output=output, **options)
 
 
-@main.command()
+@main.command(short_help="Check that this machine can make reports.")
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON on standard output.")
 def doctor(as_json: bool) -> None:
     """Check that this machine can make reports: Pango, fonts, versions, disk. Exit code 1 where something is missing."""
@@ -250,6 +285,7 @@ def _write_report(
     made = analyze(store, chosen)
     written = render(made, output, formats, paper=paper, progress=progress)
     progress("", None)
+    stale = [path for kind in FORMATS if kind not in written and (path := output / f"report.{kind}").exists()]
     if as_json:
         _print_json(_summary(made, written))
     elif not quiet:
@@ -258,6 +294,8 @@ def _write_report(
             click.echo(str(path))
         for warning in made.summary.warnings:
             click.echo(f"note: {warning}", err=True)
+        for path in stale:
+            click.echo(f"note: {path} is of an earlier report; it was left as it is", err=True)
 
 
 def _summary(report: Report, written: dict[str, Path]) -> dict[str, Any]:
@@ -265,7 +303,7 @@ def _summary(report: Report, written: dict[str, Path]) -> dict[str, Any]:
         "run": report.run.name,
         "status": report.run.status,
         "headline": report.summary.headline,
-        "tiles": {tile.key: {"value": tile.value, "detail": tile.detail} for tile in report.summary.tiles},
+        "figures": {tile.key: {"value": tile.number, "unit": tile.unit, "text": tile.value} for tile in report.summary.tiles},
         "warnings": list(report.summary.warnings),
         "notes": len(report.data_quality),
         "written": {kind: str(path) for kind, path in written.items()},

@@ -164,3 +164,32 @@ def test_nothing_is_left_in_the_temporary_folder(traces: Path, tmp_path: Path) -
     done = run("report", one, "-o", tmp_path / "out", "--format", "json", env={"TMPDIR": str(tmp_path / "tmp")})
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_wrong_value_is_traced_to_where_it_stands(small_store: Path, tmp_path: Path) -> None:
+    from_environment = run("report", small_store, cwd=tmp_path, env={"POSTRUN_TOP": "many"})
+    assert from_environment.returncode == 2
+    assert "POSTRUN_TOP" in from_environment.stderr
+    (tmp_path / "postrun.toml").write_text('paper = "A0"\n', encoding="utf-8")
+    from_file = run("report", small_store, cwd=tmp_path)
+    assert from_file.returncode == 2
+    assert "postrun.toml" in from_file.stderr
+
+
+def test_files_of_an_earlier_report_are_pointed_out(small_store: Path, tmp_path: Path) -> None:
+    (tmp_path / "report.pdf").write_bytes(b"earlier")
+    done = run("report", small_store, "-o", tmp_path, "--format", "json")
+    assert f"{tmp_path / 'report.pdf'} is of an earlier report" in done.stderr
+    assert (tmp_path / "report.pdf").read_bytes() == b"earlier"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("Query interrupted")])
+def test_interrupted(small_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    from postrun import analysis
+
+    def stop(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(analysis, "analyze", stop)
+    done = CliRunner().invoke(main, ["report", str(small_store), "-o", str(tmp_path)])
+    assert (done.exit_code, done.output.strip()) == (130, "postrun: interrupted")
