@@ -478,11 +478,11 @@ class _Trace:
         note_info_lines(self.store, self.source, file, members.get("INFO"))
         for code, dropped in sorted(self.dropped.items()):
             self._note_dropped(code, dropped)
-        unread = sum(n for (phase, _), n in scan.event_counts.items() if phase not in {"X", "B", "E"})
+        unread = sum(n for (phase, _), n in scan.event_counts.items() if phase not in _READ_PHASES)
         if unread:
             kinds = Counter[str]()
             for (phase, _), n in scan.event_counts.items():
-                kinds[_PHASES.get(phase, "other")] += n if phase not in {"X", "B", "E"} else 0
+                kinds[_PHASES.get(phase, "other")] += n if phase not in _READ_PHASES else 0
             parts = ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items()) if n)
             self.store.note(
                 "info", "phase_not_read", f"Events without a duration are not stored: {parts}.",
@@ -564,10 +564,11 @@ class _Names:
         return found
 
 
+_READ_PHASES: Final = frozenset({"X", "B", "E", "M"})
 _PHASES: Final = {
     "s": "flow arrows", "t": "flow arrows", "f": "flow arrows", "i": "instants", "I": "instants", "R": "instants", "C": "counters",
-    "M": "metadata", "b": "asynchronous", "e": "asynchronous", "n": "asynchronous", "S": "asynchronous", "F": "asynchronous",
-    "T": "asynchronous", "p": "asynchronous", "N": "object snapshots", "O": "object snapshots", "D": "object snapshots",
+    "b": "asynchronous", "e": "asynchronous", "n": "asynchronous", "S": "asynchronous", "F": "asynchronous", "T": "asynchronous",
+    "p": "asynchronous", "N": "object snapshots", "O": "object snapshots", "D": "object snapshots",
 }  # fmt: skip
 
 _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {

@@ -335,6 +335,7 @@ def test_every_event_is_accounted_for(tmp_path: Path) -> None:
         event("b", "user_annotation", EPOCH_US, ph="B"), event("b", None, EPOCH_US + 1, ph="E"), event("e", None, EPOCH_US, ph="E", tid=3),
         event("arrow", "ac2g", EPOCH_US, ph="s"), event("arrow", "ac2g", EPOCH_US, ph="f"), event("now", None, EPOCH_US, ph="i"),
         {"ph": "X", "name": "no time", "cat": "cpu_op", "pid": 1, "tid": 1, "dur": 3},
+        {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "ts": 0, "args": {"name": "python"}},  # read, no loss
     ]  # fmt: skip
     store = load(tmp_path, events)
     stored = sum(store.frame(f"SELECT count(*) FROM {table}").item() for table in ("device_event", "host_event", "annotation"))
@@ -342,6 +343,8 @@ def test_every_event_is_accounted_for(tmp_path: Path) -> None:
     closing_ends = 1
     assert stored + sum(counted.get(code, 0) for code in NOT_STORED) + closing_ends == sum(e["ph"] in "XBE" for e in events)
     assert counted["phase_not_read"] == 3
+    message = store.frame("SELECT message FROM ingest_note WHERE code = 'phase_not_read'").item()
+    assert message == "Events without a duration are not stored: 2 flow arrows, 1 instants."
     assert counted["category_not_read"] == 3
     assert store.frame("SELECT count(*) FROM ingest_note WHERE message LIKE '%\x1b%'").item() == 0
 
@@ -383,7 +386,7 @@ def test_ranks_on_one_device_index_are_on_two_machines_unless_the_host_is_known(
             own = event("a", "cpu_op", EPOCH_US, pid=100 + rank)
             write(tmp_path / str(host), [kernel, own], f"{rank}.json", distributedInfo={"rank": rank}, **members)
     hosts = "SELECT DISTINCT n.hostname FROM device_event d JOIN node n ON n.id = d.node ORDER BY 1"
-    assert ingest([tmp_path / "None"]).frame(hosts).to_series().to_list() == ["host-unknown", "host-unknown-2"]
+    assert ingest([tmp_path / "None"]).frame(hosts).to_series().to_list() == ["unknown host", "unknown host 2"]
     assert ingest([tmp_path / "one"]).frame(hosts).to_series().to_list() == ["one"]
 
 
@@ -391,7 +394,7 @@ def test_host_and_pid_from_the_name_that_the_profiler_gives(tmp_path: Path) -> N
     store = load(tmp_path, [HOST], "node-12_7.1712345678901234567.pt.trace.json")
     assert store.frame("SELECT n.hostname, p.pid FROM process p JOIN node n ON n.id = p.node").row(0) == ("node-12", 7)
     other = load(tmp_path, [HOST], "worker_9.1712345678901234567.pt.trace.json")
-    assert other.frame("SELECT n.hostname, p.pid, p.rank FROM process p JOIN node n ON n.id = p.node").row(0) == ("host-unknown", 7, 9)
+    assert other.frame("SELECT n.hostname, p.pid, p.rank FROM process p JOIN node n ON n.id = p.node").row(0) == ("unknown host", 7, 9)
 
 
 def test_devices_listed_and_used(tmp_path: Path) -> None:
