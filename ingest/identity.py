@@ -1,7 +1,7 @@
 """To which machine, process and rank does a trace file belong?
 
 The file says it in its metadata, or its name does, or nothing does: then files are kept apart where they cannot be one process or
-one machine. Such machines are called "host-unknown", "host-unknown-2", ...
+one machine. Such machines are called "unknown host", "unknown host 2", ...
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Placement:
             node = self.registry.node(identity.hostname)
             return node, self._process(node, identity, source, label)
         for number in range(1, len(self._placed) + 2):
-            node = self.registry.node(UNKNOWN_HOST if number == 1 else f"{UNKNOWN_HOST}-{number}")
+            node = self.registry.node(UNKNOWN_HOST if number == 1 else f"{UNKNOWN_HOST} {number}")
             here = [placed for placed in self._placed if placed.node == node]
             if not any(placed.excludes(identity, facts) for placed in here):
                 break

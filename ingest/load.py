@@ -22,7 +22,7 @@ from .source import (
     find_files,
     read_head,
 )
-from .store import SCHEMA, Store
+from .store import SCHEMA, Store, storable
 
 if TYPE_CHECKING:
     from .registry import ReadResult
@@ -73,13 +73,26 @@ def ingest(
         if not any(result.events for result in results):
             notes = store.connection.execute("SELECT file, message FROM ingest_note WHERE severity <> 'info'").fetchall()
             raise _nothing_usable(paths, found, notes)
-    except BaseException:
+        store.checkpoint()
+    except BaseException as error:
         store.close()
         if target is not None:
-            target.unlink(missing_ok=True)
-            target.with_name(target.name + ".wal").unlink(missing_ok=True)
+            store.remove()
+        if full := _file_problem(error):
+            raise full from error
         raise
     return store
+
+
+def _file_problem(error: BaseException) -> Exception | None:
+    """The duckdb.IOException that stands behind an error of another class: a commit or checkpoint that could not be written."""
+    import duckdb
+
+    if not isinstance(error, duckdb.Error) or isinstance(error, duckdb.IOException):
+        return None
+    text = str(error).partition("\n")[0]
+    place = text.find("Could not write file")
+    return duckdb.IOException(text[place:]) if place >= 0 else None
 
 
 def summary(store: Store) -> dict[str, Any]:
@@ -192,7 +205,7 @@ class _Reading:
         rows = [
             {
                 "id": self.ids[i],
-                "path": _text(one.path),
+                "path": storable(str(one.path)),
                 "format": self._format(i) or UNKNOWN,
                 "bytes": one.bytes,
                 "sha256": checksums.of(i) if one.readable else None,
@@ -209,11 +222,11 @@ class _Reading:
     def _note_others(self, duplicates: dict[int, int]) -> None:
         unknown = 0
         for i, one in enumerate(self.found):
-            source, file = self.ids[i], _text(one.path.name)
+            source, file = self.ids[i], storable(one.path.name)
             if one.problem is not None:
                 self.store.note("warning", "not_readable", f"The file was left out: {one.problem}.", source=source, file=file)
             elif i in duplicates:
-                first = _text(self.found[duplicates[i]].path.name)
+                first = storable(self.found[duplicates[i]].path.name)
                 self.store.note("info", "duplicate", f"The same as {first}; read once.", source=source, file=file)
             elif one.format is None and one.given:
                 self.store.note("warning", "unknown_format", f"No format that is read: {KNOWN}.", count=1, source=source, file=file)
@@ -246,14 +259,9 @@ def _nothing_usable(paths: Sequence[str | Path], found: list[Found], notes: Sequ
     for one in found[:_SHOWN]:
         kind = one.problem or (one.format.name if one.format else "empty file" if one.bytes == 0 else "unknown format")
         step = one.format.not_read if one.format and one.format.not_read else ""
-        said = " ".join(reasons.get(one.path.name, []))
-        lines.append(f"  {_text(one.path)}: {'; '.join(part for part in (kind, step, said) if part)}")
+        said = " ".join(reasons.get(storable(one.path.name), []))
+        lines.append(f"  {storable(str(one.path))}: {'; '.join(part for part in (kind, step, said) if part)}")
     if len(found) > _SHOWN:
         lines.append(f"  ... and {len(found) - _SHOWN} more")
     looked = "\n".join(["Looked at:", *lines]) if lines else "There is no file in it."
     return InputError(f"{given}: nothing usable found. {looked}\nWhat is read: {KNOWN}. Give a file or folder of that kind.")
-
-
-def _text(path: Path | str) -> str:
-    """A path as text that can be stored: bytes that are not UTF-8 are escaped."""
-    return str(path).encode("utf-8", "backslashreplace").decode("utf-8")

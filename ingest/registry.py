@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from .store import Store
+from .store import Store, storable
 
-UNKNOWN_HOST: Final = "host-unknown"
-"""Name of a machine that no file names; further ones are host-unknown-2 and so on."""
+UNKNOWN_HOST: Final = "unknown host"
+"""Name of a machine that no file names; further ones are "unknown host 2" and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,7 @@ class Registry:
             self._nodes = {hostname: known_id for hostname, known_id in self._nodes.items() if known_id != node}
 
     def _fill(self, known: _Process, rank: int | None, local_rank: int | None, world_size: int | None, label: str | None) -> None:
+        label = storable(label) if label is not None else None
         if (rank, local_rank, world_size, label) != (None, None, None, None):
             self.store.connection.execute(
                 "UPDATE process SET rank = coalesce(rank, ?), local_rank = coalesce(local_rank, ?),"

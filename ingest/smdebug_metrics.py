@@ -5,15 +5,16 @@ One file holds one minute of one machine, so a long job has thousands of them: t
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ..errors import UsageError
 from .registry import ReadResult, Registry
-
-if TYPE_CHECKING:
-    from .store import Severity, Store
+from .store import Severity, Store, native_path
 
 # Metrics are told apart by Type and Dimension (cpu, gpu: Name is the unit), Type and Name (memory, i/o), or all three (network).
 METRIC_OF: Final[dict[str, str]] = {
@@ -123,18 +124,29 @@ def read_system_metrics_many(store: Store, files: Sequence[tuple[Path, int]], re
     partial result; lost lines alone do not make a result partial.
     """
     results: dict[str, ReadResult] = {}
-    for batch in _batches(files):
+    names = [_native(store, path, source) for path, source in files]
+    for batch in _batches([(name, source) for name, (_, source) in zip(names, files, strict=True) if name is not None]):
         _read_batch(store, batch, registry, results)
-    return [results[str(path)] for path, _ in files]
+    return [ReadResult(0, None, None, partial=True) if name is None else results[name] for name in names]
 
 
-def _batches(files: Sequence[tuple[Path, int]]) -> Iterator[dict[str, int]]:
-    """Files by path with their source ids, in portions that DuckDB parses within its memory limit."""
+def _native(store: Store, path: Path, source: int) -> str | None:
+    """The path as DuckDB opens it; None, and a note, where it cannot."""
+    try:
+        return native_path(path)
+    except UsageError as error:
+        store.note("error", "unreadable", f"The file could not be read as system metrics: {error}.", source=source, file=path.name)
+        return None
+
+
+def _batches(files: Sequence[tuple[str, int]]) -> Iterator[dict[str, int]]:
+    """Files by native path with their source ids, in portions that DuckDB parses within its memory limit."""
     batch: dict[str, int] = {}
     size = 0
     for path, source in files:
-        batch[str(path)] = source
-        size += path.stat().st_size if path.exists() else 0
+        batch[path] = source
+        with contextlib.suppress(OSError):
+            size += os.stat(path.encode()).st_size  # noqa: PTH116 - a Path would encode the name in the locale
         if size >= _BATCH_BYTES:
             yield batch
             batch, size = {}, 0

@@ -67,6 +67,7 @@ def read_pevents(store: Store, path: Path, source_id: int, registry: Registry) -
     import polars as pl
 
     from .inflate import Inflate
+    from .store import storable
     from .trace_notes import TRUNCATING, note_defects
     from .trace_scan import Arg, TraceScan, text_id
 
@@ -127,7 +128,7 @@ def read_pevents(store: Store, path: Path, source_id: int, registry: Registry) -
     if events.is_empty():
         note("info", "no_events", "The file holds no event with a duration.", 1)
         return ReadResult(0, None, None, relative=not bases, partial=partial)
-    _append(store, registry, events, texts, path.name, source_id)
+    _append(store, registry, events, texts, storable(path.name), source_id)
     first, last = events.select(pl.col("start_ns").min(), (pl.col("start_ns") + pl.col("duration_ns")).max().alias("end")).row(0)
     return ReadResult(events.height, first, last, relative=not bases, partial=partial)
 

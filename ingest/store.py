@@ -8,12 +8,13 @@ Loading is bulk Arrow only; reading returns Polars frames.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..errors import InputError
+from ..errors import InputError, UsageError
 
 if TYPE_CHECKING:
     import duckdb
@@ -143,28 +144,39 @@ class Store:
         """A new, empty store at ``path`` (an existing file is replaced), or in memory where ``path`` is None.
 
         ``memory_limit`` bounds DuckDB's buffers; beyond it DuckDB spills to ``temp_directory`` (default: the
-        system's temporary folder). Raises InputError where the place cannot be written.
+        system's temporary folder). Raises InputError where the place cannot be written or another program has the file open,
+        UsageError for a size or number that the database does not take.
         """
         import duckdb
 
+        settings = _settings(memory_limit, threads, temp_directory)
+        place = ":memory:" if path is None else native_path(path)
         if path is not None:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                for old in (path, path.with_name(path.name + ".wal")):
-                    old.unlink(missing_ok=True)
-            except OSError as error:
-                raise InputError(f"{path}: cannot write the run store there ({error.strerror}); choose another place with -o") from error
+            _make_way(path, settings)
         try:
-            connection = duckdb.connect(str(path) if path else ":memory:", config=_settings(memory_limit, threads, temp_directory))
+            connection = duckdb.connect(place, config=settings)
         except duckdb.Error as error:
+            if user := _who_has_it_open(error):
+                raise InputError(f"{path}: {user}; wait for it or choose another place with -o") from error
+            if path is None or not isinstance(error, duckdb.IOException):
+                raise UsageError(f"--memory-limit {memory_limit}: not possible ({_first_line(error)})") from error
             raise InputError(f"{path}: cannot create the run store ({_first_line(error)}); choose another place with -o") from error
+        store = cls(connection, path)
+        try:
+            store._create_tables()
+        except BaseException:
+            store.close()
+            store.remove()
+            raise
+        return store
+
+    def _create_tables(self) -> None:
         for enum, values in ENUM_VALUES.items():
-            connection.execute(f"CREATE TYPE {enum} AS ENUM ({', '.join(repr(v) for v in values)})")
+            self.connection.execute(f"CREATE TYPE {enum} AS ENUM ({', '.join(repr(v) for v in values)})")
         for table, columns in SCHEMA.items():
             definitions = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
-            connection.execute(f"CREATE TABLE {table} ({definitions})")
-        connection.execute("INSERT INTO store_info VALUES ('format', 'postrun'), ('format_version', ?)", [str(FORMAT_VERSION)])
-        return cls(connection, path)
+            self.connection.execute(f"CREATE TABLE {table} ({definitions})")
+        self.connection.execute("INSERT INTO store_info VALUES ('format', 'postrun'), ('format_version', ?)", [str(FORMAT_VERSION)])
 
     @classmethod
     def temporary(cls, *, memory_limit: str = "600MB", threads: int | None = None) -> Store:
@@ -182,12 +194,14 @@ class Store:
 
     @classmethod
     def open(cls, path: Path, *, memory_limit: str = "600MB", threads: int | None = None) -> Store:
-        """An existing store, read only. Raises InputError where ``path`` is no run store, or one of a newer format."""
+        """An existing store, read only. Raises InputError where ``path`` is no run store, one of a newer format, or being written."""
         import duckdb
 
         try:
-            connection = duckdb.connect(str(path), read_only=True, config=_settings(memory_limit, threads, None))
+            connection = duckdb.connect(native_path(path), read_only=True, config=_settings(memory_limit, threads, None))
         except duckdb.Error as error:
+            if user := _who_has_it_open(error):
+                raise InputError(f"{path}: {user}; wait for it") from error
             raise InputError(
                 f"{path}: cannot be opened as a run store ({_first_line(error)}); make one with `postrun ingest SOURCE -o {path.name}`"
             ) from error
@@ -211,6 +225,20 @@ class Store:
         self.connection.close()
         if self._folder is not None:
             self._folder.cleanup()
+
+    def checkpoint(self) -> None:
+        """Bring everything into the file of the store; nothing to do for one in memory or in a temporary file.
+
+        Closing would do it, too, but a full disk stays unnoticed then. Raises duckdb.Error.
+        """
+        if self.path is not None and self._folder is None:
+            self.connection.execute("CHECKPOINT")
+
+    def remove(self) -> None:
+        """Delete the file of a closed store, where it has one."""
+        if self.path is not None:
+            for file in _files(self.path):
+                file.unlink(missing_ok=True)
 
     def __enter__(self) -> Store:
         return self
@@ -236,9 +264,13 @@ class Store:
             self.connection.unregister("incoming_rows")
 
     def insert(self, table: str, row: dict[str, Any]) -> None:
-        """Add one row to a small table (run, source, node, process, device, ingest_note); never for events."""
+        """Add one row to a small table (run, source, node, process, device, ingest_note); never for events.
+
+        Texts may hold what no database can: see :func:`storable`.
+        """
         names = ", ".join(f'"{c}"' for c in row)
-        self.connection.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", list(row.values()))
+        values = [storable(value) if isinstance(value, str) else value for value in row.values()]
+        self.connection.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", values)
 
     def next_id(self, table: str) -> int:
         """The next free id of ``node``, ``process`` or ``source``, counted from 0."""
@@ -249,7 +281,7 @@ class Store:
         """Store-wide ids of strings, new ones added to ``name``; same order as ``texts``."""
         fresh: dict[str, int] = {}
         ids = []
-        for text in texts:
+        for text in map(storable, texts):
             known = self._names.get(text)
             if known is None:
                 known = len(self._names)
@@ -297,11 +329,75 @@ class Store:
         return lazy
 
 
+def storable(text: str) -> str:
+    """``text`` as UTF-8 can hold it: bytes of a file name that are not UTF-8 (``\\xe9``) and lone surrogates (``\\ud800``) are escaped.
+
+    A name that Python could not decode in the locale of the machine (LC_ALL=C), but that is UTF-8, is decoded.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        try:
+            return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        except UnicodeEncodeError:  # surrogates that stand for no byte
+            return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def native_path(path: Path) -> str:
+    """``path`` as the database opens it, whatever the locale. Raises UsageError for a name that is not UTF-8: it cannot open these."""
+    try:
+        return os.fsencode(path).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{storable(str(path))}: the database opens no name that is not UTF-8; rename it, or choose another") from error
+
+
+def _files(path: Path) -> tuple[Path, Path]:
+    """A run store's file and the log beside it, which exists while the store is written."""
+    return path, path.with_name(path.name + ".wal")
+
+
+def _make_way(path: Path, settings: dict[str, Any]) -> None:
+    """Make the folder of a new store and remove an old one, unless somebody is writing it."""
+    import duckdb
+
+    if path.is_file():
+        try:
+            duckdb.connect(native_path(path), read_only=True, config=settings).close()
+        except duckdb.Error as error:  # what is no database, or a broken one, is replaced
+            if user := _who_has_it_open(error):
+                raise InputError(f"{path}: {user}; wait for it or choose another place with -o") from error
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for old in _files(path):
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot write the run store there ({error.strerror}); choose another place with -o") from error
+
+
+def _who_has_it_open(error: Exception) -> str | None:
+    """Who has the database file open, where that is why it could not be opened; None where it is not."""
+    text = str(error)
+    if "Could not set lock" in text:
+        pid = re.search(r"\(PID (\d+)\)", text)
+        return "another program has it open" + (f" (PID {pid[1]})" if pid else "")
+    if "same database file with a different configuration" in text:
+        return f"this program has it open already (PID {os.getpid()})"
+    return None
+
+
+_SIZE: Final = re.compile(r"\s*\d+(\.\d+)?\s*[KMGT]i?B\s*", re.IGNORECASE)
+
+
 def _settings(memory_limit: str, threads: int | None, spill: Path | None) -> dict[str, str | bool | int | float | list[str]]:
+    if not _SIZE.fullmatch(memory_limit):
+        raise UsageError(f"--memory-limit {memory_limit!r} is no size; write it like 600MB or 2GB")
+    if threads is not None and threads < 1:
+        raise UsageError(f"--threads {threads}: at least 1 is needed")
     return {
         "memory_limit": memory_limit,
         "threads": threads or min(os.cpu_count() or 1, 8),
-        "temp_directory": str((spill or Path(tempfile.gettempdir())) / f"postrun-{os.getpid()}.tmp"),
+        "temp_directory": native_path((spill or Path(tempfile.gettempdir())) / f"postrun-{os.getpid()}.tmp"),
         "preserve_insertion_order": "false",
     }
 
