@@ -19,17 +19,24 @@ _LARGEST_JOB: Final = 16 << 20
 def read_job(store: Store, path: Path, source: int) -> dict[str, Any]:
     """The job information beside traces (name, framework, instance_type, status, hyperparameters, labels, resources).
 
-    What is no JSON object, or no text where one belongs, is noted and left out.
+    What is no JSON object, of the wrong kind or of an unknown name is noted and left out.
     """
     try:
         with path.open("rb") as file:
             job = json.loads(file.read(_LARGEST_JOB))
-    except (ValueError, RecursionError, OSError) as error:
-        store.note("warning", "job_not_read", f"The job information cannot be read: {error}.", source=source, file=path.name)
+        problem = None if isinstance(job, dict) else "it is no JSON object"
+    except (ValueError, RecursionError) as error:
+        problem = f"it is no valid JSON ({error})"
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror or error})"
+    if problem is not None:
+        text = f"The job information was left out: {problem}. Correct the file or remove it."
+        store.note("warning", "job_not_read", text, source=source, file=path.name)
         return {}
-    if not isinstance(job, dict):
-        store.note("warning", "job_not_read", "The job information is no JSON object.", source=source, file=path.name)
-        return {}
+    if unknown := sorted(key for key in job if key not in _JOB):
+        shown = ", ".join(key[:60] for key in unknown[:8]) + (f" and {len(unknown) - 8} more" if len(unknown) > 8 else "")
+        text = f"Members of the job information that are not known were left out: {shown}. Known are {', '.join(_JOB)}."
+        store.note("info", "job_field_unknown", text, count=len(unknown), source=source, file=path.name)
     known: dict[str, Any] = {}
     for key, kind in _JOB.items():
         value = job.get(key)

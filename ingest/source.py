@@ -26,6 +26,7 @@ JOB: Final = "job information"
 SYSTEM_METRICS: Final = "hosted system metrics"
 TIMELINE: Final = "hosted framework timeline"
 TRACE: Final = "PyTorch profiler trace"
+REPORT: Final = "postrun report"
 UNKNOWN: Final = "unknown"
 
 
@@ -61,6 +62,7 @@ _TRACE_KEYS: Final = re.compile(
     rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|displayTimeUnit|record_shapes)"\s*:'
 )
 _EVENT_ARRAY: Final = re.compile(rb'\[\s*(\{[^{}]{0,2000}"ph"\s*:|\{[^{}]{0,2000}\{)')
+_REPORT: Final = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*\d+\s*,\s*"generator"\s*:\s*\{\s*"name"\s*:\s*"postrun"')
 _TRACE_NAME: Final = re.compile(r"trace[^/]*\.json(\.gz|\.zst)?$", re.IGNORECASE)
 
 
@@ -82,7 +84,10 @@ def _named(pattern: str) -> Callable[[bytes, str], bool]:
 FORMATS: Final[tuple[Format, ...]] = (
     Format(RUN_STORE, lambda head, path: head[8:12] == b"DUCK"),
     Format(END_MARKER, _named(r"/training_job_end\.ts$")),
-    Format(JOB, lambda head, path: path.endswith("/job.json") and head.lstrip().startswith(b"{") and b'"ph"' not in head),
+    Format(JOB, lambda head, path: path.endswith("/job.json") and b'"ph"' not in head),
+    Format(
+        REPORT, lambda head, path: _REPORT.match(head) is not None, "this is a report; give the traces or the run store it was made from"
+    ),
     Format(SYSTEM_METRICS, recognises_system_metrics),
     Format(TIMELINE, recognises_pevents),
     Format("TensorFlow trace", _named(r"/plugins/profile/[^/]+/[^/]+\.trace\.json(\.gz)?$"), f"TensorFlow profiles are {_NOT_YET}"),
@@ -150,8 +155,8 @@ def format_of(path: Path) -> Format | None:
 def find_files(paths: Sequence[str | Path], exclude: Path | None = None) -> list[Found]:
     """Every file at ``paths`` with its format: files as given, folders searched through in sorted order.
 
-    Hidden files and folders, sockets and pipes inside folders, loops of links, and the file ``exclude`` are left out; a file reached
-    twice is listed once. Raises InputError for a path that does not exist, UsageError for a URL.
+    Hidden files and folders, sockets and pipes inside folders, links to a folder that holds the searched one, and the file ``exclude``
+    are left out; a file or folder reached twice is listed once. Raises InputError for a path that does not exist, UsageError for a URL.
     """
     found: list[Found] = []
     seen: set[tuple[int, int]] = set()
@@ -183,6 +188,7 @@ def _key(path: Path) -> tuple[int, int] | None:
 def _walk(folder: Path) -> Iterator[Found]:
     visited: set[tuple[int, int]] = set()
     problems: list[OSError] = []
+    above = {key for parent in folder.resolve().parents if (key := _key(parent)) is not None}
     for place, folders, files in os.walk(folder, followlinks=True, onerror=problems.append):
         key = _key(Path(place))
         if key is None or key in visited:
@@ -190,6 +196,10 @@ def _walk(folder: Path) -> Iterator[Found]:
             continue
         visited.add(key)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        # Only a link leads up there: to files that stand beside the folder and are of other runs.
+        for name in [name for name in folders if _key(Path(place) / name) in above]:
+            folders.remove(name)
+            yield Found(Path(place) / name, None, None, "a link to a folder that holds the given one; it is not followed", given=False)
         for name in sorted(files):
             if not name.startswith("."):
                 yield _look(Path(place) / name, given=False)

@@ -14,6 +14,7 @@ from postrun.ingest.source import find_files, format_of, read_head
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 7, "tid": 7, "ts": 1_700_000_000_000_000, "dur": 5}
 TRACE = json.dumps({"schemaVersion": 1, "traceEvents": [EVENT]}).encode()
+REPORT = {"schema_version": 1, "generator": {"name": "postrun", "version": "0.1.0"}, "run": {"name": "x"}}
 METRIC = b'{"Type":"cpu","Name":"cpu0","Dimension":"CPUUtilization","Value":4.5,"NodeId":"algo-1","Timestamp":1700000000.5}\n'
 PEVENTS = (
     b'[\n{"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": 1700000000000000}},\n'
@@ -44,6 +45,12 @@ def put(path: Path, content: bytes) -> Path:
         ("framework/pevents/2023111422/1700000000000014_905-host_pythontimeline.json", PEVENTS, source.TIMELINE),
         ("framework/training_job_end.ts", b"", source.END_MARKER),
         ("job.json", b'{"name": "x"}', source.JOB),
+        ("job.json", b"not json", source.JOB),
+        ("job.json", b"", source.JOB),
+        ("job.json", TRACE, source.TRACE),
+        ("report.json", json.dumps(REPORT, indent=1).encode(), source.REPORT),
+        ("other.json", json.dumps(REPORT).encode(), source.REPORT),
+        ("report.json", json.dumps({**REPORT, "generator": {"name": "x"}}).encode(), None),
         ("run.json", b'{"name": "x"}', None),
         ("list.json", b"[1, 2, 3]", None),
         ("empty.json", b"", None),
@@ -85,6 +92,37 @@ def test_folders_are_searched_in_order_without_hidden_files_and_link_loops(tmp_p
     assert [name for name, problem in found if problem is None] == ["again.json", "a/deep/er/x.json", "b/1.json", "b/2.json"]
     assert dict(found)["pipe.json"] == "no ordinary file"
     assert "No such file" in str(dict(found)["dangling.json"])
+
+
+def test_links_to_folders_above_the_searched_one_are_not_followed(tmp_path: Path) -> None:
+    for name in ("runs/mine/a.json", "runs/theirs/b.json", "elsewhere/c.json"):
+        put(tmp_path / name, TRACE)
+    mine = tmp_path / "runs" / "mine"
+    (mine / "sub").mkdir()
+    links = {"up": tmp_path / "runs", "root": Path("/"), "self": mine, "aside": tmp_path / "elsewhere", "sub/upper": Path("../../../..")}
+    for name, place in links.items():
+        (mine / name).symlink_to(place, target_is_directory=True)
+    (tmp_path / "elsewhere" / "back").symlink_to(tmp_path, target_is_directory=True)
+    found = {one.path.relative_to(mine).as_posix(): one.problem for one in find_files([mine])}
+    refused = "a link to a folder that holds the given one; it is not followed"
+    assert found == {"a.json": None, "aside/c.json": None, **dict.fromkeys(["up", "root", "sub/upper", "aside/back"], refused)}
+    (tmp_path / "mine").symlink_to(mine, target_is_directory=True)  # what is above is so by where the folder is, not by its name
+    through_link = find_files([tmp_path / "mine"])
+    assert [one.path.name for one in through_link if one.problem is None] == ["a.json", "c.json"]
+    store = ingest([mine])
+    assert (
+        store.frame("SELECT DISTINCT message FROM ingest_note WHERE code = 'not_readable'").item() == f"The file was left out: {refused}."
+    )
+
+
+def test_a_report_is_no_input_and_says_so(tmp_path: Path) -> None:
+    report = put(tmp_path / "report.json", json.dumps(REPORT).encode())
+    with pytest.raises(InputError, match=r"postrun report; this is a report; give the traces or the run store it was made from"):
+        ingest([report])
+    put(tmp_path / "a.json", TRACE)
+    store = ingest([tmp_path])
+    assert store.frame("SELECT format, events FROM source ORDER BY path DESC").row(0) == ("postrun report", 0)
+    assert store.frame("SELECT severity FROM ingest_note WHERE code = 'format_not_read'").item() == "info"
 
 
 def test_nothing_usable_lists_what_was_looked_at_and_what_is_read(tmp_path: Path) -> None:
@@ -216,7 +254,12 @@ def test_job_information_describes_the_run(tmp_path: Path) -> None:
     [
         (b"{", ["job_not_read"]),
         (b"{}", []),
+        (b"not json", ["job_not_read"]),
+        (b"\xff\xfe", ["job_not_read"]),
+        (b"", ["job_not_read"]),
+        (b"[1]", ["job_not_read"]),
         (b'{"name": 3, "status": "odd", "labels": []}', ["job_field"] * 3),
+        (b'{"nmae": "x", "\\ud800": 1}', ["job_field_unknown"]),
         (b"{" * 10_000, ["job_not_read"]),
     ],
 )
@@ -226,6 +269,24 @@ def test_damaged_job_information_is_noted(tmp_path: Path, content: bytes, codes:
     store = ingest([tmp_path / "traces"])
     assert store.frame("SELECT name, status FROM run").row(0) == ("traces", "unknown")
     assert store.frame("SELECT code FROM ingest_note WHERE code LIKE 'job%'").to_series().to_list() == codes
+
+
+def test_notes_on_job_information_say_why_and_what_to_do(tmp_path: Path) -> None:
+    put(tmp_path / "a.json", TRACE)
+    note = "SELECT file, severity, message, count FROM ingest_note WHERE code LIKE 'job%'"
+    put(tmp_path / "job.json", b"not json")
+    assert ingest([tmp_path]).frame(note).row(0) == (
+        "job.json", "warning",
+        "The job information was left out: it is no valid JSON (Expecting value: line 1 column 1 (char 0)). Correct the file or remove it.",
+        1,
+    )  # fmt: skip
+    put(tmp_path / "job.json", b'{"nmae": "x", "name": "y", "batch": 3}')
+    assert ingest([tmp_path]).frame(note).row(0) == (
+        "job.json", "info",
+        "Members of the job information that are not known were left out: batch, nmae. Known are name, framework, instance_type, status,"
+        " hyperparameters, labels, resources.",
+        2,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
