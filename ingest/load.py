@@ -114,6 +114,7 @@ def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progr
     """Read every file, then derive; the results of the readers."""
     from .finish import classify_kernels, ranks_by_order
     from .kineto import TraceResult
+    from .plausibility import note_several_runs
     from .run_row import common_metadata, name_of, write_run
     from .steps import derive_steps
 
@@ -127,6 +128,7 @@ def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progr
     classify_kernels(store)
     results = [result for _, result in sorted(run.results.items())]
     traces = [result for result in results if isinstance(result, TraceResult)]
+    note_several_runs(store, results)
     ranks_by_order(store, [trace.process for trace in traces if trace.process is not None and trace.events])
     write_run(
         store,
