@@ -8,13 +8,23 @@ from .store import Store
 
 
 def classify_kernels(store: Store) -> None:
-    """Set short name, precision and category of the names of device kernels; other names stay without."""
-    from .kernel_names import classify
+    """Set short name, precision and category of the names of device kernels; other names stay without.
 
-    names = store.frame("SELECT id, text FROM name WHERE id IN (SELECT DISTINCT name FROM device_event WHERE kind = 'kernel') ORDER BY id")
+    No two short names are alike: of kernels that would have the same, the one with most time keeps it.
+    """
+    import polars as pl
+
+    from .kernel_names import classify, distinct_short_names
+
+    names = store.frame("""
+        SELECT n.id, n.text FROM name AS n
+        JOIN (SELECT name, sum(duration_ns) AS total FROM device_event WHERE kind = 'kernel' GROUP BY name) AS t ON n.id = t.name
+        ORDER BY t.total DESC, n.text
+    """)
     if names.is_empty():
         return
-    classes = classify(names["text"].to_list()).select("short", "precision", "category").with_columns(names["id"])
+    texts = names["text"].to_list()
+    classes = classify(texts).select("precision", "category").with_columns(names["id"], pl.Series("short", distinct_short_names(texts)))
     store.connection.register("kernel_class", classes.to_arrow())
     try:
         store.connection.execute(

@@ -12,7 +12,7 @@ import polars as pl
 
 from .kernel_category import CATEGORIES, CATEGORY_RULES, category, category_rule, is_communication
 from .kernel_precision import PRECISION_RULES, PRECISIONS, precision, precision_rule
-from .kernel_text import NameRule, short_name
+from .kernel_text import SHORT, NameRule, short_name
 
 __all__ = [
     "CATEGORIES",
@@ -23,6 +23,7 @@ __all__ = [
     "category",
     "category_rule",
     "classify",
+    "distinct_short_names",
     "is_communication",
     "precision",
     "precision_rule",
@@ -44,3 +45,20 @@ def classify(names: Sequence[str]) -> pl.DataFrame:
         },
         schema={"name": pl.String, "short": pl.String, "precision": pl.String, "category": pl.String},
     )
+
+
+def distinct_short_names(names: Sequence[str]) -> list[str]:
+    """A short name for each of the different ``names``, no two alike: of those that would be, the first keeps it and the others
+    get " #2", " #3" and so on, in the order given."""
+    taken: set[str] = set()
+    last: dict[str, int] = {}
+    shorts = []
+    for name in names:
+        short = plain = short_name(name)
+        while short in taken:
+            last[plain] = last.get(plain, 1) + 1
+            suffix = f" #{last[plain]}"
+            short = short_name(name, limit=SHORT - len(suffix)) + suffix
+        taken.add(short)
+        shorts.append(short)
+    return shorts

@@ -124,17 +124,34 @@ _ADAPTERS: Final = frozenset(
     }
 )  # fmt: skip
 _IDENTIFIER_IN_ARGUMENTS: Final = re.compile(r"[A-Za-z_]\w*(?=[<(,>]|::[{\[]|$)")
+# What no C++ name holds: markup, and a word right behind template arguments.
+_NO_CPP: Final = re.compile(r"\A<|</|(?<!-)>\w")
+# The ends of names that a library's build gives and that tell nothing: always cut.
+_TAIL: Final = re.compile(r"_execute(_split_k|_segment_k_on|)(?:_segment_k_off)?_kernel\w{0,40}\Z")
+# What tells least in the middle of too long names, in the order in which it goes: how threads divide a tile; of AMD's generated matrix
+# products everything behind the tile.
+_DETAILS: Final = (
+    (re.compile(r"_warpgroupsize\d+x\d+x\d+"), ""),
+    (re.compile(r"_warpsize\d+x\d+x\d+"), ""),
+    (re.compile(r"_g1(?=_|\Z)"), ""),
+    (re.compile(r"_tensor\d+x\d+x\d+"), ""),
+    (re.compile(r"\A(Cijk_\w*?_MT\d+x\d+x\d+)_\w*\Z"), r"\1"),
+)
 _MANGLED_LENGTH: Final = re.compile(r"\d{1,4}")
 _MANGLED_PART: Final = re.compile(r"L[a-z]n?\d+E|(\d+)")
 
 
-def short_name(name: str, *, limit: int = 60) -> str:
+SHORT: Final = 60
+"""Characters of a short name, where nothing else is asked for."""
+
+
+def short_name(name: str, *, limit: int = SHORT) -> str:
     """The name as a table shows it: at most `limit` characters, never empty for a name that is not.
 
     Return type, parameter list and template arguments are cut, and namespaces that say nothing (`at::native`). A
-    function that only carries another one is followed by what it carries: `reduce_kernel[MeanOps]`. What is still too
-    long loses its middle to an ellipsis. Control and direction characters are dropped, so that a name cannot disturb
-    the line it stands on.
+    function that only carries another one is followed by what it carries: `reduce_kernel[MeanOps]`. The tails that builds
+    of libraries give are cut, too. What is too long loses what tells least, then its middle to an ellipsis. Control and
+    direction characters are dropped, so that a name cannot disturb the line it stands on.
 
     Raises ValueError for a limit below 1.
     """
@@ -145,6 +162,10 @@ def short_name(name: str, *, limit: int = 60) -> str:
     text = " ".join(name[:EXAMINED].split())
     text = "".join(c for c in text if unicodedata.category(c) not in {"Cc", "Cf", "Cs"}).strip()
     short = (_mangled(text) if text.startswith("_Z") else _demangled(text)) or text or "(blank)"
+    short = _TAIL.sub(r"\1", short) or short
+    for detail, instead in _DETAILS:
+        if len(short) > limit:
+            short = detail.sub(instead, short) or short
     if len(short) <= limit:
         return short
     tail = (limit - 1) // 2
@@ -152,6 +173,8 @@ def short_name(name: str, *, limit: int = 60) -> str:
 
 
 def _demangled(text: str) -> str:
+    if _NO_CPP.search(text):
+        return text
     head = text[: _parameters_at(text)]
     if len(head) == len(text) and "<" not in text and "::" not in text and not text.startswith("void "):
         return text  # not C++: a generator's plain name, which may hold spaces
@@ -170,7 +193,7 @@ def _demangled(text: str) -> str:
 
 
 def _function(head: str) -> str:
-    """The head without its return type: what follows the last blank outside brackets."""
+    """The head without its return type: what follows the last blank outside brackets. Words of other scripts are no types and stay."""
     start = 0
     open_brackets: list[str] = []
     for match in re.finditer(r"[<>()\[\]{} ]", head):
@@ -183,7 +206,7 @@ def _function(head: str) -> str:
                 open_brackets.pop()
         else:
             open_brackets.append(character)
-    return head[start:]
+    return head[start:] if head[:start].isascii() else head
 
 
 def _carried(function: str) -> str:

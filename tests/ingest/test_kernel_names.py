@@ -23,6 +23,7 @@ from postrun.ingest.kernel_names import (
     category,
     category_rule,
     classify,
+    distinct_short_names,
     is_communication,
     precision,
     precision_rule,
@@ -92,7 +93,14 @@ KNOWN: tuple[tuple[str, str, str, str], ...] = (
     ("fused_moe_kernel", "unknown", "GEMM", "fused_moe_kernel"),
     ("_w8a8_block_fp8_matmul", "FP8", "GEMM", "_w8a8_block_fp8_matmul"),
     ("triton_tem_fused_mm_4", "unknown", "GEMM", "triton_tem_fused_mm_4"),
+    ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
+     "BF16", "GEMM", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"),
+    ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x64x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
+     "BF16", "GEMM", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x64x64"),
+    ("sm80_xmma_gemm_f16f16_f16f16_f16_tn_n_tilesize64x64x32_execute_kernel_trt", "FP16", "GEMM", "sm80_xmma_gemm_f16f16_f16f16_f16_tn_n_tilesize64x64x32"),
     # AMD
+    ("Cijk_Alik_Bljk_B_BS_BH_Bias_HA_S_SAV_UserArgs_MT16x16x128_MI16x16x1_SN_LDSB0_AFC1_AFEM1_ASEM1_CLR1", "BF16", "GEMM",
+     "Cijk_Alik_Bljk_B_BS_BH_Bias_HA_S_SAV_UserArgs_MT16x16x128"),
     ("Cijk_Alik_Bljk_B_BS_BH_Bias_HA_S_SAV_UserArgs_MT16x16x128", "BF16", "GEMM", "Cijk_Alik_Bljk_B_BS_BH_Bias_HA_S_SAV_UserArgs_MT16x16x128"),
     ("Cijk_Ailk_Bjlk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x192x64", "BF16", "GEMM", "Cijk_Ailk_Bjlk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x192x64"),
     ("Cijk_Ailk_Bljk_HHS_BH_MT128x128x16_MI16x16x16x1_SN", "FP16", "GEMM", "Cijk_Ailk_Bljk_HHS_BH_MT128x128x16_MI16x16x16x1_SN"),
@@ -129,6 +137,10 @@ KNOWN: tuple[tuple[str, str, str, str], ...] = (
      "TF32", "convolution", "cutlass_cudnn_train::Kernel[ImplicitGemmConvolution]"),
     ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7",
      "unknown", "attention", "cudnn_generated_fort_native_sd…_flash_fprop_wgmma_f16_knob_7"),
+    ("sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64x128x32_stage5_warpsize2x2x1_g1_tensor16x8x8_t1r1s1_execute_kernel_cudnn_train",
+     "TF32", "convolution", "sm80_xmma_wgrad_implicit_gemm_…lesize64x128x32_stage5_t1r1s1"),
+    ("sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16_stage4_warpsize2x2x1_g1_tensor16x8x8_execute_split_k_kernel_cudnn_train",
+     "TF32", "convolution", "sm80_xmma_wgrad_implicit_gemm_…size128x128x16_stage4_split_k"),
     # attention
     ("void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, cutlass::bfloat16_t>, false>(P)",
      "BF16", "attention", "pytorch_flash::flash_fwd_kernel"),
@@ -337,14 +349,49 @@ def test_hostile_names(name: str) -> None:
     assert short_name(name, limit=1) == row["short"][:1] or len(short_name(name, limit=1)) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("<script>alert(1)</script>", "<script>alert(1)</script>"),
+        ("fast<script>alert(1)</script>", "fast<script>alert(1)</script>"),
+        ("<b>bold</b> kernel<float>(int)", "<b>bold</b> kernel<float>(int)"),
+        ("مرحبا بالعالم kernel<float>", "مرحبا بالعالم kernel"),
+        ("void مرحبا::kernel<float>(int)", "مرحبا::kernel"),
+        ("_execute_kernel", "_execute_kernel"),
+    ],
+)
+def test_what_is_no_cpp_stays_recognisable(name: str, expected: str) -> None:
+    assert short_name(name) == expected
+
+
+def test_short_names_that_would_be_alike_are_numbered() -> None:
+    long = ["x" * 40 + str(i) + "y" * 40 for i in range(12)]
+    names = ["f<int>()", "g", "f<float>()", "f #2", "void f<long>(int)", *long]
+    shorts = distinct_short_names(names)
+    assert shorts[:5] == ["f", "g", "f #2", "f #2 #2", "f #3"]
+    assert shorts[5] == "x" * 30 + "…" + "y" * 29
+    assert shorts[6] == "x" * 28 + "…" + "y" * 28 + " #2"
+    assert shorts[-1].endswith("y #12")
+    assert len(set(shorts)) == len(names)
+    assert max(map(len, shorts)) == 60
+    assert distinct_short_names(names) == shorts
+
+
+@given(st.lists(st.text("fg#2 <>", max_size=6), unique=True, max_size=30))
+def test_no_two_different_names_are_shown_alike(names: list[str]) -> None:
+    shorts = distinct_short_names(names)
+    assert len(set(shorts)) == len(names)
+    assert all(short.startswith(short_name(name)) for name, short in zip(names, shorts, strict=True))
+
+
 # What the patterns repeat, so that a pattern that backtracks would show.
 REPEATED = (
     "<", "(", "{", "<(", "a::", "nccl", "xmma_", "nvjet_", "cudnn_generated_sdpa_", "float_", "fp8_", "lambda(", "operator()() const::{", "<1, ",
-    "cijk_ab_bc_", "e4m3", "ck:: ", "_ZN4ab", "1a", "9", "set_", "\n", "double *", "🙂", "_", "triton_poi_fused_cat_", "unsigned short", " ", "bmm_a_",
+    "cijk_ab_bc_", "_execute_", "_MT1x1x1", "_g1", "e4m3", "ck:: ", "_ZN4ab", "1a", "9", "set_", "\n", "double *", "🙂", "_", "triton_poi_fused_cat_", "unsigned short", " ", "bmm_a_",
 )  # fmt: skip
 
 
-PREFIXES = ("triton_poi_fused_", "triton_red_", "_ZN", "void at::native::elementwise_kernel<", "bmm_", "ck::")
+PREFIXES = ("Cijk_", "triton_poi_fused_", "triton_red_", "_ZN", "void at::native::elementwise_kernel<", "bmm_", "ck::")
 
 
 def test_time_is_linear_in_the_characters() -> None:
