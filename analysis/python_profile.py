@@ -6,8 +6,7 @@ from ..ingest.store import Store
 from .report import ProfileRow, PythonProfile
 
 _ABSENT = (
-    "No Python profile in this run. The files python_stats of cProfile, as the hosted profiler writes them for the steps that it is"
-    " configured for, would supply it."
+    "No Python profile in this run: reading Python profiles (the files python_stats of the hosted profiler) is not part of this version."
 )
 
 

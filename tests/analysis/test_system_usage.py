@@ -270,3 +270,4 @@ def test_python_profile_rows(make_store: Callable[..., Store]) -> None:
     absent = python_profile(make_store()).absent
     assert absent is not None
     assert "python_stats" in absent
+    assert "is not part of this version" in absent

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -179,3 +180,26 @@ def test_hosted_files_of_any_name_in_any_locale(tmp_path: Path) -> None:
         note = store.frame("SELECT file, severity, message FROM ingest_note WHERE code = 'unreadable'").row(0)
         assert note[:2] == ("1700000100.algo-1.json", "error")
         assert r"system/caf\xe9/1700000100.algo-1.json: the database opens no name that is not UTF-8; rename it" in note[2]
+
+
+def test_the_documented_questions_have_right_answers(tmp_path: Path, project_root: Path) -> None:
+    by_size: dict[str, Any] = {"cat": "kernel", "pid": 0, "tid": 7}
+    for rank, host in enumerate(("a", "b")):
+        wait = {**EVENT, "cat": "cuda_runtime", "name": "cudaDeviceSynchronize", "dur": 1}
+        events = [wait] + [
+            {**EVENT, **by_size, "name": f"f<{kind}>(x)", "dur": (1 + rank) * factor, "args": {"device": 0}}
+            for kind, factor in (("int", 1000), ("float", 3000))
+        ]
+        members = {"host_name": host, "distributedInfo": {"rank": rank, "world_size": 2}}
+        (tmp_path / f"{host}.json").write_text(json.dumps({"schemaVersion": 1, **members, "traceEvents": events}))
+    text = (project_root / "docs" / "run-store.md").read_text()
+    kernels, ranks, waits = text.split("```sql\n")[1].split("```")[0].strip().split("\n\n")
+    with ingest([tmp_path], tmp_path / "r.duckdb") as store:
+        assert store.connection.sql(kernels).fetchall() == [
+            ("b", 0, "f", 1, 6.0),
+            ("a", 0, "f", 1, 3.0),
+            ("b", 0, "f #2", 1, 2.0),
+            ("a", 0, "f #2", 1, 1.0),
+        ]
+        assert store.connection.sql(ranks).fetchall() == [(0, 2, 4.0), (1, 2, 8.0)]
+        assert store.connection.sql(waits).fetchall() == [("cudaDeviceSynchronize", 2, 0.002)]
