@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -19,24 +19,33 @@ T = TypeVar("T")
 N = TypeVar("N", int, float, int | None, float | None)
 
 TABLE_ROWS: Final = 1000  # of a table in HTML; report.json holds them all
-PDF_ROWS: Final = 12
+PDF_ROWS: Final = 12  # unless a table says less: cells are what the PDF's time goes into
 SECTORS: Final = 8
-# Characters of the PDF's table type that fit beside each other on the page and beside a ring; the gap between columns; a long text.
-_PAGE_CHARACTERS: Final = 104.0
-_LEGEND_CHARACTERS: Final = 78.0
+# Characters of the PDF's table type that fit beside each other: on the page, beside a ring, beside a ring on half of the page.
+_PAGE_CHARACTERS: Final = 108.0
+_LEGEND_CHARACTERS: Final = 84.0
+_HALF_CHARACTERS: Final = 37.8
+# The gap between columns; a long text; a name that is still to be told from others, and where there is no room for it.
 _GAP: Final = 2.4
+_HALF_GAP: Final = 1.4
+_SWATCH: Final = 5.2  # a coloured square and a number before a name
 _FLEXIBLE: Final = 18
 _NAME: Final = 30
+_LEAST: Final = 10
 BARS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """kind: "text", "number" (right-aligned) or "name" (the row's heading). ``html_only``: left out of the PDF."""
+    """kind: "text" (wraps), "number" (right-aligned) or "name" (the row's heading; in the PDF one line, shortened in its middle).
+
+    ``html_only``: left out of the PDF. ``pdf_only``: its replacement there.
+    """
 
     label: str
     kind: str = "text"
     html_only: bool = False
+    pdf_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; ``total`` rows exist, ``rows`` holds at most TABLE_ROWS of them. ``sortable``: another order of the rows makes sense."""
+    """A table; ``total`` rows exist, ``rows`` holds at most TABLE_ROWS of them, the PDF shows ``pdf_rows``, none for zero.
+
+    ``sortable``: another order of the rows makes sense. ``half``: the legend of a ring on half of the page.
+    """
 
     id: str
     caption: str
@@ -63,32 +75,54 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     total: int
     sortable: bool = True
+    pdf_rows: int = PDF_ROWS
+    half: bool = False
 
-    def pdf_layout(self) -> tuple[float, tuple[float, ...]]:
-        """Width of the table in the PDF and of each of its columns, in percent of the page and of the table, by what stands in them.
+    def shown(self, target: str) -> list[int]:
+        """Which columns stand on the page for "html" or "pdf"."""
+        return [i for i, column in enumerate(self.columns) if not (column.pdf_only if target == "html" else column.html_only)]
+
+    def pdf_layout(self) -> tuple[float, tuple[float, ...], tuple[tuple[str, ...], ...]]:
+        """Width of the table in the PDF and of each of its columns, in percent of the page and of the table, and the texts that fit.
 
         WeasyPrint's own measuring of every cell takes longer than the rest of the layout together. Columns of long text share what the
         others leave.
         """
-        columns = [i for i, column in enumerate(self.columns) if not column.html_only]
-        rows = self.rows[:PDF_ROWS]
+        columns = self.shown("pdf")
+        rows = self.rows[: self.pdf_rows]
+        gap = _HALF_GAP if self.half else _GAP
         wanted, least = [], []
         for i in columns:
-            heading = max(_characters(word) for word in self.columns[i].label.split())
-            longest = max(_characters(row[i].text) + (4 if row[i].sector else 0) for row in rows)
-            wanted.append(_GAP + max(heading, longest))
+            heading = _heading(self.columns[i].label)
+            longest = max(_characters(row[i].text) + (_SWATCH if row[i].sector else 0) for row in rows)
+            wanted.append(gap + max(heading, longest))
             flexible = self.columns[i].kind != "number" and longest > _FLEXIBLE
             short = min(longest, _NAME) if self.columns[i].kind == "name" else _FLEXIBLE
-            least.append(_GAP + max(heading, short if flexible else longest))
-        room = _LEGEND_CHARACTERS if any(row[0].sector for row in rows) else _PAGE_CHARACTERS
+            least.append(gap + max(heading, short if flexible else longest))
+        room = _HALF_CHARACTERS if self.half else _LEGEND_CHARACTERS if any(row[0].sector for row in rows) else _PAGE_CHARACTERS
+        # Names give way where even the least does not fit.
+        excess = max(0.0, sum(least) - room)
+        least = [
+            max(need - excess, min(need, gap + _LEAST)) if self.columns[i].kind == "name" else need
+            for i, need in zip(columns, least, strict=True)
+        ]
         spare = max(0.0, room - sum(least))
         more = [want - need for want, need in zip(wanted, least, strict=True)]
         factor = min(1.0, spare / sum(more)) if sum(more) else 0.0
         widths = [need + factor * extra for need, extra in zip(least, more, strict=True)]
         total = sum(widths)
+        shown = min(room, max(total, 1.2 * len(self.caption)))
+        texts = tuple(
+            tuple(
+                _fit(row[i].text, width * shown / total - gap - (_SWATCH if row[i].sector else 0))
+                if self.columns[i].kind == "name"
+                else row[i].text
+                for i, width in zip(columns, widths, strict=True)
+            )
+            for row in rows
+        )
         # Rounded down: columns of more than 100 % would push the table out of its place.
-        shown = max(total, 1.2 * len(self.caption))
-        return min(100.0, math.floor(100 * shown / room)), tuple(math.floor(10000 * width / total) / 100 for width in widths)
+        return math.floor(100 * shown / room), tuple(math.floor(10000 * width / total) / 100 for width in widths), texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +172,18 @@ def _characters(text: str) -> float:
     return width_of(text, 1.0) / 0.6
 
 
+def _heading(label: str) -> float:
+    """The width of a column's heading on at most two lines."""
+    words = label.split()
+    return min(max(_characters(" ".join(words[:i])), _characters(" ".join(words[i:]))) for i in range(1, len(words) + 1))
+
+
+def _fit(text: str, room: float) -> str:
+    """``text`` within ``room`` characters of average width."""
+    wide = _characters(text)
+    return text if wide <= room + 0.01 else clip(text, max(6, int(len(text) * room / wide)))
+
+
 def say(sentence: str, *values: object) -> Markup:
     """A sentence whose ``{}`` are filled with escaped values."""
     return Markup(sentence).format(*(printable(value) if type(value) is str else value for value in values))
@@ -162,12 +208,19 @@ def value(number: N, form: Callable[[N], str]) -> Cell:
 
 
 def table(
-    id: str, caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, total: int | None = None, sortable: bool = True
+    id: str,
+    caption: str,
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    sortable: bool = True,
+    pdf_rows: int = PDF_ROWS,
+    half: bool = False,
 ) -> Table | None:
     """None where there is no row."""
     if not rows:
         return None
-    return Table(id, caption, tuple(columns), tuple(tuple(row) for row in rows[:TABLE_ROWS]), total or len(rows), sortable)
+    return Table(id, caption, tuple(columns), tuple(tuple(row) for row in rows[:TABLE_ROWS]), len(rows), sortable, pdf_rows, half)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +243,12 @@ def ring(
     *,
     middle: tuple[str, str],
     whole: float | None = None,
+    half: bool = False,
 ) -> Figure | None:
     """A donut and its legend table; None without parts. ``columns``: headings of name, cells and percent. ``what`` begins the alt text.
 
-    ``whole``: percent that the full ring stands for (default: what the parts sum up to, at most 100).
+    ``whole``: percent that the full ring stands for (default: what the parts sum up to, at most 100). ``half``: two such rings stand
+    beside each other.
     """
     parts = [part for part in parts if part.percent > 0] or list(parts)
     if not parts:
@@ -202,7 +257,7 @@ def ring(
     legend = table(
         f"{id}-legend",
         what,
-        [Column(columns[0], "name"), *(Column(label, "number", html_only=label == "Count") for label in columns[1:])],
+        [Column(columns[0], "name"), *(Column(label, "number", html_only=label == "Count" and half) for label in columns[1:])],
         [
             [
                 dataclasses.replace(word(part.name, full=part.title, limit=48), sector=sector, number=number),
@@ -212,23 +267,28 @@ def ring(
             for number, (part, sector) in enumerate(zip(parts, sectors, strict=True), 1)
         ],
         sortable=False,
+        half=half,
     )
     full = whole or min(100.0, sum(part.percent for part in parts)) or 100.0
     alt = f"{what}: " + ", ".join(f"{clip(part.name, 40)} {percent(part.percent)}" for part in parts[:5])
     return Figure(id, donut(sectors, *middle, whole=full), alt, caption, legend)
 
 
-def heaviest(rows: Sequence[T], most: int, weight: Callable[[T], float]) -> list[T]:
-    """At most ``most`` rows, those of most weight, in their own order."""
+def spread(rows: Sequence[T], most: int, weight: Callable[[T], float]) -> list[T]:
+    """At most ``most`` rows (at least three): those of most and of least weight and the median one, in their own order."""
     if len(rows) <= most:
         return list(rows)
-    chosen = sorted(range(len(rows)), key=lambda i: -weight(rows[i]))[:most]
+    order = sorted(range(len(rows)), key=lambda i: weight(rows[i]))
+    low = (most - 1) // 3
+    chosen = {*order[:low], order[(len(order) - 1) // 2], *order[len(order) - (most - 1 - low) :]}
     return [rows[i] for i in sorted(chosen)]
 
 
-def of_all(shown: int, total: int, what: str) -> Markup:
-    """ " 12 of 64 devices are drawn, ..." or nothing."""
-    return say(" {} of {} are drawn.", count(shown), plural(total, what)) if shown < total else Markup("")
+def of_all(shown: int, total: int, what: str, by: str) -> Markup:
+    """ " 12 of 64 devices are drawn: ..." or nothing. ``by`` names the quantity by which :func:`spread` chose."""
+    if shown >= total:
+        return Markup("")
+    return say(" {} of {} are drawn: those of most and of least {} and the median one.", count(shown), plural(total, what), by)
 
 
 def meaning_of(category: str) -> str:
@@ -238,3 +298,10 @@ def meaning_of(category: str) -> str:
         if lowered.startswith(start):
             return meaning
     return lowered if lowered in MEANINGS else "computation"
+
+
+def line_of(pairs: Iterable[tuple[str, str]], most: int = 40) -> str:
+    """Names and values on one line, for the PDF: a table of them would take a page and a tenth of the time."""
+    known = list(pairs)
+    text = " · ".join(f"{clip(key, 40)}: {clip(held, 80)}" for key, held in known[:most])
+    return text if len(known) <= most else f"{text}; {count(most)} of {count(len(known))} shown; all in the attached report.json."

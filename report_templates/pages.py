@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from .blocks import PDF_ROWS, Figure
+from .blocks import Figure
 from .context import Context
 from .figures.donut import Sector
 from .figures.palette import themed
@@ -25,7 +26,7 @@ def page(context: Context, target: str, *, paper: str = "A4") -> str:
     """The page as text. target "html": figures inline, in the colours of the theme, full tables, script; "pdf": figures as images in
     light colours, tables capped."""
     environment = _environment()
-    style = _asset("style.css") + ("" if target == "html" else _asset("pdf.css").replace("@PAPER@", paper))
+    style = _asset("style.css") if target == "html" else _pdf_style(paper)
     script = _asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     anchors = {section.id for section in context.sections} | {"summary"}
@@ -53,7 +54,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_printable,
     )
-    environment.globals.update(count=count, moment=moment, swatch=_swatch, pdf_rows=PDF_ROWS)
+    environment.globals.update(count=count, moment=moment, swatch=_swatch)
     return environment
 
 
@@ -64,6 +65,15 @@ def _printable(value: Any) -> Any:
 @cache
 def _asset(name: str) -> str:
     return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+@cache
+def _pdf_style(paper: str) -> str:
+    """The style for paper, with the light colours in place of variables: WeasyPrint would resolve each anew for every cell."""
+    screen = _asset("style.css")
+    colours = dict(re.findall(r"--([\w-]+): (#\w+);", screen[: screen.index("@media")]))
+    style = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", screen[screen.index("}") + 1 :])
+    return re.sub(r"var\(--([\w-]+)\)", lambda found: colours[found[1]], style) + _asset("pdf.css").replace("@PAPER@", paper)
 
 
 def _inline(figure: Figure) -> Markup:

@@ -10,7 +10,7 @@ from . import svg
 from .palette import INK, MEANINGS, MUTED, PAPER, SHADES
 
 SIZE = 176.0
-_OUTER, _INNER = 66.0, 41.0
+_OUTER, _INNER = 68.0, 44.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ def donut(sectors: Sequence[Sector], value: str, label: str, *, whole: float = 1
             continue
         title = f"{sector.name}: {sector.percent:.1f} %"
         fill = MEANINGS[sector.meaning]
-        gap = PAPER if sweep < 2 * math.pi else None
+        gap = PAPER if len(sectors) > 1 else None
         body.append(svg.path(_ring(middle, angle, angle + sweep), fill, opacity=sector.shade, stroke=gap, title=title))
-        if sweep > 0.16 and len(sectors) > 1:  # a number of 11 px needs about 9 degrees outside the ring
+        if sweep > 0.2 and len(sectors) > 1:  # a number of 13 px needs about 11 degrees outside the ring
             x, y = _point(middle, angle + sweep / 2, _OUTER + 11)
-            body.append(svg.text(x, y + 4, str(number), anchor="middle"))
+            body.append(svg.text(x, y + 4.5, str(number), anchor="middle", size=13))
         angle += sweep
-    size = min(15.0, 72 / svg.width_of(value, 1.0))
+    size = min(17.0, 78 / svg.width_of(value, 1.0))
     body.append(svg.text(middle, middle + 1, value, anchor="middle", fill=INK, size=size, bold=True))
-    body.append(svg.text(middle, middle + 15, label, anchor="middle", fill=MUTED, size=10))
+    body.append(svg.text(middle, middle + 16, label, anchor="middle", fill=MUTED, size=11))
     return svg.document(SIZE, SIZE, body)
 
 
@@ -61,13 +61,12 @@ def _point(middle: float, angle: float, radius: float) -> tuple[float, float]:
 
 
 def _ring(middle: float, start: float, end: float) -> str:
-    """The path of a sector; a full ring is drawn as two halves, because an arc from a point to itself is nothing."""
-    if end - start > 2 * math.pi - 1e-6:
-        return _ring(middle, start, start + math.pi) + _ring(middle, start + math.pi, start + 2 * math.pi - 2e-6)
-    large = 1 if end - start > math.pi else 0
+    """The path of a sector; more than half a ring is drawn as two, because an arc (nearly) to its own start is nothing."""
+    if end - start > math.pi:
+        half = (start + end) / 2
+        return _ring(middle, start, half) + _ring(middle, half, end)
     (ax, ay), (bx, by) = _point(middle, start, _OUTER), _point(middle, end, _OUTER)
     (cx, cy), (dx, dy) = _point(middle, end, _INNER), _point(middle, start, _INNER)
     return (
-        f"M{ax:.2f} {ay:.2f}A{_OUTER:g} {_OUTER:g} 0 {large} 1 {bx:.2f} {by:.2f}"
-        f"L{cx:.2f} {cy:.2f}A{_INNER:g} {_INNER:g} 0 {large} 0 {dx:.2f} {dy:.2f}Z"
+        f"M{ax:.2f} {ay:.2f}A{_OUTER:g} {_OUTER:g} 0 0 1 {bx:.2f} {by:.2f}L{cx:.2f} {cy:.2f}A{_INNER:g} {_INNER:g} 0 0 0 {dx:.2f} {dy:.2f}Z"
     )

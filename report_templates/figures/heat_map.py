@@ -1,8 +1,9 @@
-"""Which core or GPU was busy when? One row per unit, time to the right, utilisation as brightness."""
+"""Which core or GPU was busy when? A block of rows per node, a row per unit, time to the right, utilisation as brightness."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib import colormaps
@@ -12,31 +13,54 @@ from .axes import nice_ticks, time_unit
 from .palette import MUTED
 from .plots import WIDTH, Plot, ticks_x
 
-_ROW, _TOP, _BOTTOM = 13.0, 26.0, 34.0
+_ROW, _TOP, _TITLE, _BOTTOM = 13.0, 2.0, 18.0, 34.0
+_LEFT, _RIGHT = 60.0, 18.0
 
 
-def heat_map(values: Sequence[Sequence[float | None]], units: Sequence[int], span_ns: float, unit_name: str) -> str:
-    """SVG text of ``values[unit][bucket]`` in percent over ``span_ns``; no sample is left open."""
-    rows = len(units)
-    row = _ROW if rows <= 16 else max(2.0, 208.0 / rows)
-    height = _TOP + rows * row + _BOTTOM
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """``values[unit][bucket]`` in percent from ``start_ns`` to ``end_ns``, from the figure's own zero; None is left open."""
+
+    title: str
+    units: Sequence[int]
+    values: Sequence[Sequence[float | None]]
+    start_ns: float
+    end_ns: float
+
+
+def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
+    """SVG text; the last end is not zero."""
+    tall = [_row(len(block.units)) * len(block.units) for block in blocks]
+    height = _TOP + sum(tall) + _TITLE * len(blocks) + _BOTTOM
     plot = Plot(height)
-    axes = plot.axes(60, _TOP, 16, _BOTTOM)
-    grid = np.array([[np.nan if value is None else value for value in line] for line in values], dtype=float)
     colours = colormaps["cividis"].with_extremes(bad=(0, 0, 0, 0))
-    time = time_unit(span_ns)
-    end = span_ns / time.nanoseconds
-    axes.imshow(grid, cmap=colours, vmin=0, vmax=100, aspect="auto", interpolation="nearest", extent=(0, end, rows, 0))
-    ticks_x(axes, 0, end or 1, [(tick, f"{tick:g}") for tick in nice_ticks(0, end, 8)])
-    axes.set_ylim(rows, 0)
-    every = 1 if rows <= 16 else -(-rows // 8)
-    shown = range(0, rows, every)
-    axes.yaxis.set_major_locator(FixedLocator([number + 0.5 for number in shown]))
-    axes.set_yticklabels([f"{unit_name} {units[number]}" for number in shown])
-    plot.text(WIDTH - 16, height - 4, f"time since the first sample ({time.name})", anchor="right", colour=MUTED)
+    last = max(block.end_ns for block in blocks)
+    time = time_unit(last)
+    end = last / time.nanoseconds
+    top = _TOP
+    for number, (block, field) in enumerate(zip(blocks, tall, strict=True)):
+        rows = len(block.units)
+        top += _TITLE
+        axes = plot.axes(_LEFT, top, _RIGHT, height - top - field)
+        grid = np.array([[np.nan if value is None else value for value in line] for line in block.values], dtype=float)
+        extent = (block.start_ns / time.nanoseconds, block.end_ns / time.nanoseconds, rows, 0)
+        axes.imshow(grid, cmap=colours, vmin=0, vmax=100, aspect="auto", interpolation="nearest", extent=extent)
+        ticks_x(axes, 0, end, [(tick, f"{tick:g}") for tick in nice_ticks(0, end, 8)] if number == len(blocks) - 1 else [])
+        axes.set_ylim(rows, 0)
+        shown = range(0, rows, 1 if rows <= 8 else -(-rows // 8))
+        axes.yaxis.set_major_locator(FixedLocator([index + 0.5 for index in shown]))
+        axes.set_yticklabels([f"{unit_name} {block.units[index]}" for index in shown])
+        plot.text(_LEFT, top - 6, block.title, colour=MUTED)
+        top += field
+    plot.text(WIDTH - _RIGHT, height - 4, f"time since the first sample ({time.name})", anchor="right", colour=MUTED)
     scale = plot.figure.add_axes(((WIDTH - 146) / WIDTH, 1 - 15 / height, 100 / WIDTH, 8 / height))
     scale.imshow(np.linspace(0, 1, 64)[None, :], cmap="cividis", aspect="auto", interpolation="nearest")
     scale.set_axis_off()
     plot.text(WIDTH - 152, 14, "0 %", anchor="right", colour=MUTED, size=9)
     plot.text(WIDTH - 40, 14, "100 %", colour=MUTED, size=9)
     return plot.svg()
+
+
+def _row(units: int) -> float:
+    """The height of one unit's row."""
+    return _ROW if units <= 8 else max(1.0, 112.0 / units)

@@ -1,4 +1,4 @@
-"""How are durations distributed? One row of bars per group, all over the same time axis, so that groups can be compared."""
+"""How are durations distributed? Rows of bars over one axis to compare groups, or small panels with an axis each."""
 
 from __future__ import annotations
 
@@ -6,72 +6,149 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from ..formats import clip, count, duration
+from . import svg
 from .axes import nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED
-from .plots import WIDTH, Plot, ticks_x, ticks_y
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 100.0, 20.0, 20.0, 34.0
+WIDTH = 720.0
+_ROW, _TOP = 21.0, 20.0
+_PANEL, _PANEL_ROW, _BARS = 344.0, 124.0, 58.0
+_SLIM = 3.0  # least width of what a row shows: nearly equal values stay visible
+_WIDE = 20.0  # last edge by first edge from which on rows share a logarithmic axis
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Counts between ``edges`` in nanoseconds; ``mark`` is the median, drawn as a line."""
+    """Counts between ``edges`` in nanoseconds; ``mark`` is the median, drawn as a line; ``beyond`` values lie above the last edge."""
 
     label: str
     edges: Sequence[float]
     counts: Sequence[int]
     mark: float | None
+    beyond: int = 0
+    logarithmic: bool = False
 
 
-def histogram(groups: Sequence[Bins], meaning: str, counted: str, *, logarithmic: bool = False) -> str:
-    """SVG text. ``counted`` says what the bars count ("steps"). One group is drawn with a count axis, more as rows of equal height."""
+class _Axis:
+    """Nanoseconds to pixels."""
+
+    def __init__(self, low: float, high: float, left: float, right: float, logarithmic: bool) -> None:
+        self.low, self.logarithmic = max(low, 1.0) if logarithmic else low, logarithmic
+        self.high = high if high > self.low else self.low * 1.01 + 1
+        self.left, self.right = left, right
+
+    def x(self, value: float) -> float:
+        if self.logarithmic:
+            share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return self.left + (self.right - self.left) * share
+
+    def ticks(self, most: int) -> list[tuple[float, str]]:
+        """Places and labels; a linear axis has its unit at the last tick, a logarithmic one at each."""
+        if not self.logarithmic:
+            unit = time_unit(self.high)
+            places = nice_ticks(self.low / unit.nanoseconds, self.high / unit.nanoseconds, most)
+            labels = [f"{tick:g}" for tick in places]
+            if labels:
+                labels[-1] += f" {unit.name}"
+            return [(self.x(tick * unit.nanoseconds), label) for tick, label in zip(places, labels, strict=True)]
+        powers = range(math.floor(math.log10(self.low)), math.floor(math.log10(self.high) + 1e-9) + 1)
+        factors = (1,) if len(powers) > 2 else (1, 2, 5)
+        values = [factor * 10.0**power for power in powers for factor in factors]
+        chosen = [value for value in values if self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9)] or [self.low]
+        every = -(-len(chosen) // most)
+        return [(self.x(value), _round(value)) for value in chosen[::every]]
+
+
+def histogram(groups: Sequence[Bins], meaning: str, counted: str) -> str:
+    """SVG text of one row per group over one time axis, each row on its own scale. ``counted`` says what the bars count ("steps")."""
+    labels = [clip(group.label, 26) for group in groups]
+    notes = [f"{count(group.beyond)} above {duration(group.edges[-1])}" if group.beyond else "" for group in groups]
+    left = max((12 + svg.width_of(label) for label in labels if label), default=2.0)
+    right = WIDTH - max((12 + svg.width_of(note, 10) for note in notes if note), default=4.0)
+    low, high = min(group.edges[0] for group in groups), max(group.edges[-1] for group in groups)
+    wide = any(group.logarithmic for group in groups) or high > _WIDE * max(low, high / 1000)
+    axis = _Axis(low, high, left, right, (wide and low > 0) or all(group.logarithmic for group in groups))
     single = len(groups) == 1
-    row = 130.0 if single else 34.0
-    left = 52.0 if single else min(170.0, 16 + 6.4 * max(len(group.label) for group in groups))
-    height = _TOP + row * len(groups) + _BOTTOM
-    plot = Plot(height)
-    axes = plot.axes(left, _TOP, _RIGHT, _BOTTOM)
-    low = min(group.edges[0] for group in groups)
-    high = max(group.edges[-1] for group in groups)
-    unit = time_unit(high)
-    place = np.log10 if logarithmic else np.asarray
-    most = max(max(groups[0].counts), 1) * 1.05
-    ticks_x(axes, float(place(low)), float(place(high if high > low else low + 1)), _ticks(low, high, logarithmic))
-    if single:
-        ticks_y(axes, 0, most)
-    else:
-        axes.set_ylim(-len(groups), 0)
-    for number, group in enumerate(groups):
-        # Several groups share the axes, each one unit high and standing on its own line.
-        base = 0.0 if single else -number - 1.0
-        tall = 1.0 if single else 0.86 / max(max(group.counts), 1)
-        axes.stairs(
-            base + np.asarray(group.counts) * tall, place(group.edges), baseline=base, fill=True, color=MEANINGS[meaning], linewidth=0.4
-        )
-        if not single:
-            axes.axhline(base, color=GRID, linewidth=0.8, clip_on=False)
-            plot.text(left - 8, _TOP + row * (number + 1) - 4, group.label, anchor="right")
-        if group.mark is not None:
-            top = most if single else base + 0.95
-            axes.plot([place(group.mark)] * 2, [base, top], color=INK, linewidth=1.1, linestyle=(0, (3, 2)), clip_on=False)
-    plot.text(
-        left, 11, f"{counted} per bin; dashed: median" if single else f"{counted}, each row on its own scale; dashed: median", colour=MUTED
-    )
-    plot.text(WIDTH - _RIGHT, height - 4, "duration" if logarithmic else f"duration ({unit.name})", anchor="right", colour=MUTED)
-    return plot.svg()
+    row = 84.0 if single else _ROW
+    bottom = _TOP + row * len(groups)
+    scale = f"highest bar: {count(max(groups[0].counts))}" if single else "each row on its own scale"
+    body = [svg.text(left, 11, f"{counted}, {scale}; dashed: median", fill=MUTED, size=10)]
+    body += _axis(axis, bottom, _TOP, 8)
+    for number, (group, label, note) in enumerate(zip(groups, labels, notes, strict=True)):
+        base = _TOP + row * (number + 1)
+        body.append(svg.line(left, base, right, base, GRID))
+        body += _bars(group, axis, base, row - 3, meaning)
+        if label:
+            body.append(svg.text(left - 8, base - 5, label, anchor="end"))
+        if note:
+            body.append(svg.text(right + 8, base - 5, note, fill=MUTED, size=10))
+    return svg.document(WIDTH, bottom + 20, body)
 
 
-def _ticks(low: float, high: float, logarithmic: bool) -> list[tuple[float, str]]:
-    if not logarithmic:
-        unit = time_unit(high)
-        return [(tick * unit.nanoseconds, f"{tick:g}") for tick in nice_ticks(low / unit.nanoseconds, high / unit.nanoseconds, 8)]
-    powers = range(math.floor(math.log10(max(low, 1))), math.floor(math.log10(max(high, 1)) + 1e-9) + 1)
-    factors = (1,) if len(powers) > 3 else (1, 2, 5)
-    values = [factor * 10**power for power in powers for factor in factors]
-    chosen = [value for value in values if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
-    return [(math.log10(value), _round(value)) for value in chosen or (low,)]
+def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[str]) -> str:
+    """SVG text of two columns of small histograms, each with its own axis, its label and a line of ``details`` above."""
+    body = []
+    for number, (group, detail, meaning) in enumerate(zip(groups, details, meanings, strict=True)):
+        left = (number % 2) * (WIDTH - _PANEL)
+        top = (number // 2) * _PANEL_ROW
+        axis = _Axis(group.edges[0], group.edges[-1], left, left + _PANEL, group.logarithmic)
+        base = top + 32 + _BARS
+        body.append(svg.text(left, top + 11, _fit(group.label, _PANEL, 11), bold=True))
+        body.append(svg.text(left, top + 24, _fit(detail, _PANEL, 10), fill=MUTED, size=10))
+        body += _axis(axis, base, None, 5)
+        body.append(svg.line(left, base, left + _PANEL, base, GRID))
+        body += _bars(group, axis, base, _BARS, meaning)
+    return svg.document(WIDTH, -(-len(groups) // 2) * _PANEL_ROW - 12, body)
+
+
+def _bars(group: Bins, axis: _Axis, base: float, tall: float, meaning: str) -> list[str]:
+    """The bars as one path, and the median."""
+    highest = max(max(group.counts), 1)
+    filled = [number for number, entries in enumerate(group.counts) if entries]
+    drawn = []
+    if filled:
+        first, last = axis.x(group.edges[filled[0]]), axis.x(group.edges[filled[-1] + 1])
+        if last - first < _SLIM:
+            middle = (first + last) / 2
+            drawn.append(svg.rect(middle - _SLIM / 2, base - tall, _SLIM, tall, MEANINGS[meaning]))
+        else:
+            drawn.append(svg.path(_outline(group, axis, base, tall / highest), MEANINGS[meaning]))
+    if group.mark is not None:
+        x = axis.x(group.mark)
+        drawn.append(svg.line(x, base, x, base - tall - 3, INK, dashes="3 2"))
+    return drawn
+
+
+def _outline(group: Bins, axis: _Axis, base: float, scale: float) -> str:
+    parts, before = [], 0
+    for number, entries in enumerate(group.counts):
+        if entries:
+            start = f"V{base - entries * scale:.1f}"
+            if not before:
+                start = f"M{axis.x(group.edges[number]):.1f} {base:g}{start}"
+            parts.append(f"{start}H{axis.x(group.edges[number + 1]):.1f}")
+        elif before:
+            parts.append(f"V{base:g}Z")
+        before = entries
+    return "".join(parts) + (f"V{base:g}Z" if before else "")
+
+
+def _axis(axis: _Axis, base: float, top: float | None, most: int) -> list[str]:
+    body = []
+    for x, label in axis.ticks(most):
+        body.append(svg.line(x, base if top is None else top, x, base + 3, GRID))
+        half = svg.width_of(label, 10) / 2
+        anchor = "start" if x - half < axis.left else "end" if x + half > axis.right else "middle"
+        body.append(svg.text(x, base + 14, label, anchor=anchor, fill=MUTED, size=10))
+    return body
+
+
+def _fit(text: str, width: float, size: float) -> str:
+    wide = svg.width_of(text, size)
+    return text if wide <= width else clip(text, max(8, int(len(text) * width / wide)))
 
 
 def _round(nanoseconds: float) -> str:

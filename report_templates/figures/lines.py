@@ -1,4 +1,4 @@
-"""How did a quantity go, over time or over the steps? One line per node or process, with a band where there is one."""
+"""How did quantities go, over time or over the steps? Panels above each other over one axis, a line per node or process in each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from matplotlib.axes import Axes
+
+from ..formats import clip
 from .axes import nice_ticks, time_unit
 from .palette import GRID, LINES, MUTED
 from .plots import WIDTH, Plot, ticks_x, ticks_y
+from .svg import width_of
 
 _DASHES = ("-", (0, (5, 1.5)), (0, (2, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (1, 1)), (0, (8, 2)))
 MOST = len(LINES)
+_LABEL = 28
+_LEFT, _TOP, _TITLE, _BOTTOM = 48.0, 2.0, 18.0, 34.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,43 +31,69 @@ class Line:
     high: Sequence[float] = ()
 
 
-def lines(given: Sequence[Line], y_label: str, x_label: str, *, x_time: bool, top: float | None = None, height: float = 190) -> str:
-    """SVG text. ``x`` is in nanoseconds from zero where ``x_time``. ``top``: end of a y axis from zero (else both ends are the data's)."""
-    plot = Plot(height)
-    longest = max((len(line.label) for line in given if line.label), default=0)
-    right = min(150.0, 16 + 6.4 * longest)
-    axes = plot.axes(48, 22, right, 36)
-    low = min(min(line.x) for line in given)
-    high = max(max(line.x) for line in given)
-    upper = top or max(max([*line.y, *line.high]) for line in given) * 1.06 or 1.0
-    least = min(min([*line.y, *line.low]) for line in given)
-    # Lines need no zero, and small changes on a high level are to be seen.
-    lower = 0.0 if top or least < 0.4 * upper else least - 0.06 * (upper - least)
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Lines over one y axis, named ``title``. ``top``: its end, from zero (else both ends are the data's)."""
+
+    title: str
+    lines: Sequence[Line]
+    top: float | None = None
+
+
+def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float = 92) -> str:
+    """SVG text. ``x`` is in nanoseconds from zero where ``x_time``; ``height`` is that of one panel's field.
+
+    A label keeps its colour in every panel; lines are named at their end, or, where several panels have the same lines, in the first.
+    """
+    names = list(dict.fromkeys(line.label for panel in panels for line in panel.lines if line.label is not None))
+    same = all([line.label for line in panel.lines] == [line.label for line in panels[0].lines] for panel in panels)
+    right = 18.0 if len(names) <= 1 else 12 + max(width_of(clip(name, _LABEL), 10) for name in names)
+    whole = _TOP + len(panels) * (_TITLE + height) + (len(panels) - 1) * 8 + _BOTTOM
+    plot = Plot(whole)
+    low = min(min(line.x) for panel in panels for line in panel.lines)
+    high = max(max(line.x) for panel in panels for line in panel.lines)
     if x_time:
         unit = time_unit(high - low)
-        labels = [(tick * unit.nanoseconds, f"{tick:g}") for tick in nice_ticks(low / unit.nanoseconds, high / unit.nanoseconds, 8)]
+        places = nice_ticks(low / unit.nanoseconds, high / unit.nanoseconds, 8)
+        labels = [(tick * unit.nanoseconds, f"{tick:g}") for tick in places]
         x_label = f"{x_label} ({unit.name})"
     else:
         labels = [(tick, f"{tick:g}") for tick in nice_ticks(low, high, 8) if tick == int(tick)]
-    ticks_x(axes, low, high if high > low else low + 1, labels)
-    ticks_y(axes, lower, upper)
-    for line in given:
+    for number, panel in enumerate(panels):
+        top = _TOP + _TITLE + number * (_TITLE + height + 8)
+        last = number == len(panels) - 1
+        axes = plot.axes(_LEFT, top, right, whole - top - height)
+        ticks_x(axes, low, high if high > low else low + 1, labels if last else [])
+        ends = _draw(axes, panel, names)
+        plot.text(_LEFT, top - 8, panel.title, colour=MUTED)
+        if len(names) > 1 and (number == 0 or not same):
+            labelled = [line.label for line in panel.lines if line.label is not None]
+            for name, y in zip(labelled, _apart([top + height * end for end in ends], 12, top, top + height), strict=True):
+                plot.text(WIDTH - right + 7, y + 3.5, clip(name, _LABEL), colour=LINES[names.index(name) % MOST])
+    plot.text(WIDTH - right, whole - 4, x_label, anchor="right", colour=MUTED)
+    return plot.svg()
+
+
+def _draw(axes: Axes, panel: Panel, names: Sequence[str]) -> list[float]:
+    """Draw the lines; where those with a label end, from 0 at the top to 1."""
+    upper = panel.top or max(max([*line.y, *line.high]) for line in panel.lines) * 1.06 or 1.0
+    least = min(min([*line.y, *line.low]) for line in panel.lines)
+    # Lines need no zero, and small changes on a high level are to be seen.
+    flat = upper < 1.08 * least
+    lower = 0.0 if panel.top or flat or least < 0.4 * upper else least - 0.06 * (upper - least)
+    ticks_y(axes, lower, upper, most=4)
+    for line in panel.lines:
         if line.label is None:
             axes.plot(line.x, line.y, color=GRID, linewidth=0.9, clip_on=False)
-    labelled = [line for line in given if line.label is not None]
-    for number, line in enumerate(labelled):
+    labelled = [line for line in panel.lines if line.label is not None]
+    for line in labelled:
+        number = names.index(line.label or "")
         colour = LINES[number % MOST]
         if len(line.low) and len(labelled) <= 4:
             axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0, clip_on=False)
         single = {"marker": "o", "markersize": 3} if len(line.x) < 3 else {}
         axes.plot(line.x, line.y, color=colour, linewidth=1.3, linestyle=_DASHES[number % MOST], clip_on=False, **single)  # type: ignore[arg-type]
-    span = height - 22 - 36
-    ends = [22 + span * (1 - (line.y[-1] - lower) / (upper - lower)) for line in labelled]
-    for (number, line), y in zip(enumerate(labelled), _apart(ends, 13, 22, height - 36), strict=True):
-        plot.text(WIDTH - right + 8, y + 3.5, line.label or "", colour=LINES[number % MOST])
-    plot.text(48, 11, y_label, colour=MUTED)
-    plot.text(WIDTH - right, height - 5, x_label, anchor="right", colour=MUTED)
-    return plot.svg()
+    return [1 - (line.y[-1] - lower) / (upper - lower) for line in labelled]
 
 
 def _apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

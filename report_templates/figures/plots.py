@@ -38,6 +38,8 @@ _METADATA = re.compile(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*<
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _GROUP_ID = re.compile(r'<g id="[^"]*"')
 _LONG_NUMBER = re.compile(r"(?<=[\s\"(,LM])(-?\d+\.\d{2})\d+")
+_PATH = re.compile(r' d="[^"]*"')
+_PATH_NUMBER = re.compile(r"(\d\.\d)\d+")
 _TAG = re.compile(r"<[^>]*>")
 _BLANK = re.compile(r">\s+<")
 # What says nothing: the font of the root, a turn by nothing, empty groups.
@@ -83,11 +85,12 @@ class Plot:
         )
 
     def svg(self) -> str:
-        """The SVG as text: no XML declaration, no metadata, no ids but the ones that are referred to, two decimals."""
+        """The SVG as text: no XML declaration, no metadata, no ids but the ones that are referred to, two decimals; one in paths."""
         buffer = io.StringIO()
         self.figure.canvas.print_svg(buffer, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})  # type: ignore[attr-defined]
         text = buffer.getvalue()
         text = _COMMENT.sub("", _METADATA.sub("", text[text.index("<svg") :]))
+        text = _PATH.sub(lambda path: _PATH_NUMBER.sub(r"\1", path[0]), text)
         text = _TAG.sub(lambda tag: _LONG_NUMBER.sub(r"\1", _GROUP_ID.sub("<g", tag[0])).replace("\n", ""), text)
         text = _IDLE.sub("", _BLANK.sub("><", text)).strip()
         root = f'<svg xmlns:xlink="http://www.w3.org/1999/xlink" xmlns="http://www.w3.org/2000/svg" {SHARED} '

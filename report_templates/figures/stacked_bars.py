@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..formats import clip
 from . import svg
 from .axes import nice_ticks
 from .palette import GRID, INK, MEANINGS, MUTED, ON
 
 WIDTH = 720.0
-_ROW, _BAR, _TOP, _RIGHT = 24.0, 16.0, 30.0, 14.0
+_ROW, _BAR, _TOP, _RIGHT = 20.0, 14.0, 30.0, 14.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Part:
 def stacked_bars(parts: Sequence[Part], rows: Sequence[tuple[str, Sequence[float]]], unit: str, *, whole: float | None = None) -> str:
     """SVG text: each row is a label and one value per part, in ``unit``. The axis goes from zero to ``whole`` or to the longest row."""
     used = [i for i in range(len(parts)) if any(values[i] > 0 for _, values in rows)]
-    labels = [label if len(label) <= 30 else label[:29] + "…" for label, _ in rows]
+    labels = [clip(label, 32) for label, _ in rows]
     left = min(200.0, 14 + max(svg.width_of(label) for label in labels))
     end = whole or max(sum(values) for _, values in rows) or 1.0
     scale = (WIDTH - left - _RIGHT) / end
@@ -49,7 +50,7 @@ def stacked_bars(parts: Sequence[Part], rows: Sequence[tuple[str, Sequence[float
             body.append(svg.rect(x, y, width, _BAR, MEANINGS[part.meaning], opacity=part.shade, title=f"{label}, {part.name}: {shown}"))
             inside = f"{value:.3g}" if whole is None else f"{value:.0f}"
             if width > svg.width_of(inside, 10) + 8:
-                body.append(svg.text(x + width / 2, y + 12, inside, anchor="middle", fill=ON[part.meaning], size=10))
+                body.append(svg.text(x + width / 2, y + 11, inside, anchor="middle", fill=ON[part.meaning], size=10))
             x += width
     return svg.document(WIDTH, bottom + 20, body)
 

@@ -35,9 +35,9 @@ def text(x: float, y: float, content: str, *, anchor: str = "start", fill: str =
     return f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" fill="{fill}"{extra}>{text_of(content)}</text>'
 
 
-def line(x1: float, y1: float, x2: float, y2: float, stroke: str) -> str:
+def line(x1: float, y1: float, x2: float, y2: float, stroke: str, *, dashes: str | None = None) -> str:
     ends = f'x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}"'
-    return f'<line {ends} stroke="{stroke}" stroke-width="1"/>'
+    return f'<line {ends} stroke="{stroke}" stroke-width="1"' + (f' stroke-dasharray="{dashes}"/>' if dashes else "/>")
 
 
 def path(d: str, fill: str, *, opacity: float = 1.0, stroke: str | None = None, title: str | None = None) -> str:

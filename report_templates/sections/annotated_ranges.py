@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...analysis.report import AnnotationGroup, Report
 from ..blocks import Column, Figure, Section, say, table, value, word
-from ..figures.histogram import Bins, histogram
-from ..formats import clip, count, duration, percent, plural
+from ..figures.histogram import panels
+from ..formats import clip, count, duration, plural
+from .distribution import bins_of, worth_drawing
 
 _FIGURES = 8
 
@@ -30,9 +33,7 @@ def annotated_ranges(report: Report) -> Section:
             duration(longest.quantiles.p50),
         ),
     )
-    drawn = [group for name in found.histograms for group in found.groups if group.name == name and any(group.histogram.counts)]
-    for number, group in enumerate(drawn[:_FIGURES]):
-        made.add(_figure(group, number))
+    made.add(_figure([group for name in found.histograms for group in found.groups if group.name == name][:_FIGURES]))
     made.add(
         table(
             "annotations-table",
@@ -60,26 +61,41 @@ def annotated_ranges(report: Report) -> Section:
                 ]
                 for group in found.groups
             ],
+            pdf_rows=8,
         )
     )
     return made
 
 
-def _figure(group: AnnotationGroup, number: int) -> Figure:
-    name = clip(group.name, 60) + (f" ({group.phase})" if group.phase else "")
-    quantiles = group.quantiles
-    spread = percent(100.0 * quantiles.std / quantiles.mean) if quantiles.mean else "–"
-    finding = (
-        f"{plural(quantiles.count, 'range')}, median {duration(quantiles.p50)}, p95 {duration(quantiles.p95)}, "
-        f"deviation {spread} of the mean"
-    )
-    meaning = "computation" if group.side == "device" else "host"
-    drawn = histogram(
-        [Bins("", group.histogram.edges, group.histogram.counts, quantiles.p50)], meaning, "ranges", logarithmic=group.histogram.logarithmic
-    )
+def _figure(groups: Sequence[AnnotationGroup]) -> Figure | None:
+    """A panel per group; those of few or nearly equal values are named in a sentence instead."""
+    drawn = [group for group in groups if worth_drawing(group.quantiles)]
+    same = [group for group in groups if not worth_drawing(group.quantiles)]
+    if not drawn:
+        return None
+    details = []
+    for group in drawn:
+        found = group.quantiles
+        tail = (
+            f"{count(group.histogram.beyond)} above {duration(group.histogram.edges[-1])} not drawn"
+            if group.histogram.beyond
+            else f"p95 {duration(found.p95)}"
+        )
+        details.append(f"{plural(found.count, 'range')}, median {duration(found.p50)}, {tail}")
+    named = [f"{_name(group)} ({duration(group.quantiles.p50)})" for group in same]
+    constant = say(" Few or nearly equal values, and so not drawn: {}.", ", ".join(named)) if same else ""
+    first = drawn[0]
     return Figure(
-        f"annotations-{number}",
-        drawn,
-        f"Durations of {name} on the {group.side}: {finding}",
-        say("{} on the {}: {}.", name, group.side, finding),
+        "annotations-histograms",
+        panels(
+            [bins_of(_name(group), group.histogram, group.quantiles.p50) for group in drawn],
+            details,
+            ["computation" if group.side == "device" else "host" for group in drawn],
+        ),
+        f"Durations of {plural(len(drawn), 'annotated range')}: {_name(first)}, {details[0]}",
+        say("Durations, each with its own axis; dashed: the median. Two humps are two kinds of work under one name.{}", constant),
     )
+
+
+def _name(group: AnnotationGroup) -> str:
+    return clip(group.name, 40) + (f" ({group.phase})" if group.phase and group.phase != group.name else "") + f" on the {group.side}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...analysis.report import Report
-from ..blocks import Cell, Column, Section, say, table, value, word
-from ..formats import count, moment, size
+from ..blocks import Cell, Column, Section, line_of, say, table, value, word
+from ..formats import count, moment, plural, size
 
 DEFINITIONS = (
     ("span", "Time from the first to the last event of a device, as one process saw it."),
@@ -35,35 +35,57 @@ def appendix(report: Report) -> Section:
         "appendix",
         "Appendix",
         say(
-            "Written by {} {} on {} from {} input files. Findings are informational, not definitive: check them before you act on them.",
+            "Written by {} {} on {} from {}. Findings are informational, not definitive: check them before you act on them.",
             report.generator.name,
             report.generator.version,
             moment(report.generator.generated_at_ns),
-            count(len(report.run.sources)),
+            plural(len(report.run.sources), "input file"),
         ),
     )
     made.facts["definitions"] = DEFINITIONS
+    options = [(str(key), _plain(setting)) for key, setting in report.options.items()]
+    versions = list({report.generator.name: report.generator.version, **report.generator.versions}.items())
+    made.facts["pairs"] = [
+        (caption, line_of(pairs)) for caption, pairs in (("Options in effect", options), ("Versions", versions)) if pairs
+    ]
     made.add(
         table(
             "appendix-options",
             "Options in effect",
             [Column("Option", "name"), Column("Value")],
-            [[word(str(key)), word(_plain(setting), limit=200)] for key, setting in report.options.items()],
+            [[word(key), word(setting, limit=200)] for key, setting in options],
+            pdf_rows=0,
         ),
         table(
             "appendix-versions",
             "Versions",
             [Column("Library", "name"), Column("Version")],
-            [
-                [Cell(library), Cell(version)]
-                for library, version in {report.generator.name: report.generator.version, **report.generator.versions}.items()
-            ],
+            [[Cell(library), Cell(version)] for library, version in versions],
+            pdf_rows=0,
         ),
         table(
             "appendix-files",
             "Input files",
-            [Column("File", "name"), Column("Size", "number"), Column("SHA-256")],
-            [[word(source.path, limit=120), value(source.bytes, size), Cell(source.sha256 or "–")] for source in report.run.sources],
+            [
+                Column("File", "name"),
+                Column("Format"),
+                Column("Size", "number"),
+                Column("Events", "number"),
+                Column("SHA-256", html_only=True),
+                Column("SHA-256, its first 16 digits", pdf_only=True),
+            ],
+            [
+                [
+                    word(source.path, limit=120),
+                    word(source.format),
+                    value(source.bytes, size),
+                    value(source.events, count),
+                    Cell(source.sha256 or "–"),
+                    Cell((source.sha256 or "–")[:16]),
+                ]
+                for source in report.run.sources
+            ],
+            pdf_rows=8,
         ),
     )
     return made

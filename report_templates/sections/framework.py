@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...analysis.report import OperatorRow, Report
 from ..blocks import Column, Section, Table, say, table, value, word
-from ..formats import count, duration, percent
+from ..formats import clip, count, duration, percent
 from .shares import shares_ring
 
 _STEP_PARTS = (("forward", "computation"), ("backward", "computation"), ("optim", "operator"), ("data", "loading"))
@@ -27,18 +28,19 @@ def framework(report: Report) -> Section:
         sentences.append(f"The largest part of a step is {first.name} with {percent(first.percent)}.")
     if found.cpu_operators:
         row = found.cpu_operators[0]
-        sentences.append(f"The CPU operator with most time is {row.name[:60]} with {percent(row.percent)}.")
+        sentences.append(f"The CPU operator with most time is {clip(row.name, 60)} with {percent(row.percent)}.")
     made = Section(
         "framework", "Framework metrics", say("{}", " ".join(sentences) or "Collectives are all that the framework recorded in this run.")
     )
+    sides = [replace(share, name=share.name.removesuffix(" operators")) for share in found.operator_time]
     made.facts.update({"notes": found.notes} if found.notes else {})
     made.add(
         shares_ring("framework-phases", say("Percent of the time from the first step's start to the last step's end."),
-                    "Training phases", found.phases, "Phase", "Of the time", label="in phases", meaning=_phase),
+                    "Training phases", found.phases, "Phase", "Of the time", label="in phases", meaning=_phase, half=True),
         shares_ring("framework-step-parts", say("Parts of the step. Backward usually takes about twice as long as forward."),
-                    "Parts of a step", found.step_parts, "Part", "Of the parts", label="in steps", meaning=_step_part),
+                    "Parts of a step", found.step_parts, "Part", "Of the parts", label="in steps", meaning=_step_part, half=True),
         shares_ring("framework-operator-time", say("Inclusive time of CPU operators against GPU operators."),
-                    "CPU and GPU operators", found.operator_time, "Side", "Of operator time", label="operators", meaning=_side),
+                    "CPU and GPU operators", sides, "Side", "Of operator time", label="operators", meaning=_side, half=True),
         shares_ring("framework-collectives", say("Summed time of collectives by operation."),
                     "Collectives", found.collectives, "Collective", "Of collective time", label="collectives",
                     meaning=lambda _: "communication"),
@@ -59,6 +61,7 @@ def _operators(id: str, caption: str, rows: Sequence[OperatorRow]) -> Table | No
             Column("Count", "number", html_only=True),
         ],
         [[word(row.name), value(row.percent, percent), value(row.total_ns, duration), value(row.count, count)] for row in rows],
+        pdf_rows=8,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...analysis.report import Idle, Report
-from ..blocks import BARS, Cell, Column, Figure, Section, heaviest, of_all, say, table, value
+from ..blocks import BARS, Cell, Column, Figure, Section, of_all, say, spread, table, value
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part, stacked_bars
 from ..formats import count, duration, percent, plural
@@ -23,14 +23,15 @@ def idle(report: Report) -> Section:
     causes = {
         "host wait": sum(row.host_wait_ns for row in rows),
         "kernel wait": sum(row.kernel_wait_ns for row in rows),
-        "other causes": sum(row.other_ns for row in rows),
+        "of another cause": sum(row.other_ns for row in rows),
     }
     first = max(causes, key=lambda cause: causes[cause])
     made = Section(
         "idle",
         "Idle causes",
         say(
-            "{} of the {} between kernels was {}, over {} on {}.",
+            "{} of the {} of gaps was {}, in {} on {}. Each stream is counted for itself, while others may run: "
+            "the sum is not the idle time of the GPUs.",
             percent(100.0 * causes[first] / total if total else None),
             duration(total),
             first,
@@ -38,7 +39,7 @@ def idle(report: Report) -> Section:
             plural(len(rows), "stream"),
         ),
     )
-    shown = heaviest(rows, BARS, _total)
+    shown = spread(rows, BARS, _total)
     unit = time_unit(max(_total(row) for row in shown) or 1)
     scaled = [(_label(row), [part / unit.nanoseconds for part in (row.host_wait_ns, row.kernel_wait_ns, row.other_ns)]) for row in shown]
     longest = max(shown, key=_total)
@@ -46,10 +47,11 @@ def idle(report: Report) -> Section:
         Figure(
             "idle-streams",
             stacked_bars(_PARTS, scaled, unit.name),
-            f"Idle time between kernels: longest on {_label(longest)} with {duration(_total(longest))}; mostly {first}",
+            f"Gaps between the kernels of each stream: most on {_label(longest)} with {duration(_total(longest))}; mostly {first}",
             say(
-                "Summed gaps before kernels of a stream. Host wait: the launch came too late. Kernel wait: the launch was ready.{}",
-                of_all(len(shown), len(rows), "stream"),
+                "Summed gaps of each stream, in which other streams may have run. "
+                "Host wait: the launch came too late. Kernel wait: the launch was ready.{}",
+                of_all(len(shown), len(rows), "stream", "gaps"),
             ),
         ),
         table(
@@ -74,6 +76,7 @@ def idle(report: Report) -> Section:
                 ]
                 for row in rows
             ],
+            pdf_rows=6,
         ),
     )
     return made

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...analysis.report import Report
-from ..blocks import Cell, Column, Section, Table, say, table, value, word
+from ..blocks import Cell, Column, Section, Table, line_of, say, table, value, word
 from ..formats import count, duration, moment, plural, size
 
 
@@ -41,13 +41,13 @@ def information(report: Report) -> Section:
         )
         if text and text != "–"
     ]
+    made.facts["pairs"] = [
+        (caption, line_of(pairs.items()))
+        for caption, pairs in (("Hyperparameters", run.hyperparameters), ("Metadata of the traces", run.metadata))
+        if pairs
+    ]
     made.add(
-        table(
-            "information-nodes",
-            "Nodes",
-            [Column("Node", "name"), Column("Cores", "number"), Column("Memory", "number"), Column("GPUs", "number")],
-            [[word(n.hostname), value(n.cores, count), value(n.memory_bytes, size), value(n.gpus, count)] for n in report.nodes],
-        ),
+        _nodes(report),
         table(
             "information-devices",
             "GPUs in use" if len(used) == len(report.devices) else f"GPUs in use ({len(report.devices) - len(used)} more in the machines)",
@@ -72,6 +72,7 @@ def information(report: Report) -> Section:
                 ]
                 for d in used
             ],
+            pdf_rows=0,
         ),
         table(
             "information-processes",
@@ -84,11 +85,59 @@ def information(report: Report) -> Section:
                 Column("Label", html_only=True),
             ],
             [[_plain(p.rank), word(p.node), _plain(p.pid), _plain(p.local_rank), word(p.label)] for p in report.processes],
+            pdf_rows=0,
         ),
         _pairs("information-hyperparameters", "Hyperparameters", run.hyperparameters),
         _pairs("information-metadata", "Metadata of the traces", run.metadata),
     )
     return made
+
+
+def _nodes(report: Report) -> Table | None:
+    """Each machine with its GPUs and ranks: what the PDF says of them."""
+    rows = []
+    for node in report.nodes:
+        used = [device for device in report.devices if device.used and device.node == node.hostname]
+        own = [process for process in report.processes if process.node == node.hostname]
+        ranks = sorted({process.rank for process in own if process.rank is not None})
+        rows.append(
+            [
+                word(node.hostname, limit=48),
+                value(node.cores, count),
+                value(node.memory_bytes, size),
+                value(len(used), count),
+                word(", ".join(sorted({device.name for device in used if device.name}))),
+                Cell(", ".join(sorted({size(device.memory_bytes) for device in used if device.memory_bytes})) or "–"),
+                value(len(own), count),
+                word(_ranges(ranks)),
+            ]
+        )
+    return table(
+        "information-nodes",
+        "Nodes",
+        [
+            Column("Node", "name"),
+            Column("Cores", "number"),
+            Column("Memory", "number"),
+            Column("GPUs in use", "number"),
+            Column("GPU model"),
+            Column("GPU memory", "number"),
+            Column("Processes", "number"),
+            Column("Ranks"),
+        ],
+        rows,
+    )
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """ "0–3, 8" for 0, 1, 2, 3, 8."""
+    parts: list[tuple[int, int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] == number - 1:
+            parts[-1] = (parts[-1][0], number)
+        else:
+            parts.append((number, number))
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in parts)
 
 
 def _plain(number: int | None) -> Cell:
@@ -97,5 +146,9 @@ def _plain(number: int | None) -> Cell:
 
 def _pairs(id: str, caption: str, pairs: Mapping[str, str]) -> Table | None:
     return table(
-        id, caption, [Column("Name", "name"), Column("Value")], [[word(key), word(text, limit=300)] for key, text in pairs.items()]
+        id,
+        caption,
+        [Column("Name", "name"), Column("Value")],
+        [[word(key), word(text, limit=300)] for key, text in pairs.items()],
+        pdf_rows=0,
     )

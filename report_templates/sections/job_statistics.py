@@ -10,16 +10,18 @@ from ..formats import duration, moment, percent
 def job_statistics(report: Report) -> Section:
     job = report.job_statistics
     relative = report.run.relative_times
+    what = "captured window" if job.captured_only else "job"
     if job.loop_ns is not None:
         lead = say(
-            "The job took {}; {} of it was the training loop, {} came before and {} after it.",
+            "The {} took {}; {} of it was the training loop, {} came before and {} after it.",
+            what,
             duration(job.duration_ns),
             percent(job.loop_percent),
             duration(job.initialization_ns),
             duration(job.finalization_ns),
         )
     elif job.duration_ns is not None:
-        lead = say("The job took {}. {}", duration(job.duration_ns), job.absent or "")
+        lead = say("The {} took {}. {}", what, duration(job.duration_ns), job.absent or "")
     else:
         lead = say("{}", job.absent or "No event of this run says when the job began or ended.")
     made = Section("job-statistics", "Job statistics", lead)

@@ -53,7 +53,7 @@ def kernels(report: Report) -> Section:
             "kernels-table",
             "Every kernel, longest first",
             [
-                Column("#", "number"),
+                Column("#", "number", html_only=True),
                 Column("Kernel", "name"),
                 Column("Category"),
                 Column("Precision"),
@@ -63,7 +63,7 @@ def kernels(report: Report) -> Section:
                 Column("Min", "number", html_only=True),
                 Column("Max", "number", html_only=True),
                 Column("Of kernel time", "number"),
-                Column("Of profile", "number"),
+                Column("Of profile", "number", html_only=True),
                 Column("Full name", "full", html_only=True),
             ],
             [
@@ -83,6 +83,7 @@ def kernels(report: Report) -> Section:
                 ]
                 for number, kernel in enumerate(every, 1)
             ],
+            pdf_rows=10,
         ),
     )  # fmt: skip
     return made

@@ -13,5 +13,5 @@ def process(node: str, rank: int | None, pid: int | None, phase: str | None = No
 
 def device(node: str, rank: int | None, index: int) -> str:
     """ "rank 3 · node-0 GPU 3"."""
-    where = f"{clip(node, 18)} GPU {index}"
+    where = f"{clip(node, 14 if rank is not None else 22)} GPU {index}"
     return f"rank {rank} · {where}" if rank is not None else where

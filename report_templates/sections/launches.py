@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ...analysis.report import Report
 from ..blocks import Cell, Column, Figure, Section, say, table, value, word
-from ..figures.histogram import Bins, histogram
+from ..figures.histogram import histogram
 from ..formats import clip, count, duration, percent, plural
 from . import labels
+from .distribution import bins_of, worth_drawing
 
 
 def launches(report: Report) -> Section:
@@ -41,13 +42,8 @@ def launches(report: Report) -> Section:
                 sortable=False,
             )
         )
-    if latency is not None and found.histogram is not None and any(found.histogram.counts):
-        drawn = histogram(
-            [Bins("", found.histogram.edges, found.histogram.counts, latency.p50)],
-            "host",
-            "launch-run pairs",
-            logarithmic=found.histogram.logarithmic,
-        )
+    if latency is not None and worth_drawing(latency) and found.histogram is not None and any(found.histogram.counts):
+        drawn = histogram([bins_of("", found.histogram, latency.p50)], "host", "launch-run pairs")
         finding = f"median {duration(latency.p50)}, p95 {duration(latency.p95)}, longest {duration(latency.max)}"
         made.add(
             Figure(
@@ -86,6 +82,7 @@ def launches(report: Report) -> Section:
                 ]
                 for pair in found.slowest
             ],
+            pdf_rows=5,
         ),
         table(
             "launches-calls",
@@ -95,6 +92,7 @@ def launches(report: Report) -> Section:
                 [Cell(clip(share.name, 60)), value(share.total_ns, duration), value(share.count, count), value(share.percent, percent)]
                 for share in found.call_time
             ],
+            pdf_rows=8,
         ),
     )
     return made

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...analysis.report import MemoryOperation, Report
-from ..blocks import SECTORS, Cell, Column, Section, Slice, ring, say, table, value, word
+from ..blocks import SECTORS, Cell, Section, Slice, ring, say
 from ..formats import bandwidth, count, duration, percent, plural, size
 
 
@@ -28,45 +30,31 @@ def memory_operations(report: Report) -> Section:
         ),
     )
     ordered = sorted(every, key=lambda operation: -operation.percent)
-    parts = [Slice(_name(o), "memory", o.percent, (Cell(duration(o.total_ns)),)) for o in ordered[:SECTORS]]
+    parts = [Slice(_name(o), "memory", o.percent, _cells([o])) for o in ordered[:SECTORS]]
     if rest := ordered[SECTORS:]:
-        parts.append(
-            Slice(plural(len(rest), "other"), "other", sum(o.percent for o in rest), (Cell(duration(sum(o.total_ns for o in rest))),))
-        )
+        parts.append(Slice(plural(len(rest), "other"), "other", sum(o.percent for o in rest), _cells(rest)))
     made.add(
         ring(
             "memory-operations-time",
             say("Share of the summed time of copies and memsets. Copies from pageable memory are slow and block the host."),
-            "Time of memory operations",
+            "Copies and memsets: time and bandwidth",
             parts,
-            ("Operation", "Time", "Of memory time"),
+            ("Operation", "Number", "Bytes", "Bandwidth", "Time", "Of memory time"),
             middle=(duration(total), "memory time"),
-        ),
-        table(
-            "memory-operations-table",
-            "Bandwidth of memory operations",
-            [
-                Column("Operation", "name"),
-                Column("Host memory"),
-                Column("Count", "number"),
-                Column("Time", "number"),
-                Column("Bytes", "number"),
-                Column("Bandwidth", "number"),
-            ],
-            [
-                [
-                    word(o.kind),
-                    word(o.memory),
-                    value(o.count, count),
-                    value(o.total_ns, duration),
-                    value(o.total_bytes, size),
-                    value(o.bandwidth_gb_per_s, bandwidth),
-                ]
-                for o in every
-            ],
-        ),
+        )
     )
     return made
+
+
+def _cells(operations: Sequence[MemoryOperation]) -> tuple[Cell, ...]:
+    """Number, bytes, bandwidth and time; bytes only where all of them are known, a bandwidth only of one kind."""
+    known = [o.total_bytes for o in operations if o.total_bytes is not None]
+    return (
+        Cell(count(sum(o.count for o in operations))),
+        Cell(size(sum(known) if len(known) == len(operations) else None)),
+        Cell(bandwidth(operations[0].bandwidth_gb_per_s if len(operations) == 1 else None)),
+        Cell(duration(sum(o.total_ns for o in operations))),
+    )
 
 
 def _name(operation: MemoryOperation) -> str:

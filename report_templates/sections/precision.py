@@ -15,21 +15,28 @@ def precision(report: Report) -> Section:
             "precision", "Precision", say("No kernel in this run, so no arithmetic to tell: record the GPU activity of the profiler.")
         )
     first = max(every, key=lambda share: share.percent)
-    lead = say("{} of kernel time ran in {}", percent(first.percent), first.name)
     if matrix:
         most = max(matrix, key=lambda share: share.percent)
-        lead += say("; of matrix work (GEMM, attention, convolution) {} ran in {}", percent(most.percent), most.name)
-    made = Section("precision", "Precision", lead + say("."))
+        lead = say(
+            "{} of matrix work (GEMM, attention, convolution), which is the measure, ran in {}; of all kernel time {} ran in {}.",
+            percent(most.percent), most.name, percent(first.percent), first.name,
+        )  # fmt: skip
+    else:
+        lead = say(
+            "{} of kernel time ran in {}; no matrix kernel, which would be the measure, was recorded.", percent(first.percent), first.name
+        )
+    made = Section("precision", "Precision", lead)
     made.add(
         shares_ring(
             "precision-all",
-            say("Told by the names of the kernels; what a name does not tell is unknown."),
+            say("Told by the names of all kernels, communication included; what a name does not tell is unknown."),
             "Precision of all kernels",
             every,
             "Precision",
             "Of kernel time",
             label="kernel time",
             meaning=_meaning,
+            half=True,
         ),
         shares_ring(
             "precision-matrix",
@@ -40,6 +47,7 @@ def precision(report: Report) -> Section:
             "Of matrix time",
             label="matrix time",
             meaning=_meaning,
+            half=True,
         ),
     )
     return made

@@ -21,6 +21,7 @@ def shares_ring(
     *,
     label: str,
     meaning: Callable[[str], str] = meaning_of,
+    half: bool = False,
 ) -> Figure | None:
     """``first`` and ``of`` head the columns of names and percentages; ``label`` stands below the total in the middle."""
     ordered = sorted(shares, key=lambda share: -share.percent)
@@ -34,4 +35,4 @@ def shares_ring(
         cells = (Cell(duration(sum(share.total_ns for share in rest))), Cell(count(sum(share.count for share in rest))))
         parts.append(Slice(plural(len(rest), "other"), "other", sum(share.percent for share in rest), cells))
     total = duration(sum(share.total_ns for share in shares))
-    return ring(id, caption, what, parts, (first, "Time", "Count", of), middle=(total, label))
+    return ring(id, caption, what, parts, (first, "Time", "Count", "Share" if half else of), middle=(total, label), half=half)

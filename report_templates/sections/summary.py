@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...analysis.report import Report
-from ..blocks import Cell, Column, Section, heaviest, of_all, say, table, value, word
+from ..blocks import Cell, Column, Figure, Section, Table, meaning_of, of_all, say, spread, table, value, word
+from ..figures.donut import shaded
+from ..figures.lines import lines
+from ..figures.strips import Piece, Strip, strips
 from ..formats import duration, percent
-from .time_breakdown import bars
+from . import labels
+from .steps import PARTS
+from .system_usage import panel
+from .time_breakdown import FIRST_PAGE, bars, wasted
 
 # Word and sign of a verdict, most important first.
 _VERDICTS = {"IssuesFound": "✕ Issue", "Error": "! Error", "NoIssuesFound": "✓ Fine", "NotEvaluated": "– Not evaluated"}
 
+_NODES = 3
+_PIECES = 7
+_SMALL = 0.5  # percent; less is not to be seen in a strip
+
 
 def summary(report: Report) -> Section:
     made = Section("summary", "Summary", say("{}", report.summary.headline))
-    shown = heaviest(report.time_breakdown, 8, lambda d: d.idle_ns + d.exposed_communication_ns + d.exposed_memory_ns)
+    shown = spread(report.time_breakdown, FIRST_PAGE, wasted)
     if shown:
-        more = of_all(len(shown), len(report.time_breakdown), "device")
+        more = of_all(len(shown), len(report.time_breakdown), "device", "time without computation")
         made.add(bars("summary-time", shown, say("Where the time of each GPU went, in percent of its span.{}", more)))
     made.add(
+        _costs(report),
+        _utilisation(report),
         table(
             "summary-kernels",
             "Longest kernels",
             [
                 Column("#", "number"),
                 Column("Kernel", "name"),
+                Column("Category"),
                 Column("Precision"),
                 Column("Total", "number"),
                 Column("Of kernel time", "number"),
@@ -32,6 +47,7 @@ def summary(report: Report) -> Section:
                 [
                     Cell(str(number)),
                     word(kernel.short_name, full=kernel.name, limit=60),
+                    word(kernel.category),
                     word(kernel.precision),
                     value(kernel.total_ns, duration),
                     value(kernel.share_of_kernel_time, percent),
@@ -39,8 +55,10 @@ def summary(report: Report) -> Section:
                 for number, kernel in enumerate(report.kernels[:5], 1)
             ],
             sortable=False,
-        )
+        ),
     )
+    if not report.kernels:
+        made.add(_operators(report))
     order = list(_VERDICTS)
     rules = sorted(report.rules, key=lambda rule: (order.index(rule["verdict"]) if rule["verdict"] in order else len(order), rule["rule"]))
     made.add(
@@ -59,3 +77,75 @@ def summary(report: Report) -> Section:
         )
     )
     return made
+
+
+def _costs(report: Report) -> Figure | None:
+    """Kernel time by category, and the average step of the slowest process by part."""
+    made = []
+    if report.categories:
+        ordered = sorted(report.categories, key=lambda share: -share.percent)
+        head = [(share.name, share.percent, meaning_of(share.name)) for share in ordered[:_PIECES] if share.percent >= _SMALL]
+        total = sum(share.total_ns for share in report.categories)
+        made.append(_strip(f"Kernel time by category: {duration(total)}", head))
+    if report.steps.parts:
+        slowest = max(report.steps.parts, key=lambda part: part.mean_step_ns)
+        process = labels.process(slowest.node, slowest.rank, slowest.pid)
+        of = "" if len(report.steps.parts) == 1 else f" of {process}, the slowest of {len(report.steps.parts)}"
+        parts = [
+            (part.name, 100.0 * slowest.mean_ns.get(key, 0.0) / slowest.mean_step_ns, part.meaning)
+            for key, part in PARTS.items()
+            if slowest.mean_step_ns
+        ]
+        made.append(
+            _strip(
+                f"Average step{of}: {duration(slowest.mean_step_ns)}",
+                [part for part in parts if part[1] >= _SMALL],
+            )
+        )
+    made = [strip for strip in made if strip.pieces]
+    if not made:
+        return None
+    alt = "; ".join(f"{strip.title}, most of it {max(strip.pieces, key=lambda p: p.percent).name}" for strip in made)
+    return Figure("summary-costs", strips(made), alt, say("What the time was spent on. Parts below 0.5 % are not named."))
+
+
+def _strip(title: str, parts: Sequence[tuple[str, float, str]]) -> Strip:
+    shades = shaded(parts)
+    pieces = [Piece(sector.name, sector.percent, percent(sector.percent), sector.meaning, sector.shade) for sector in shades]
+    if (rest := 100.0 - sum(piece.percent for piece in pieces)) >= _SMALL:
+        pieces.append(Piece("further", rest, percent(rest), "other"))
+    return Strip(title, pieces)
+
+
+def _utilisation(report: Report) -> Figure | None:
+    """Utilisation of the GPUs, or of the processors, over time."""
+    for metric in ("gpu", "cpu"):
+        given = [series for series in report.system_usage.series if series.metric == metric and len(series.time_ns) > 1]
+        if given:
+            shown = spread(given, _NODES, lambda series: sum(series.mean) / len(series.mean))
+            named = {series.node for series in shown}
+            start = min(series.time_ns[0] for series in shown)
+            drawn = lines([panel(metric, shown, named, start)], "time since the first sample", x_time=True, height=64)
+            mean = sum(sum(series.mean) / len(series.mean) for series in given) / len(given)
+            source = " (derived from kernel activity)" if given[0].derived else ""
+            what = "GPU utilisation" if metric == "gpu" else "CPU utilisation"
+            more = of_all(len(shown), len(given), "node", "utilisation")
+            return Figure(
+                "summary-utilisation",
+                drawn,
+                f"{what} over time, on average {percent(mean)}",
+                say("{}{} over time, mean of the units of each node; on average {}.{}", what, source, percent(mean), more),
+            )
+    return None
+
+
+def _operators(report: Report) -> Table | None:
+    """What cost most where no kernel was recorded."""
+    rows = report.framework.cpu_operators[:5]
+    return table(
+        "summary-operators",
+        "CPU operators with most time",
+        [Column("Operator", "name"), Column("Cumulative time", "number"), Column("Of operator time", "number")],
+        [[word(row.name, limit=60), value(row.total_ns, duration), value(row.percent, percent)] for row in rows],
+        sortable=False,
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Collection, Sequence
 
 from ...analysis.report import ActiveTime, Report, Series, UnitHeat
-from ..blocks import Cell, Column, Figure, Section, Slice, heaviest, of_all, ring, say, table
+from ..blocks import Cell, Column, Figure, Section, Slice, of_all, ring, say, spread, table
 from ..figures import heat_map, lines
 from ..formats import clip, count, percent, quantity
 
@@ -21,6 +22,10 @@ _NAMES = {
     "disk_write": "Disk writes",
 }
 _HEAT_MAPS = 4
+_NAMED = 6
+_PANELS = 3
+_LINES = 32
+_POINTS = 200  # of one line; more than are to be told apart in a small panel
 
 
 def system_usage(report: Report) -> Section:
@@ -50,12 +55,14 @@ def system_usage(report: Report) -> Section:
         _active("system-usage-gpu-active", "GPU active time", usage.gpu_active, "computation"),
         _active("system-usage-cpu-active", "CPU active time", usage.cpu_active, "host"),
     )
-    for metric in _NAMES:
-        made.add(_over_time(metric, [series for series in usage.series if series.metric == metric]))
+    made.add(*_over_time(report.system_usage.series))
+    short = []
     for metric, unit in (("gpu", "GPU"), ("cpu", "core")):
         maps = [heat for heat in usage.heat if heat.metric == metric and heat.units and heat.time_ns]
-        for number, heat in enumerate(maps[:_HEAT_MAPS]):
-            made.add(_heat(heat, unit, number, len(maps)))
+        short += [f"{clip(heat.node, 40)} (each {unit})" for heat in maps if heat.time_ns[0] == heat.time_ns[-1]]
+        made.add(_heat([heat for heat in maps if heat.time_ns[0] < heat.time_ns[-1]], metric, unit))
+    if short:
+        made.facts["short"] = f"Sampled once only, so that nothing is to be drawn over time: {', '.join(short[:8])}."
     return made
 
 
@@ -67,6 +74,9 @@ def _lead(report: Report) -> str:
             return f"The median {what} was {percent(rows[0].p50)}, the 95th percentile {percent(rows[0].p95)}."
         if rows:
             low, high = rows[0], rows[-1]
+            if percent(low.p50) == percent(high.p50):
+                every = "both" if len(rows) == 2 else f"all {count(len(rows))}"
+                return f"The median {what} was {percent(low.p50)} on {every} nodes."
             return (
                 f"The median {what} of the nodes was between {percent(low.p50)} ({clip(low.node, 40)}) "
                 f"and {percent(high.p50)} ({clip(high.node, 40)})."
@@ -87,48 +97,78 @@ def _active(id: str, what: str, active: ActiveTime | None, meaning: str) -> Figu
             Slice("active", meaning, active.active_percent, (Cell(count(active.active)),)),
             Slice("idle", "idle", 100 - active.active_percent, (Cell(count(idle)),)),
         ],
-        ("State", "Samples", "Of samples"),
+        ("State", "Samples", "Share"),
         middle=(percent(active.active_percent), "active"),
+        half=True,
     )
 
 
-def _over_time(metric: str, given: Sequence[Series]) -> Figure | None:
-    given = [series for series in given if series.time_ns]
-    if not given:
-        return None
-    name = _NAMES[metric]
-    start = min(series.time_ns[0] for series in given)
-    named = heaviest(given, lines.MOST, lambda series: -sum(series.mean) / len(series.mean))
-    unit = given[0].unit
-    factor, shown_unit = _scale(max(max(series.high) for series in given), unit)
-    drawn = [
-        lines.Line(
-            clip(series.node, 20) if series in named else None,
-            [time - start for time in series.time_ns],
-            *([number / factor for number in numbers] for numbers in (series.mean, series.low, series.high)),
+def _over_time(every: Sequence[Series]) -> list[Figure]:
+    """A panel per metric, a line per node, over one axis of time; few panels per figure, so that a page takes it."""
+    every = [series for series in every if len(series.time_ns) > 1]
+    metrics = [metric for metric in _NAMES if any(series.metric == metric for series in every)]
+    if not metrics:
+        return []
+    first = [series for series in every if series.metric == metrics[0]]
+    nodes = {series.node for series in every}
+    named = {series.node for series in spread(first, _NAMED, _mean)}
+    shown = {series.node for series in spread(first, _LINES, _mean)} | named
+    start = min(series.time_ns[0] for series in every)
+    derived = " GPU utilisation is derived from kernel activity." if first[0].metric == "gpu" and first[0].derived else ""
+    who = f" Named: the nodes of most, of least and of median {_NAMES[metrics[0]]}; grey: the others." if len(shown) > len(named) else ""
+    made = []
+    for number in range(0, len(metrics), _PANELS):
+        drawn = {metric: [s for s in every if s.metric == metric and s.node in shown] for metric in metrics[number : number + _PANELS]}
+        given = next(iter(drawn.values()))
+        caption = say(
+            "Mean of the node's units over time; a band spans the lowest and the highest unit.{}{}{}",
+            derived,
+            who,
+            of_all(len(shown), len(nodes), "node", _NAMES[metrics[0]]),
         )
-        for series in heaviest(given, 32, lambda series: -sum(series.mean) / len(series.mean))
-    ]
-    mean = {series.node: sum(series.mean) / len(series.mean) for series in given}
-    low, high = min(mean, key=lambda node: mean[node]), max(mean, key=lambda node: mean[node])
-    finding = f"{clip(high, 40)} on average {quantity(mean[high], unit)}"
-    if low != high:
-        finding += f", {clip(low, 40)} {quantity(mean[low], unit)}"
-    band = " The band spans the lowest and the highest unit." if len(named) <= 4 else ""
-    grey = " Grey: further nodes, of higher mean." if len(given) > len(named) else ""
-    derived = " Derived from kernel activity." if given[0].derived else ""
-    return Figure(
-        f"system-usage-{metric.replace('_', '-')}-over-time",
-        lines.lines(
-            drawn,
-            f"{name}, {shown_unit}",
-            "time since the first sample",
-            x_time=True,
-            top=100 if metric in ("gpu", "cpu") else None,
-        ),
-        f"{name} over time: {finding}",
-        say("{} over time, mean of the node's units.{}{}{}{}", name, band, grey, derived, of_all(len(drawn), len(given), "node")),
-    )
+        made.append(
+            Figure(
+                "system-usage-over-time" + (f"-{number // _PANELS + 1}" if number else ""),
+                lines.lines(
+                    [panel(metric, series, named, start) for metric, series in drawn.items()],
+                    "time since the first sample",
+                    x_time=True,
+                    height=58,
+                ),
+                f"{', '.join(_NAMES[metric] for metric in drawn)} over time; {_NAMES[given[0].metric]}: {_finding(given)}",
+                say("{}, as above.", ", ".join(_NAMES[metric] for metric in drawn)) if number else caption,
+            )
+        )
+    return made
+
+
+def panel(metric: str, given: Sequence[Series], named: Collection[str], start: int) -> lines.Panel:
+    """The lines of one metric; nodes that are not ``named`` are grey."""
+    factor, unit = _scale(max(max(series.high) for series in given), given[0].unit)
+    drawn = []
+    for series in given:
+        length = -(-len(series.time_ns) // _POINTS)
+        starts = range(0, len(series.time_ns), length)
+        drawn.append(
+            lines.Line(
+                clip(series.node, 20) if series.node in named else None,
+                [series.time_ns[i] - start for i in starts],
+                [statistics.fmean(series.mean[i : i + length]) / factor for i in starts],
+                [min(series.low[i : i + length]) / factor for i in starts],
+                [max(series.high[i : i + length]) / factor for i in starts],
+            )
+        )
+    return lines.Panel(f"{_NAMES[metric]}, {unit}", drawn, 100 if metric in ("gpu", "cpu") else None)
+
+
+def _mean(series: Series) -> float:
+    return statistics.fmean(series.mean)
+
+
+def _finding(given: Sequence[Series]) -> str:
+    low, high = min(given, key=_mean), max(given, key=_mean)
+    finding = f"{clip(high.node, 40)} on average {quantity(_mean(high), high.unit)}"
+    return finding if low is high else f"{finding}, {clip(low.node, 40)} {quantity(_mean(low), low.unit)}"
 
 
 def _scale(largest: float, unit: str) -> tuple[float, str]:
@@ -140,21 +180,41 @@ def _scale(largest: float, unit: str) -> tuple[float, str]:
     return 1024.0**power, ("B", "KiB", "MiB", "GiB", "TiB", "PiB")[power] + slash + per
 
 
-def _heat(heat: UnitHeat, unit: str, number: int, total: int) -> Figure:
+def _mean_heat(heat: UnitHeat) -> float:
+    known = [value for row in heat.values for value in row if value is not None]
+    return statistics.fmean(known) if known else 0.0
+
+
+def _heat(every: Sequence[UnitHeat], metric: str, unit: str) -> Figure | None:
+    if not every:
+        return None
+    shown = spread(every, _HEAT_MAPS, _mean_heat)
+    start = min(heat.time_ns[0] for heat in shown)
+    blocks = [
+        heat_map.Heat(
+            clip(heat.node, 60),
+            heat.units,
+            heat.values,
+            heat.time_ns[0] - start,
+            heat.time_ns[-1] - start + heat.time_ns[1] - heat.time_ns[0],
+        )
+        for heat in shown
+    ]
     means = {
-        index: sum(known) / len(known)
+        (heat.node, index): sum(known) / len(known)
+        for heat in every
         for index, row in zip(heat.units, heat.values, strict=True)
         if (known := [value for value in row if value is not None])
     }
     finding = "no samples"
     if means:
-        low, high = min(means, key=lambda i: means[i]), max(means, key=lambda i: means[i])
-        finding = f"{unit} {high} busiest with {percent(means[high])} on average, {unit} {low} least with {percent(means[low])}"
-    more = of_all(min(total, _HEAT_MAPS), total, "node") if number == 0 else ""
-    step = heat.time_ns[1] - heat.time_ns[0] if len(heat.time_ns) > 1 else 0
+        low, high = min(means, key=lambda at: means[at]), max(means, key=lambda at: means[at])
+        finding = f"{unit} {high[1]} of {clip(high[0], 40)} busiest with {percent(means[high])} on average"
+        if low != high:
+            finding += f", {unit} {low[1]} of {clip(low[0], 40)} least with {percent(means[low])}"
     return Figure(
-        f"system-usage-{heat.metric}-heat-{number}",
-        heat_map.heat_map(heat.values, heat.units, heat.time_ns[-1] - heat.time_ns[0] + step, unit),
-        f"Utilisation of each {unit} of {clip(heat.node, 40)}: {finding}",
-        say("Each {} of {} over time: {}. Open cells have no sample.{}", unit, clip(heat.node, 40), finding, more),
+        f"system-usage-{metric}-heat",
+        heat_map.heat_map(blocks, unit),
+        f"Utilisation of each {unit}: {finding}",
+        say("Each {} over time: {}. Open cells have no sample.{}", unit, finding, of_all(len(shown), len(every), "node", "utilisation")),
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from markupsafe import Markup
 
 from ...analysis.report import DeviceTime, Report
-from ..blocks import BARS, Cell, Column, Figure, Section, heaviest, of_all, say, table, value, word
+from ..blocks import BARS, Cell, Column, Figure, Section, of_all, say, spread, table, value, word
 from ..figures.stacked_bars import Part, stacked_bars
 from ..formats import duration, percent, plural
 from . import labels
@@ -19,19 +20,22 @@ PARTS = (
     Part("idle", "idle"),
 )
 
+FIRST_PAGE: Final = 8  # as many devices are drawn on the first page
+
 
 def time_breakdown(report: Report) -> Section:
     devices = report.time_breakdown
     made = Section("time-breakdown", "Time breakdown", say("{}", _lead(devices)))
     if not devices:
         return made
-    shown = heaviest(devices, BARS, lambda d: d.idle_ns + d.exposed_communication_ns + d.exposed_memory_ns)
+    made.facts["on_first_page"] = len(devices) <= FIRST_PAGE
+    shown = spread(devices, BARS, wasted)
     most_idle = max(devices, key=lambda d: d.idle_ns / d.span_ns if d.span_ns else 0.0)
     caption = say(
         "Percent of each device's span, from its first to its last event. Most idle: {} with {}.{}",
         labels.device(most_idle.node, most_idle.rank, most_idle.device),
         percent(_share(most_idle.idle_ns, most_idle)),
-        of_all(len(shown), len(devices), "device"),
+        of_all(len(shown), len(devices), "device", "time without computation"),
     )
     made.add(
         bars("time-breakdown-devices", shown, caption),
@@ -71,6 +75,11 @@ def time_breakdown(report: Report) -> Section:
         ),
     )
     return made
+
+
+def wasted(device: DeviceTime) -> float:
+    """The share of the span without computation."""
+    return 100.0 - _share(device.computation_ns, device)
 
 
 def bars(id: str, devices: Sequence[DeviceTime], caption: Markup) -> Figure:

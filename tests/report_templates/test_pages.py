@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from postrun.analysis.report import Report
-from postrun.report_templates.blocks import PDF_ROWS
+from postrun.report_templates.blocks import PDF_ROWS, spread
 from postrun.report_templates.context import SECTIONS, context
 from postrun.report_templates.pages import page
 
@@ -188,7 +188,7 @@ def test_the_pdf_page_caps_its_tables_and_says_so(rich: Report) -> None:
     text = html_of(rich, "pdf")
     for table in re.findall(r"<tbody>.*?</tbody>", text, re.DOTALL):
         assert table.count("<tr>") <= PDF_ROWS
-    assert "12 of 340 shown; all in the attached report.json." in text
+    assert "10 of 340 shown; all in the attached report.json." in text
     assert html_of(rich).count("<tr>") > 340
 
 
@@ -196,10 +196,111 @@ def test_no_column_of_a_pdf_table_is_pushed_out(any_report: Report) -> None:
     for section in context(any_report, quiet).sections:
         tables = [*section.tables.values(), *(f.legend for f in section.figures.values() if f.legend)]
         for table in tables:
-            width, widths = table.pdf_layout()
+            if not table.pdf_rows:
+                continue
+            width, widths, texts = table.pdf_layout()
             assert 0 < width <= 100
             assert 99 < sum(widths) <= 100
             assert len(widths) == sum(not column.html_only for column in table.columns)
+            assert [len(row) for row in texts] == [len(widths)] * len(table.rows[: table.pdf_rows])
+
+
+def many_ranks(rich: Report, ranks: int) -> Report:
+    """``ranks`` copies of the first rank, on nodes of eight, each a little slower than the one before."""
+    from postrun.analysis.report import DeviceTime, Idle, StepGroup, StepParts
+
+    def place(rank: int) -> dict[str, object]:
+        return {"node": f"node-{rank // 8:03d}", "rank": rank}
+
+    def device(rank: int) -> DeviceTime:
+        first = rich.time_breakdown[0]
+        return dataclasses.replace(
+            first, **place(rank), device=rank % 8, idle_ns=first.idle_ns + rank, computation_ns=first.computation_ns - rank
+        )
+
+    def group(rank: int) -> StepGroup:
+        first = rich.steps.groups[0]
+        slower = dataclasses.replace(first.quantiles, p50=first.quantiles.p50 + rank)
+        steps = tuple(dataclasses.replace(step, **place(rank)) for step in first.slowest)
+        return dataclasses.replace(first, **place(rank), quantiles=slower, slowest=steps)
+
+    def parts(rank: int) -> StepParts:
+        return dataclasses.replace(rich.steps.parts[0], **place(rank), mean_step_ns=rich.steps.parts[0].mean_step_ns + rank)
+
+    def idle(rank: int) -> Idle:
+        return dataclasses.replace(rich.idle[0], **place(rank), other_ns=rich.idle[0].other_ns + rank)
+
+    every = range(ranks)
+    steps = tuple(dataclasses.replace(step, **place(rank)) for rank in every for step in rich.steps.steps[:300])
+    usage = rich.system_usage
+    nodes = sorted({str(place(rank)["node"]) for rank in every})
+    return dataclasses.replace(
+        rich,
+        nodes=tuple(dataclasses.replace(rich.nodes[0], hostname=node, gpus=8) for node in nodes),
+        devices=tuple(dataclasses.replace(rich.devices[0], node=f"node-{rank // 8:03d}", index=rank % 8) for rank in every),
+        processes=tuple(dataclasses.replace(rich.processes[0], node=f"node-{rank // 8:03d}", rank=rank) for rank in every),
+        time_breakdown=tuple(map(device, every)),
+        steps=dataclasses.replace(rich.steps, steps=steps, groups=tuple(map(group, every)), parts=tuple(map(parts, every))),
+        idle=tuple(map(idle, every)),
+        system_usage=dataclasses.replace(
+            usage,
+            nodes=tuple(dataclasses.replace(row, node=node) for node in nodes for row in usage.nodes[:5]),
+            statements=tuple((node, "GPUs are well utilised.") for node in nodes),
+            series=tuple(dataclasses.replace(series, node=node) for node in nodes for series in usage.series[:3]),
+            heat=tuple(dataclasses.replace(usage.heat[0], node=node) for node in nodes),
+        ),
+    )
+
+
+def test_128_ranks_are_drawn_as_their_extremes_and_the_median(rich: Report) -> None:
+    shown = context(many_ranks(rich, 128), quiet)
+    text = page(shown, "html")
+    assert len(text) < 5_000_000
+    words = "".join(Reading(text).text).replace("\u00a0", " ")
+    assert "12 of 128 devices are drawn: those of most and of least time without computation and the median one." in words
+    sections = {section.id: section for section in shown.sections}
+    drawn = list(dict.fromkeys(re.findall(r">rank (\d+) ·", sections["time-breakdown"].figures["devices"].svg)))
+    assert drawn == ["0", "1", "2", "63", *(str(rank) for rank in range(120, 128))]
+    rows = re.findall(r">rank (\d+) TRAIN<", sections["steps"].figures["distribution"].svg)
+    assert rows == drawn
+    for section in (shown.summary, *shown.sections):
+        for figure in section.figures.values():
+            height = float(re.search(r'height="([\d.]+)"', figure.svg)[1])  # type: ignore[index]
+            assert height <= 460, figure.id
+
+
+def test_nodes_of_one_median_are_named_together(rich: Report) -> None:
+    usage = rich.system_usage
+    same = tuple(dataclasses.replace(row, p50=90.8) for row in usage.nodes)
+    text = html_of(dataclasses.replace(rich, system_usage=dataclasses.replace(usage, nodes=same)))
+    assert "The median GPU utilisation was 90.8\u00a0% on both nodes." in text
+
+
+def test_what_was_sampled_once_is_a_sentence(rich: Report) -> None:
+    usage = rich.system_usage
+    heat = tuple(dataclasses.replace(one, time_ns=one.time_ns[:1], values=tuple(row[:1] for row in one.values)) for one in usage.heat)
+    series = tuple(
+        dataclasses.replace(one, time_ns=one.time_ns[:1], mean=one.mean[:1], low=one.low[:1], high=one.high[:1]) for one in usage.series
+    )
+    text = html_of(dataclasses.replace(rich, system_usage=dataclasses.replace(usage, heat=heat, series=series)))
+    assert "Sampled once only, so that nothing is to be drawn over time: node-0 (each GPU), node-1 (each GPU)." in text
+    assert "system-usage-gpu-heat" not in text
+    assert "system-usage-over-time" not in text
+
+
+def test_steps_and_ranges_of_nearly_equal_length_are_no_block(small_reports: dict[str, Report]) -> None:
+    report = small_reports["cpu"]
+    group = report.steps.groups[0]
+    flat = dataclasses.replace(group.quantiles, p5=180e6, p50=180e6, p95=180.5e6)
+    steps = dataclasses.replace(report.steps, groups=(dataclasses.replace(group, quantiles=flat),))
+    assert "steps-distribution" in html_of(report)
+    assert "steps-distribution" not in html_of(dataclasses.replace(report, steps=steps))
+
+
+def test_rows_that_are_drawn_are_both_ends_and_the_median() -> None:
+    assert spread([5, 1, 9, 3, 7], 5, float) == [5, 1, 9, 3, 7]
+    assert spread(list(range(101)), 5, float) == [0, 50, 98, 99, 100]
+    assert len(spread([1.0] * 40, 12, float)) == 12
 
 
 def test_figures_of_the_report_are_the_numbers_of_the_report(rich: Report) -> None:

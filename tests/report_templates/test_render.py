@@ -179,7 +179,7 @@ def test_the_contents_name_the_page_of_each_section(rendered: dict[str, Path]) -
 
     pages = pdf_text(rendered["pdf"]).split("\f")
     contents = next(page for page in pages if "Contents" in page)
-    found = re.findall(r"(\d+)\s+([A-Z][\w ]+?)\s*\.{3,}\s*(\d+)", contents)
+    found = re.findall(r"^\s*(\d+)\s+([A-Z][\w ]+?)\s{3,}(\d+)$", contents, re.MULTILINE)
     assert len(found) == 17
     for number, title, page in found:
         assert re.search(rf"^\s*{number}\s+{title}\s*$", pages[int(page) - 1], re.MULTILINE), (number, title, page)

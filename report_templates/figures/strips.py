@@ -1,0 +1,62 @@
+"""What does a whole consist of, at one glance? A bar of its parts, each named with its share below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import svg
+from .palette import INK, MEANINGS, MUTED, ON, PAPER
+
+WIDTH = 720.0
+_BAR = 18.0
+_LINE = 15.0
+_GAP = 14.0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part: its share of the whole in percent, and what stands behind its name. ``meaning`` is a key of the palette."""
+
+    name: str
+    percent: float
+    shown: str
+    meaning: str
+    shade: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    title: str
+    pieces: Sequence[Piece]
+
+
+def strips(given: Sequence[Strip]) -> str:
+    """SVG text of one bar per strip, each as wide as the figure."""
+    body: list[str] = []
+    y = 0.0
+    for strip in given:
+        body.append(svg.text(0, y + 11, strip.title, fill=INK, bold=True))
+        y += 18
+        x = 0.0
+        scale = WIDTH / max(100.0, sum(piece.percent for piece in strip.pieces))
+        for piece in strip.pieces:
+            width = piece.percent * scale
+            body.append(svg.rect(x, y, width, _BAR, MEANINGS[piece.meaning], opacity=piece.shade, title=f"{piece.name}: {piece.shown}"))
+            if x:
+                body.append(svg.rect(x - 0.5, y, 1, _BAR, PAPER))
+            if piece.shade == 1.0 and svg.width_of(piece.name, 10) + 10 < width:
+                body.append(svg.text(x + width / 2, y + 13, piece.name, anchor="middle", fill=ON[piece.meaning], size=10))
+            x += width
+        y += _BAR + 13
+        x = 0.0
+        for piece in strip.pieces:
+            wide = 15 + svg.width_of(piece.name, 10) + 5 + svg.width_of(piece.shown, 10) + 14
+            if x and x + wide - 14 > WIDTH:
+                x, y = 0.0, y + _LINE
+            body.append(svg.rect(x, y - 8, 9, 9, MEANINGS[piece.meaning], opacity=piece.shade))
+            body.append(svg.text(x + 14, y, piece.name, size=10))
+            body.append(svg.text(x + 19 + svg.width_of(piece.name, 10), y, piece.shown, fill=MUTED, size=10))
+            x += wide
+        y += _GAP
+    return svg.document(WIDTH, y - _GAP + 5, body)

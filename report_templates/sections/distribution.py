@@ -1,0 +1,23 @@
+"""When is a distribution worth a figure, and how does the Report's histogram become one?"""
+
+from __future__ import annotations
+
+import math
+
+from ...analysis.report import Histogram, Quantiles
+from ..figures.histogram import Bins
+
+_NEARLY = 0.01
+_FEW = 5
+
+
+def worth_drawing(quantiles: Quantiles) -> bool:
+    """Not where nine tenths of the values lie within one percent of the median (one block), nor where there are only a few."""
+    return quantiles.count >= _FEW and quantiles.p95 - quantiles.p5 > _NEARLY * quantiles.p50
+
+
+def bins_of(label: str, histogram: Histogram, median: float | None, limit: float = math.inf) -> Bins:
+    """What is drawn of a histogram: its bins up to ``limit`` nanoseconds, at least one; the others count as beyond."""
+    kept = max(1, sum(1 for edge in histogram.edges[1:] if edge <= limit))
+    beyond = histogram.beyond + sum(histogram.counts[kept:])
+    return Bins(label, histogram.edges[: kept + 1], histogram.counts[:kept], median, beyond, histogram.logarithmic)
