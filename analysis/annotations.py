@@ -19,7 +19,7 @@ DRAWN: Final = 6
 """How many histograms are drawn unless names are chosen."""
 OTHER: Final = "(other names)"
 
-_ABSENT: Final = "No annotated ranges: wrap parts of the step in torch.profiler.record_function(), or trace with NVTX ranges."
+_ABSENT: Final = "No annotated ranges: wrap parts of the step in torch.profiler.record_function()."
 
 
 def base_name(text: pl.Expr) -> pl.Expr:

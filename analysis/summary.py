@@ -153,7 +153,11 @@ def _by_rank(breakdown: Sequence[DeviceTime]) -> str:
 def _step_sentence(steps: Steps) -> str:
     timed = _main_steps(steps)
     spread = quantiles(pl.Series([step.duration_ns for step in timed], dtype=pl.Int64))
-    return f"A step took {wording.duration(spread.p50)} (median of {wording.count(spread.count)})." if spread else ""
+    if spread is None:
+        return ""
+    if spread.count == 1:
+        return f"The only step took {wording.duration(spread.p50)}."
+    return f"A step took {wording.duration(spread.p50)} (median of {wording.count(spread.count)})."
 
 
 def _medians(sampled: Sequence[MetricUsage]) -> str:

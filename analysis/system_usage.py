@@ -33,8 +33,8 @@ _FIGURES: Final[dict[str, tuple[str, ...]]] = {
 _RECORDED_MEMORY: Final = "gpu_memory_controller"
 _DRAWN: Final = ("gpu", "cpu", "gpu_memory", "io_wait", "cpu_memory", "network")
 _ABSENT: Final = (
-    "No system metrics and no device activity in this run. `postrun record` samples processors, GPUs, memory, disks and network;"
-    " the hosted profiler's folder system/ and kernel traces are read too."
+    "No system metrics and no device activity in this run. The hosted profiler's folder system/ has samples of processors, GPUs, memory,"
+    " disks and network; traces with GPU kernels give the GPUs' busy share."
 )
 
 

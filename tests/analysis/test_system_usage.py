@@ -163,7 +163,7 @@ def test_without_anything_it_says_what_would_help(make_store: Callable[..., Stor
     usage = system_usage(make_store())
     assert usage == SystemUsage((), (), None, None, (), (), usage.absent)
     assert usage.absent is not None
-    assert "postrun record" in usage.absent
+    assert "folder system/" in usage.absent
 
 
 # -- derived from kernel activity ----------------------------------------------------------------------------------------------------
