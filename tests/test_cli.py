@@ -193,3 +193,9 @@ def test_interrupted(small_store: Path, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(analysis, "analyze", stop)
     done = CliRunner().invoke(main, ["report", str(small_store), "-o", str(tmp_path)])
     assert (done.exit_code, done.output.strip()) == (130, "postrun: interrupted")
+
+
+def test_python_dash_m_postrun_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-P", "-m", "postrun", "--version"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout.startswith("postrun, version ")
