@@ -257,7 +257,7 @@ def ring(
     legend = table(
         f"{id}-legend",
         what,
-        [Column(columns[0], "name"), *(Column(label, "number", html_only=label == "Count" and half) for label in columns[1:])],
+        [Column(columns[0], "name"), *(Column(label, "number", html_only=label == "Count") for label in columns[1:])],
         [
             [
                 dataclasses.replace(word(part.name, full=part.title, limit=48), sector=sector, number=number),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from ..formats import printable
 from .palette import INK
@@ -44,11 +44,11 @@ def path(d: str, fill: str, *, opacity: float = 1.0, stroke: str | None = None, 
     faded = f' fill-opacity="{number(opacity)}"' if opacity < 1 else ""
     edge = f' stroke="{stroke}" stroke-width="1.5"' if stroke else ""
     tail = f"><title>{text_of(title)}</title></path>" if title else "/>"
-    return f'<path d={quoteattr(d)} fill="{fill}"{faded}{edge}{tail}'
+    return f'<path d="{d}" fill="{fill}"{faded}{edge}{tail}'
 
 
 def text_of(content: str) -> str:
-    return escape(printable(content))
+    return escape(printable(content), quote=False)
 
 
 def width_of(content: str, size: float = 11) -> float:
@@ -59,6 +59,8 @@ def width_of(content: str, size: float = 11) -> float:
 def _em(character: str) -> float:
     if character in " .,:;|!'ijl\u00a0\u202f()[]":
         return 0.36
-    if character in "mwMW@%":
-        return 0.95
+    if character in "mwMW@%<>=+~#":
+        return 0.95 if character in "mwMW@%" else 0.84
+    if character in "_-":
+        return 0.5
     return 0.72 if character.isupper() else 0.62

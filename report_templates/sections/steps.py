@@ -29,7 +29,7 @@ PARTS: Final = {
 }
 _LINES = 32  # of processes in the figure over the index
 _NAMED = 3
-_POINTS = 600  # of one line
+_POINTS = 400  # of one line
 
 
 def steps(report: Report) -> Section:

@@ -25,13 +25,13 @@ _HEAT_MAPS = 4
 _NAMED = 6
 _PANELS = 3
 _LINES = 32
-_POINTS = 200  # of one line; more than are to be told apart in a small panel
+_POINTS = 150  # of one line; more than are to be told apart in a small panel
 
 
 def system_usage(report: Report) -> Section:
     usage = report.system_usage
     made = Section("system-usage", "System usage", say("{}", usage.absent or _lead(report)))
-    made.facts.update({"statements": usage.statements} if usage.statements else {})
+    made.facts.update({"statements": _statements(usage.statements)} if usage.statements else {})
     made.add(
         table(
             "system-usage-nodes",
@@ -64,6 +64,17 @@ def system_usage(report: Report) -> Section:
     if short:
         made.facts["short"] = f"Sampled once only, so that nothing is to be drawn over time: {', '.join(short[:8])}."
     return made
+
+
+def _statements(every: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """(nodes, sentence): nodes of which the same is to be said are one entry."""
+    nodes: dict[str, list[str]] = {}
+    for node, sentence in every:
+        nodes.setdefault(sentence, []).append(clip(node, 60))
+    return [
+        (", ".join(named) if len(named) <= _NAMED else f"{', '.join(named[:2])} and {count(len(named) - 2)} more", sentence)
+        for sentence, named in nodes.items()
+    ]
 
 
 def _lead(report: Report) -> str:
