@@ -51,12 +51,11 @@ def strips(given: Sequence[Strip]) -> str:
         y += _BAR + 13
         x = 0.0
         for piece in strip.pieces:
-            wide = 15 + svg.width_of(piece.name, 10) + 5 + svg.width_of(piece.shown, 10) + 14
-            if x and x + wide - 14 > WIDTH:
+            wide = 14 + svg.width_of(f"{piece.name}  {piece.shown}", 10) + 12
+            if x and x + wide - 12 > WIDTH:
                 x, y = 0.0, y + _LINE
             body.append(svg.rect(x, y - 8, 9, 9, MEANINGS[piece.meaning], opacity=piece.shade))
-            body.append(svg.text(x + 14, y, piece.name, size=10))
-            body.append(svg.text(x + 19 + svg.width_of(piece.name, 10), y, piece.shown, fill=MUTED, size=10))
+            body.append(svg.text(x + 14, y, piece.name, size=10, more=(piece.shown, MUTED)))
             x += wide
         y += _GAP
     return svg.document(WIDTH, y - _GAP + 5, body)

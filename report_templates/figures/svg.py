@@ -30,9 +30,21 @@ def rect(x: float, y: float, width: float, height: float, fill: str, *, opacity:
     return f'<rect x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}" fill="{fill}"{faded}{tail}'
 
 
-def text(x: float, y: float, content: str, *, anchor: str = "start", fill: str = INK, size: float = 11, bold: bool = False) -> str:
+def text(
+    x: float,
+    y: float,
+    content: str,
+    *,
+    anchor: str = "start",
+    fill: str = INK,
+    size: float = 11,
+    bold: bool = False,
+    more: tuple[str, str] | None = None,
+) -> str:
+    """``more``: a second text in another colour, right behind the first."""
     extra = (f' font-size="{number(size)}"' if size != 11 else "") + (' font-weight="bold"' if bold else "")
-    return f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" fill="{fill}"{extra}>{text_of(content)}</text>'
+    behind = f' <tspan fill="{more[1]}">{text_of(more[0])}</tspan>' if more else ""
+    return f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" fill="{fill}"{extra}>{text_of(content)}{behind}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, stroke: str, *, dashes: str | None = None) -> str:

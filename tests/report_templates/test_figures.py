@@ -30,7 +30,8 @@ def _settings() -> Iterator[None]:
 
 
 def texts(svg: str) -> list[str]:
-    return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+    root = ElementTree.fromstring(svg)
+    return [element.text or "" for tag in ("text", "tspan") for element in root.iter(SVG + tag)]
 
 
 def test_bars_are_as_long_as_their_values() -> None:
@@ -121,7 +122,7 @@ def test_a_strip_is_divided_by_its_shares_and_names_each() -> None:
         float(rect.get("width", "0")) for rect in ElementTree.fromstring(svg).iter(f"{SVG}rect") if rect.find(f"{SVG}title") is not None
     ]
     assert widths == [540, 180]
-    assert {"all", "GEMM", "75.0 %", "further", "25.0 %"} <= set(texts(svg))
+    assert {"all", "GEMM", "75.0 %", "further", "25.0 %"} <= {text.strip() for text in texts(svg)}
 
 
 def test_lines_are_labelled_at_their_end_without_overlap() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -175,14 +176,22 @@ def test_pages_have_running_headers_and_numbers(rendered: dict[str, Path], docum
 
 
 def test_the_contents_name_the_page_of_each_section(rendered: dict[str, Path]) -> None:
-    import re
-
     pages = pdf_text(rendered["pdf"]).split("\f")
     contents = next(page for page in pages if "Contents" in page)
     found = re.findall(r"^\s*(\d+)\s+([A-Z][\w ]+?)\s{3,}(\d+)$", contents, re.MULTILINE)
     assert len(found) == 17
     for number, title, page in found:
         assert re.search(rf"^\s*{number}\s+{title}\s*$", pages[int(page) - 1], re.MULTILINE), (number, title, page)
+
+
+def test_no_text_stands_in_the_margins(rendered: dict[str, Path]) -> None:
+    if shutil.which("pdftotext") is None:
+        pytest.skip("pdftotext is not installed (apt-get install poppler-utils)")
+    boxes = subprocess.run(["pdftotext", "-bbox", str(rendered["pdf"]), "-"], capture_output=True, text=True, check=True).stdout
+    margin = 18 / 25.4 * 72
+    words = [(float(low), float(high), word) for low, high, word in re.findall(r'xMin="([\d.]+)".*?xMax="([\d.]+)".*?>(.*?)</word>', boxes)]
+    assert len(words) > 1000
+    assert [word for low, high, word in words if low < margin - 1 or high > 595.3 - margin + 1] == []
 
 
 def test_qpdf_finds_no_fault(rendered: dict[str, Path]) -> None:
@@ -226,8 +235,6 @@ def test_a_dead_pdf_process_is_a_clear_reason(
     small_reports: dict[str, Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
 ) -> None:
     error = failing(small_reports["empty"], tmp_path, monkeypatch, code)
-    import re
-
     assert re.search(reason, str(error))
 
 
