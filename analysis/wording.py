@@ -81,7 +81,7 @@ def size(value: float) -> str:
     magnitude = abs(float(value))
     units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
     index = 0
-    while index < len(units) - 1 and float(f"{magnitude:.3g}") >= (1000 if index == 0 else 1024):
+    while index < len(units) - 1 and float(f"{magnitude:.3g}") >= 1000:  # 1 013 KiB is 0.989 MiB
         magnitude /= 1024
         index += 1
     if index == 0:
