@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,6 +21,7 @@ from .errors import PostrunError, UsageError
 
 if TYPE_CHECKING:
     from .analysis.report import Report
+    from .report_templates.pdf import Printer
 
 FORMATS = ("html", "pdf", "json")
 _CONFIG_FILE = "postrun.config_file"
@@ -198,8 +199,12 @@ def report(sources: tuple[str, ...], quiet: bool, verbose: bool, memory_limit: s
     """
     from .ingest import ingest
 
-    with _progress(quiet, verbose) as progress, ingest(sources, progress=progress, memory_limit=memory_limit, threads=threads) as store:
-        _write_report(store, progress, quiet=quiet, **options)
+    with (
+        _printer(options["formats"]) as printer,
+        _progress(quiet, verbose) as progress,
+        ingest(sources, progress=progress, memory_limit=memory_limit, threads=threads) as store,
+    ):
+        _write_report(store, progress, printer, quiet=quiet, **options)
 
 
 @main.command(short_help="Load a run into a store (DuckDB) to report or query later.")
@@ -247,12 +252,12 @@ def demo(output: Path, seed: int, quiet: bool, verbose: bool, memory_limit: str,
     from .ingest import ingest
     from .simulate import write_demo
 
-    with _progress(quiet, verbose) as progress:
+    with _printer(options["formats"]) as printer, _progress(quiet, verbose) as progress:
         progress("simulating a training run", None)
         run = output / "run"
         write_demo(run, seed=seed)
         with ingest([str(run)], progress=progress, memory_limit=memory_limit, threads=threads) as store:
-            _write_report(store, progress, quiet=quiet, output=output, **options)
+            _write_report(store, progress, printer, quiet=quiet, output=output, **options)
 
 
 @main.command(short_help="Check that this machine can make reports.")
@@ -272,9 +277,17 @@ def doctor(as_json: bool) -> None:
         sys.exit(1)
 
 
+def _printer(formats: tuple[str, ...]) -> AbstractContextManager[Printer | None]:
+    """The process for the PDF, where one is wanted: it takes a second to load, which it can do while the traces are being read."""
+    from .report_templates.pdf import Printer
+
+    return Printer() if "pdf" in formats else nullcontext()
+
+
 def _write_report(
-    store: Any, progress: Callable[[str, float | None], None], *, quiet: bool, output: Path, formats: tuple[str, ...], top: int,
-    histograms: tuple[str, ...], paper: str, name: str | None, as_json: bool, generated_at: str | None,
+    store: Any, progress: Callable[[str, float | None], None], printer: Printer | None, *, quiet: bool, output: Path,
+    formats: tuple[str, ...], top: int, histograms: tuple[str, ...], paper: str, name: str | None, as_json: bool,
+    generated_at: str | None,
 ) -> None:  # fmt: skip
     from .analysis import analyze
     from .analysis.options import Options
@@ -283,7 +296,7 @@ def _write_report(
     progress("analysing", None)
     chosen = Options(top=top, histograms=histograms, generated_at_ns=_generated_at(generated_at), name=name)
     made = analyze(store, chosen)
-    written = render(made, output, formats, paper=paper, progress=progress)
+    written = render(made, output, formats, paper=paper, printer=printer, progress=progress)
     progress("", None)
     stale = [path for kind in FORMATS if kind not in written and (path := output / f"report.{kind}").exists()]
     if as_json:

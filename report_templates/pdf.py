@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import gc
 import json
 import logging
@@ -170,6 +171,9 @@ def main() -> None:
     try:
         press = Press()
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            print(json.dumps({"error": "no space is left for temporary files; free some space, or set TMPDIR"}))
+            return
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         reason = f"the libraries that WeasyPrint needs cannot be loaded ({first}); try: {INSTALL}"
         print(json.dumps({"error": reason}))

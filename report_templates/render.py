@@ -22,6 +22,7 @@ def render(
     *,
     paper: str = "A4",
     pdf_timeout_s: float = 120,
+    printer: Printer | None = None,
     progress: Callable[[str, float | None], None] | None = None,
 ) -> dict[str, Path]:
     """Write report.html, report.pdf and report.json, those of ``formats``, to ``out_dir``; format -> file.
@@ -29,7 +30,8 @@ def render(
     Equal reports give equal bytes. The HTML is one file without any address to load from; the PDF has report.json attached. ``paper``: "A4"
     or "Letter". A file is replaced only when its successor is whole. RenderError if the PDF fails or takes longer than ``pdf_timeout_s``
     seconds: the others are written, and ``written`` of the error names them; an older report.pdf is removed, because it would be that of
-    another run. UsageError for an unknown format or paper.
+    another run. UsageError for an unknown format or paper. ``printer``: a process for the PDF that was started earlier, so that it was
+    ready by now; it is used up.
     """
     if unknown := [word for word in formats if word not in FORMATS]:
         raise UsageError(f"{', '.join(unknown)} is no report format; choose from {', '.join(FORMATS)}")
@@ -43,7 +45,10 @@ def render(
     written: dict[str, Path] = {}
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".postrun-", dir=out_dir)))
-        printer = stack.enter_context(Printer()) if "pdf" in targets else None
+        if "pdf" not in targets:
+            printer = None
+        elif printer is None:
+            printer = stack.enter_context(Printer())
         if set(targets) - {"json"}:
             from .context import context
             from .pages import page
