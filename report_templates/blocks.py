@@ -21,6 +21,9 @@ N = TypeVar("N", int, float, int | None, float | None)
 TABLE_ROWS: Final = 1000  # of a table in HTML; report.json holds them all
 PDF_ROWS: Final = 12  # unless a table says less: cells are what the PDF's time goes into
 SECTORS: Final = 8
+# Share of a shortened name that is its end.
+_TAIL: Final = 1 / 3
+
 # Characters of the PDF's table type that fit beside each other: on the page, beside a ring, beside a ring on half of the page.
 _PAGE_CHARACTERS: Final = 108.0
 _LEGEND_CHARACTERS: Final = 84.0
@@ -112,15 +115,14 @@ class Table:
         widths = [need + factor * extra for need, extra in zip(least, more, strict=True)]
         total = sum(widths)
         shown = min(room, max(total, 1.2 * len(self.caption)))
-        texts = tuple(
-            tuple(
-                _fit(row[i].text, width * shown / total - gap - (_SWATCH if row[i].sector else 0))
-                if self.columns[i].kind == "name"
-                else row[i].text
-                for i, width in zip(columns, widths, strict=True)
-            )
-            for row in rows
-        )
+        by_column = []
+        for i, width in zip(columns, widths, strict=True):
+            column = [row[i].text for row in rows]
+            if self.columns[i].kind == "name":
+                swatch = _SWATCH if any(row[i].sector for row in rows) else 0
+                column = _fit(column, width * shown / total - gap - swatch)
+            by_column.append(column)
+        texts = tuple(zip(*by_column, strict=True))
         # Rounded down: columns of more than 100 % would push the table out of its place.
         return math.floor(100 * shown / room), tuple(math.floor(10000 * width / total) / 100 for width in widths), texts
 
@@ -178,10 +180,18 @@ def _heading(label: str) -> float:
     return min(max(_characters(" ".join(words[:i])), _characters(" ".join(words[i:]))) for i in range(1, len(words) + 1))
 
 
-def _fit(text: str, room: float) -> str:
-    """``text`` within ``room`` characters of average width."""
-    wide = _characters(text)
-    return text if wide <= room + 0.01 else clip(text, max(6, int(len(text) * room / wide)))
+def _fit(texts: Sequence[str], room: float) -> list[str]:
+    """``texts`` within ``room`` characters of average width. Names that would read the same keep more of their end."""
+
+    def fitted(text: str, tail: float) -> str:
+        wide = _characters(text)
+        return text if wide <= room + 0.01 else clip(text, max(6, int(len(text) * room / wide)), tail=tail)
+
+    shown = [fitted(text, _TAIL) for text in texts]
+    meant: dict[str, set[str]] = {}
+    for text, short in zip(texts, shown, strict=True):
+        meant.setdefault(short, set()).add(text)
+    return [short if len(meant[short]) == 1 else fitted(text, 1 - _TAIL) for text, short in zip(texts, shown, strict=True)]
 
 
 def say(sentence: str, *values: object) -> Markup:

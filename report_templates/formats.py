@@ -74,9 +74,9 @@ def _allowed(code: int) -> bool:
     return not (0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000 or 0xFDD0 <= code < 0xFDF0 or code & 0xFFFE == 0xFFFE)
 
 
-def clip(text: str, limit: int) -> str:
-    """``text`` of at most ``limit`` characters; what is too long loses its middle."""
+def clip(text: str, limit: int, *, tail: float = 1 / 3) -> str:
+    """``text`` of at most ``limit`` characters; what is too long loses its middle. ``tail``: the share of the rest that is its end."""
     if len(text) <= limit:
         return text
-    tail = (limit - 1) // 3
-    return text[: limit - 1 - tail] + "…" + text[len(text) - tail :]
+    end = int((limit - 1) * tail)
+    return text[: limit - 1 - end] + "…" + text[len(text) - end :]

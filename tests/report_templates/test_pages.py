@@ -357,3 +357,13 @@ def test_whole_pages_are_as_they_were(small_reports: dict[str, Report], name: st
             golden.parent.mkdir(exist_ok=True)
             golden.write_text(text, encoding="utf-8")
         assert text == golden.read_text(encoding="utf-8")
+
+
+def test_names_shortened_to_a_column_do_not_read_the_same() -> None:
+    from postrun.report_templates.blocks import _fit
+
+    names = [f"sm90_xmma_gemm_bf16bf16_bf16f32_f32_{layout}_n_tilesize128x128x64" for layout in ("nt", "tn")]
+    shown = _fit([*names, names[0], "short"], 40)
+    assert shown[0] == shown[2] != shown[1]
+    assert all(len(text) < 50 for text in shown)
+    assert shown[3] == "short"
