@@ -44,6 +44,9 @@ _UNEVEN_POINTS: Final = 3.0
 # Mean time from step to step / median device time of a step from which on both are shown.
 _LONGER: Final = 1.03
 
+# What the readers call machines that no file names.
+_UNKNOWN_HOST: Final = "unknown host"
+
 # A job longer than the profile by this factor is more than what was profiled.
 _WINDOW: Final = 1.5
 
@@ -84,7 +87,7 @@ def summary(
             processes=len(processes),
             cut=run.status == "partial",
         ),
-        subtitle=_subtitle(run, nodes, devices, job),
+        subtitle=_subtitle(run, nodes, devices, processes, job),
         tiles=(
             _gpu_busy(breakdown, sampled),
             _step_time(steps),
@@ -113,7 +116,7 @@ def _headline(
         time = f"the {wording.duration(profiled)} that were profiled" if window else "the time"
         sentences = [f"{subject} busy {wording.whole_percent(busy)} of {time}.", _largest_loss(breakdown, steps, loader_recorded)]
         if window and active is not None and not active.derived:
-            sentences.append(f"Over the whole job they were active in {wording.whole_percent(active.active_percent)} of the samples.")
+            sentences.append(f"Over the whole job they were active in {wording.percent(active.active_percent)} of the samples.")
     elif sampled:
         sentences = [f"GPU utilisation was {_medians(sampled)} (median of the samples).", _step_sentence(steps)]
         if active is not None and active.active == 0:
@@ -170,12 +173,14 @@ def _medians(sampled: Sequence[MetricUsage]) -> str:
 # -- the line below it -----------------------------------------------------------------------------------------------------
 
 
-def _subtitle(run: Run, nodes: Sequence[Node], devices: Sequence[Device], job: JobStatistics) -> str:
+def _subtitle(run: Run, nodes: Sequence[Node], devices: Sequence[Device], processes: Sequence[Process], job: JobStatistics) -> str:
     duration = job.duration_ns
     if duration is None and run.started_at_ns is not None and run.ended_at_ns is not None:
         duration = run.ended_at_ns - run.started_at_ns
+    ranks = {process.rank for process in processes if process.rank is not None}
     parts = [
         _machines(nodes, [device for device in devices if device.used]),
+        f"{len(ranks)} of {wording.count(run.world_size)} ranks" if ranks and run.world_size and len(ranks) < run.world_size else None,
         run.framework,
         wording.duration(duration) if duration else None,
     ]
@@ -192,6 +197,8 @@ def _machines(nodes: Sequence[Node], used: Sequence[Device]) -> str:
     per_node = Counter(device.node for device in used)
     models = {short_model(device.name) for device in used}
     model = models.pop() if len(models) == 1 else None
+    if all(node.hostname.startswith(_UNKNOWN_HOST) for node in nodes):  # how many machines there were is not known either
+        return f"{len(used)} {model or ('GPU' if len(used) == 1 else 'GPUs')}, host unknown"
     counts = set(per_node.values())
     if len(per_node) == len(nodes) and len(counts) == 1:
         n = counts.pop()
@@ -235,7 +242,7 @@ def _step_time(steps: Steps) -> Tile:
     details = [f"p95 {wording.duration(spread.p95)}"] if spread.count > 1 else ["one step"]
     if not timed[0].on_device:
         details[0] += " on the host"
-    elif (loading := _loading(steps)) and loading[1] / loading[2] > _LONGER * spread.p50:
+    elif spread.count > 1 and (loading := _loading(steps)) and loading[1] / loading[2] > _LONGER * spread.p50:
         # The device work of a step leaves out what comes before its first launch, such as data loading.
         details += ["on the GPU", f"{wording.duration(loading[1] / loading[2])} from step to step on average"]
     return Tile("step_time", "step time", wording.duration(spread.p50), ", ".join(details), "steps", spread.p50, "ns")
@@ -263,7 +270,7 @@ def _data_loading(steps: Steps, *, loader_recorded: bool) -> Tile:
     key, label, anchor = "data_loading", "data loading", "steps"
     loading = _loading(steps)
     if loading is None or not loading[1]:
-        return _unknown(key, label, "no steps recorded", anchor)
+        return _unknown(key, label, "no profiled steps" if steps.steps else "no steps recorded", anchor)
     if not loader_recorded:
         return _unknown(key, label, "no data-loader events recorded", anchor)
     waited, whole, count = loading

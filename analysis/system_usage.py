@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 import polars as pl
@@ -59,7 +60,7 @@ def system_usage(store: Store) -> SystemUsage:
         figures = _figures(store, node, derived.filter(pl.col("node") == node))
         own = [_usage(name, figure) for figure in figures]
         usage += own
-        statements += [(name, sentence) for sentence in [_statement({row.metric: row for row in own})] if sentence]
+        statements += [(name, sentence) for sentence in [_statement({row.metric: row for row in own}, _mean(figures))] if sentence]
         series += [_series(name, figure) for key in _DRAWN for figure in figures if figure.name == key]
         heat += [_heat(name, figure) for key in ("cpu", "gpu") for figure in figures if figure.name == key]
     return SystemUsage(
@@ -123,7 +124,12 @@ def _usage(node: str, figure: _Figure) -> MetricUsage:
     )
 
 
-def _statement(usage: dict[str, MetricUsage]) -> str | None:
+def _mean(figures: Iterable[_Figure]) -> float:
+    """Mean GPU utilisation over the whole time; 0 without samples."""
+    return next((float(figure.whole["value"].mean() or 0) for figure in figures if figure.name == "gpu"), 0.0)  # type: ignore[arg-type]
+
+
+def _statement(usage: dict[str, MetricUsage], gpu_mean: float) -> str | None:
     """The documented sentence about one machine: under-utilised, waiting for the CPU, well used, or else its medians."""
     gpu, cpu = usage.get("gpu"), usage.get("cpu")
     if gpu is None:
@@ -145,7 +151,7 @@ def _statement(usage: dict[str, MetricUsage]) -> str | None:
             f" of the CPU {whole_percent(cpu.p95)}."
         )
     if gpu.p50 > _BUSY:
-        return f"Well used: the median of the GPUs is {whole_percent(gpu.p50)}."
+        return f"Well used: the median of the GPUs is {whole_percent(gpu.p50)}, their mean over the whole time {whole_percent(gpu_mean)}."
     rest = "; no CPU samples" if cpu is None else f", of the CPU {whole_percent(cpu.p50)}"
     return f"The median of the GPUs is {whole_percent(gpu.p50)}{rest}."
 

@@ -271,3 +271,14 @@ def test_a_trace_cut_off_before_any_device_work() -> None:
 def test_doubt_about_the_whole_run_is_said_on_the_first_page() -> None:
     notes = [Note(None, "warning", "several_runs", "rank 0 occurs 4 times", 1, None, None), Note(None, "warning", "c", "m", 1, None, None)]
     assert summed(notes=notes).warnings == ("rank 0 occurs 4 times", "1 warning of the readers: see data quality")
+
+
+def test_ranks_that_were_not_captured_are_said() -> None:
+    found = summed(processes=2, nodes=["a"], devices=[used("a", 0), used("a", 1)], run={"world_size": 128})
+    assert found.subtitle == "1 node x 2 H100 · 2 of 128 ranks"
+    assert summed(processes=2, nodes=["a"], run={"world_size": 2}).subtitle == "1 node"
+
+
+def test_machines_that_no_file_names_are_not_counted() -> None:
+    found = summed(processes=2, nodes=["unknown host"], devices=[used("unknown host", 0), used("unknown host", 1)])
+    assert found.subtitle == "2 H100, host unknown"
