@@ -10,7 +10,8 @@ from typing import Final
 from ..analysis import wording
 
 UNKNOWN: Final = "–"
-_GLUE: Final = str.maketrans({" ": "\u00a0", wording.THIN_SPACE: "\u202f", "-": "−"})
+NARROW_SPACE: Final = "\u202f"  # between groups of digits
+_GLUE: Final = str.maketrans({" ": "\u00a0", wording.THIN_SPACE: NARROW_SPACE, "-": "−"})
 
 
 def count(value: int | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..formats import clip
+from ..formats import NARROW_SPACE, clip, significant
 from . import svg
 from .axes import nice_ticks
 from .palette import GRID, INK, MEANINGS, MUTED, ON
@@ -36,7 +36,16 @@ def stacked_bars(parts: Sequence[Part], rows: Sequence[tuple[str, Sequence[float
         x = left + tick * scale
         body.append(svg.line(x, _TOP - 4, x, bottom, GRID))
         anchor = "end" if x > WIDTH - 40 else "middle"
-        body.append(svg.text(x if anchor == "middle" else WIDTH - 2, bottom + 14, f"{tick:g} {unit}", anchor=anchor, fill=MUTED, size=10))
+        body.append(
+            svg.text(
+                x if anchor == "middle" else WIDTH - 2,
+                bottom + 14,
+                f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE),
+                anchor=anchor,
+                fill=MUTED,
+                size=10,
+            )
+        )
     for number, (label, (_, values)) in enumerate(zip(labels, rows, strict=True)):
         y = _TOP + _ROW * number
         body.append(svg.text(left - 8, y + _BAR / 2 + 4, label, anchor="end", fill=INK))
@@ -46,9 +55,10 @@ def stacked_bars(parts: Sequence[Part], rows: Sequence[tuple[str, Sequence[float
             width = value * scale
             if width <= 0:
                 continue
-            shown = f"{value:.3g} {unit}" if whole is None else f"{value:.1f} {unit}"
+            short = significant(float(f"{value:.3g}"))
+            shown = f"{short} {unit}" if whole is None else f"{value:.1f} {unit}"
             body.append(svg.rect(x, y, width, _BAR, MEANINGS[part.meaning], opacity=part.shade, title=f"{label}, {part.name}: {shown}"))
-            inside = f"{value:.3g}" if whole is None else f"{value:.0f}"
+            inside = short if whole is None else f"{value:.0f}"
             if width > svg.width_of(inside, 10) + 8:
                 body.append(svg.text(x + width / 2, y + 11, inside, anchor="middle", fill=ON[part.meaning], size=10))
             x += width

@@ -53,6 +53,15 @@ def test_a_part_that_no_row_has_is_not_in_the_legend() -> None:
     assert "idle" not in texts(stacked_bars([Part("kernels", "computation"), Part("idle", "idle")], [("rank 0", [5.0, 0.0])], "ms"))
 
 
+def test_numbers_in_bars_are_never_in_exponent_form() -> None:
+    svg = stacked_bars([Part("kernels", "computation")], [("rank 0", [1206.4]), ("rank 1", [2_345_678.0])], "ms")
+    shown = [text.replace("\u202f", " ") for text in texts(svg)]
+    assert "2 350 000" in shown
+    assert "2 000 000 ms" in shown
+    assert "rank 0, kernels: 1\u202f210 ms" in svg
+    assert "e+0" not in svg
+
+
 def test_sectors_have_the_angle_of_their_share() -> None:
     svg = donut([Sector("half", 50.0, "computation"), Sector("quarter", 25.0, "memory"), Sector("rest", 25.0, "other")], "1.00 s", "all")
     starts = [
