@@ -175,6 +175,14 @@ def test_pages_have_running_headers_and_numbers(rendered: dict[str, Path], docum
             assert "resnet50-ddp" in text.lstrip().splitlines()[0]
 
 
+def test_the_first_page_has_no_hidden_text(rendered: dict[str, Path]) -> None:
+    first = pdf_text(rendered["pdf"]).split("\f")[0]
+    assert first.count("resnet50-ddp") == 1
+    assert first.count("2026-11-21 07:01:40") == 1
+    assert "Summary" not in first
+    assert "GPUs were busy 61 % of the time. 19 % of it waited for communication" in " ".join(first.replace("\u00a0", " ").split())
+
+
 def test_the_contents_name_the_page_of_each_section(rendered: dict[str, Path]) -> None:
     pages = pdf_text(rendered["pdf"]).split("\f")
     contents = next(page for page in pages if "Contents" in page)
