@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from ...analysis.report import Report
+from collections.abc import Sequence
+
+from ...analysis.report import Report, Share
 from ..blocks import Section, say
 from ..formats import percent
 from .shares import shares_ring
+
+_ENOUGH = 1.0  # percent of the kernel time
 
 
 def precision(report: Report) -> Section:
@@ -14,17 +18,7 @@ def precision(report: Report) -> Section:
         return Section(
             "precision", "Precision", say("No kernel in this run, so no arithmetic to tell: record the GPU activity of the profiler.")
         )
-    first = max(every, key=lambda share: share.percent)
-    if matrix:
-        most = max(matrix, key=lambda share: share.percent)
-        lead = say(
-            "{} of matrix work (GEMM, attention, convolution), which is the measure, ran in {}; of all kernel time {} ran in {}.",
-            percent(most.percent), most.name, percent(first.percent), first.name,
-        )  # fmt: skip
-    else:
-        lead = say(
-            "{} of kernel time ran in {}; no matrix kernel, which would be the measure, was recorded.", percent(first.percent), first.name
-        )
+    lead = say("{}", _lead(every, matrix))
     made = Section("precision", "Precision", lead)
     made.add(
         shares_ring(
@@ -51,6 +45,24 @@ def precision(report: Report) -> Section:
         ),
     )
     return made
+
+
+def _lead(every: Sequence[Share], matrix: Sequence[Share]) -> str:
+    """The measure is the matrix work, where there is enough of it to tell anything."""
+    part = 100.0 * sum(share.total_ns for share in matrix) / max(1, sum(share.total_ns for share in every))
+    if part >= _ENOUGH:
+        told = _told(matrix, "time of matrix work (GEMM, attention, convolution)")
+        return f"{told[0].upper()}{told[1:]}, which is the measure; {_told(every, 'kernel time')}."
+    told = _told(every, "kernel time")
+    little = f"takes only {percent(part)} of it" if part else "was not recorded"
+    return f"{told[0].upper()}{told[1:]}; matrix work (GEMM, attention, convolution), which would be the measure, {little}."
+
+
+def _told(shares: Sequence[Share], what: str) -> str:
+    first = max(shares, key=lambda share: share.percent)
+    if first.name == "unknown":
+        return f"the names of {percent(first.percent)} of the {what} do not tell the precision"
+    return f"{percent(first.percent)} of the {what} ran in {first.name}"
 
 
 def _meaning(name: str) -> str:
