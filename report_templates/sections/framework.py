@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...analysis.report import OperatorRow, Report
+from ...analysis.report import OperatorRow, Report, Share
 from ..blocks import Column, Section, Table, say, table, value, word
 from ..formats import clip, count, duration, percent
 from .shares import shares_ring
 
 _STEP_PARTS = (("forward", "computation"), ("backward", "computation"), ("optim", "operator"), ("data", "loading"))
+_RANGES = (
+    "Ranges on the host, summed over processes; they may overlap GPU work and lie between steps; "
+    "the data-loading wait of the first page counts only what nothing else covers."
+)
+_TWICE = " Backward usually takes about twice as long as forward."
+_ALL = 99.9  # percent
 
 
 def framework(report: Report) -> Section:
@@ -20,27 +26,32 @@ def framework(report: Report) -> Section:
         lead = found.absent or "No framework event in this run: record the CPU activity of the profiler."
         return Section("framework", "Framework metrics", say("{}", lead))
     sentences = []
-    if found.phases:
-        first = max(found.phases, key=lambda share: share.percent)
-        sentences.append(f"{percent(first.percent)} of the time was {first.name}.")
+    # One phase that fills all of the time tells nothing.
+    phases = () if any(share.percent > _ALL and not _is_other(share.name) for share in found.phases) else found.phases
+    if phases:
+        other = sum(share.percent for share in phases if _is_other(share.name))
+        sentences.append(f"The steps fill {percent(max(0.0, 100.0 - other))} of the time from the first to the last step.")
     if found.step_parts:
         first = max(found.step_parts, key=lambda share: share.percent)
-        sentences.append(f"The largest part of a step is {first.name} with {percent(first.percent)}.")
+        sentences.append(f"Of the host time in named ranges {first.name} has most, {percent(first.percent)}.")
     if found.cpu_operators:
         row = found.cpu_operators[0]
         sentences.append(f"The CPU operator with most time is {clip(row.name, 60)} with {percent(row.percent)}.")
-    made = Section(
-        "framework", "Framework metrics", say("{}", " ".join(sentences) or "Collectives are all that the framework recorded in this run.")
-    )
-    sides = [replace(share, name=share.name.removesuffix(" operators")) for share in found.operator_time]
+    if not sentences:
+        filled = "The steps fill all of the time from the first to the last step."
+        sentences.append(filled if found.phases else "Collectives are all that the framework recorded in this run.")
+    made = Section("framework", "Framework metrics", say("{}", " ".join(sentences)))
+    sides = [replace(share, name=share.name.removesuffix(" operators")) for share in found.operator_time if share.total_ns]
     made.facts.update({"notes": found.notes} if found.notes else {})
     made.add(
         shares_ring("framework-phases", say("Percent of the time from the first step's start to the last step's end."),
-                    "Training phases", found.phases, "Phase", "Of the time", label="in phases", meaning=_phase, half=True),
-        shares_ring("framework-step-parts", say("Parts of the step. Backward usually takes about twice as long as forward."),
-                    "Parts of a step", found.step_parts, "Part", "Of the parts", label="in steps", meaning=_step_part, half=True),
+                    "Training phases", phases, "Phase", "Of the time", label="in phases", meaning=_phase, half=True),
+        shares_ring("framework-step-parts", say("{}", _RANGES + (_TWICE if _both(found.step_parts) else "")),
+                    "Host time in named ranges", found.step_parts, "Range", "Of the ranges", label="in ranges",
+                    meaning=_step_part, half=True),
         shares_ring("framework-operator-time", say("Inclusive time of CPU operators against GPU operators."),
-                    "CPU and GPU operators", sides, "Side", "Of operator time", label="operators", meaning=_side, half=True),
+                    "CPU and GPU operators", sides if len(sides) > 1 else (), "Side", "Of operator time", label="operators",
+                    meaning=_side, half=True),
         shares_ring("framework-collectives", say("Summed time of collectives by operation."),
                     "Collectives", found.collectives, "Collective", "Of collective time", label="collectives",
                     meaning=lambda _: "communication"),
@@ -65,8 +76,16 @@ def _operators(id: str, caption: str, rows: Sequence[OperatorRow]) -> Table | No
     )
 
 
+def _is_other(name: str) -> bool:
+    return name.lower().startswith("other")
+
+
+def _both(parts: Sequence[Share]) -> bool:
+    return all(any(part.name.lower().startswith(name) for part in parts) for name in ("forward", "backward"))
+
+
 def _phase(name: str) -> str:
-    return "idle" if name.lower().startswith("other") else "computation"
+    return "idle" if _is_other(name) else "computation"
 
 
 def _step_part(name: str) -> str:
