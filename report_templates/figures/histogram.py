@@ -74,7 +74,7 @@ def histogram(groups: Sequence[Bins], meaning: str, counted: str) -> str:
     single = len(groups) == 1
     row = 84.0 if single else _ROW
     bottom = _TOP + row * len(groups)
-    scale = f"highest bar: {count(max(groups[0].counts))}" if single else "each row on its own scale"
+    scale = f"highest bar: {count(max(groups[0].counts))}" if single else "heights scaled per row"
     body = [svg.text(left, 11, f"{counted}, {scale}; dashed: median", fill=MUTED, size=10)]
     body += _axis(axis, bottom, _TOP, 8)
     for number, (group, label, note) in enumerate(zip(groups, labels, notes, strict=True)):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from ...analysis.report import Report, Step, StepGroup
+from ...analysis.report import Report, Step, StepGroup, StepParts
 from ..blocks import BARS, Cell, Column, Figure, Section, of_all, say, spread, table, value
 from ..figures.axes import time_unit
 from ..figures.histogram import histogram
@@ -30,6 +32,8 @@ PARTS: Final = {
 _LINES = 32  # of processes in the figure over the index
 _NAMED = 3
 _POINTS = 400  # of one line
+_FEW = 10  # steps; of fewer no outer percentile is told
+_ALIKE = 0.01  # of the longest mean step; processes that wait for each other differ by less
 
 
 def steps(report: Report) -> Section:
@@ -40,6 +44,7 @@ def steps(report: Report) -> Section:
         )
     groups = found.groups
     label = _labels(groups)
+    outer = any(group.quantiles.count >= _FEW for group in groups)
     made = Section("steps", "Steps", say("{}", _lead(groups)))
     made.add(
         _distribution(groups),
@@ -51,7 +56,7 @@ def steps(report: Report) -> Section:
             [
                 Column("Process", "name"),
                 Column("Steps", "number"),
-                *(Column(label, "number") for label in ("max", "p99", "p95", "p50", "min")),
+                *(Column(label, "number") for label in ("max", *(("p99", "p95") if outer else ()), "p50", "min")),
                 Column("Mean", "number", html_only=True),
                 Column("Deviation", "number", html_only=True),
                 Column("Measured", html_only=True),
@@ -60,18 +65,9 @@ def steps(report: Report) -> Section:
                 [
                     Cell(label(group)),
                     value(group.quantiles.count, count),
-                    *(
-                        value(x, duration)
-                        for x in (
-                            group.quantiles.max,
-                            group.quantiles.p99,
-                            group.quantiles.p95,
-                            group.quantiles.p50,
-                            group.quantiles.min,
-                            group.quantiles.mean,
-                            group.quantiles.std,
-                        )
-                    ),
+                    *(value(number, duration) for number in _quantiles(group, outer)),
+                    value(group.quantiles.mean, duration),
+                    value(group.quantiles.std, duration),
                     Cell("on device" if group.on_device else "on host"),
                 ]
                 for group in groups
@@ -108,6 +104,13 @@ def steps(report: Report) -> Section:
     return made
 
 
+def _quantiles(group: StepGroup, outer: bool) -> list[float | None]:
+    """From the longest to the shortest; with the ``outer`` percentiles, which few steps do not have."""
+    q = group.quantiles
+    enough = q.count >= _FEW
+    return [q.max, *([q.p99 if enough else None, q.p95 if enough else None] if outer else []), q.p50, q.min]
+
+
 def _labels(groups: Sequence[StepGroup]) -> Callable[[StepGroup], str]:
     """How a group is called: by its process and phase, and by where it was measured if that process has both kinds."""
 
@@ -123,22 +126,59 @@ def _labels(groups: Sequence[StepGroup]) -> Callable[[StepGroup], str]:
     return label
 
 
+def _main(groups: Sequence[StepGroup]) -> tuple[list[StepGroup], str]:
+    """The groups that one sentence or figure may compare, and what their steps are called: those that a profiler marked (no phase), else
+    those of training, else those of the phase with most steps. Timelines of the whole job count the same steps once more, or others."""
+    totals = Counter({group.phase: 0 for group in groups})
+    for group in groups:
+        totals[group.phase] += group.quantiles.count
+    phase = None if None in totals else next((p for p in totals if p and p.upper() == "TRAIN"), totals.most_common(1)[0][0])
+    return [group for group in groups if group.phase == phase], phase or "profiled"
+
+
+def _counted(groups: Sequence[StepGroup], *, named: bool = True) -> str:
+    """ "3 803 TRAIN and 90 EVAL steps on each of 2 processes"; without the phases where there is only one."""
+    numbers: dict[str, Counter[tuple[object, ...]]] = defaultdict(Counter)
+    for group in groups:
+        numbers[group.phase or "profiled"][group.node, group.rank, group.pid] += group.quantiles.count
+    parts: dict[str, list[str]] = defaultdict(list)
+    single = True
+    for phase, own in numbers.items():
+        each = len(own) > 1 and len(set(own.values())) == 1
+        total = next(iter(own.values())) if each else own.total()
+        single &= total == 1
+        where = "" if len(own) == 1 else f" {'on each of' if each else 'of'} {plural(len(own), 'process', 'processes')}"
+        parts[where].append(f"{count(total)} {phase}" if named else count(total))
+    noun = "step" if single else "steps"
+    return ", ".join(f"{' and '.join(texts)}\u00a0{noun}{where}" for where, texts in parts.items())
+
+
 def _lead(groups: Sequence[StepGroup]) -> str:
+    main, name = _main(groups)
+    others = [group for group in groups if group not in main]
+    sentence = _durations(main, _counted(main, named=bool(others) or name != "profiled"))
+    if not others:
+        return sentence
+    source = "Timelines of the whole job" if name == "profiled" else "Besides"
+    return f"{sentence} {source}: {_counted(others)}."
+
+
+def _durations(groups: Sequence[StepGroup], counted: str) -> str:
     label = _labels(groups)
-    total = sum(group.quantiles.count for group in groups)
     slow, fast = max(groups, key=lambda g: g.quantiles.p50), min(groups, key=lambda g: g.quantiles.p50)
     worst = max(groups, key=lambda g: g.quantiles.max)
+    q = slow.quantiles
     if len(groups) == 1:
-        q = slow.quantiles
         if q.count == 1:
-            return f"One step was recorded: it took {duration(q.max)}."
-        return f"{plural(total, 'step')}: median {duration(q.p50)}, 95th percentile {duration(q.p95)}, slowest {duration(q.max)}."
-    number = len({(group.node, group.rank, group.pid) for group in groups})
-    return (
-        f"{plural(total, 'step')} of {plural(number, 'process', 'processes')}: "
-        f"the median lies between {duration(fast.quantiles.p50)} ({label(fast)}) and "
-        f"{duration(slow.quantiles.p50)} ({label(slow)}); the slowest single step took {duration(worst.quantiles.max)} ({label(worst)})."
+            return f"{counted}: it took {duration(q.max)}."
+        if q.count < _FEW:
+            return f"{counted}: median {duration(q.p50)}, fastest {duration(q.min)}, slowest {duration(q.max)}."
+        return f"{counted}: median {duration(q.p50)}, 95th percentile {duration(q.p95)}, slowest {duration(q.max)}."
+    low, high = duration(fast.quantiles.p50), duration(q.p50)
+    medians = (
+        f"the median is {low} on every one" if low == high else f"the median lies between {low} ({label(fast)}) and {high} ({label(slow)})"
     )
+    return f"{counted}: {medians}; the slowest single step took {duration(worst.quantiles.max)} ({label(worst)})."
 
 
 def _distribution(groups: Sequence[StepGroup]) -> Figure | None:
@@ -177,11 +217,12 @@ def _distribution(groups: Sequence[StepGroup]) -> Figure | None:
 
 def _over_index(every: Sequence[Step], groups: Sequence[StepGroup]) -> Figure | None:
     """Step duration over step index, one line per group; the slowest, the median and the fastest group are named."""
-    label = _labels(groups)
+    main, what = _main(groups)
+    label = _labels(main)
     series: dict[tuple[object, ...], list[Step]] = defaultdict(list)
     for step in every:
         series[_key(step)].append(step)
-    drawable = [group for group in groups if len(series[_key(group)]) > 2]
+    drawable = [group for group in main if len(series[_key(group)]) > 2]
     if not drawable:
         return None
     named = spread(drawable, _NAMED, lambda group: group.quantiles.p50)
@@ -203,6 +244,7 @@ def _over_index(every: Sequence[Step], groups: Sequence[StepGroup]) -> Figure | 
             )
         )
     edge = say(" {} above {} at the upper edge.", plural(beyond, "step"), duration(limit)) if beyond else ""
+    only = f" Only the {what} steps are drawn." if len(main) < len(groups) else ""
     who = f" Of {label(named[0])}." if len(drawable) == 1 else ""
     grey = " Named: the slowest, the median and the fastest by median duration; grey: the others." if len(drawn) > len(named) else ""
     return Figure(
@@ -210,7 +252,8 @@ def _over_index(every: Sequence[Step], groups: Sequence[StepGroup]) -> Figure | 
         lines([Panel(f"step duration, {unit.name}", made)], "step", x_time=False, height=120),
         f"Duration of each step. {_lead(groups)}",
         say(
-            "Each step in its order. Single peaks are disturbances, a slope is a trend.{}{}{}{}",
+            "Each step in its order. Single peaks are disturbances, a slope is a trend.{}{}{}{}{}",
+            only,
             who,
             edge,
             grey,
@@ -236,21 +279,57 @@ def _thinned(steps: Sequence[Step]) -> Sequence[Step]:
     return kept
 
 
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """The process whose average step says most. ``alike``: all processes take the same time, so that the one that computes longest is it.
+    ``title`` stands over its bar alone, ``sentence`` in a caption."""
+
+    part: StepParts
+    alike: bool
+    title: str
+    sentence: str
+
+
+def telling(every: Sequence[StepParts]) -> Telling:
+    slowest = max(every, key=lambda part: part.mean_step_ns)
+    if len(every) == 1:
+        what = "Average step" if slowest.steps > 1 else "Step"
+        text = f"{what}: {duration(slowest.mean_step_ns)}"
+        return Telling(slowest, False, text, text)
+    ranks = all(part.rank is not None for part in every)
+    noun = "rank" if ranks else "process"
+    where = plural(len(every), noun, "ranks" if ranks else "processes")
+    mean = "average step" if any(part.steps > 1 for part in every) else "step"
+    if slowest.mean_step_ns - min(part.mean_step_ns for part in every) >= _ALIKE * slowest.mean_step_ns:
+        name = labels.process(slowest.node, slowest.rank, slowest.pid)
+        title = f"{mean.capitalize()} of {name}, the slowest of {count(len(every))}: {duration(slowest.mean_step_ns)}"
+        return Telling(slowest, False, title, f"the slowest is {name}, whose {mean} takes {duration(slowest.mean_step_ns)}")
+    kernels = [part.mean_ns.get("kernel", 0.0) for part in every]
+    part = every[kernels.index(max(kernels))]
+    name = labels.process(part.node, part.rank, part.pid)
+    title = f"{mean.capitalize()}: {duration(part.mean_step_ns)} on each of {where}; shown is {name}"
+    sentence = f"the {mean} takes {duration(part.mean_step_ns)} on each of {where}"
+    if max(kernels) > 0:
+        compared = f"computes longest ({duration(max(kernels))}; the median {noun} {duration(statistics.median(kernels))})"
+        title += f", which {compared}"
+        sentence += f"; {name} {compared}"
+    return Telling(part, True, title, sentence)
+
+
 def _parts(report: Report) -> Figure | None:
     every = report.steps.parts
     if not every:
         return None
-    shown = spread(every, BARS, lambda part: part.mean_step_ns)
+    told = telling(every)
+    by = (lambda part: part.mean_ns.get("kernel", 0.0)) if told.alike else (lambda part: part.mean_step_ns)
+    shown = spread(every, BARS, by)
     unit = time_unit(max(part.mean_step_ns for part in shown) or 1)
     rows = [
         (labels.process(part.node, part.rank, part.pid), [part.mean_ns.get(key, 0.0) / unit.nanoseconds for key in PARTS]) for part in shown
     ]
-    longest = max(shown, key=lambda part: part.mean_step_ns)
-    largest = max(longest.mean_ns, key=lambda key: longest.mean_ns[key])
-    finding = (
-        f"{labels.process(longest.node, longest.rank, longest.pid)} has the longest mean step, {duration(longest.mean_step_ns)}; "
-        f"its largest part is {PARTS[largest].name if largest in PARTS else largest} with {duration(longest.mean_ns[largest])}"
-    )
+    largest = max(told.part.mean_ns, key=lambda key: told.part.mean_ns[key])
+    name = PARTS[largest].name if largest in PARTS else largest
+    finding = f"{told.sentence}; its largest part is {name} with {duration(told.part.mean_ns[largest])}"
     return Figure(
         "steps-parts",
         stacked_bars(tuple(PARTS.values()), rows, unit.name),
@@ -258,6 +337,6 @@ def _parts(report: Report) -> Figure | None:
         say(
             "What the average step was spent on; each moment counts once, in the order of the PyTorch TensorBoard plugin. {}.{}",
             finding[0].upper() + finding[1:],
-            of_all(len(shown), len(every), "process", "mean step"),
+            of_all(len(shown), len(every), "process", "kernel time" if told.alike else "mean step"),
         ),
     )

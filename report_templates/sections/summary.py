@@ -10,8 +10,7 @@ from ..figures.donut import shaded
 from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
 from ..formats import duration, percent
-from . import labels
-from .steps import PARTS
+from .steps import PARTS, telling
 from .system_usage import panel
 from .time_breakdown import FIRST_PAGE, bars, wasted
 
@@ -80,7 +79,7 @@ def summary(report: Report) -> Section:
 
 
 def _costs(report: Report) -> Figure | None:
-    """Kernel time by category, and the average step of the slowest process by part."""
+    """Kernel time by category, and the average step of the process that says most by part."""
     made = []
     if report.categories:
         ordered = sorted(report.categories, key=lambda share: -share.percent)
@@ -88,17 +87,16 @@ def _costs(report: Report) -> Figure | None:
         total = sum(share.total_ns for share in report.categories)
         made.append(_strip(f"Kernel time by category: {duration(total)}", head))
     if report.steps.parts:
-        slowest = max(report.steps.parts, key=lambda part: part.mean_step_ns)
-        process = labels.process(slowest.node, slowest.rank, slowest.pid)
-        of = "" if len(report.steps.parts) == 1 else f" of {process}, the slowest of {len(report.steps.parts)}"
+        told = telling(report.steps.parts)
+        shown = told.part
         parts = [
-            (part.name, 100.0 * slowest.mean_ns.get(key, 0.0) / slowest.mean_step_ns, part.meaning)
+            (part.name, 100.0 * shown.mean_ns.get(key, 0.0) / shown.mean_step_ns, part.meaning)
             for key, part in PARTS.items()
-            if slowest.mean_step_ns
+            if shown.mean_step_ns
         ]
         made.append(
             _strip(
-                f"Average step{of}: {duration(slowest.mean_step_ns)}",
+                told.title,
                 [part for part in parts if part[1] >= _SMALL],
             )
         )
