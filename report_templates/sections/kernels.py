@@ -22,25 +22,29 @@ def kernels(report: Report) -> Section:
     launches = sum(kernel.count for kernel in every)
     first = every[0]
     shown = every[:top]
+    covered = percent(sum(kernel.share_of_kernel_time for kernel in shown))
+    together = f", the first {count(len(shown))} together {covered}" if len(shown) < len(every) else ""
     made = Section(
         "kernels",
         "Kernels",
         say(
-            "{} took {} in {}; the longest, {}, took {} of it, the first {} together {}.",
+            "{} took {} in {}; the longest, {}, took {} of it{}.",
             plural(len(every), "kernel"),
             duration(total),
             plural(launches, "run"),
             clip(first.short_name, 60),
             percent(first.share_of_kernel_time),
-            count(len(shown)),
-            percent(sum(kernel.share_of_kernel_time for kernel in shown)),
+            together,
         ),
     )
+    few = len(shown) == len(every)
     spent = say(
-        "Above all kernels, below the top {}. Percent of the summed kernel time; the profile is its span times the devices.",
-        count(len(shown)),
+        "{}Percent of the summed kernel time; the profile is its span times the devices.",
+        "" if few else f"Above all kernels, below the top {count(len(shown))}. ",
     )
-    counted = say("Above all launches, below those of the top {} by launches. Many short runs cost host time.", count(len(shown)))
+    counted = say(
+        "{}Many short runs cost host time.", "" if few else f"Above all launches, below those of the top {count(len(shown))} by launches. "
+    )
     made.add(
         *_rings("kernels-time", spent, "Time spent by all kernels", every, top, lambda kernel: kernel.share_of_kernel_time,
                 ("Kernel", "Total", "Of profile", "Of kernel time"),

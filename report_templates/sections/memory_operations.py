@@ -33,10 +33,12 @@ def memory_operations(report: Report) -> Section:
     parts = [Slice(_name(o), "memory", o.percent, _cells([o])) for o in ordered[:SECTORS]]
     if rest := ordered[SECTORS:]:
         parts.append(Slice(plural(len(rest), "other"), "other", sum(o.percent for o in rest), _cells(rest)))
+    slow = any(operation.memory == "pageable" for operation in every)
+    pageable = " Copies from pageable memory are slow and block the host." if slow else ""
     made.add(
         ring(
             "memory-operations-time",
-            say("Share of the summed time of copies and memsets. Copies from pageable memory are slow and block the host."),
+            say("Share of the summed time of copies and memsets.{}", pageable),
             "Copies and memsets: time and bandwidth",
             parts,
             ("Operation", "Number", "Bytes", "Bandwidth", "Time", "Of memory time"),

@@ -35,7 +35,7 @@ def system_usage(report: Report) -> Section:
     made.add(
         table(
             "system-usage-nodes",
-            "Utilisation by node: quantiles over the samples",
+            "Utilisation by node: quantiles over the samples, percentages are the mean of the node's units per sample",
             [
                 Column("Node", "name"),
                 Column("Metric"),
