@@ -15,7 +15,7 @@ from ..figures.axes import time_unit
 from ..figures.histogram import histogram
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import Part, stacked_bars
-from ..formats import count, duration, plural
+from ..formats import clip, count, duration, plural
 from . import labels
 from .distribution import bins_of, worth_drawing
 
@@ -34,6 +34,7 @@ _NAMED = 3
 _POINTS = 400  # of one line
 _FEW = 10  # steps; of fewer no outer percentile is told
 _ALIKE = 0.01  # of the longest mean step; processes that wait for each other differ by less
+_TITLE = 96  # characters that fit above a strip of the first page
 
 
 def steps(report: Report) -> Section:
@@ -143,7 +144,7 @@ def _counted(groups: Sequence[StepGroup], *, named: bool = True) -> str:
         numbers[group.phase or "profiled"][group.node, group.rank, group.pid] += group.quantiles.count
     parts: dict[str, list[str]] = defaultdict(list)
     single = True
-    for phase, own in numbers.items():
+    for phase, own in sorted(numbers.items(), key=lambda item: -item[1].total()):
         each = len(own) > 1 and len(set(own.values())) == 1
         total = next(iter(own.values())) if each else own.total()
         single &= total == 1
@@ -291,6 +292,7 @@ class Telling:
 
 
 def telling(every: Sequence[StepParts]) -> Telling:
+    """Of at least one process. The slowest; where all take the same time (they wait for each other) the one with most kernel time."""
     slowest = max(every, key=lambda part: part.mean_step_ns)
     if len(every) == 1:
         what = "Average step" if slowest.steps > 1 else "Step"
@@ -303,7 +305,7 @@ def telling(every: Sequence[StepParts]) -> Telling:
     if slowest.mean_step_ns - min(part.mean_step_ns for part in every) >= _ALIKE * slowest.mean_step_ns:
         name = labels.process(slowest.node, slowest.rank, slowest.pid)
         title = f"{mean.capitalize()} of {name}, the slowest of {count(len(every))}: {duration(slowest.mean_step_ns)}"
-        return Telling(slowest, False, title, f"the slowest is {name}, whose {mean} takes {duration(slowest.mean_step_ns)}")
+        return Telling(slowest, False, clip(title, _TITLE), f"the slowest is {name}, whose {mean} takes {duration(slowest.mean_step_ns)}")
     kernels = [part.mean_ns.get("kernel", 0.0) for part in every]
     part = every[kernels.index(max(kernels))]
     name = labels.process(part.node, part.rank, part.pid)
@@ -311,9 +313,10 @@ def telling(every: Sequence[StepParts]) -> Telling:
     sentence = f"the {mean} takes {duration(part.mean_step_ns)} on each of {where}"
     if max(kernels) > 0:
         compared = f"computes longest ({duration(max(kernels))}; the median {noun} {duration(statistics.median(kernels))})"
-        title += f", which {compared}"
+        if ranks:  # names of nodes and processes leave no room
+            title += f", which computes longest: {duration(max(kernels))}, median {duration(statistics.median(kernels))}"
         sentence += f"; {name} {compared}"
-    return Telling(part, True, title, sentence)
+    return Telling(part, True, clip(title, _TITLE), sentence)
 
 
 def _parts(report: Report) -> Figure | None:
@@ -329,7 +332,9 @@ def _parts(report: Report) -> Figure | None:
     ]
     largest = max(told.part.mean_ns, key=lambda key: told.part.mean_ns[key])
     name = PARTS[largest].name if largest in PARTS else largest
-    finding = f"{told.sentence}; its largest part is {name} with {duration(told.part.mean_ns[largest])}"
+    finding = told.sentence
+    if not (told.alike and largest == "kernel"):  # said already
+        finding += f"; its largest part is {name} with {duration(told.part.mean_ns[largest])}"
     return Figure(
         "steps-parts",
         stacked_bars(tuple(PARTS.values()), rows, unit.name),

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from postrun.analysis.report import Report
+from postrun.analysis.report import Precision, Report, Share, Steps
 from postrun.report_templates.blocks import PDF_ROWS, spread
 from postrun.report_templates.context import SECTIONS, context
 from postrun.report_templates.pages import page
@@ -295,6 +295,62 @@ def test_steps_and_ranges_of_nearly_equal_length_are_no_block(small_reports: dic
     steps = dataclasses.replace(report.steps, groups=(dataclasses.replace(group, quantiles=flat),))
     assert "steps-distribution" in html_of(report)
     assert "steps-distribution" not in html_of(dataclasses.replace(report, steps=steps))
+
+
+def with_steps(report: Report, steps: Steps) -> str:
+    return words_of(dataclasses.replace(report, steps=steps))
+
+
+def words_of(report: Report) -> str:
+    return " ".join(html_of(report).translate({0xA0: " ", 0x202F: " "}).split())
+
+
+def test_profiled_steps_and_timelines_are_told_apart(rich: Report) -> None:
+    profiled = tuple(
+        dataclasses.replace(group, phase=None, quantiles=dataclasses.replace(group.quantiles, count=40)) for group in rich.steps.groups
+    )
+    marked = tuple(dataclasses.replace(step, phase=None) for step in rich.steps.steps)
+    text = with_steps(rich, Steps((*rich.steps.steps, *marked), (*rich.steps.groups[:2], *profiled), (), None))
+    assert "40 profiled steps on each of 8 processes: the median lies between" in text
+    assert "Timelines of the whole job: 300 TRAIN steps on each of 2 processes." in text
+    assert "Only the profiled steps are drawn." in text
+
+
+def test_of_few_steps_no_outer_percentile_is_told(small_reports: dict[str, Report]) -> None:
+    report = small_reports["cpu"]
+    group = report.steps.groups[0]
+    few = dataclasses.replace(group, quantiles=dataclasses.replace(group.quantiles, count=9))
+    text = with_steps(report, dataclasses.replace(report.steps, groups=(few,)))
+    assert "9 steps: median 181 ms, fastest 171 ms, slowest 189 ms." in text
+    assert ">p50</th>" in text
+    assert ">p95</th>" not in text
+
+
+def test_where_all_wait_for_each_other_the_rank_that_computes_longest_is_shown(rich: Report) -> None:
+    parts = tuple(
+        dataclasses.replace(part, mean_step_ns=197e6 + rank, mean_ns={"kernel": 154e6 if rank == 5 else 138e6, "other": 43e6})
+        for rank, part in enumerate(rich.steps.parts)
+    )
+    text = with_steps(rich, dataclasses.replace(rich.steps, parts=parts))
+    assert "Average step: 197 ms on each of 8 ranks; shown is rank 5, which computes longest: 154 ms, median 138 ms" in text
+    assert "rank 5 computes longest (154 ms; the median rank 138 ms)" in text
+    assert "Average step of rank 7, the slowest of 8" in words_of(rich)
+
+
+def test_what_names_of_kernels_do_not_tell_is_said(rich: Report) -> None:
+    unknown = (Share("unknown", 617, 1, 61.7), Share("FP32", 383, 1, 38.3))
+    text = words_of(dataclasses.replace(rich, precision=Precision(unknown, (Share("TF32", 5, 1, 100.0),))))
+    assert "The names of 61.7 % of the kernel time do not tell the precision; matrix work" in text
+    assert "takes only 0.5 % of it." in text
+    assert "ran in unknown" not in text
+
+
+def test_how_much_of_the_time_steps_fill(rich: Report) -> None:
+    phases = (Share("step", 97, 10, 9.7), Share("other", 903, 1, 90.3))
+    text = words_of(dataclasses.replace(rich, framework=dataclasses.replace(rich.framework, phases=phases)))
+    assert "The steps fill 9.7 % of the time from the first to the last step." in text
+    whole = dataclasses.replace(rich.framework, phases=(Share("step", 1000, 10, 99.95), Share("other", 0, 1, 0.05)))
+    assert "framework-phases" not in words_of(dataclasses.replace(rich, framework=whole))
 
 
 def test_rows_that_are_drawn_are_both_ends_and_the_median() -> None:
