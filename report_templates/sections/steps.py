@@ -15,7 +15,7 @@ from ..figures.axes import time_unit
 from ..figures.histogram import histogram
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import Part, stacked_bars
-from ..formats import clip, count, duration, plural
+from ..formats import count, duration, plural
 from . import labels
 from .distribution import bins_of, worth_drawing
 
@@ -34,7 +34,6 @@ _NAMED = 3
 _POINTS = 400  # of one line
 _FEW = 10  # steps; of fewer no outer percentile is told
 _ALIKE = 0.01  # of the longest mean step; processes that wait for each other differ by less
-_TITLE = 96  # characters that fit above a strip of the first page
 
 
 def steps(report: Report) -> Section:
@@ -305,7 +304,7 @@ def telling(every: Sequence[StepParts]) -> Telling:
     if slowest.mean_step_ns - min(part.mean_step_ns for part in every) >= _ALIKE * slowest.mean_step_ns:
         name = labels.process(slowest.node, slowest.rank, slowest.pid)
         title = f"{mean.capitalize()} of {name}, the slowest of {count(len(every))}: {duration(slowest.mean_step_ns)}"
-        return Telling(slowest, False, clip(title, _TITLE), f"the slowest is {name}, whose {mean} takes {duration(slowest.mean_step_ns)}")
+        return Telling(slowest, False, title, f"the slowest is {name}, whose {mean} takes {duration(slowest.mean_step_ns)}")
     kernels = [part.mean_ns.get("kernel", 0.0) for part in every]
     part = every[kernels.index(max(kernels))]
     name = labels.process(part.node, part.rank, part.pid)
@@ -316,7 +315,7 @@ def telling(every: Sequence[StepParts]) -> Telling:
         if ranks:  # names of nodes and processes leave no room
             title += f", which computes longest: {duration(max(kernels))}, median {duration(statistics.median(kernels))}"
         sentence += f"; {name} {compared}"
-    return Telling(part, True, clip(title, _TITLE), sentence)
+    return Telling(part, True, title, sentence)
 
 
 def _parts(report: Report) -> Figure | None:
