@@ -41,6 +41,9 @@ _URGENT: Final = frozenset({"several_runs", "checksum"})
 # Ranks that differ by at least so many percentage points are named in the headline.
 _UNEVEN_POINTS: Final = 3.0
 
+# Steps from which on an outer percentile is told.
+_SEVERAL: Final = 10
+
 # Mean time from step to step / median device time of a step from which on both are shown.
 _LONGER: Final = 1.03
 
@@ -239,7 +242,10 @@ def _step_time(steps: Steps) -> Tile:
     spread = quantiles(pl.Series([step.duration_ns for step in timed], dtype=pl.Int64))
     if spread is None:
         return _unknown("step_time", "step time", "no steps recorded", "steps")
-    details = [f"p95 {wording.duration(spread.p95)}"] if spread.count > 1 else ["one step"]
+    if spread.count >= _SEVERAL:
+        details = [f"p95 {wording.duration(spread.p95)}"]
+    else:
+        details = [f"median of {spread.count} steps" if spread.count > 1 else "one step"]
     if not timed[0].on_device:
         details[0] += " on the host"
     elif spread.count > 1 and (loading := _loading(steps)) and loading[1] / loading[2] > _LONGER * spread.p50:
