@@ -161,7 +161,9 @@ def short_name(name: str, *, limit: int = SHORT) -> str:
         return ""
     text = " ".join(name[:EXAMINED].split())
     text = "".join(c for c in text if unicodedata.category(c) not in {"Cc", "Cf", "Cs"}).strip()
-    short = (_mangled(text) if text.startswith("_Z") else _demangled(text)) or text or "(blank)"
+    short = _mangled(text) if text.startswith("_Z") else _demangled(text)
+    if not any(c.isalnum() for c in short):  # what was cut was the name: "](javascript:x)"
+        short = text or "(blank)"
     short = _TAIL.sub(r"\1", short) or short
     for detail, instead in _DETAILS:
         if len(short) > limit:

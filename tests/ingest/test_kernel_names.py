@@ -458,3 +458,8 @@ def test_matrix_products_of_real_runs(shared_data: Path) -> None:
     assert of_gemm("h100/Falconsai_nsfw_image_detection__1016002.json.gz") == {"BF16"}
     assert of_gemm("diff_pair/a100_rank3_of_8.json.gz") == {"FP32", "TF32"}
     assert of_gemm("diff_pair/v100_rank1_of_2.json.gz") == {"FP32"}
+
+
+@pytest.mark.parametrize("name", ["](javascript:x)", "(int)", "::<float>(x)", "[](int)"])
+def test_a_name_that_is_all_brackets_stays_as_it_is(name: str) -> None:
+    assert short_name(name) == name
