@@ -174,3 +174,13 @@ def test_a_damaged_file_beside_good_ones_does_not_hide_them(tmp_path: Path) -> N
     store = ingest([tmp_path])
     assert store.frame("SELECT events FROM source ORDER BY path").to_series().to_list()[0] == 1200
     assert store.frame("SELECT count(DISTINCT file) FROM ingest_note WHERE severity <> 'info'").item() >= 2
+
+
+@pytest.mark.parametrize("missing", [1, 40, 5_000])
+def test_a_cut_trace_without_compression_makes_the_run_partial(tmp_path: Path, missing: int) -> None:
+    path = tmp_path / "cut.json"
+    path.write_bytes(WHOLE[: len(WHOLE) - missing])
+    store = attempt(path)
+    assert store is not None
+    assert store.frame("SELECT status FROM run").item() == "partial"
+    assert "truncated" in set(store.frame("SELECT code FROM ingest_note WHERE severity = 'warning'").to_series())
