@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any, Final
 
@@ -19,9 +19,14 @@ from .kernels import categories, kernels
 from .launches import launches
 from .memory_operations import memory_operations
 from .options import Options
+from .places import Places
 from .precision import precision
 from .python_profile import python_profile
-from .report import Generator, Report
+from .report import Generator, Report, RuleResult
+from .rules.engine import evaluate
+from .rules.run_data import RunData
+from .rules.samples import Samples
+from .rules.selection import Selection, select
 from .steps import steps
 from .summary import summary
 from .system_usage import system_usage
@@ -43,6 +48,35 @@ def assemble(store: Store, options: Options) -> Report:
     found_steps = steps(store)
     job = job_statistics(store)
     usage = system_usage(store)
+    found_activity, found_memory = activity(store), memory_operations(store)
+    found_launches, found_idle = launches(store, top=options.top), idle(store)
+    found_annotations, found_framework = annotation_groups(store, options), framework(store)
+    selection = options.selection or select()
+    rules, findings = evaluate(
+        RunData(
+            store=store,
+            places=Places(store),
+            samples=Samples(store),
+            nodes=nodes,
+            devices=devices,
+            processes=processes,
+            job=job,
+            usage=usage,
+            breakdown=breakdown,
+            whole_devices=devices_whole,
+            kernels=found_kernels,
+            precision=found_precision,
+            activity=found_activity,
+            memory_operations=found_memory,
+            launches=found_launches,
+            idle=found_idle,
+            steps=found_steps,
+            annotations=found_annotations,
+            framework=found_framework,
+            top=options.top,
+        ),
+        selection,
+    )
     return Report(
         generator=_generator(options),
         run=run,
@@ -68,18 +102,18 @@ def assemble(store: Store, options: Options) -> Report:
         kernels=found_kernels,
         categories=categories(found_kernels),
         precision=found_precision,
-        activity=activity(store),
-        memory_operations=memory_operations(store),
-        launches=launches(store, top=options.top),
-        idle=idle(store),
+        activity=found_activity,
+        memory_operations=found_memory,
+        launches=found_launches,
+        idle=found_idle,
         steps=found_steps,
-        annotations=annotation_groups(store, options),
-        framework=framework(store),
+        annotations=found_annotations,
+        framework=found_framework,
         python_profile=python_profile(store),
-        rules=(),
-        findings=(),
+        rules=rules,
+        findings=findings,
         data_quality=notes,
-        options=_plain(options),
+        options=_plain(options, selection, rules),
     )
 
 
@@ -93,6 +127,19 @@ def _loader_recorded(store: Store) -> bool:
     return found
 
 
-def _plain(options: Options) -> dict[str, Any]:
-    """Options as report.json shows them; the time of making stands in ``generator``."""
-    return {key: value for key, value in dataclasses.asdict(options).items() if key != "generated_at_ns"}
+def _plain(options: Options, selection: Selection, rules: Sequence[RuleResult]) -> dict[str, Any]:
+    """Options as report.json shows them; the time of making stands in ``generator``, all parameters in ``rules``."""
+    changed = {
+        f"{result.rule}_{name}": value
+        for result in rules
+        if result.category != "report"
+        for name, value in result.changed_parameters.items()
+    }
+    return {
+        "top": options.top,
+        "histograms": options.histograms,
+        "name": options.name,
+        "preset": selection.preset,
+        "rules": [result.rule for result in rules],
+        "parameters": changed,
+    }

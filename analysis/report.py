@@ -497,8 +497,74 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleParameter:
+    """Effective value of one parameter of a rule. ``changed``: it is not the default of the preset. ``seconds``: the same as time, where
+    it counts samples and the sampling interval is known."""
+
+    name: str
+    value: int | float | str | None
+    unit: str
+    default: int | float | str | None
+    changed: bool
+    seconds: float | None
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleResult:
+    """What one rule says. ``verdict``: IssuesFound, NoIssuesFound, NotEvaluated or Error; ``reason``: why it is one of the last two, and
+    ``capture`` which capture would supply what is missing. ``triggered``: times triggered; ``violations``, ``datapoints``: what violated
+    the rule of all that was looked at; ``windows``: evaluation windows. ``parameters``: name to effective value, ``changed_parameters``
+    those of them that are not the default. ``details``: per node and device, keys depend on the rule. ``finding``: one sentence;
+    ``recommendation``: what to do."""
+
+    rule: str
+    category: str  # report, system, framework, trace, custom
+    verdict: str
+    reason: str | None
+    capture: str | None
+    triggered: int
+    violations: int
+    datapoints: int
+    windows: int
+    windows_triggered: int
+    first_ns: int | None
+    last_ns: int | None
+    parameters: dict[str, Any]
+    changed_parameters: dict[str, Any]
+    parameter_table: tuple[RuleParameter, ...]
+    details: dict[str, Any]
+    finding: str | None
+    recommendation: str | None
+    checks: str
+    condition: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An issue, ranked by the time it costs. ``severity``: high from 20 percent of the time on, medium from 5, else low. Times: see
+    ``base``; the times of several findings overlap and do not add up. ``saving_*``: what a change could save at most. Numbers are None
+    where the issue has no time to its name (then it stands behind those that have)."""
+
+    rank: int
+    rule: str
+    severity: str
+    title: str
+    text: str
+    recommendation: str | None
+    where: str | None
+    cost_ns: int | None
+    cost_percent: float | None
+    cost_per_step_ns: float | None
+    saving_ns: int | None
+    saving_percent: float | None
+    base: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """The whole report. ``rules`` and ``findings`` are filled by the rule engine."""
+    """The whole report. ``rules``: in the order in which they ran, ProfilerReport first; ``findings``: what costs most first."""
 
     generator: Generator
     run: Run
@@ -520,8 +586,8 @@ class Report:
     annotations: Annotations
     framework: Framework
     python_profile: PythonProfile
-    rules: tuple[dict[str, Any], ...]
-    findings: tuple[dict[str, Any], ...]
+    rules: tuple[RuleResult, ...]
+    findings: tuple[Finding, ...]
     data_quality: tuple[Note, ...]
     options: dict[str, Any]  # effective options: top, histogram, ...
     schema_version: int = field(default=SCHEMA_VERSION)

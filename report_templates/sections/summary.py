@@ -59,7 +59,7 @@ def summary(report: Report) -> Section:
     if not report.kernels:
         made.add(_operators(report))
     order = list(_VERDICTS)
-    rules = sorted(report.rules, key=lambda rule: (order.index(rule["verdict"]) if rule["verdict"] in order else len(order), rule["rule"]))
+    rules = sorted(report.rules, key=lambda rule: (order.index(rule.verdict), rule.rule))
     made.add(
         table(
             "summary-rules",
@@ -67,9 +67,9 @@ def summary(report: Report) -> Section:
             [Column("Verdict"), Column("Rule", "name"), Column("What was found")],
             [
                 [
-                    Cell(_VERDICTS.get(rule["verdict"], f"! {rule['verdict']}")),
-                    word(rule["rule"]),
-                    word(rule.get("finding") or rule.get("reason"), limit=400),
+                    Cell(_VERDICTS[rule.verdict]),
+                    word(rule.rule),
+                    word(rule.finding or rule.reason, limit=400),
                 ]
                 for rule in rules
             ],

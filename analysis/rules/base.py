@@ -1,0 +1,168 @@
+"""What is a rule: its parameters, what it gets to see, and what it answers?"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+if TYPE_CHECKING:
+    from .run_data import RunData
+    from .samples import SampleBlock
+
+Preset = Literal["documented", "service"]
+PRESETS: Final[tuple[Preset, ...]] = ("documented", "service")
+
+Value = int | float | str | None
+
+ISSUES: Final = "IssuesFound"
+FINE: Final = "NoIssuesFound"
+NOT_EVALUATED: Final = "NotEvaluated"
+ERROR: Final = "Error"
+VERDICTS: Final = (ISSUES, ERROR, FINE, NOT_EVALUATED)
+"""Most important first."""
+
+Category = Literal["report", "system", "framework", "trace", "custom"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a rule. ``kind``: "percentile" (0..100), "positive" (above 0), "text" (or none). ``seconds``: it counts samples."""
+
+    name: str
+    unit: str
+    documented: Value
+    service: Value
+    kind: Literal["percentile", "positive", "text"]
+    meaning: str
+    seconds: bool = False
+    choices: tuple[str, ...] = ()
+
+    def default(self, preset: Preset) -> Value:
+        return self.documented if preset == "documented" else self.service
+
+    def problem(self, value: Any) -> str | None:
+        """What is wrong with ``value``, in the documented words; None where nothing is. Numbers must be finite."""
+        if self.kind == "text":
+            if value is not None and not isinstance(value, str):
+                return f"{self.name.capitalize()} must be a string if specified!"
+            if value is not None and self.choices and value.rsplit(".", 1)[-1].upper() not in self.choices:
+                return f"{self.name} must be one of {', '.join(self.choices)}"
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return f"{self.name} must be a number"
+        if self.kind == "percentile" and not 0 <= value <= 100:
+            return f"{self.name} must be a valid percentile!"
+        if self.kind == "positive" and value <= 0:
+            return f"{self.name} must be a positive integer!"
+        return None
+
+
+SCAN_INTERVAL: Final = Parameter(
+    "scan_interval_us", "µs", 60_000_000, 60_000_000, "positive", "length of an evaluation window (half open, from a full minute on)"
+)
+
+
+class Parameters(Mapping[str, Any]):
+    """Effective values of a rule's parameters by name; ``changed`` names those that differ from the preset's default."""
+
+    def __init__(self, values: Mapping[str, Value], changed: Sequence[str] = ()) -> None:
+        self._values = dict(values)
+        self.changed = tuple(changed)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an issue costs, for the ranked findings. Times are nanoseconds of device time (of the run where ``base`` says so), summed over
+    the devices it concerns.
+
+    ``of_ns``: the whole that ``ns`` is a part of (span of all devices, all utilisation samples x interval, duration of the run), so that
+    ``ns / of_ns`` compares issues of different sources. ``saving_ns``: what a change could save at most (None: not to be said).
+    ``per_step_ns``: per step and device, where steps are known. ``title``: the imperative that heads the finding ("Overlap all-reduce with
+    backward"). ``where``: the place in words ("rank 5, node-1 GPU 3"; None: everywhere). ``base``: what ``of_ns`` is, in words.
+    """
+
+    title: str
+    ns: int
+    of_ns: int
+    saving_ns: int | None = None
+    per_step_ns: float | None = None
+    where: str | None = None
+    base: str = "GPU time of the profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a rule answers. ``finding``: one plain sentence with the numbers and the threshold. ``recommendation``: an imperative with the
+    concrete knob, then why it helps here. ``reason``: why not evaluated, or the error. ``capture``: which capture would supply what is
+    missing. ``details``: plain data (dicts, lists, strings, numbers, None), times in ns under keys ending in ``_ns``."""
+
+    verdict: str
+    reason: str | None = None
+    triggered: int = 0
+    violations: int = 0
+    datapoints: int = 0
+    windows: int = 0
+    windows_triggered: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    finding: str | None = None
+    recommendation: str | None = None
+    capture: str | None = None
+    cost: Cost | None = None
+
+
+def not_evaluated(reason: str, capture: str | None = None, **more: Any) -> Outcome:
+    """A rule that had nothing to look at. ``reason`` is a clause without a full stop: "no CPU samples in this run"."""
+    return Outcome(NOT_EVALUATED, reason=reason, capture=capture, **more)
+
+
+class Rule(ABC):
+    """A rule over a run. Subclasses set the class variables; ``parameters`` does not name scan_interval_us, which every rule has.
+
+    ``checks``: one sentence, what the rule looks at. ``condition``: when it finds an issue, with parameter names. ``advice``: what to do in
+    general, one sentence (the run's own advice is ``Outcome.recommendation``).
+    """
+
+    name: ClassVar[str]
+    category: ClassVar[Category]
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    checks: ClassVar[str]
+    condition: ClassVar[str]
+    advice: ClassVar[str]
+
+    @abstractmethod
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        """The rule's answer. An exception becomes the verdict Error and stops nothing else."""
+
+    @classmethod
+    def all_parameters(cls) -> tuple[Parameter, ...]:
+        return (*cls.parameters, SCAN_INTERVAL)
+
+
+class SampleRule(Rule):
+    """A rule over samples. Runs of any size are read in blocks of whole machines, once for all rules: :meth:`observe` is called with every
+    block and returns the little that :meth:`conclude` needs of it."""
+
+    @abstractmethod
+    def observe(self, block: SampleBlock, parameters: Parameters) -> Any:
+        """What this rule needs of the machines of ``block``: small frames or dicts, never the samples themselves."""
+
+    @abstractmethod
+    def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
+        """The answer, from what was observed in every block."""
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        return self.conclude([self.observe(block, parameters) for block in run.samples.blocks()], run, parameters)

@@ -1,0 +1,49 @@
+"""What does ProfilerReport say: did any of the documented rules that it runs find an issue?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..report import RuleResult
+from .base import FINE, ISSUES, NOT_EVALUATED, SCAN_INTERVAL
+from .catalogue import PROFILER_REPORT
+from .selection import Selection
+
+CHECKS = "Runs the documented rules over the whole run and collects their verdicts."
+CONDITION = "any of the rules it runs finds an issue"
+ADVICE = "Begin with the finding that costs most time."
+
+
+def summarise(results: Sequence[RuleResult], selection: Selection) -> RuleResult:
+    """ProfilerReport's own row: an issue when any documented rule among ``results`` has one; not evaluated when none could be."""
+    own = [result for result in results if result.category in ("system", "framework")]
+    issues = [result for result in own if result.verdict == ISSUES]
+    judged = [result for result in own if result.verdict in (ISSUES, FINE)]
+    verdict = ISSUES if issues else FINE if judged else NOT_EVALUATED
+    changed = {f"{result.rule}_{name}": value for result in own for name, value in result.changed_parameters.items()}
+    first = [result.first_ns for result in issues if result.first_ns is not None]
+    last = [result.last_ns for result in issues if result.last_ns is not None]
+    counted = f"{len(issues)} of {len(own)} rules found an issue, {len(own) - len(judged)} could not be evaluated"
+    return RuleResult(
+        rule=PROFILER_REPORT,
+        category="report",
+        verdict=verdict,
+        reason="none of its rules could be evaluated" if verdict == NOT_EVALUATED else None,
+        capture=None,
+        triggered=sum(result.triggered for result in own),
+        violations=sum(result.violations for result in own),
+        datapoints=max((result.datapoints for result in own), default=0),
+        windows=max((result.windows for result in own), default=0),
+        windows_triggered=max((result.windows_triggered for result in own), default=0),
+        first_ns=min(first, default=None),
+        last_ns=max(last, default=None),
+        parameters={SCAN_INTERVAL.name: SCAN_INTERVAL.default(selection.preset), **changed},
+        changed_parameters=changed,
+        parameter_table=(),
+        details={"rules": [{"rule": result.rule, "verdict": result.verdict} for result in own]},
+        finding=f"{counted}." if judged else None,
+        recommendation=None,
+        checks=CHECKS,
+        condition=CONDITION,
+        advice=ADVICE,
+    )

@@ -1,0 +1,116 @@
+"""Which rules run, with which values of their parameters?"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import UsageError
+from .base import Parameter, Parameters, Preset, Rule, Value
+from .catalogue import DOCUMENTED, PROFILER_REPORT, RULES
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A rule to run. ``label``: its name in the report, where the configuration gives it another than the rule's."""
+
+    rule: Rule
+    parameters: Parameters
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The rules of a report, in order. ``summarised``: ProfilerReport's own verdict is given, over the documented rules among them."""
+
+    rules: tuple[Chosen, ...]
+    summarised: bool = True
+    preset: Preset = "documented"
+
+
+def select(names: Sequence[str] | None = None, *, preset: Preset = "documented", settings: Mapping[str, Any] | None = None) -> Selection:
+    """The rules ``names`` (any case; none: all), in the catalogue's order, with the defaults of ``preset`` and ``settings``
+    ("LowGPUUtilization_patience" -> value; strings are read as numbers).
+
+    ProfilerReport among the names stands for all documented rules. Raises UsageError for a rule or parameter that does not exist, naming
+    the accepted ones, and for a value out of range.
+    """
+    wanted = _wanted(names)
+    given: dict[str, dict[str, Value]] = {}
+    for key, value in (settings or {}).items():
+        rule, parameter = setting(key)
+        given.setdefault(rule.name, {})[parameter.name] = checked(rule, parameter, value)
+    chosen = [Chosen(rule(), effective(rule, preset, given.get(rule.name, {}))) for rule in RULES.values() if rule.name in wanted]
+    summarised = names is None or any(name.lower() == PROFILER_REPORT.lower() for name in names)
+    return Selection(tuple(chosen), summarised, preset)
+
+
+def effective(rule: type[Rule], preset: Preset, given: Mapping[str, Value]) -> Parameters:
+    """Defaults of ``preset`` with ``given`` values over them."""
+    defaults = {parameter.name: parameter.default(preset) for parameter in rule.all_parameters()}
+    return Parameters({**defaults, **given}, [name for name, value in given.items() if value != defaults[name]])
+
+
+def find(name: str) -> type[Rule]:
+    """The rule of that name in any case. Raises UsageError naming the accepted ones."""
+    for known, rule in RULES.items():
+        if known.lower() == name.lower():
+            return rule
+    raise UsageError(f"{name!r} is no rule{_meant(name, [*RULES, PROFILER_REPORT])}; accepted: {', '.join([PROFILER_REPORT, *RULES])}")
+
+
+def setting(key: str) -> tuple[type[Rule], Parameter]:
+    """The rule and parameter of a key like "LowGPUUtilization_patience". Raises UsageError naming the accepted ones."""
+    rule_name, underscore, name = key.partition("_")
+    if not underscore:
+        raise UsageError(f"{key!r} names no parameter; write it like LowGPUUtilization_patience")
+    rule = find(rule_name)
+    for parameter in rule.all_parameters():
+        if parameter.name == name:
+            return rule, parameter
+    names = [parameter.name for parameter in rule.all_parameters()]
+    raise UsageError(f"{name!r} is no parameter of {rule.name}{_meant(name, names)}; accepted: {', '.join(names)}")
+
+
+def checked(rule: type[Rule], parameter: Parameter, value: Any) -> Value:
+    """``value`` of the right type. Raises UsageError for one that is out of range."""
+    if parameter.kind == "text":
+        value = None if value in ("", "None", "none") else value
+    elif isinstance(value, str):
+        value = _number(value)
+    problem = parameter.problem(value)
+    if problem:
+        bounds = {"percentile": "0 to 100", "positive": "above 0", "text": ", ".join(parameter.choices) or "a name"}[parameter.kind]
+        raise UsageError(f"{rule.name}_{parameter.name}={value}: {problem} (accepted: {bounds}; unit: {parameter.unit})")
+    result: Value = value
+    return result
+
+
+def _wanted(names: Iterable[str] | None) -> set[str]:
+    if names is None:
+        return set(RULES)
+    wanted: set[str] = set()
+    for name in names:
+        if name.lower() == PROFILER_REPORT.lower():
+            wanted |= {rule.name for rule in DOCUMENTED}
+        else:
+            wanted.add(find(name).name)
+    return wanted
+
+
+def _number(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        try:
+            return float(text)
+        except ValueError:
+            return text
+
+
+def _meant(word: str, accepted: Iterable[str]) -> str:
+    lowered = {one.lower(): one for one in accepted}
+    near = difflib.get_close_matches(word.lower(), lowered, n=1)
+    return f" (did you mean {lowered[near[0]]}?)" if near else ""
