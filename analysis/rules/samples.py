@@ -235,7 +235,7 @@ def _interval_ns(store: Store, derived: pl.DataFrame) -> int | None:
             FROM sample WHERE node = (SELECT min(node) FROM sample)
         ) WHERE step > 0
     """).item()
-    if found is not None:
+    if isinstance(found, int | float):
         return round(found)
     steps = derived.select(step=pl.col("time_ns").diff().over("node", "unit"))["step"].drop_nulls()
     median = steps.filter(steps > 0).median()
