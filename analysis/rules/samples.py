@@ -14,8 +14,9 @@ Figures ("gpu" and so on) are what the rules speak of; they are made of the metr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import polars as pl
 
@@ -27,9 +28,25 @@ FIGURES: Final = ("gpu", "gpu_memory", "core", "core_iowait", "cpu")
 FOOTPRINT: Final = "gpu_memory_used_percent"
 CONTROLLER: Final = "gpu_memory_controller"
 
+BOX: Final = (
+    "samples", "min", "p5", "p25", "p50", "p75", "p95", "max", "mean", "lower", "upper", "whisker_lower", "whisker_upper",
+)  # fmt: skip
+"""Keys of a box in the details of a rule."""
+
 _METRIC: Final = {"gpu": "gpu_utilization", "core": "cpu_utilization", "core_iowait": "cpu_iowait"}
 _MINUTE_NS: Final = 60_000_000_000
 _BLOCK_SAMPLES: Final = 3_000_000
+_MOST_SAMPLES: Final = 1 << 30
+
+
+def box(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The box of a row of :meth:`SampleBlock.boxes`, as details of rules have it."""
+    return {key: row[key] for key in BOX}
+
+
+def samples_of(parameter: float) -> int:
+    """A number of samples that a parameter gives (the interface takes fractions): at least one, rounded down."""
+    return max(1, min(math.floor(parameter), _MOST_SAMPLES))
 
 
 class Samples:
@@ -45,6 +62,10 @@ class Samples:
         self.interval_ns = _interval_ns(store, self.derived)
         """Median distance of successive samples of one series (of the derived buckets where nothing was sampled); None with no two."""
         self.origin_ns: int = min(first, default=0) // _MINUTE_NS * _MINUTE_NS
+        steps = self.derived.select(step=pl.col("time_ns").diff().over("node", "unit"))["step"]
+        shortest = steps.filter(steps > 0).min()
+        self.bucket_ns: int | None = shortest if isinstance(shortest, int) else None
+        """Length of the buckets of derived utilisation; None where none is derived (or each device has a single bucket)."""
 
     def has(self, figure: str) -> bool:
         """Whether any machine has samples of ``figure``."""

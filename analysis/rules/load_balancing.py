@@ -1,0 +1,290 @@
+"""Do the GPUs of a run carry the same load? Compared are the histograms of their utilisation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from ..utilisation import LABEL
+from ..wording import count, duration, percent, plural
+from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .run_data import RunData
+from .samples import SampleBlock
+
+BINS: Final = 50
+MOST_COMPARED: Final = 64
+"""More GPUs than these are each compared with the mean of all, and not with each other."""
+
+_WIDTH: Final = 100 // BINS
+_SIMILAR: Final = 10.0
+_CAPTURE: Final = "Record system metrics with the hosted profiler's system monitor, or profile with torch.profiler on CUDA activity."
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    node: str
+    unit: int
+    derived: bool
+    samples: int
+    mean: float
+    first_ns: int
+    last_ns: int
+    shares: tuple[float, ...]
+    evaluated: bool
+
+    @property
+    def place(self) -> str:
+        return f"{self.node} GPU {self.unit}"
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"node": self.node, "device": self.unit}
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two GPUs, or one and the mean of all (``b`` is None)."""
+
+    a: _Device
+    b: _Device | None
+    distance: float
+    mean_difference: float
+    violation: bool
+
+
+class LoadBalancing(SampleRule):
+    """Jensen-Shannon distance between the utilisation histograms of GPUs."""
+
+    name = "LoadBalancing"
+    category = "system"
+    parameters = (
+        Parameter("threshold", "distance 0..1", 0.5, 0.24, "percentile", "the histograms of two GPUs may lie so far apart"),
+        Parameter("patience", "samples", 10, 1000, "positive", "a GPU is looked at when it has more samples than this", seconds=True),
+    )
+    checks = (
+        "Compares the histograms of GPU utilisation (50 bins of 2 %) of every two GPUs, of one machine and of different ones; of more than"
+        " 64 GPUs each with the mean of all."
+    )
+    condition = "Jensen-Shannon distance (logarithm base 2) of two GPUs > `threshold`, both with more than `patience` samples"
+    advice = "Divide the work evenly over the GPUs."
+
+    def observe(self, block: SampleBlock, parameters: Parameters) -> pl.DataFrame:
+        """Per GPU: node, unit, source, samples, mean, first_ns, last_ns, counts (samples per bin)."""
+        series = block.series("gpu")
+        bin_ = (pl.col("value") / _WIDTH).floor().clip(0, BINS - 1).cast(pl.Int64)
+        slot = ((pl.col("position") == 0).cum_sum().cast(pl.Int64) - 1) * BINS + bin_
+        filled = series.select(slot=slot).group_by("slot").agg(n=pl.len())
+        boxes = block.boxes("gpu").select("node", "unit", "source", "samples", "mean", "first_ns", "last_ns")
+        grid = pl.DataFrame({"slot": pl.int_range(boxes.height * BINS, eager=True)})
+        counts = grid.join(filled, on="slot", how="left", maintain_order="left")["n"].fill_null(0)
+        per_device = pl.DataFrame({"device": grid["slot"] // BINS, "counts": counts}).group_by("device", maintain_order=True).agg("counts")
+        return boxes.with_columns(per_device["counts"] if boxes.height else pl.Series("counts", [], pl.List(pl.UInt32)))
+
+    def conclude(self, observed: Sequence[pl.DataFrame], run: RunData, parameters: Parameters) -> Outcome:
+        threshold, patience = parameters["threshold"], parameters["patience"]
+        rows = pl.concat(observed).rows(named=True) if observed else []
+        devices = sorted((_device(row, run, patience) for row in rows), key=lambda device: (device.node, device.unit))
+        if not devices:
+            return not_evaluated("no GPU utilisation and no kernel activity in this run", _CAPTURE)
+        if len(devices) == 1:
+            return not_evaluated("one GPU in this run, nothing to compare it with", datapoints=devices[0].samples)
+        evaluated = [device for device in devices if device.evaluated]
+        in_pairs = len(devices) <= MOST_COMPARED
+        if len(evaluated) < 2:
+            return not_evaluated(_too_few(devices, run, patience), details=_details(devices, [], in_pairs))
+        pairs = _pairs(evaluated, threshold) if in_pairs else _with_mean(evaluated, threshold)
+        pairs.sort(key=lambda pair: (-pair.distance, -abs(pair.mean_difference)))
+        violating = [pair for pair in pairs if pair.violation]
+        concerned = [device for pair in violating for device in (pair.a, pair.b) if device is not None]
+        return Outcome(
+            ISSUES if violating else FINE,
+            triggered=len(violating),
+            violations=len(violating),
+            datapoints=sum(device.samples for device in evaluated),
+            windows=1,
+            windows_triggered=1 if violating else 0,
+            first_ns=min((device.first_ns for device in concerned), default=None),
+            last_ns=max((device.last_ns for device in concerned), default=None),
+            details=_details(devices, pairs, in_pairs),
+            finding=_finding(evaluated, pairs, violating, threshold),
+            recommendation=_recommendation(evaluated, violating) if violating else None,
+            cost=_cost(evaluated, concerned, in_pairs, run) if violating else None,
+        )
+
+
+def distance(p: Sequence[float], q: Sequence[float]) -> float:
+    """Jensen-Shannon distance, logarithm base 2, of two distributions over the same bins: 0 for equal ones, 1 for disjoint ones."""
+    terms = []
+    for a, b in zip(p, q, strict=True):
+        middle = (a + b) / 2
+        if a > 0:
+            terms.append(a * math.log2(a / middle))
+        if b > 0:
+            terms.append(b * math.log2(b / middle))
+    return math.sqrt(min(max(math.fsum(terms) / 2, 0.0), 1.0))
+
+
+def _device(row: dict[str, Any], run: RunData, patience: float) -> _Device:
+    return _Device(
+        node=run.places.node(row["node"]),
+        unit=row["unit"],
+        derived=row["source"] == "derived",
+        samples=row["samples"],
+        mean=row["mean"],
+        first_ns=row["first_ns"],
+        last_ns=row["last_ns"],
+        shares=tuple(n / row["samples"] for n in row["counts"]),
+        evaluated=row["samples"] > patience,
+    )
+
+
+def _pairs(evaluated: Sequence[_Device], threshold: float) -> list[_Pair]:
+    found = []
+    for a, b in itertools.combinations(evaluated, 2):
+        apart = distance(a.shares, b.shares)
+        found.append(_Pair(a, b, apart, a.mean - b.mean, apart > threshold))
+    return found
+
+
+def _with_mean(evaluated: Sequence[_Device], threshold: float) -> list[_Pair]:
+    columns = zip(*(device.shares for device in evaluated), strict=True)
+    shares = [math.fsum(column) / len(evaluated) for column in columns]
+    mean = math.fsum(device.mean for device in evaluated) / len(evaluated)
+    found = []
+    for device in evaluated:
+        apart = distance(device.shares, shares)
+        found.append(_Pair(device, None, apart, device.mean - mean, apart > threshold))
+    return found
+
+
+def _details(devices: Sequence[_Device], pairs: Sequence[_Pair], in_pairs: bool) -> dict[str, Any]:
+    """At most 64 devices and 64 pairs (the furthest); ``left_out``: how many devices, ``pairs_left_out``: how many pairs more there are."""
+    shown = list(devices)
+    if not in_pairs:
+        furthest = [pair.a for pair in pairs[:MOST_COMPARED]]
+        rest = [device for device in devices if not device.evaluated]
+        shown = sorted((furthest + rest)[:MOST_COMPARED], key=lambda device: (device.node, device.unit))
+    details: dict[str, Any] = {
+        "compared": "pairs" if in_pairs else "mean",
+        "devices": [
+            {
+                **device.key,
+                "derived": device.derived,
+                "samples": device.samples,
+                "mean": device.mean,
+                "histogram": list(device.shares),
+                "evaluated": device.evaluated,
+            }
+            for device in shown
+        ],
+        "pairs": [
+            {
+                "a": pair.a.key,
+                "b": pair.b.key if pair.b else None,
+                "distance": pair.distance,
+                "mean_difference": pair.mean_difference,
+                "violation": pair.violation,
+            }
+            for pair in pairs[:MOST_COMPARED]
+        ],
+        "left_out": len(devices) - len(shown),
+        "pairs_left_out": max(len(pairs) - MOST_COMPARED, 0),
+    }
+    if in_pairs:
+        number = {id(device): index for index, device in enumerate(devices)}
+        matrix: list[list[float | None]] = [
+            [0.0 if row == column and device.evaluated else None for column in range(len(devices))] for row, device in enumerate(devices)
+        ]
+        for pair in pairs:
+            row, column = number[id(pair.a)], number[id(pair.b)]
+            matrix[row][column] = matrix[column][row] = pair.distance
+        details["matrix"] = matrix
+    return details
+
+
+def _too_few(devices: Sequence[_Device], run: RunData, patience: float) -> str:
+    most = sorted((device.samples for device in devices), reverse=True)[1]
+    text = f"{count(most)} of more than {count(math.floor(patience))} samples needed of two GPUs"
+    if any(device.derived for device in devices):
+        width = run.samples.bucket_ns
+        buckets = f" in {duration(width)} buckets" if width else ""
+        text += f" ({LABEL}{buckets}; `--set LoadBalancing_patience={max(most - 1, 1)}` lowers it)"
+    return text
+
+
+def _finding(evaluated: Sequence[_Device], pairs: Sequence[_Pair], violating: Sequence[_Pair], threshold: float) -> str:
+    furthest = pairs[0]
+    derived = f" ({LABEL})" if any(device.derived for device in evaluated) else ""
+    if furthest.b is not None:
+        compared = (
+            f"of {furthest.a.place} (mean {percent(furthest.a.mean)}) and {furthest.b.place} (mean {percent(furthest.b.mean)}) lie"
+            f" {_text(furthest.distance, threshold)} apart"
+        )
+        number = f"{count(len(violating))} of {plural(len(pairs), 'pair')}"
+    else:
+        compared = (
+            f"of {furthest.a.place} (mean {percent(furthest.a.mean)}) lies {_text(furthest.distance, threshold)} from the mean of"
+            f" {plural(len(pairs), 'GPU')} (mean {percent(furthest.a.mean - furthest.mean_difference)})"
+        )
+        number = f"{count(len(violating))} of {plural(len(pairs), 'GPU')}"
+    what = f"Utilisation histograms{derived} {compared}" if furthest.b is not None else f"The utilisation histogram{derived} {compared}"
+    if violating:
+        return f"{what} (Jensen-Shannon distance), above the threshold of {threshold:g}; so do {number}."
+    return f"{what} at most (Jensen-Shannon distance), not above the threshold of {threshold:g}."
+
+
+def _recommendation(evaluated: Sequence[_Device], violating: Sequence[_Pair]) -> str:
+    concerned = {id(device): device for pair in violating for device in (pair.a, pair.b) if device is not None}
+    least = min(concerned.values(), key=lambda device: device.mean)
+    busiest = max(evaluated, key=lambda device: device.mean)
+    idle = [device for device in evaluated if device.mean <= 0]
+    if idle:
+        machine = max(sum(1 for device in evaluated if device.node == one.node) for one in idle)
+        return (
+            f"Start one process per GPU (`torchrun --nproc-per-node={machine}`) or ask for fewer GPUs: {plural(len(idle), 'GPU')} of"
+            f" {count(len(evaluated))} did nothing, {idle[0].place} among them."
+        )
+    if busiest.mean - least.mean < _SIMILAR:
+        return (
+            f"Compare what runs on {least.place} and on {busiest.place}: their means differ by only"
+            f" {busiest.mean - least.mean:.1f} percentage points, so the course of the load differs and not its amount; equal batches for"
+            " every rank (`DistributedSampler(drop_last=True)`) make it alike."
+        )
+    return (
+        f"Give every GPU the same share of each batch (`DistributedSampler` with one process per GPU) and leave work of rank 0 alone"
+        f" (logging, evaluation) out of the step: {least.place} is used {percent(least.mean)} of the time and {busiest.place}"
+        f" {percent(busiest.mean)}."
+    )
+
+
+def _cost(evaluated: Sequence[_Device], concerned: Sequence[_Device], in_pairs: bool, run: RunData) -> Cost | None:
+    """GPU time that the GPUs concerned were less busy than the busiest of them (of all, where all are compared with their mean)."""
+    interval = run.samples.interval_ns
+    if interval is None:
+        return None
+    members = {id(device): device for device in concerned}.values()
+    busiest = max(device.mean for device in (members if in_pairs else evaluated))
+    lost = math.fsum((busiest - device.mean) / 100 * device.samples * interval for device in members)
+    whole = sum(device.samples for device in evaluated) * interval
+    least = min(members, key=lambda device: device.mean)
+    return Cost(
+        title="Divide the work evenly over the GPUs",
+        ns=min(round(max(lost, 0.0)), whole),
+        of_ns=whole,
+        where=least.place,
+        base="GPU time of the run",
+    )
+
+
+def _text(value: float, threshold: float) -> str:
+    """``value`` with as many decimals as tell it from the threshold."""
+    for decimals in range(2, 7):
+        text = f"{value:.{decimals}f}"
+        if float(text) != threshold or value == threshold:
+            break
+    return text
