@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...ingest.store import Store
 from ..places import Places
@@ -24,6 +24,7 @@ from ..report import (
     Steps,
     SystemUsage,
 )
+from .device_gaps import DeviceGaps
 from .samples import Samples
 
 
@@ -52,3 +53,8 @@ class RunData:
     annotations: Annotations
     framework: Framework
     top: int = 15
+    gaps: DeviceGaps = field(init=False, repr=False, compare=False)
+    """Idle gaps of every device, found when first asked for."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gaps", DeviceGaps(self.store))

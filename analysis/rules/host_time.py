@@ -1,0 +1,74 @@
+"""What was the host doing in some stretches of time: data loading, synchronisation, runtime calls, operators?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store import Store
+from ..intervals import union
+
+# Kinds of host events by activity, in the order in which they claim the time: each gets what the ones before it left.
+ACTIVITIES: Final = {
+    "profiler overhead": ("overhead",),
+    "data loader": ("loader",),
+    "synchronisation": ("sync",),
+    "runtime calls": ("launch", "call"),
+    "operators": ("operator",),
+}
+UNRECORDED: Final = "nothing recorded"
+
+# Host events that are held in memory at once.
+_ROWS_AT_ONCE: Final = 500_000
+
+
+def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str) -> pl.Series:
+    """How much of each of ``intervals`` the ``segments`` of its group cover (int64); segments must be disjoint within their group."""
+    length = pl.col("end") - pl.col("start")
+    ordered = segments.sort(by, "start").with_columns(before=length.cum_sum().over(by) - length)
+    known = ordered.select(by, "before", "start", last="end").sort("start")
+
+    def until(column: str) -> pl.Series:
+        points = intervals.select(by, start=column).with_row_index("number").sort("start")
+        found = points.join_asof(known.with_columns(begin="start"), on="start", by=by, strategy="backward", check_sortedness=False)
+        covered = pl.col("before") + pl.min_horizontal("start", "last") - pl.col("begin")
+        return found.with_columns(covered=covered.fill_null(0)).sort("number")["covered"]
+
+    return until("end") - until("start")
+
+
+def activities(store: Store, gaps: pl.DataFrame) -> dict[str, int]:
+    """Nanoseconds of ``gaps`` (columns process, start, end) by what their process was doing on any thread.
+
+    Every moment counts once, for the first of ACTIVITIES that was going on; what none of them covers is "nothing recorded": Python between
+    the operators, or work that the profiler does not see.
+    """
+    times: dict[str, int] = {}
+    covered = 0
+    segments = pl.DataFrame(schema={"process": pl.Int32, "start": pl.Int64, "end": pl.Int64})
+    processes = gaps["process"].drop_nulls().unique().to_list()
+    for name, kinds in ACTIVITIES.items():
+        parts = [union(part, ["process"]) for part in host_events(store, kinds, processes)]
+        if any(part.height for part in parts):
+            segments = union(pl.concat([segments, *parts]), ["process"])
+        total = int(length_inside(gaps, segments, "process").sum())
+        times[name] = total - covered
+        covered = total
+    times[UNRECORDED] = int((gaps["end"] - gaps["start"]).sum()) - covered
+    return times
+
+
+def host_events(store: Store, kinds: Iterable[str], processes: Iterable[int | None]) -> Iterator[pl.DataFrame]:
+    """Host events of these kinds and processes in parts of bounded size: process, tid, name, start, end. A part has at least no rows."""
+    listed = ", ".join(str(process) for process in processes if process is not None)
+    if not listed:
+        return
+    condition = f"process IN ({listed}) AND kind IN ({', '.join(repr(kind) for kind in kinds)})"
+    first, last = store.frame(f"SELECT min(rowid), max(rowid) FROM host_event WHERE {condition}").row(0)
+    for begin in range(first, last + 1, _ROWS_AT_ONCE) if first is not None else ():
+        yield store.frame(
+            'SELECT process, tid, name, start_ns AS start, start_ns + duration_ns AS "end" FROM host_event'
+            f" WHERE {condition} AND rowid BETWEEN {begin} AND {min(begin + _ROWS_AT_ONCE - 1, last)}"
+        )
