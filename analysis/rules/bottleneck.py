@@ -1,0 +1,243 @@
+"""How much of the time was a GPU low while the processor of its machine was at its limit, or waiting for I/O?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import polars as pl
+
+from ..wording import count, duration, percent, plural
+from .active_during import active_during
+from .base import FINE, ISSUES, Cost, Outcome, Parameters, SampleRule, not_evaluated
+from .gpus import GPU_TIME, NO_GPU, RECORD, RECORD_LONGER, capped, machines, per_gpu, threshold, too_few
+from .run_data import RunData
+from .samples import SampleBlock
+
+_UNUSED: Final = "every GPU is at 0 % for the whole run"
+_SUMMED: Final = ("snapshots", "low", "bottlenecks", "windows", "windows_exceeded")
+_NOTHING: Final[dict[str, Any]] = {"phases": [], "annotations": [], "operators": []}
+
+Row = dict[str, Any]
+
+
+class Bottleneck(SampleRule):
+    """Snapshots of a machine that have a value of a used GPU and one of a core. *Low*: the lowest used GPU is below ``gpu_threshold``;
+    *bottleneck*: low, and the highest core is above the limit. A GPU that is 0 % for the whole run is not used.
+
+    Every machine with more than ``patience`` such snapshots is judged: an issue where bottlenecks / snapshots x 100 > ``threshold`` over
+    the whole run. Triggered: windows in which this share is over the threshold, summed over the machines; violations: bottleneck
+    snapshots; data points: snapshots. ``active``: what ran on the machine between each bottleneck snapshot and the next one.
+
+    Cost: bottleneck snapshots x sampling interval x used GPUs of the machine x what is missing of the lowest of them to 100 %: in data
+    parallel training, all of them wait for the lowest. Of the machines with an issue.
+
+    Subclasses say which column of the snapshots is the core's, the parameter of its limit, and the words.
+    """
+
+    category = "system"
+    core: ClassVar[str]
+    figure: ClassVar[str]
+    limit: ClassVar[str]
+    absent: ClassVar[str]
+    title: ClassVar[str]
+
+    def observe(self, block: SampleBlock, parameters: Parameters) -> dict[str, pl.DataFrame]:
+        """A row per machine, per window in which one is judged, and per stretch of bottleneck snapshots."""
+        limit, share = parameters[self.limit], parameters["threshold"]
+        low = pl.col("gpu_min") < parameters["gpu_threshold"]
+        window = (pl.col("snapshot_ns") - block.origin_ns) // max(round(parameters["scan_interval_us"] * 1000), 1)
+        rows = block.snapshots().filter(pl.col(self.core).is_not_null())
+        rows = rows.with_columns(low=low, bottleneck=low & (pl.col(self.core) > limit), window=window).sort("node", "snapshot_ns")
+        counted = rows.group_by("node").agg(
+            snapshots=pl.len().cast(pl.Int64),
+            low=pl.col("low").sum().cast(pl.Int64),
+            bottlenecks=pl.col("bottleneck").sum().cast(pl.Int64),
+            missing=(100 - pl.col("gpu_min")).filter("bottleneck").sum() / 100,
+        )
+        in_windows = rows.group_by("node", "window").agg(
+            exceeded=_exceeded(pl.col("bottleneck").sum(), pl.len(), share), last_ns=pl.col("snapshot_ns").last()
+        )
+        judged = counted.filter(pl.col("snapshots") > parameters["patience"]).select("node")
+        in_windows = in_windows.join(judged, on="node", how="semi")
+        exceeded, last = pl.col("exceeded"), pl.col("last_ns").filter("exceeded")
+        of_node = in_windows.group_by("node").agg(
+            windows=pl.len().cast(pl.Int64), windows_exceeded=exceeded.sum().cast(pl.Int64), first_ns=last.min(), last_ns=last.max()
+        )
+        unused = pl.col("max") <= 0
+        gpus = block.boxes("gpu").sort("node", "unit").group_by("node", maintain_order=True)
+        nodes = gpus.agg(
+            used=(~unused).sum().cast(pl.Int64),
+            unused=pl.col("unit").filter(unused),
+            gpu_samples=pl.col("samples").sum().cast(pl.Int64),
+            derived=(pl.col("source") == "derived").any(),
+        )
+        return {
+            "nodes": nodes.join(counted, on="node", how="left").join(of_node, on="node", how="left"),
+            "windows": in_windows.group_by("window").agg(exceeded.any()),
+            "stretches": _stretches(rows.join(judged, on="node", how="semi")),
+        }
+
+    def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
+        if not run.samples.has("gpu"):
+            return not_evaluated(NO_GPU, RECORD)
+        if not run.samples.has(self.figure):
+            return not_evaluated(self.absent, RECORD)
+        interval = run.samples.interval_ns or 0
+        found = [row for part in observed for row in part["nodes"].iter_rows(named=True)]
+        nodes = sorted((_node(row, run, parameters) for row in found), key=lambda row: str(row["node"]))
+        judged = [row for row in nodes if row["issue"] is not None]
+        total = _slices({key: sum(row[key] for row in judged) for key in _SUMMED})
+        issues = [row for row in judged if row["issue"]]
+        details: dict[str, Any] = {
+            "total": total,
+            **capped(nodes, {at for at, row in enumerate(nodes) if row["issue"]}, "nodes"),
+            "active": dict(_NOTHING),
+            "bottleneck_ns": total["bottlenecks"] * interval,
+        }
+        if not judged:
+            return not_evaluated(*self._nothing(nodes, run, parameters), details=details)
+        if total["bottlenecks"]:
+            stretches = pl.concat([part["stretches"] for part in observed])
+            details["active"] = active_during(run.store, stretches.select("node", "start", end=pl.col("last") + interval), run.top)
+        windows = pl.concat([part["windows"] for part in observed]).group_by("window").agg(pl.col("exceeded").any())
+        few = len(nodes) - len(judged)
+        return Outcome(
+            ISSUES if issues else FINE,
+            triggered=total["windows_exceeded"],
+            violations=total["bottlenecks"],
+            datapoints=total["snapshots"],
+            windows=len(windows),
+            windows_triggered=int(windows["exceeded"].sum()),
+            first_ns=min((row["first_ns"] for row in judged if row["first_ns"] is not None), default=None),
+            last_ns=max((row["last_ns"] for row in judged if row["last_ns"] is not None), default=None),
+            details=details,
+            finding=(self._finding(issues, judged, parameters) if issues else self._fine(judged, parameters))
+            + (f"; {plural(few, 'machine')} could not be judged" if few else "")
+            + ".",
+            recommendation=self.recommendation(max(issues, key=_share), run, details) if issues else None,
+            cost=self._cost(issues, judged, nodes, interval) if issues else None,
+        )
+
+    def recommendation(self, worst: Row, run: RunData, details: Mapping[str, Any]) -> str:
+        """What to do on the machine with the highest share of bottleneck snapshots."""
+        raise NotImplementedError
+
+    def state(self, parameters: Parameters) -> str:
+        """What a bottleneck snapshot is, in words, with its thresholds."""
+        raise NotImplementedError
+
+    def _nothing(self, nodes: Sequence[Row], run: RunData, parameters: Parameters) -> tuple[str, str | None]:
+        """Why no machine was judged, and which capture would help."""
+        most = max(nodes, key=lambda row: int(row["snapshots"]))
+        if not any(row["used_gpus"] for row in nodes):
+            return _UNUSED, None
+        if not most["snapshots"]:
+            return "no machine has samples of its GPUs and of its processor at the same times", RECORD
+        reason = too_few(
+            self.name, most["snapshots"], parameters["patience"], run, parameter="patience", derived=most["derived"], what="snapshots"
+        )
+        return reason, RECORD_LONGER
+
+    def _finding(self, issues: Sequence[Row], judged: Sequence[Row], parameters: Parameters) -> str:
+        worst = max(issues, key=_share)
+        more = f"; {count(len(issues))} of {plural(len(judged), 'machine')} are over it" if len(judged) > 1 else ""
+        return (
+            f"{self.state(parameters)} in {percent(_share(worst))} of {plural(worst['snapshots'], 'snapshot')} of {worst['node']}"
+            f" (threshold {threshold(parameters['threshold'])}){more}{_derived(issues)}"
+        )
+
+    def _fine(self, judged: Sequence[Row], parameters: Parameters) -> str:
+        worst = max(judged, key=_share)
+        most = f", the highest share of {plural(len(judged), 'machine')}" if len(judged) > 1 else ""
+        return (
+            f"{self.state(parameters)} in {percent(_share(worst))} of {plural(worst['snapshots'], 'snapshot')} of {worst['node']}{most}"
+            f" (threshold {threshold(parameters['threshold'])}){_derived(judged)}"
+        )
+
+    def _cost(self, issues: Sequence[Row], judged: Sequence[Row], nodes: Sequence[Row], interval: int) -> Cost:
+        ns = round(sum(row["waited_snapshots"] for row in issues) * interval)
+        return Cost(
+            title=self.title,
+            ns=ns,
+            of_ns=sum(row["gpu_samples"] for row in nodes) * interval,
+            saving_ns=ns,
+            where=None if len(issues) == len(nodes) > 1 else machines([row["node"] for row in issues]),
+            base=GPU_TIME,
+        )
+
+
+def _exceeded(bottlenecks: Any, snapshots: Any, share: float) -> Any:
+    """Whether bottlenecks / snapshots x 100 > share, without a division that rounds."""
+    return bottlenecks * 100 > snapshots * share
+
+
+def _stretches(rows: pl.DataFrame) -> pl.DataFrame:
+    """Bottleneck snapshots that follow each other at most 1.5 sampling intervals apart, as one: node, start, last (of their snapshots)."""
+    apart = pl.col("snapshot_ns").diff().over("node")
+    usual = rows.select(apart.median()).item() or 0
+    new = apart.is_null() | (apart > 1.5 * usual) | ~pl.col("bottleneck").shift(1, fill_value=False)
+    return (
+        rows.with_columns(stretch=new.cum_sum())
+        .filter("bottleneck")
+        .group_by("stretch", maintain_order=True)
+        .agg(pl.col("node").first(), start=pl.col("snapshot_ns").first(), last=pl.col("snapshot_ns").last())
+        .drop("stretch")
+    )
+
+
+def _node(row: Mapping[str, Any], run: RunData, parameters: Parameters) -> Row:
+    counts = {key: row[key] or 0 for key in _SUMMED}
+    judged = counts["snapshots"] > parameters["patience"]
+    return {
+        "node": run.places.node(row["node"]),
+        **_slices(counts),
+        "issue": bool(_exceeded(counts["bottlenecks"], counts["snapshots"], parameters["threshold"])) if judged else None,
+        "first_ns": row["first_ns"],
+        "last_ns": row["last_ns"],
+        "used_gpus": row["used"],
+        "unused": row["unused"],
+        "derived": row["derived"],
+        "gpu_samples": row["gpu_samples"],
+        "waited_snapshots": (row["missing"] or 0.0) * row["used"],
+    }
+
+
+def _slices(counts: Mapping[str, int]) -> Row:
+    """The counts and the three slices that sum to 100 %: GPU above its threshold, low for another reason, low with a bottleneck."""
+    snapshots, low, bottlenecks = counts["snapshots"], counts["low"], counts["bottlenecks"]
+    return {
+        **counts,
+        "above_percent": _part(snapshots - low, snapshots),
+        "other_percent": _part(low - bottlenecks, snapshots),
+        "bottleneck_percent": _part(bottlenecks, snapshots),
+        "of_low_percent": _part(bottlenecks, low),
+    }
+
+
+def _part(count: int, whole: int) -> float | None:
+    return 100 * count / whole if whole else None
+
+
+def _share(row: Row) -> float:
+    share: float = row["bottleneck_percent"] or 0.0
+    return share
+
+
+def _derived(rows: Iterable[Row]) -> str:
+    return ", GPU utilisation derived from kernel activity" if any(row["derived"] for row in rows) else ""
+
+
+def workers(node: str, run: RunData) -> str:
+    """The knob for loader processes on a machine: as many as it has cores per GPU, where that is known."""
+    number = per_gpu(run, node)
+    return f"`num_workers={number}`" if number else "a higher `num_workers`"
+
+
+def longest(details: Mapping[str, Any]) -> str:
+    """The end of a recommendation: what was active longest during the bottleneck."""
+    for kind, word in (("operators", "operator"), ("annotations", "annotated range")):
+        rows = details["active"][kind]
+        if rows:
+            return f"; during the bottleneck the longest active {word} was {rows[0]['name']} ({duration(rows[0]['time_ns'])})"
+    return ""

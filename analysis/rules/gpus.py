@@ -1,0 +1,84 @@
+"""How do the rules over samples name GPUs and machines, and say that there are too few samples?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from ..utilisation import LABEL
+from ..wording import count, duration, plural
+from .run_data import RunData
+
+NO_GPU: Final = "no GPU utilisation in this run"
+NO_CPU: Final = "no CPU samples in this run"
+NO_MEMORY: Final = "no GPU memory samples in this run"
+RECORD: Final = "Record system metrics with the hosted profiler's system monitor, or samples of another source."
+RECORD_LONGER: Final = "Record system metrics for longer, or at a shorter sampling interval."
+GPU_TIME: Final = "GPU time of the run"
+MOST_ROWS: Final = 2000
+
+_NAMED: Final = 3
+
+
+def threshold(value: float) -> str:
+    """A threshold in percent as it was given: 70 %, 2.5 %."""
+    return f"{value:g} %"
+
+
+def gpu(row: Mapping[str, Any]) -> str:
+    """The GPU of a row of the details: "node-1 GPU 3"."""
+    return f"{row['node']} GPU {row['device']}"
+
+
+def where(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The GPUs of rows of the details: up to three by name, more by their number and their machines."""
+    if len(rows) <= _NAMED:
+        return _joined([gpu(row) for row in rows])
+    nodes = list(dict.fromkeys(row["node"] for row in rows))
+    return f"{count(len(rows))} GPUs of {machines(nodes)}"
+
+
+def machines(nodes: Sequence[str]) -> str:
+    """Up to three machines by name, more by their number."""
+    return _joined(nodes) if len(nodes) <= _NAMED else f"{count(len(nodes))} machines"
+
+
+def too_few(rule: str, samples: int, more_than: float, run: RunData, *, parameter: str, derived: bool, what: str = "samples") -> str:
+    """Why a rule was not evaluated: "612 of more than 1 000 samples needed"; where the figures are derived, also how to need fewer."""
+    reason = f"{count(samples)} of more than {number(more_than)} {what} needed"
+    if derived:
+        example = 100 if samples > 100 else max(samples // 2, 1)
+        buckets = f" in {duration(run.samples.bucket_ns)} buckets" if run.samples.bucket_ns else ""
+        reason += f", {LABEL}{buckets}; --set {rule}_{parameter}={example} needs fewer"
+    return reason
+
+
+def number(value: float) -> str:
+    """A parameter that counts samples: 1 000, 2.5."""
+    return count(int(value)) if value == int(value) else f"{value:g}"
+
+
+def capped(rows: Sequence[dict[str, Any]], important: Collection[int], name: str) -> dict[str, Any]:
+    """``rows`` under ``name`` for the details. Of more than 2,000 the ones in ``important`` (their places) and the first others are kept,
+    in order, and "left_out" says how many are not there."""
+    if len(rows) <= MOST_ROWS:
+        return {name: list(rows)}
+    first = sorted(range(len(rows)), key=lambda at: (at not in important, at))[:MOST_ROWS]
+    return {name: [rows[at] for at in sorted(first)], "left_out": len(rows) - MOST_ROWS}
+
+
+def per_gpu(run: RunData, node: str) -> int | None:
+    """Cores of a machine per GPU, where both are known: how many loader processes each worker can have."""
+    for one in run.nodes:
+        if one.hostname == node and one.cores and one.gpus:
+            return max(one.cores // one.gpus, 1)
+    return None
+
+
+def also_too_few(rows: int) -> str:
+    """The end of a finding where some GPUs could not be judged."""
+    return f"; {plural(rows, 'GPU has', 'GPUs have')} too few samples to be judged" if rows else ""
+
+
+def _joined(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
