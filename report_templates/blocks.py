@@ -55,7 +55,7 @@ class Column:
 class Cell:
     """``sort``: what the column is sorted by, where the text is not. ``title``: the full text, where it is shortened.
 
-    ``sector`` and ``number``: colour and number of the text in a ring.
+    ``sector`` and ``number``: colour and number of the text in a ring. ``link``: an id that it leads to. ``mark``: a class of style.css.
     """
 
     text: str
@@ -63,13 +63,16 @@ class Cell:
     title: str | None = None
     sector: Sector | None = None
     number: int | None = None
+    link: str | None = None
+    mark: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table; ``total`` rows exist, ``rows`` holds at most TABLE_ROWS of them, the PDF shows ``pdf_rows``, none for zero.
 
-    ``sortable``: another order of the rows makes sense. ``half``: the legend of a ring on half of the page.
+    ``sortable``: another order of the rows makes sense. ``half``: the legend of a ring on half of the page. ``rest``: what the PDF says
+    instead of how many rows it leaves out.
     """
 
     id: str
@@ -80,6 +83,7 @@ class Table:
     sortable: bool = True
     pdf_rows: int = PDF_ROWS
     half: bool = False
+    rest: Markup | None = None
 
     def shown(self, target: str) -> list[int]:
         """Which columns stand on the page for "html" or "pdf"."""
@@ -140,7 +144,7 @@ class Figure:
 
 @dataclass(slots=True)
 class Section:
-    """``lead`` answers the title's question. Without any block the section is that one sentence."""
+    """``lead`` answers the title's question. Without any block the section is that one sentence. ``parts``: sections within it."""
 
     id: str
     title: str
@@ -149,10 +153,11 @@ class Section:
     tables: dict[str, Table] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     number: int = 0
+    parts: tuple[Section, ...] = ()
 
     @property
     def empty(self) -> bool:
-        return not (self.figures or self.tables or self.facts)
+        return not (self.figures or self.tables or self.facts or self.parts)
 
     def figure(self, name: str) -> Figure | None:
         return self.figures.get(name)
@@ -199,6 +204,14 @@ def say(sentence: str, *values: object) -> Markup:
     return Markup(sentence).format(*(printable(value) if type(value) is str else value for value in values))
 
 
+def coded(text: str) -> Markup:
+    """A sentence in which what stands between two grave accents is code."""
+    pieces = printable(text).split("`")
+    if len(pieces) % 2 == 0:  # one is left over
+        return Markup("{}").format(printable(text))
+    return Markup("").join(Markup("<code>{}</code>" if i % 2 else "{}").format(piece) for i, piece in enumerate(pieces))
+
+
 def name(text: str, limit: int = 72) -> Markup:
     """A name from a trace for use within a sentence: shortened, and isolated from the direction of the text around it."""
     return Markup("<bdi>{}</bdi>").format(printable(clip(text, limit)))
@@ -226,11 +239,12 @@ def table(
     sortable: bool = True,
     pdf_rows: int = PDF_ROWS,
     half: bool = False,
+    rest: Markup | None = None,
 ) -> Table | None:
     """None where there is no row."""
     if not rows:
         return None
-    return Table(id, caption, tuple(columns), tuple(tuple(row) for row in rows[:TABLE_ROWS]), len(rows), sortable, pdf_rows, half)
+    return Table(id, caption, tuple(columns), tuple(tuple(row) for row in rows[:TABLE_ROWS]), len(rows), sortable, pdf_rows, half, rest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from .sections.launches import launches
 from .sections.memory_operations import memory_operations
 from .sections.precision import precision
 from .sections.python_profile import python_profile
+from .sections.rules import rules
 from .sections.steps import steps
 from .sections.summary import summary
 from .sections.system_usage import system_usage
@@ -46,6 +47,7 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     annotated_ranges,
     framework,
     python_profile,
+    rules,
     appendix,
 )
 

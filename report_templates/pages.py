@@ -29,7 +29,7 @@ def page(context: Context, target: str, *, paper: str = "A4") -> str:
     style = _asset("style.css") if target == "html" else _pdf_style(paper)
     script = _asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    anchors = {section.id for section in context.sections} | {"summary"}
+    anchors = {part.id for section in context.sections for part in (section, *section.parts)} | {"summary"}
     return environment.get_template("report.html.j2").render(
         report=context.report,
         summary=context.summary,

@@ -20,7 +20,10 @@ _WIDE = 20.0  # last edge by first edge from which on rows share a logarithmic a
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Counts between ``edges`` in nanoseconds; ``mark`` is the median, drawn as a line; ``beyond`` values lie above the last edge."""
+    """Counts between ``edges`` in nanoseconds; ``mark`` is the median, drawn as a line; ``beyond`` values lie above the last edge.
+
+    ``limit``: a threshold, drawn as a second line where it lies within the edges.
+    """
 
     label: str
     edges: Sequence[float]
@@ -28,6 +31,7 @@ class Bins:
     mark: float | None
     beyond: int = 0
     logarithmic: bool = False
+    limit: float | None = None
 
 
 class _Axis:
@@ -119,6 +123,9 @@ def _bars(group: Bins, axis: _Axis, base: float, tall: float, meaning: str) -> l
     if group.mark is not None:
         x = axis.x(group.mark)
         drawn.append(svg.line(x, base, x, base - tall - 3, INK, dashes="3 2"))
+    if group.limit is not None and group.edges[0] <= group.limit <= group.edges[-1]:
+        x = axis.x(group.limit)
+        drawn.append(svg.line(x, base, x, base - tall - 3, INK))
     return drawn
 
 

@@ -23,15 +23,25 @@ class Part:
     shade: float = 1.0
 
 
-def stacked_bars(parts: Sequence[Part], rows: Sequence[tuple[str, Sequence[float]]], unit: str, *, whole: float | None = None) -> str:
-    """SVG text: each row is a label and one value per part, in ``unit``. The axis goes from zero to ``whole`` or to the longest row."""
+def stacked_bars(
+    parts: Sequence[Part],
+    rows: Sequence[tuple[str, Sequence[float]]],
+    unit: str,
+    *,
+    whole: float | None = None,
+    limit: tuple[float, str] | None = None,
+) -> str:
+    """SVG text: each row is a label and one value per part, in ``unit``. The axis goes from zero to ``whole`` or to the longest row.
+
+    ``limit``: a threshold and its name, drawn as a dashed line.
+    """
     used = [i for i in range(len(parts)) if any(values[i] > 0 for _, values in rows)]
     labels = [clip(label, 32) for label, _ in rows]
     left = min(200.0, 14 + max(svg.width_of(label) for label in labels))
     end = whole or max(sum(values) for _, values in rows) or 1.0
     scale = (WIDTH - left - _RIGHT) / end
     bottom = _TOP + _ROW * len(rows)
-    body = _legend([parts[i] for i in used], left)
+    body = _legend([parts[i] for i in used], left, limit[1] if limit else None)
     for tick in nice_ticks(0, end, 6):
         x = left + tick * scale
         body.append(svg.line(x, _TOP - 4, x, bottom, GRID))
@@ -62,15 +72,23 @@ def stacked_bars(parts: Sequence[Part], rows: Sequence[tuple[str, Sequence[float
             if width > svg.width_of(inside, 10) + 8:
                 body.append(svg.text(x + width / 2, y + 11, inside, anchor="middle", fill=ON[part.meaning], size=10))
             x += width
+    if limit and 0 <= limit[0] <= end:
+        x = left + limit[0] * scale
+        body.append(svg.line(x, _TOP - 4, x, bottom, INK, dashes="4 3"))
     return svg.document(WIDTH, bottom + 20, body)
 
 
-def _legend(parts: Sequence[Part], left: float) -> list[str]:
+def _legend(parts: Sequence[Part], left: float, limit: str | None) -> list[str]:
     body = []
     widths = [26 + svg.width_of(part.name) for part in parts]
+    if limit:
+        widths.append(30 + svg.width_of(limit))
     x = left if left + sum(widths) < WIDTH else max(0.0, WIDTH - sum(widths))
-    for part, width in zip(parts, widths, strict=True):
+    for part, width in zip(parts, widths, strict=False):
         body.append(svg.rect(x, 6, 11, 11, MEANINGS[part.meaning], opacity=part.shade))
         body.append(svg.text(x + 16, 15.5, part.name, fill=INK))
         x += width
+    if limit:
+        body.append(svg.line(x + 5, 4, x + 5, 19, INK, dashes="4 3"))
+        body.append(svg.text(x + 12, 15.5, limit, fill=INK))
     return body

@@ -94,4 +94,6 @@ def appendix(report: Report) -> Section:
 def _plain(setting: object) -> str:
     if isinstance(setting, (list, tuple)):
         return ", ".join(str(item) for item in setting) or "none"
+    if isinstance(setting, dict):
+        return ", ".join(f"{key} = {value}" for key, value in setting.items()) or "none"
     return "none" if setting is None else str(setting)

@@ -1,4 +1,4 @@
-"""What must a reader know after ten seconds? The first page: headline, tiles, where the time went, the longest kernels."""
+"""What must a reader know after ten seconds? The first page: headline, tiles, what to do first, all verdicts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from ..blocks import Cell, Column, Figure, Section, Table, meaning_of, of_all, s
 from ..figures.donut import shaded
 from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
-from ..formats import duration, percent
+from ..formats import clip, duration, percent, plural
+from .findings import FIRST, Advice, findings, overlap
 from .steps import PARTS, telling
 from .system_usage import panel
 from .time_breakdown import FIRST_PAGE, bars, wasted
-
-# Word and sign of a verdict, most important first.
-_VERDICTS = {"IssuesFound": "✕ Issue", "Error": "! Error", "NoIssuesFound": "✓ Fine", "NotEvaluated": "– Not evaluated"}
+from .verdicts import ABSENT, NOT_EVALUATED, SIGNS, Judged, counted, judged
 
 _NODES = 3
 _PIECES = 7
@@ -58,24 +57,35 @@ def summary(report: Report) -> Section:
     )
     if not report.kernels:
         made.add(_operators(report))
-    order = list(_VERDICTS)
-    rules = sorted(report.rules, key=lambda rule: (order.index(rule.verdict), rule.rule))
+    first = findings(report)[:FIRST]
+    made.facts["findings"], made.facts["note"] = first, overlap(first)
+    found = judged(report)
+    # In the PDF the rules that could not be evaluated are one line.
+    evaluated = sum(one.sign is not SIGNS[NOT_EVALUATED] for one in found)
+    absent = ", ".join(clip(one.rule.rule, 40) for one in found[evaluated:])
+    line = say('– Not evaluated: {}. <a href="#{}">Why, and what would supply it</a>.', absent, ABSENT) if absent else None
+    made.facts["unjudged"] = None if evaluated else line
     made.add(
         table(
             "summary-rules",
-            "Rules",
-            [Column("Verdict"), Column("Rule", "name"), Column("What was found")],
-            [
-                [
-                    Cell(_VERDICTS[rule.verdict]),
-                    word(rule.rule),
-                    word(rule.finding or rule.reason, limit=400),
-                ]
-                for rule in rules
-            ],
+            f"Rules: {counted(found)}",
+            [Column("Rule", "name"), Column("Verdict"), Column("What was found")],
+            [[one.name, one.cell, _told(one, first)] for one in found],
+            pdf_rows=evaluated,
+            rest=line,
         )
     )
     return made
+
+
+def _told(one: Judged, above: Sequence[Advice]) -> Cell:
+    """The finding in a sentence; what stands above already is not said twice."""
+    advice = next((advice for advice in above if advice.rank == one.rank), None)
+    if advice is None:
+        return word(one.rule.finding or one.rule.reason, limit=300)
+    return Cell(
+        f"Finding {advice.rank} above: " + (f"costs {advice.cost}." if advice.costs else f"triggered {plural(one.rule.triggered, 'time')}.")
+    )
 
 
 def _costs(report: Report) -> Figure | None:

@@ -3,6 +3,7 @@
 (() => {
   const root = document.documentElement;
   const rowsShown = 15;
+  const rowsUnfolded = 25; // so many are shown as they are
   const remembered = (value) => {
     try {
       if (value === undefined) return localStorage.getItem("postrun-theme");
@@ -27,7 +28,7 @@
     const body = table.tBodies[0];
     const state = { open: false, filter: "", total: body.rows.length };
     const sortable = table.classList.contains("sortable") && state.total > 1;
-    const long = state.total > rowsShown;
+    const long = state.total > rowsUnfolded;
     let button = null;
 
     state.show = () => {
@@ -35,7 +36,7 @@
       for (const row of body.rows) {
         const match = !state.filter || row.textContent.toLowerCase().includes(state.filter);
         if (match) matching += 1;
-        row.hidden = !match || (!state.open && matching > rowsShown);
+        row.hidden = !match || (long && !state.open && matching > rowsShown);
       }
       if (button) {
         button.textContent = state.open ? `Show the first ${rowsShown}` : `Show all ${matching}`;

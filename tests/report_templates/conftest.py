@@ -8,6 +8,8 @@ import dataclasses
 import itertools
 import math
 import random
+import sys
+from pathlib import Path
 
 import pytest
 from postrun.analysis.report import (
@@ -49,6 +51,10 @@ from postrun.analysis.report import (
     Tile,
     UnitHeat,
 )
+
+sys.path.insert(0, str(Path(__file__).parent))  # this file is loaded by its path, too
+
+from hand_made_rules import findings, rule_results  # noqa: E402
 
 MS = 1_000_000
 S = 1_000_000_000
@@ -363,7 +369,9 @@ def rich_report() -> Report:
             Note("/data/runs/resnet50-ddp/rank-5.pt.trace.json.gz", "warning", "cut_off", "the file ends within an event; everything before it was read", 1, START, None),
             Note(None, "info", "clock", "clocks of the nodes were aligned by collectives; offset 1.2 ms", 1, None, None),
         ),
-        options={"top": 15, "histograms": ("Forward",), "name": None},
+        rules=rule_results(),
+        findings=findings(),
+        options={"top": 15, "histograms": ("Forward",), "name": None, "preset": "documented", "parameters": {"LowGPUUtilization_patience": 100}},
     )  # fmt: skip
 
 

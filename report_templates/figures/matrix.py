@@ -1,0 +1,64 @@
+"""How far is each from each? A square of pairs, its distance as brightness, and as a number where there is room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
+
+from ..formats import clip
+from . import svg
+from .palette import INK, MUTED
+
+WIDTH = 720.0
+NUMBERED = 16
+"""Up to so many rows each field holds its number."""
+_TOP, _FIELD, _LARGEST = 34.0, 36.0, 400.0
+_LEVELS = 20
+# On dark and on light fields; the fields have the same colours in both themes.
+_LIGHT, _DARK = "#fefefe", "#101010"
+
+
+def matrix(labels: Sequence[str], values: Sequence[Sequence[float | None]], what: str) -> str:
+    """SVG text. ``values[row][column]`` from 0 to 1; None is left open. Columns have the numbers of the rows."""
+    count = len(labels)
+    cell = min(_FIELD, _LARGEST / count)
+    every = 1 if cell >= 14 else -(-14 // int(max(cell, 1)))
+    shown = [f"{clip(label, 24)}  {number}" for number, label in enumerate(labels, 1)]
+    left = min(230.0, 10 + max(svg.width_of(label) for label in shown))
+    body = _scale(what)
+    colours = colormaps["cividis"]
+    fields: dict[int, list[str]] = {}
+    numbers = []
+    for row, line in enumerate(values[:count]):
+        y = _TOP + row * cell
+        if row % every == 0:
+            body.append(svg.text(left - 6, y + cell / 2 + 4, shown[row], anchor="end"))
+            body.append(svg.text(left + (row + 0.5) * cell, _TOP - 6, str(row + 1), anchor="middle", fill=MUTED, size=10))
+        for column, value in enumerate(line[:count]):
+            if value is None:
+                continue
+            level = min(_LEVELS - 1, int(min(max(value, 0.0), 1.0) * _LEVELS))
+            x = left + column * cell
+            fields.setdefault(level, []).append(
+                f"M{svg.number(x)} {svg.number(y)}h{svg.number(cell)}v{svg.number(cell)}h-{svg.number(cell)}z"
+            )
+            if count <= NUMBERED and row != column:
+                ink = _LIGHT if level < _LEVELS / 2 else _DARK
+                numbers.append(svg.text(x + cell / 2, y + cell / 2 + 4, f"{value:.2f}", anchor="middle", fill=ink, size=10))
+    body += [svg.path("".join(parts), to_hex(colours((level + 0.5) / _LEVELS))) for level, parts in sorted(fields.items())]
+    return svg.document(WIDTH, _TOP + cell * count + 6, body + numbers)
+
+
+def _scale(what: str) -> list[str]:
+    """What brightness means, at the upper right corner."""
+    colours = colormaps["cividis"]
+    body = [
+        svg.text(WIDTH - 148, 11, f"{what} 0", anchor="end", fill=INK, size=10),
+        svg.text(WIDTH - 2, 11, "1", anchor="end", fill=INK, size=10),
+    ]
+    wide = 128 / _LEVELS
+    for level in range(_LEVELS):
+        body.append(svg.rect(WIDTH - 142 + level * wide, 3, wide + 0.2, 9, to_hex(colours((level + 0.5) / _LEVELS))))
+    return body

@@ -1,0 +1,54 @@
+"""How busy was each GPU, and for how much of the time? A row of bars per GPU over utilisation, all on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..formats import clip
+from . import svg
+from .palette import GRID, INK, MEANINGS, MUTED
+
+WIDTH = 720.0
+_ROW, _TOP = 34.0, 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Shares of the samples (0 to 1) in equal bins from 0 to 100 %; ``mean`` in percent is drawn as a line."""
+
+    label: str
+    shares: Sequence[float]
+    mean: float | None
+    note: str = ""
+
+
+def workloads(rows: Sequence[Workload]) -> str:
+    """SVG text; bars grow from zero, and the highest of all rows fills its row."""
+    labels = [clip(row.label, 26) for row in rows]
+    left = min(210.0, 14 + max(svg.width_of(label) for label in labels))
+    right = WIDTH - max((16 + svg.width_of(row.note, 10) for row in rows if row.note), default=14.0)
+    highest = max((share for row in rows for share in row.shares), default=0.0) or 1.0
+    bottom = _TOP + _ROW * len(rows)
+    body = [svg.text(left, 11, f"share of the samples; highest bar: {100 * highest:.1f} %; dashed: mean", fill=MUTED, size=10)]
+    for tick in range(0, 101, 20):
+        x = left + (right - left) * tick / 100
+        body.append(svg.line(x, _TOP, x, bottom, GRID))
+        body.append(svg.text(x, bottom + 14, f"{tick} %" if tick == 100 else str(tick), anchor="middle", fill=MUTED, size=10))
+    for number, (row, label) in enumerate(zip(rows, labels, strict=True), 1):
+        base = _TOP + _ROW * number
+        body.append(svg.line(left, base, right, base, GRID))
+        body.append(svg.text(left - 8, base - 10, label, anchor="end"))
+        wide = (right - left) / max(1, len(row.shares))
+        bars = [
+            f"M{left + i * wide:.1f} {base:g}v-{(_ROW - 5) * share / highest:.1f}h{wide:.1f}V{base:g}z"
+            for i, share in enumerate(row.shares)
+            if share > 0
+        ]
+        body.append(svg.path("".join(bars), MEANINGS["computation"]))
+        if row.mean is not None:
+            x = left + (right - left) * min(max(row.mean, 0.0), 100.0) / 100
+            body.append(svg.line(x, base, x, base - _ROW + 3, INK, dashes="3 2"))
+        if row.note:
+            body.append(svg.text(WIDTH - 2, base - 10, row.note, anchor="end", fill=MUTED, size=10))
+    return svg.document(WIDTH, bottom + 20, body)

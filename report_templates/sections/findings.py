@@ -1,0 +1,79 @@
+"""What should be done first, what does each of these things cost, and what could a change save at most?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+
+from ...analysis.report import Finding, Report
+from ..blocks import name
+from ..formats import UNKNOWN, clip, duration, percent
+from .verdicts import judged
+
+FIRST: Final = 3
+_LONG = 320
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A finding as it is shown: what to do, the rule that says so (``anchor``: its section), where, the evidence, and two numbers with
+    what they are parts of."""
+
+    rank: int
+    title: str
+    rule: Markup
+    anchor: str
+    where: str | None
+    evidence: str
+    recommendation: str | None
+    cost: str
+    cost_of: str
+    saving: str
+    saving_of: str
+
+    @property
+    def costs(self) -> bool:
+        return self.cost != UNKNOWN
+
+
+def findings(report: Report) -> list[Advice]:
+    """All findings, what costs most first."""
+    anchors = {one.rule.rule: one.anchor for one in reversed(judged(report))}
+    return [
+        Advice(
+            finding.rank,
+            clip(finding.title, 90),
+            name(finding.rule, 40),
+            anchors.get(finding.rule, "rules"),
+            clip(finding.where, 90) if finding.where else None,
+            clip(finding.text, _LONG),
+            clip(finding.recommendation, _LONG) if finding.recommendation else None,
+            *_cost(finding),
+            *_saving(finding),
+        )
+        for finding in sorted(report.findings, key=lambda finding: finding.rank)
+    ]
+
+
+def _cost(finding: Finding) -> tuple[str, str]:
+    """The time per step, else the share, and what it is a part of."""
+    share = percent(finding.cost_percent) if finding.cost_percent is not None else None
+    of = f" of the {finding.base}" if finding.base else ""
+    if finding.cost_per_step_ns is not None:
+        return f"{duration(finding.cost_per_step_ns)} per step", f"{share}{of}" if share else ""
+    if share:
+        return share, of.strip()
+    return (duration(finding.cost_ns), of.strip()) if finding.cost_ns is not None else (UNKNOWN, "no time to its name")
+
+
+def _saving(finding: Finding) -> tuple[str, str]:
+    if finding.saving_percent is not None:
+        return percent(finding.saving_percent), duration(finding.saving_ns) if finding.saving_ns is not None else ""
+    return (duration(finding.saving_ns), "") if finding.saving_ns is not None else (UNKNOWN, "")
+
+
+def overlap(found: Sequence[Advice]) -> str:
+    return "Times overlap and do not add up." if len(found) > 1 else ""

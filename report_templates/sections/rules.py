@@ -1,0 +1,289 @@
+"""What did each rule look at, by which parameters, what did it find, and what is to be done?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from ...analysis.report import Report, RuleParameter, RuleResult
+from ..blocks import Cell, Column, Section, Table, coded, say, table, value, word
+from ..formats import clip, count, duration, plural, significant
+from ..rule_blocks import balance, bottlenecks, generic, loop, trace, utilisation
+from ..rule_blocks.reading import Blocks, Shown, shown
+from .findings import FIRST, Advice, findings
+from .verdicts import ERROR, ISSUE, Judged, judged
+
+_BLOCKS: Final[dict[str, Callable[[Shown], Blocks]]] = {
+    "LowGPUUtilization": utilisation.low_gpu_utilization,
+    "BatchSize": utilisation.batch_size,
+    "GPUMemoryIncrease": utilisation.gpu_memory_increase,
+    "CPUBottleneck": bottlenecks.cpu_bottleneck,
+    "IOBottleneck": bottlenecks.io_bottleneck,
+    "LoadBalancing": balance.load_balancing,
+    "MaxInitializationTime": loop.max_initialization_time,
+    "StepOutlier": loop.step_outlier,
+    "Dataloader": loop.dataloader,
+    "HostBound": trace.host_bound,
+    "ExposedCommunication": trace.exposed_communication,
+    "LowPrecision": trace.low_precision,
+    "PageableCopies": trace.pageable_copies,
+    "SyncBound": trace.sync_bound,
+    "ShortKernels": trace.short_kernels,
+    "StragglerRank": trace.straggler_rank,
+}
+# Information, never an issue: their numbers have a section of their own, and they are not in the documented table.
+_INFORMATION: Final = ("OverallSystemUsage", "OverallFrameworkMetrics")
+_SEE: Final = {
+    "OverallSystemUsage": ("system-usage", "System usage"),
+    "OverallFrameworkMetrics": ("framework", "Framework metrics"),
+    "MaxInitializationTime": ("job-statistics", "Job statistics"),
+    "StepOutlier": ("steps", "Steps"),
+    "HostBound": ("idle", "Idle time"),
+    "ExposedCommunication": ("time-breakdown", "Time breakdown"),
+    "LowPrecision": ("precision", "Precision"),
+    "PageableCopies": ("memory-operations", "Memory operations"),
+}
+_SCAN: Final = "scan_interval_us"
+_ROUNDED: Final = 1e6
+
+
+def rules(report: Report) -> Section:
+    found = judged(report)
+    if not found:
+        return Section(
+            "rules", "Rules", say("No rule was chosen for this report: choose rules, or leave the choice out to run all of them.")
+        )
+    made = Section("rules", "Rules", say("{}", _lead(found)))
+    further = findings(report)[FIRST:]
+    summary = next((rule for rule in report.rules if rule.category == "report"), None)
+    made.facts["summary"] = say("{}: {}", summary.rule, summary.finding) if summary and summary.finding else None
+    made.facts["changed"] = _changed(report)
+    made.facts["absent"] = _absent_lines([one for one in found if not one.evaluated])
+    made.add(_further(further), _overview([one for one in found if one.evaluated]), _absent([one for one in found if not one.evaluated]))
+    made.parts = tuple(_part(report, one) for one in found if one.evaluated)
+    return made
+
+
+def _lead(found: Sequence[Judged]) -> str:
+    evaluated = [one for one in found if one.evaluated]
+    if not evaluated:
+        return f"None of {plural(len(found), 'rule')} could be evaluated: what would supply the data is said below."
+    issues = [one for one in evaluated if one.rule.verdict == ISSUE]
+    of = plural(len(evaluated), "evaluated rule")
+    first = f"{count(len(issues))} of {of} found an issue." if issues else f"None of {of} found an issue."
+    most = min(evaluated, key=lambda one: (-one.rule.triggered, one.rule.rule)).rule
+    if not most.triggered:
+        return first
+    points = f", at {plural(most.datapoints, 'data point')}" if most.datapoints else ""
+    return f"{first} Triggered most often: {clip(most.rule, 60)}, {plural(most.triggered, 'time')}{points}."
+
+
+def _changed(report: Report) -> str:
+    """Which parameters are not the defaults."""
+    preset = report.options.get("preset")
+    told = f"Preset: {preset}." if preset else ""
+    changed = report.options.get("parameters")
+    if isinstance(changed, dict) and changed:
+        told += " Changed: " + ", ".join(f"{key} = {setting(held)}" for key, held in changed.items()) + "."
+    return told
+
+
+def _further(found: Sequence[Advice]) -> Table | None:
+    return table(
+        "rules-further",
+        "Further findings",
+        [
+            Column("#", "number"),
+            Column("What to do", "name"),
+            Column("Where"),
+            Column("What was found"),
+            Column("Costs"),
+            Column("Could save at most"),
+        ],
+        [
+            [
+                Cell(str(one.rank)),
+                Cell(one.title, link=one.anchor),
+                word(one.where or "everywhere"),
+                word(one.evidence, limit=400),
+                Cell(" · ".join(part for part in (one.cost, one.cost_of) if part)),
+                Cell(one.saving),
+            ]
+            for one in found
+        ],
+        sortable=False,
+        pdf_rows=20,
+    )
+
+
+def _overview(found: Sequence[Judged]) -> Table | None:
+    """The documented summary of the rules, and of ours."""
+    listed = sorted((one for one in found if one.rule.rule not in _INFORMATION), key=lambda one: (-one.rule.triggered, one.rule.rule))
+    return table(
+        "rules-overview",
+        "Summary of the evaluated rules, most often triggered first",
+        [
+            Column("Rule", "name"),
+            Column("Verdict"),
+            Column("Description", html_only=True),
+            Column("Recommendation", html_only=True),
+            Column("Times triggered", "number"),
+            Column("Data points", "number"),
+            Column("Parameters"),
+        ],
+        [
+            [
+                one.name,
+                one.cell,
+                word(one.rule.checks, limit=300),
+                word(one.rule.recommendation or one.rule.advice, limit=400),
+                value(one.rule.triggered, count),
+                value(one.rule.datapoints, count),
+                word(
+                    ", ".join(f"{key}: {setting(held)}" for key, held in one.rule.parameters.items() if key != _SCAN) or "none", limit=300
+                ),
+            ]
+            for one in listed
+        ],
+        pdf_rows=40,
+    )
+
+
+def _absent(found: Sequence[Judged]) -> Table | None:
+    return table(
+        "rules-absent",
+        "Rules without a verdict",
+        [Column("Rule", "name"), Column("Verdict"), Column("Why"), Column("What would supply it")],
+        [[Cell(one.rule.rule), one.cell, word(_why(one.rule), limit=300), word(one.rule.capture, limit=300)] for one in found],
+        pdf_rows=0,
+    )
+
+
+def _why(rule: RuleResult) -> str:
+    return rule.reason or ("it failed without a message" if rule.verdict == ERROR else "no reason is known")
+
+
+def _absent_lines(found: Sequence[Judged]) -> list[tuple[str, str, str]]:
+    """For the PDF: rules of the same reason share a line."""
+    groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for one in found:
+        why, capture = clip(_why(one.rule), 240), clip(one.rule.capture or "", 240)
+        groups[one.sign.text, why, capture].append(clip(one.rule.rule, 60))
+    return [(f"{sign}: {', '.join(names)}", why, capture) for (sign, why, capture), names in groups.items()]
+
+
+def _part(report: Report, one: Judged) -> Section:
+    rule = one.rule
+    made = Section(one.id, rule.rule, say("{}", clip(rule.finding or rule.reason or "", 600)))
+    made.facts.update(
+        sign=one.sign,
+        issue=rule.verdict == ISSUE,
+        recommendation=coded(clip(rule.recommendation, 800)) if rule.recommendation else None,
+        checks=clip(rule.checks, 400),
+        condition=clip(rule.condition, 400),
+        counts=_counts(report, rule),
+        parameters=_line(rule.parameter_table),
+        see=_SEE.get(rule.rule),
+    )
+    build = _BLOCKS.get(rule.rule)
+    of = shown(report, rule, one.id)
+    if build is not None:
+        made.add(*build(of))
+    elif rule.rule not in _INFORMATION:
+        made.add(*generic.own_report(of))
+    made.add(_parameters(one.id, rule.parameter_table))
+    return made
+
+
+def _counts(report: Report, rule: RuleResult) -> str:
+    if rule.rule in _INFORMATION:
+        return ""
+    points = plural(rule.datapoints, "data point")
+    if not rule.triggered and not rule.violations:
+        where = f" in {plural(rule.windows, 'window')}" if rule.windows else ""
+        return f"It looked at {points}{where}." if rule.datapoints else ""
+    told = [f"triggered {plural(rule.triggered, 'time')}"]
+    if rule.datapoints:
+        told.append(f"{plural(rule.violations, 'violation')} at {points}")
+    if rule.windows:
+        told.append(f"in {count(rule.windows_triggered)} of {plural(rule.windows, 'window')}")
+    start = report.run.started_at_ns
+    if start is not None and rule.first_ns is not None and rule.last_ns is not None and rule.triggered:
+        told.append(f"from {duration(max(0, rule.first_ns - start))} to {duration(max(0, rule.last_ns - start))} after the run began")
+    text = "; ".join(told)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _parameters(id: str, given: Sequence[RuleParameter]) -> Table | None:
+    return table(
+        f"{id}-parameters",
+        "Parameters",
+        [
+            Column("Parameter", "name"),
+            Column("Value", "number"),
+            Column("Unit"),
+            Column("As time", "number"),
+            Column("Default", "number"),
+            Column("Set by"),
+            Column("Meaning"),
+        ],
+        [
+            [
+                Cell(parameter.name),
+                Cell(setting(parameter.value)),
+                Cell(parameter.unit),
+                Cell(_time(parameter) or "–"),
+                Cell(setting(parameter.default)),
+                Cell("▲ changed", mark="v-changed")
+                if parameter.changed
+                else Cell("default" if parameter.value == parameter.default else "preset"),
+                word(parameter.meaning, limit=200),
+            ]
+            for parameter in given
+        ],
+        sortable=False,
+        pdf_rows=0,
+    )
+
+
+def _line(given: Sequence[RuleParameter]) -> Markup:
+    """All parameters on one line, the changed ones marked."""
+    told = []
+    for parameter in given:
+        if parameter.name == _SCAN and not parameter.changed:
+            continue
+        unit = f"\u00a0{parameter.unit}" if isinstance(parameter.value, int | float) and parameter.unit else ""
+        notes = [
+            text for text in (_time(parameter), f"changed; default {setting(parameter.default)}" if parameter.changed else None) if text
+        ]
+        told.append(
+            say(
+                "{}{} {}{}{}",
+                "▲ " if parameter.changed else "",
+                parameter.name,
+                setting(parameter.value),
+                unit,
+                f" ({'; '.join(notes)})" if notes else "",
+            )
+        )
+    return Markup(", ").join(told)
+
+
+def _time(parameter: RuleParameter) -> str | None:
+    if parameter.name == _SCAN and isinstance(parameter.value, int | float):
+        return duration(parameter.value * 1000)
+    return duration(parameter.seconds * 1e9) if parameter.seconds is not None else None
+
+
+def setting(held: Any) -> str:
+    """The value of a parameter."""
+    if held is None:
+        return "none"
+    if isinstance(held, bool) or not isinstance(held, int | float):
+        return clip(str(held), 60)
+    if isinstance(held, int):
+        return count(held)
+    return f"{held:g}" if abs(held) < _ROUNDED else significant(held)

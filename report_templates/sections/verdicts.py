@@ -1,0 +1,95 @@
+"""How is a verdict written, how many of each are there, and where does the page tell more about a rule?"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ...analysis.report import Report, RuleResult
+from ..blocks import Cell
+from ..formats import plural
+
+ISSUE: Final = "IssuesFound"
+ERROR: Final = "Error"
+FINE: Final = "NoIssuesFound"
+NOT_EVALUATED: Final = "NotEvaluated"
+ABSENT: Final = "rules-absent"
+"""Where rules without a verdict are told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """Sign and word of a verdict, and the class of style.css that gives its colour."""
+
+    text: str
+    mark: str
+
+
+# Most important first.
+SIGNS: Final = {
+    ISSUE: Sign("✕ Issue", "v-issue"),
+    ERROR: Sign("! Error", "v-error"),
+    FINE: Sign("✓ Fine", "v-fine"),
+    NOT_EVALUATED: Sign("– Not evaluated", "v-none"),
+}
+_ORDER: Final = list(SIGNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A rule, its sign, the id of its own section (where it has a verdict), and its place among the findings, if it has one."""
+
+    rule: RuleResult
+    sign: Sign
+    id: str
+    rank: int | None
+
+    @property
+    def evaluated(self) -> bool:
+        return self.rule.verdict in (ISSUE, FINE)
+
+    @property
+    def anchor(self) -> str:
+        return self.id if self.evaluated else ABSENT
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(
+            self.sign.text, mark=self.sign.mark, sort=_ORDER.index(self.rule.verdict) if self.rule.verdict in SIGNS else len(_ORDER)
+        )
+
+    @property
+    def name(self) -> Cell:
+        return Cell(self.rule.rule, link=self.anchor)
+
+
+def judged(report: Report) -> list[Judged]:
+    """The rules in the order of their importance: issues by what they cost, errors, fine, not evaluated. Without the summary of all."""
+    ranks = {finding.rule: finding.rank for finding in reversed(report.findings)}
+    taken: Counter[str] = Counter()
+    found = []
+    for rule in report.rules:
+        if rule.category == "report":
+            continue
+        # No hyphen: what stands behind one names a figure or table within the section.
+        id = "rule-" + re.sub(r"[^A-Za-z0-9_]", "_", rule.rule)
+        taken[id] += 1
+        own = id if taken[id] == 1 else f"{id}__{taken[id]}"
+        rank = ranks.get(rule.rule) if rule.verdict == ISSUE else None
+        found.append(Judged(rule, SIGNS.get(rule.verdict, SIGNS[ERROR]), own, rank))
+    return sorted(
+        found, key=lambda one: (_ORDER.index(one.rule.verdict) if one.rule.verdict in SIGNS else 1, one.rank or len(report.rules))
+    )
+
+
+def counted(found: Sequence[Judged]) -> str:
+    """ "4 issues · 9 fine · 5 not evaluated"."""
+    numbers = Counter(one.sign.mark for one in found)
+    texts = [plural(numbers["v-issue"], "issue")]
+    if numbers["v-error"]:
+        texts.append(plural(numbers["v-error"], "error"))
+    texts += [f"{numbers['v-fine']}\u00a0fine", f"{numbers['v-none']}\u00a0not\u00a0evaluated"]
+    return " · ".join(texts)

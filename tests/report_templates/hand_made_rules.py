@@ -1,0 +1,199 @@
+"""Which hand-made verdicts do the tests of the templates show? One of every rule: five issues, an error, some not evaluated."""
+
+# ruff: noqa: E501  (tables of values read better than one value per line)
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from postrun.analysis.report import Finding, RuleParameter, RuleResult
+
+MS = 1_000_000
+S = 1_000_000_000
+START = 1_795_243_200 * S
+SPAN = 1100 * S
+DEVICES = [("node-0" if rank < 4 else "node-1", rank, rank % 4) for rank in range(8)]
+
+
+def box(middle: float, spread: float = 12.0) -> dict[str, float]:
+    return {
+        "samples": 2244, "min": max(0.0, middle - 3 * spread), "p5": max(0.0, middle - 2 * spread), "p25": max(0.0, middle - spread),
+        "p50": middle, "p75": min(100.0, middle + spread), "p95": min(100.0, middle + 2 * spread), "max": min(100.0, middle + 3 * spread),
+        "mean": middle, "lower": max(0.0, middle - 2.5 * spread), "upper": min(100.0, middle + 2.5 * spread),
+        "whisker_lower": max(0.0, middle - 2.4 * spread), "whisker_upper": min(100.0, middle + 2.4 * spread),
+    }  # fmt: skip
+
+
+def bins(centre: float, wide: float, number: int, beyond: int = 0, count: int = 60) -> dict[str, Any]:
+    edges = [centre - wide + 2 * wide * i / count for i in range(count + 1)]
+    weights = [math.exp(-((((i + 0.5) / count - 0.5) * 6) ** 2) / 2) for i in range(count)]
+    return {"edges": edges, "counts": [round(number * weight / sum(weights)) for weight in weights], "unit": "ns", "logarithmic": False, "beyond": beyond}  # fmt: skip
+
+
+def result(rule: str, category: str, verdict: str, finding: str | None = None, **more: Any) -> RuleResult:
+    given = more.pop("given", {"threshold": (50, "%", 50, False, None)})
+    table = tuple(
+        RuleParameter(name, value, unit, default, changed, seconds, f"meaning of {name}")
+        for name, (value, unit, default, changed, seconds) in given.items()
+    )
+    scan = RuleParameter("scan_interval_us", 60_000_000, "µs", 60_000_000, False, None, "length of an evaluation window")
+    values: dict[str, Any] = {
+        "reason": None, "capture": None, "triggered": 0, "violations": 0, "datapoints": 2400, "windows": 20, "windows_triggered": 0, "first_ns": None,
+        "last_ns": None, "details": {}, "recommendation": None,
+    } | more  # fmt: skip
+    return RuleResult(
+        rule=rule, category=category, verdict=verdict, finding=finding,
+        parameters={parameter.name: parameter.value for parameter in (*table, scan)},
+        changed_parameters={parameter.name: parameter.value for parameter in table if parameter.changed},
+        parameter_table=(*table, scan),
+        checks=f"What {rule} looks at, in one sentence.", condition="a share is over threshold", advice="Do what helps.", **values,
+    )  # fmt: skip
+
+
+def active(**names: int) -> list[dict[str, Any]]:
+    return [{"name": name, "time_ns": time * S, "percent": float(time)} for name, time in names.items()]
+
+
+def details() -> dict[str, dict[str, Any]]:
+    """Details of every rule, by its name."""
+    sampled = [{"node": node, "device": device} for node, _, device in DEVICES]
+    traced = [{"node": node, "rank": rank, "pid": 1000 + rank, "device": device, "span_ns": SPAN} for node, rank, device in DEVICES]
+    kernels = [{"name": f"void at::native::kernel_{i}<float, {i}>(float*, int)", "short_name": f"kernel_{i}", "category": "GEMM", "precision": "FP32", "count": 4000 - 100 * i, "time_ns": (40 - i) * S, "exposed_ns": (20 - i) * S, "mean_ns": 4000 + i, "gap_ns": (30 - i) * S} for i in range(15)]  # fmt: skip
+    during = {
+        "phases": active(TRAIN=80, EVAL=20),
+        "annotations": active(**{f"range_{i}": 40 - 4 * i for i in range(8)}),
+        "operators": active(**{f"aten_{i}": 30 - 2 * i for i in range(12)}),
+    }
+    bottleneck = {
+        "total": {"snapshots": 2400, "low": 1400, "bottlenecks": 1300, "above_percent": 41.7, "other_percent": 4.1, "bottleneck_percent": 54.2, "of_low_percent": 92.9},
+        "nodes": [{"node": node, "snapshots": 1200, "low": 700, "bottlenecks": 650, "above_percent": 41.7, "other_percent": 4.1, "bottleneck_percent": 54.2, "of_low_percent": 92.9, "issue": True, "windows": 20, "windows_exceeded": 12, "unused": [3]} for node in ("node-0", "node-1")],
+        "active": during,
+        "bottleneck_ns": 100 * S,
+    }  # fmt: skip
+    distances = [[None if a == b else min(0.99, 0.08 * abs(a - b) + 0.05) for b in range(8)] for a in range(8)]
+    return {
+        "LowGPUUtilization": {
+            "devices": [
+                row | {
+                    "derived": False, "samples": 2244, "state": "under-utilised" if i < 2 else "fluctuating" if i == 2 else "unused" if i == 7 else "fine",
+                    "windows": 12, "triggered": 12 if i < 3 else 0, "under_utilised": 12, "fluctuating": 0, "triggered_percent": 100.0,
+                    "p95": 48.1 + 6 * i, "p5": 31.0, "first_ns": START + 60 * S, "last_ns": START + 1000 * S, "pattern": "idle tail" if i == 1 else "whole run", "idle_tail_ns": 300 * S,
+                    "box": box(20 + 9 * i),
+                }
+                for i, row in enumerate(sampled)
+            ]
+        },
+        "BatchSize": {
+            "devices": [
+                row | {"memory_figure": "footprint", "samples": 2244, "windows": 12, "violations": 4 if i == 1 else 0, "first_ns": START, "last_ns": START + S, "cpu_p95": 40.0, "gpu_p95": 50.0, "gpu_memory_p95": 30.0, "boxes": {"cpu": box(30), "gpu": box(40 + 3 * i), "gpu_memory": box(25, 4)}}
+                for i, row in enumerate(sampled)
+            ]
+        },
+        "CPUBottleneck": bottleneck,
+        "IOBottleneck": bottleneck,
+        "GPUMemoryIncrease": {
+            "devices": [
+                row | {"memory_figure": "footprint", "samples": 2244, "violations": 19, "largest_increase": 12.5 + i, "episodes": [{"start_ns": START + 100 * S, "end_ns": START + 160 * S, "largest": 12.5 + i, "samples": 19}], "slope_percent_per_hour": 3.2 - i, "box": box(40 + 4 * i, 5)}
+                for i, row in enumerate(sampled)
+            ]
+        },
+        "LoadBalancing": {
+            "compared": "pairs",
+            "devices": [row | {"derived": False, "samples": 2244, "mean": 20.0 + 9 * i, "histogram": [math.exp(-((b - 10 - 4 * i) ** 2) / 20) / 7.93 for b in range(50)], "evaluated": True} for i, row in enumerate(sampled)],
+            "matrix": distances,
+            "pairs": [{"a": sampled[a], "b": sampled[b], "distance": distances[a][b], "mean_difference": 9.0 * (b - a), "violation": distances[a][b] > 0.5} for a in range(8) for b in range(7, a, -1)],
+        },
+        "OverallSystemUsage": {"nodes": [{"node": "node-0", "statement": "well used", "metrics": []}]},
+        "MaxInitializationTime": {"started_ns": START, "ended_ns": START + 1122 * S, "duration_ns": 1122 * S, "initialization_ns": 60 * S, "loop_ns": 1030 * S, "finalization_ns": 32 * S, "initialization_percent": 5.3, "loop_percent": 91.8, "finalization_percent": 2.9, "steps": True},
+        "OverallFrameworkMetrics": {"phases": [], "notes": []},
+        "StepOutlier": {
+            "groups": [
+                {"node": node, "rank": rank, "pid": 1000 + rank, "phase": "TRAIN", "on_device": True, "steps": 300, "mean_ns": 272 * MS, "std_ns": 352 * MS, "threshold_ns": 1330 * MS, "outliers": 12 - rank if rank < 3 else 0, "evaluable": True, "robust_threshold_ns": 300 * MS, "robust_outliers": 12, "max_ns": 2500 * MS, "p99_ns": 2000 * MS, "p95_ns": 500 * MS, "p50_ns": 200 * MS, "min_ns": 190 * MS, "histogram": bins(300 * MS, 290 * MS, 290, 10), "normal_histogram": bins(200 * MS, 15 * MS, 288)}
+                for node, rank, _ in DEVICES
+            ],
+            "slowest": [
+                {"node": "node-0", "rank": 0, "pid": 1000, "phase": "TRAIN", "index": 20 * i, "start_ns": START + i * 60 * S, "duration_ns": (2500 - 90 * i) * MS, "typical_ns": 200 * MS, "outlier": True, "active": [{"kind": "operator", "name": "aten::convolution_backward_overrideable", "time_ns": 2 * S, "typical_ns": 100 * MS, "extra_ns": 1900 * MS}, {"kind": "loader", "name": "DataLoader.__next__", "time_ns": S, "typical_ns": 0, "extra_ns": S}]}
+                for i in range(10)
+            ],
+            "limit_percent": 10.0,
+            "active": during,
+        },
+        "Dataloader": {
+            "nodes": [{"node": node, "cores": 64, "loaders": 2, "source": "num_workers", "percent_of_cores": 3.1, "seconds": 900, "issue": True} for node in ("node-0", "node-1")],
+            "configurations": [{"node": "node-0", "pin_memory": False, "num_workers": 2, "prefetch_factor": 2, "count": 4}],
+            "loading": {"count": 3000, "p25_ns": 40 * MS, "p50_ns": 59 * MS, "p95_ns": 120 * MS, "max_ns": 300 * MS, "total_ns": 180 * S},
+            "histogram": bins(60 * MS, 55 * MS, 3000, 4),
+        },
+        "HostBound": {"devices": [row | {"idle_ns": 300 * S, "idle_percent": 27.3, "host_wait_ns": (120 + 10 * i) * S, "kernel_wait_ns": 30 * S, "other_ns": (150 - 10 * i) * S, "host_percent": 40.0 + 3.3 * i, "issue": i > 2} for i, row in enumerate(traced)], "kernels": kernels},
+        "ExposedCommunication": {"devices": [row | {"communication_ns": 300 * S, "exposed_ns": (140 + 10 * i) * S, "exposed_percent": (140 + 10 * i) / 11, "overlap_percent": 40.0, "issue": True} for i, row in enumerate(traced)], "kernels": kernels},
+        "LowPrecision": {"devices": [row | {"name": "NVIDIA H100", "compute_capability": "9.0", "matrix_units": ["TF32", "BF16"], "eligible": True} for row in sampled], "shares": [{"precision": "FP32", "time_ns": 300 * S, "percent": 60.0}, {"precision": "BF16", "time_ns": 200 * S, "percent": 40.0}], "kernels": kernels, "fp32_ns": 300 * S, "matrix_ns": 500 * S, "fp32_percent": 60.0, "alternatives": ["TF32", "BF16"]},
+        "PageableCopies": {"devices": [row | {"pageable_ns": 40 * S, "percent": 3.6, "issue": True} for row in traced], "copies": [{"kind": "HtoD", "count": 4800, "time_ns": 40 * S, "bytes": 220 * 2**30, "bandwidth_gb_per_s": 4.7, "pinned_bandwidth_gb_per_s": 24.1}]},
+        "SyncBound": {"devices": [row | {"sync_ns": 200 * S, "blocked_idle_ns": 130 * S, "percent": 11.8, "issue": True} for row in traced], "calls": [{"name": "cudaStreamSynchronize", "operator": "aten::item", "count": 300, "time_ns": 100 * S, "blocked_idle_ns": 90 * S}]},
+        "ShortKernels": {"devices": [row | {"launches": 90_000, "short": 60_000, "short_percent": 66.7, "gap_ns": 60 * S, "gap_percent": 5.5, "issue": False} for row in traced], "kernels": kernels},
+        "StragglerRank": {"ranks": [row | {"steps": 300, "computation_per_step_ns": (90 + (25 if i == 7 else i)) * MS, "excess_percent": 20.0 if i == 7 else 1.0, "steps_over": 280 if i == 7 else 3, "steps_over_percent": 93.3, "waiting_per_step_ns": (2 if i == 7 else 25 - i) * MS, "straggler": i == 7, "confirmed": True} for i, row in enumerate(traced)], "steps": 300, "median_ns": 94 * MS},
+        "TemperatureRule": {"threshold": 80, "hottest_ns": 12 * S, "nested": {"mean": 71.25, "names": ["a", "b"]}, "devices": [{"device": "GPU 3", "peak": 88.0, "ok": False}, {"device": "GPU 1", "peak": 70.5, "ok": True}]},
+    }  # fmt: skip
+
+
+LOW = {"threshold_p95": (70, "%", 70, False, None), "threshold_p5": (10, "%", 10, False, None), "patience": (100, "samples", 1000, True, 50.0), "window": (500, "samples", 500, False, 250.0)}  # fmt: skip
+BATCH = {f"{name}_threshold_p95": (70, "%", 70, False, None) for name in ("cpu", "gpu", "gpu_memory")}
+
+
+def rule_results() -> tuple[RuleResult, ...]:
+    """All rules of the catalogue, a custom one, and ProfilerReport."""
+    held = details()
+    fine, issue, none = "NoIssuesFound", "IssuesFound", "NotEvaluated"
+
+    def of(rule: str, category: str, verdict: str, finding: str | None = None, **more: Any) -> RuleResult:
+        return result(rule, category, verdict, finding, details=held.get(rule, {}), **more)
+
+    return (
+        result("ProfilerReport", "report", issue, "3 of 11 rules found an issue, 2 could not be evaluated.", details={"rules": []}, given={}),
+        of("CPUBottleneck", "system", issue, "54.2 % of the snapshots have a low GPU and a core above 90 %, over the threshold of 50 %.", triggered=1300, violations=1300, recommendation="Raise `num_workers=8` so that the processors load ahead: the GPUs waited in 1 300 of 2 400 snapshots."),
+        of("IOBottleneck", "system", fine, "4.1 % of the snapshots have a low GPU and I/O wait above 50 %, below the threshold of 50 %."),
+        of("LowGPUUtilization", "system", issue, "3 of 8 GPUs stay below their thresholds: node-0 GPU 0 has p95 48.1 %, below 70 %.", triggered=36, violations=36, windows_triggered=12, first_ns=START + 60 * S, last_ns=START + 1000 * S, given=LOW, recommendation="Raise `batch_size=512`: memory is used to 40 % only."),
+        of("StepOutlier", "framework", issue, "33 of 2 400 steps are longer than mean + 3 standard deviations (1.33 s), over the limit of 10.", triggered=33, violations=33, given={"stddev": (3, "factor", 5, True, None), "mode": (None, "phase", None, False, None), "n_outliers": (10, "steps", 10, False, None)}, recommendation="Look at what runs in the slowest steps: `DataLoader.__next__` takes 1.00 s more than usual."),
+        of("GPUMemoryIncrease", "system", fine, "No GPU's memory grew by more than 10 points within 250 s.", given={"increase": (10, "percentage points", 10, False, None)}),
+        of("BatchSize", "system", fine, "CPU, GPU and GPU memory were never all below 70 %.", given=BATCH),
+        of("MaxInitializationTime", "framework", fine, "The training loop began after 60.0 s, within the threshold of 20 min.", given={"threshold": (20, "minutes", 20, False, None)}),
+        of("LoadBalancing", "system", fine, "The furthest pair is 0.410 apart, below the threshold of 0.5.", given={"threshold": (0.5, "distance", 0.5, False, None)}),
+        of("OverallSystemUsage", "system", fine, "node-0: well used."),
+        of("Dataloader", "framework", none, reason="no loader events", capture="Profile with torch.profiler on CPU activity."),
+        of("OverallFrameworkMetrics", "framework", fine, "TRAIN takes 82.6 % of the time."),
+        of("HostBound", "trace", fine, "The host's part of the idle time is 46.5 %, below the threshold of 50 %.", given={"idle_threshold": (20, "%", 20, False, None), "host_share": (50, "%", 50, False, None)}),
+        of("ExposedCommunication", "trace", issue, "Exposed communication costs 1.40 s of 8.80 s, 15.9 %, over the threshold of 10 %.", triggered=8, violations=8, datapoints=8, windows=0, given={"threshold": (10, "%", 10, False, None)}, recommendation="Overlap the all-reduce with backward (`gradient_as_bucket_view=True`, bucket_cap_mb=50): 60 % of it is exposed."),
+        of("LowPrecision", "trace", issue, "60.0 % of the matrix time ran in FP32, over the threshold of 30 %.", triggered=1, violations=1, given={"threshold": (30, "%", 30, False, None)}, recommendation="Set `torch.backends.cuda.matmul.allow_tf32 = True`: these devices compute matrices in TF32."),
+        result("PageableCopies", "trace", "Error", reason="KeyError: 'kind'"),
+        of("SyncBound", "trace", none, reason="no synchronisation calls in this run", capture="Profile with torch.profiler on CPU activity."),
+        of("ShortKernels", "trace", fine, "Gaps of short kernels cost 5.5 % of the span, below the threshold of 10 %."),
+        of("StragglerRank", "trace", issue, "Rank 7 computes 20.0 % longer than the median in 280 of 300 steps, over the threshold of 10 %.", triggered=1, violations=280, given={"threshold": (10, "%", 10, False, None)}, recommendation="Check node-1 GPU 3: temperature, clocks, and the data of rank 7."),
+        of("TemperatureRule", "custom", fine, "No GPU was hotter than 88 °C."),
+    )  # fmt: skip
+
+
+def findings() -> tuple[Finding, ...]:
+    found = {rule.rule: rule for rule in rule_results()}
+
+    def of(
+        rank: int,
+        rule: str,
+        title: str,
+        where: str | None,
+        percent: float | None,
+        per_step: float | None,
+        saving: float | None,
+        base: str | None,
+    ) -> Finding:
+        text, advice = found[rule].finding or "", found[rule].recommendation
+        ns = None if percent is None else int(percent / 100 * 8 * SPAN)
+        return Finding(rank, rule, "high" if rank < 3 else "medium", title, text, advice, where, ns, percent, per_step, None if saving is None else int(saving / 100 * 8 * SPAN), saving, base)  # fmt: skip
+
+    return (
+        of(1, "CPUBottleneck", "Give the GPUs more processor time", "node-0, node-1", 54.2, None, 50.0, "GPU time of the run"),
+        of(2, "ExposedCommunication", "Overlap all-reduce with backward", None, 15.9, 88.0 * MS, 15.9, "GPU time of the profile"),
+        of(3, "StragglerRank", "Check node-1 GPU 3", "rank 7, node-1 GPU 3", 9.0, 21.0 * MS, 9.0, "GPU time of the profile"),
+        of(4, "LowPrecision", "Compute matrices in BF16", "all devices", 4.0, 5.0 * MS, 2.0, "GPU time of the profile"),
+        of(5, "LowGPUUtilization", "Give the GPUs more work", "node-0 GPU 0, node-0 GPU 1", 3.1, None, None, "GPU time of the run"),
+        of(6, "StepOutlier", "Look at the slowest steps", None, None, None, None, None),
+    )
