@@ -38,7 +38,7 @@ def steps(store: Store) -> Steps:
     Durations are those of the device work launched in a step. A group in which not even half of the steps launched any is timed on the
     host; in the other groups the steps without device work are timed on the host and form a group of their own.
     """
-    rows = _timed(store.frame('SELECT * EXCLUDE ("index"), "index" AS number FROM step'))
+    rows = timed_steps(store)
     if rows.is_empty():
         return Steps((), (), (), _ABSENT)
     places = Places(store)
@@ -55,6 +55,11 @@ def steps(store: Store) -> Steps:
         parts=_parts(store, rows, places),
         absent=None,
     )
+
+
+def timed_steps(store: Store) -> pl.DataFrame:
+    """The table of steps ("index" is called ``number``) with ``on_device``, ``start`` and ``duration``, as :func:`steps` times them."""
+    return _timed(store.frame('SELECT * EXCLUDE ("index"), "index" AS number FROM step'))
 
 
 def _timed(rows: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,143 @@
+"""How long did the job run before its first training step?"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+import polars as pl
+
+from .. import wording
+from .active_during import active_during
+from .base import FINE, ISSUES, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from .run_data import RunData
+
+_MINUTE_NS: Final = 60_000_000_000
+# Times before 2001-09-09 count from an anchor, not from the epoch; they cannot be set against ones that do.
+_FIRST_EPOCH_NS: Final = 10**18
+
+_RELATIVE: Final = "the steps' times count from an anchor and cannot be set against the rest of the run"
+_NO_STEPS: Final = "no step annotations in this run"
+_STEPS: Final = (
+    "Record the job from its start, with step() of the profiler once per training step or steps annotated as step_0, step_1 and so on."
+)
+
+
+class MaxInitializationTime(Rule):
+    """Initialisation lasts from the first sample, or the start of the capture, to the start of the first step of any process.
+
+    One judgement of the whole run: data points and windows are 1. Without any step, a run with annotations that is longer than the
+    threshold is an issue: it began no step in that time. Without samples the time counts from the start of the capture.
+    It then says nothing where the capture begins with the first step, or where the number of that step shows that others came before it:
+    not evaluated, unless it is over the threshold all the same.
+    First and last time: when the threshold was passed, and when the first step began. Cost: initialisation, of the job's duration, on
+    every GPU of the run.
+    """
+
+    name: ClassVar[str] = "MaxInitializationTime"
+    category: ClassVar[Category] = "framework"
+    parameters: ClassVar[tuple[Parameter, ...]] = (
+        Parameter("threshold", "minutes", 20, 20, "positive", "longest time from the start of the job to its first step"),
+    )
+    checks: ClassVar[str] = "Looks at the time from the start of the job to the start of the first training step."
+    condition: ClassVar[str] = "the first step begins more than threshold minutes after the start of the job"
+    advice: ClassVar[str] = "Move downloads, preprocessing and compilation out of the job, or cache them."
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        threshold = parameters["threshold"] * _MINUTE_NS
+        steps = run.store.frame('SELECT host_start_ns AS start, "index" AS number FROM step WHERE host_start_ns IS NOT NULL')
+        if steps.is_empty():
+            return self._without_steps(run, threshold)
+        started = run.job.started_at_ns
+        if started is not None and started >= _FIRST_EPOCH_NS:
+            steps = steps.filter(pl.col("start") >= _FIRST_EPOCH_NS)
+            if steps.is_empty():
+                return not_evaluated(_RELATIVE, _STEPS, details=_details(run, None, None))
+        first, number = steps.sort("start", "number").row(0)
+        began = first if started is None else min(started, first)
+        initialization = first - began
+        details = _details(run, initialization, number)
+        captured = not run.samples.metrics
+        if captured and initialization <= threshold:
+            if number is not None and number > 1:
+                reason = f"only a window of the job was captured, from step {number} on: what came before it is not known"
+                return not_evaluated(reason, _STEPS, details=details)
+            if initialization == 0:
+                return not_evaluated("nothing before the first step was captured", _STEPS, details=details)
+        issue = initialization > threshold
+        longest = wording.duration(threshold)
+        compared = f"more than the threshold of {longest}" if issue else f"within the threshold of {longest}"
+        since = "capture" if captured else "job"
+        finding = f"The first step began {wording.duration(initialization)} after the start of the {since}, {compared}"
+        if captured:
+            finding += "; what the job did before the capture is not known"
+        if not issue:
+            return Outcome(FINE, datapoints=1, windows=1, details=details, finding=f"{finding}.")
+        details["active"] = active_during(run.store, pl.DataFrame({"start": [began], "end": [first]}), run.top)
+        return _issue(run, details, f"{finding}.", initialization, began + round(threshold), first)
+
+    def _without_steps(self, run: RunData, threshold: float) -> Outcome:
+        duration, began, ended = run.job.duration_ns, run.job.started_at_ns, run.job.ended_at_ns
+        details = _details(run, None, None)
+        if not run.annotations.groups or duration is None or began is None or duration <= threshold:
+            reason = _NO_STEPS
+            if run.annotations.groups and duration is not None:
+                reason += f", which is not longer than {wording.duration(threshold)}"
+            return not_evaluated(reason, _STEPS, details=details)
+        finding = (
+            f"The run has annotations but no step in its {wording.duration(duration)}, more than the threshold of"
+            f" {wording.duration(threshold)} for the first one."
+        )
+        return _issue(run, details, finding, duration, began + round(threshold), ended)
+
+
+def _details(run: RunData, initialization: int | None, number: int | None) -> dict[str, Any]:
+    job = run.job
+    percent = job.initialization_percent
+    if percent is None and initialization is not None and job.duration_ns:
+        percent = 100 * initialization / job.duration_ns
+    return {
+        "started_ns": job.started_at_ns,
+        "ended_ns": job.ended_at_ns,
+        "duration_ns": job.duration_ns,
+        "initialization_ns": initialization,
+        "loop_ns": job.loop_ns,
+        "finalization_ns": job.finalization_ns,
+        "initialization_percent": percent,
+        "loop_percent": job.loop_percent,
+        "finalization_percent": job.finalization_percent,
+        "steps": initialization is not None,
+        "first_step": number,
+        "measured_from": "start of the job" if run.samples.metrics else "start of the capture",
+    }
+
+
+def _issue(run: RunData, details: dict[str, Any], finding: str, lost: int, first: int, last: int | None) -> Outcome:
+    gpus = len([device for device in run.devices if device.used]) or len(run.devices) or sum(node.gpus or 0 for node in run.nodes)
+    duration = max(run.job.duration_ns or 0, lost)
+    held = f"held {wording.plural(gpus, 'GPU')} for" if gpus else "took"
+    active = [row["name"] for row in details.get("active", {}).get("annotations", [])][:1]
+    spent = f", most of it in {active[0]}" if active else ""
+    share = wording.percent(100 * lost / duration) if duration else "all"
+    return Outcome(
+        ISSUES,
+        triggered=1,
+        violations=1,
+        datapoints=1,
+        windows=1,
+        windows_triggered=1,
+        first_ns=first,
+        last_ns=last,
+        details=details,
+        finding=finding,
+        recommendation=(
+            "Move downloads and preprocessing out of the job and keep compiled code between jobs (`TORCHINDUCTOR_CACHE_DIR` with"
+            f" torch.compile): the time before the first step {held} {wording.duration(lost)}, {share} of the run{spent}."
+        ),
+        cost=Cost(
+            title="Begin the first step earlier",
+            ns=lost * max(1, gpus),
+            of_ns=duration * max(1, gpus),
+            saving_ns=lost * max(1, gpus),
+            base="GPU time of the run" if gpus else "duration of the run",
+        ),
+    )
