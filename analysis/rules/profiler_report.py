@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..report import RuleResult
 from .base import FINE, ISSUES, NOT_EVALUATED, SCAN_INTERVAL
-from .catalogue import PROFILER_REPORT
+from .catalogue import DOCUMENTED, PROFILER_REPORT
 from .selection import Selection
 
 CHECKS = "Runs the documented rules over the whole run and collects their verdicts."
@@ -16,7 +16,8 @@ ADVICE = "Begin with the finding that costs most time."
 
 def summarise(results: Sequence[RuleResult], selection: Selection) -> RuleResult:
     """ProfilerReport's own row: an issue when any documented rule among ``results`` has one; not evaluated when none could be."""
-    own = [result for result in results if result.category in ("system", "framework")]
+    documented = {rule.name for rule in DOCUMENTED}
+    own = [result for result in results if result.rule in documented]  # one attached again under another name is not among them
     issues = [result for result in own if result.verdict == ISSUES]
     judged = [result for result in own if result.verdict in (ISSUES, FINE)]
     verdict = ISSUES if issues else FINE if judged else NOT_EVALUATED

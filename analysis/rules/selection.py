@@ -10,6 +10,7 @@ from typing import Any
 from ...errors import UsageError
 from .base import Parameter, Parameters, Preset, Rule, Value
 from .catalogue import DOCUMENTED, PROFILER_REPORT, RULES
+from .custom import installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,41 +33,51 @@ class Selection:
 
 def select(names: Sequence[str] | None = None, *, preset: Preset = "documented", settings: Mapping[str, Any] | None = None) -> Selection:
     """The rules ``names`` (any case; none: all), in the catalogue's order, with the defaults of ``preset`` and ``settings``
-    ("LowGPUUtilization_patience" -> value; strings are read as numbers).
+    ("LowGPUUtilization_patience" -> value; strings are read as numbers). Rules of installed packages come last.
 
     ProfilerReport among the names stands for all documented rules. Raises UsageError for a rule or parameter that does not exist, naming
     the accepted ones, and for a value out of range.
     """
-    wanted = _wanted(names)
+    rules = known()
+    wanted = _wanted(names, rules)
     given: dict[str, dict[str, Value]] = {}
     for key, value in (settings or {}).items():
-        rule, parameter = setting(key)
+        rule, parameter = setting(key, rules)
         given.setdefault(rule.name, {})[parameter.name] = checked(rule, parameter, value)
-    chosen = [Chosen(rule(), effective(rule, preset, given.get(rule.name, {}))) for rule in RULES.values() if rule.name in wanted]
+    chosen = [Chosen(rule(), effective(rule, preset, given.get(rule.name, {}))) for rule in rules.values() if rule.name in wanted]
     summarised = names is None or any(name.lower() == PROFILER_REPORT.lower() for name in names)
     return Selection(tuple(chosen), summarised, preset)
 
 
+def known() -> dict[str, type[Rule]]:
+    """Every rule that can be chosen by name: postrun's own, then those of installed packages."""
+    return {**RULES, **installed()}
+
+
 def effective(rule: type[Rule], preset: Preset, given: Mapping[str, Value]) -> Parameters:
-    """Defaults of ``preset`` with ``given`` values over them."""
+    """Defaults of ``preset`` with ``given`` values over them, and between the two what a rule file was loaded with."""
     defaults = {parameter.name: parameter.default(preset) for parameter in rule.all_parameters()}
+    given = {**getattr(rule, "given", {}), **given}
     return Parameters({**defaults, **given}, [name for name, value in given.items() if value != defaults[name]])
 
 
-def find(name: str) -> type[Rule]:
-    """The rule of that name in any case. Raises UsageError naming the accepted ones."""
-    for known, rule in RULES.items():
-        if known.lower() == name.lower():
+def find(name: str, rules: Mapping[str, type[Rule]] | None = None) -> type[Rule]:
+    """The rule of that name in any case, out of ``rules`` (default: :func:`known`). Raises UsageError naming the accepted ones."""
+    rules = known() if rules is None else rules
+    for one, rule in rules.items():
+        if one.lower() == name.lower():
             return rule
-    raise UsageError(f"{name!r} is no rule{_meant(name, [*RULES, PROFILER_REPORT])}; accepted: {', '.join([PROFILER_REPORT, *RULES])}")
+    raise UsageError(f"{name!r} is no rule{_meant(name, [*rules, PROFILER_REPORT])}; accepted: {', '.join([PROFILER_REPORT, *rules])}")
 
 
-def setting(key: str) -> tuple[type[Rule], Parameter]:
-    """The rule and parameter of a key like "LowGPUUtilization_patience". Raises UsageError naming the accepted ones."""
-    rule_name, underscore, name = key.partition("_")
-    if not underscore:
+def setting(key: str, rules: Mapping[str, type[Rule]] | None = None) -> tuple[type[Rule], Parameter]:
+    """The rule and parameter of a key like "LowGPUUtilization_patience", out of ``rules`` (default: :func:`known`). Raises UsageError
+    naming the accepted ones."""
+    rules = known() if rules is None else rules
+    if "_" not in key:
         raise UsageError(f"{key!r} names no parameter; write it like LowGPUUtilization_patience")
-    rule = find(rule_name)
+    longest = max((one for one in rules if key.lower().startswith(f"{one.lower()}_")), key=len, default=key.partition("_")[0])
+    rule, name = find(longest, rules), key[len(longest) + 1 :]
     for parameter in rule.all_parameters():
         if parameter.name == name:
             return rule, parameter
@@ -88,15 +99,15 @@ def checked(rule: type[Rule], parameter: Parameter, value: Any) -> Value:
     return result
 
 
-def _wanted(names: Iterable[str] | None) -> set[str]:
+def _wanted(names: Iterable[str] | None, rules: Mapping[str, type[Rule]]) -> set[str]:
     if names is None:
-        return set(RULES)
+        return set(rules)
     wanted: set[str] = set()
     for name in names:
         if name.lower() == PROFILER_REPORT.lower():
             wanted |= {rule.name for rule in DOCUMENTED}
         else:
-            wanted.add(find(name).name)
+            wanted.add(find(name, rules).name)
     return wanted
 
 
