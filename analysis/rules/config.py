@@ -400,10 +400,9 @@ class _Attaching:
             raise UsageError(
                 f"two rules of the name {name} are attached; give one of them another: ProfilerRule.sagemaker(config, name=...)"
             )
-        if lowered in {one.lower() for one in (*self.known, PROFILER_REPORT)} and lowered != kind.name.lower():
-            raise UsageError(f"{name} is the name of another rule; give {kind.name} a name of its own")
-        if not issubclass(kind, Guarded) and RULES.get(kind.name) is not kind:
-            raise UsageError(f"{kind.name} is the name of a rule of postrun; give yours another")
+        taken = {**{one.lower(): rule for one, rule in self.known.items()}, PROFILER_REPORT.lower(): None}
+        if lowered in taken and taken[lowered] is not kind:
+            raise UsageError(f"{name} is the name of another rule; give yours a name of its own")
         self.chosen[name] = (kind, given, preset)
 
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, dict[str, Value]]:
