@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
@@ -9,16 +11,17 @@ import polars as pl
 from ..wording import duration, percent, plural
 from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from .device_gaps import HOST_WAIT, KERNEL_WAIT, OTHER, GapGroup, IdleDevice
-from .host_time import UNRECORDED, activities
+from .host_time import CALLS, UNRECORDED, activities, calls_in
 from .idle_findings import Judged, gpus, in_order, names, no_device_activity, outcome, unjudged, with_issue
 from .run_data import RunData
-from .sync_calls import sync_calls
+from .sync_calls import begun_inside, sync_calls
 
 _IDLE: Final = Parameter("idle_threshold", "%", 20, 20, "percentile", "share of a device's span that it may stand idle")
 _SHARE: Final = Parameter("host_share", "%", 50, 50, "percentile", "share of the idle time that may be host wait")
 
 # What the host did for a smaller share of the waits is not named in the advice.
 _NAMED_PERCENT: Final = 1.0
+_LONGEST: Final = 10
 _NO_LAUNCHES: Final = "no launch call of its work is in the trace"
 
 
@@ -32,30 +35,26 @@ class HostBound(Rule):
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         judged: list[Judged] = []
-        parts: list[_Waits] = []
+        parts: list[_Part] = []
         for group in run.gaps.groups():
             rows = _rows(group, parameters)
             judged += rows
-            parts.append(_Waits.of(run, group, [device for device, row in rows if row["issue"]]))
+            parts.append(_part(run, group, [device for device, row in rows if row["issue"]]))
         if not judged:
             return no_device_activity()
         if not any(device.linked for device, _ in judged):
             return _without_launches(run)
         judged = in_order(judged)
         bad = with_issue(judged)
-        waits = _Waits.together(parts)
+        waits = _Waits(parts)
         return outcome(
             run,
             judged,
             cost_key="host_wait_ns",
             title=_title(waits),
-            details={
-                "kernels": _kernels(run, waits),
-                "host": waits.shares(),
-                "after_synchronisation_ns": waits.after_sync if bad else None,
-            },
+            details=_details(run, waits),
             finding=_finding(judged, bad, parameters),
-            recommendation=_recommendation(waits),
+            recommendation=_recommendation(run, waits),
         )
 
 
@@ -90,53 +89,82 @@ def _row(device: IdleDevice, found: dict[str, int], parameters: Parameters) -> d
 class _Waits:
     """The host waits of some devices: how many, what ended them, what the host did meanwhile."""
 
-    def __init__(self, count: int, total: int, kernels: pl.DataFrame, meanwhile: dict[str, int], after_sync: int) -> None:
-        self.count = count
-        self.total = total
-        self.kernels = kernels
-        self.meanwhile = meanwhile
-        self.after_sync = after_sync
-
-    @classmethod
-    def of(cls, run: RunData, group: GapGroup, bad: list[IdleDevice]) -> _Waits:
-        gaps = group.gaps.filter(pl.col("cause") == HOST_WAIT, pl.col("row").is_in([device.row for device in bad]))
-        length = pl.col("end") - pl.col("start")
-        kernels = gaps.group_by("name").agg(count=pl.len(), time=length.sum())
-        if gaps.is_empty():
-            return cls(0, 0, kernels, {}, 0)
-        calls = sync_calls(run.store, gaps["process"].unique().to_list())
-        return cls(gaps.height, gaps.select(length.sum()).item(), kernels, activities(run.store, gaps), _after(gaps, calls))
-
-    @classmethod
-    def together(cls, parts: list[_Waits]) -> _Waits:
-        kernels = pl.concat([part.kernels for part in parts]).group_by("name").agg(pl.col("count").sum(), pl.col("time").sum())
-        meanwhile: dict[str, int] = {}
+    def __init__(self, parts: Sequence[_Part]) -> None:
+        self.count = sum(part.count for part in parts)
+        self.total = sum(part.total for part in parts)
+        self.after_sync = sum(part.after_sync for part in parts)
+        kernels = pl.concat([part.kernels for part in parts])
+        self.kernels = kernels.group_by("name").agg(pl.col("count", "time").sum())
+        longest = [wait for part in parts for wait in part.longest]
+        self.longest = sorted(longest, key=lambda wait: (-wait["time_ns"], wait["start_ns"]))[:_LONGEST]
+        self.calls = pl.concat([part.calls for part in parts]).group_by("name").agg(pl.col("count", "time").sum(), pl.col("longest").max())
+        self.meanwhile: dict[str, int] = {}
         for part in parts:
             for name, time in part.meanwhile.items():
-                meanwhile[name] = meanwhile.get(name, 0) + time
-        counts = sum(part.count for part in parts)
-        return cls(counts, sum(part.total for part in parts), kernels, meanwhile, sum(part.after_sync for part in parts))
+                self.meanwhile[name] = self.meanwhile.get(name, 0) + time
 
     def shares(self) -> list[dict[str, Any]]:
         """What the host did, most first."""
         ranked = sorted(self.meanwhile.items(), key=lambda item: -item[1])
         return [{"activity": name, "time_ns": time, "percent": 100 * time / self.total} for name, time in ranked if time]
 
-    def percent(self, name: str) -> float:
-        return 100 * self.meanwhile.get(name, 0) / self.total if self.total else 0.0
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The host waits of the devices of one group that have the issue."""
+
+    count: int
+    total: int
+    after_sync: int
+    kernels: pl.DataFrame
+    longest: list[dict[str, Any]]
+    calls: pl.DataFrame
+    meanwhile: dict[str, int]
 
 
-def _after(gaps: pl.DataFrame, calls: pl.DataFrame) -> int:
-    """Length of the gaps that begin while their process waits in a synchronisation call: it let the device run empty."""
-    reach = calls.select("process", "start", reach=pl.col("end").cum_max().over("process"))
-    found = gaps.sort("start").join_asof(reach, on="start", by="process", strategy="backward", check_sortedness=False)
-    return int(found.filter(pl.col("reach") >= pl.col("start")).select((pl.col("end") - pl.col("start")).sum()).item())
+def _part(run: RunData, group: GapGroup, bad: list[IdleDevice]) -> _Part:
+    length = pl.col("end") - pl.col("start")
+    waits = group.gaps.filter(pl.col("cause") == HOST_WAIT, pl.col("row").is_in([device.row for device in bad]))
+    waits = waits.with_columns(time=length)
+    labels = {device.row: device.label for device in bad}
+    longest = waits.sort("time", "start", descending=[True, False]).head(_LONGEST)
+    sync = sync_calls(run.store, waits["process"].unique().to_list())
+    meanwhile = activities(run.store, waits) if waits.height else {}
+    total = int(waits["time"].sum())
+    return _Part(
+        count=waits.height,
+        total=total,
+        after_sync=int(begun_inside(waits, sync, "process")["time"].sum()),
+        kernels=waits.group_by("name").agg(count=pl.len(), time=pl.col("time").sum()),
+        longest=[
+            {"device": labels[wait["row"]], "start_ns": wait["start"], "time_ns": wait["time"], "name": wait["name"]}
+            for wait in longest.iter_rows(named=True)
+        ],
+        calls=calls_in(run.store, waits if 2 * meanwhile.get(CALLS, 0) > total else waits.clear(), ("launch", "call")),
+        meanwhile=meanwhile,
+    )
 
 
-def _kernels(run: RunData, waits: _Waits) -> list[dict[str, Any]]:
-    top = waits.kernels.sort("time", "count", "name", descending=[True, True, False]).head(run.top)
-    text = names(run.store, top["name"])
-    return [{"name": text.get(row["name"], ""), "count": row["count"], "time_ns": row["time"]} for row in top.iter_rows(named=True)]
+def _details(run: RunData, waits: _Waits) -> dict[str, Any]:
+    """What followed the waits, the longest ones, and what the host did meanwhile; lists are empty without an issue.
+
+    ``calls`` lists the runtime calls where they make up most of the waits.
+    """
+    kernels = waits.kernels.sort("time", "count", "name", descending=[True, True, False]).head(run.top)
+    calls = waits.calls.sort("time", "name", descending=[True, False]).head(run.top)
+    text = names(run.store, [*kernels["name"], *calls["name"], *(wait["name"] for wait in waits.longest)])
+    return {
+        "kernels": [
+            {"name": text.get(row["name"], ""), "count": row["count"], "time_ns": row["time"]} for row in kernels.iter_rows(named=True)
+        ],
+        "longest": [{**wait, "name": text.get(wait["name"], "")} for wait in waits.longest],
+        "host": waits.shares(),
+        "calls": [
+            {"name": text.get(row["name"], ""), "count": row["count"], "time_ns": row["time"], "longest_ns": row["longest"]}
+            for row in calls.iter_rows(named=True)
+        ],
+        "after_synchronisation_ns": waits.after_sync,
+    }
 
 
 def _without_launches(run: RunData) -> Outcome:
@@ -188,15 +216,21 @@ def _fine(judged: list[Judged], idle_limit: str, share_limit: str, parameters: P
 
 
 def _main(waits: _Waits) -> str:
-    """What the advice is about: the loader or synchronisation where most of the waits lie in or after it, else the launches."""
-    if waits.percent("profiler overhead") > 50:
+    """What the advice is about: what most of the host waits were spent on, or the synchronisations that they follow."""
+    share = {found["activity"]: found["percent"] for found in waits.shares()}
+    if share.get("profiler overhead", 0) > 50:
         return "profiler overhead"
-    loader, after = waits.percent("data loader"), 100 * waits.after_sync / waits.total if waits.total else 0.0
-    if loader >= 40:
+    if share.get("data loader", 0) >= 40:
         return "data loader"
-    if after > 50 or waits.percent("synchronisation") > 40:
+    if share.get("synchronisation", 0) > 40 or 2 * waits.after_sync > waits.total:
         return "synchronisation"
-    return UNRECORDED if waits.percent(UNRECORDED) > 50 else "launches"
+    if share.get(UNRECORDED, 0) > 50:
+        return UNRECORDED
+    # A launch takes microseconds: where a single call makes up a tenth of all waiting, it did something else.
+    longest = waits.calls["longest"].max()
+    if share.get(CALLS, 0) > 50 and isinstance(longest, int) and 10 * longest > waits.total:
+        return "first use"
+    return "launches"
 
 
 def _title(waits: _Waits) -> str:
@@ -205,17 +239,19 @@ def _title(waits: _Waits) -> str:
         "data loader": "Load data ahead of the GPU",
         "synchronisation": "Remove synchronisations from the loop",
         UNRECORDED: "Shorten the Python between the launches",
+        "first use": "Leave the first steps out of the profile",
         "launches": "Launch the work in fewer, larger pieces",
     }[_main(waits)]
 
 
-def _recommendation(waits: _Waits) -> str | None:
+def _recommendation(run: RunData, waits: _Waits) -> str | None:
     if not waits.total:
         return None
     shares = ", ".join(
         f"{share['activity']} {duration(share['time_ns'])}" for share in waits.shares() if share["percent"] >= _NAMED_PERCENT
     )
     total = duration(waits.total)
+    main = _main(waits)
     advice = {
         "profiler overhead": "Profile again without `with_stack` and `record_shapes`, because most of the waiting is the profiler's own",
         "data loader": "Load data ahead with `DataLoader(num_workers=4, prefetch_factor=4, persistent_workers=True, pin_memory=True)`"
@@ -224,8 +260,20 @@ def _recommendation(waits: _Waits) -> str | None:
         f" because {duration(waits.after_sync)} of {total} of host wait begin inside a blocking call, which lets the device run empty",
         UNRECORDED: "Record once more with `with_stack=True` and shorten the Python that runs between the launches (logging, checkpoints,"
         " data preparation), because most of the waiting lies outside of operators and runtime calls",
+        "first use": "Profile after some warm-up steps (`torch.profiler.schedule(wait=1, warmup=2, active=5)`), because contexts, modules"
+        f" and memory are made at their first use{_longest_call(run, waits)}",
         "launches": 'Launch less often with `torch.compile(mode="reduce-overhead")`, `torch.cuda.CUDAGraph` or a larger batch, because the'
         " host takes longer to launch the work than the device to run it",
-    }[_main(waits)]
+    }[main]
     waited = f"{plural(waits.count, 'host wait')} took {total}, {duration(waits.total / waits.count)} each on average"
+    few = sum(wait["time_ns"] for wait in waits.longest)
+    if waits.count > 2 * _LONGEST and 2 * few > waits.total:
+        waited += f" ({duration(few)} in the {_LONGEST} longest)"
     return f"{advice}: {waited}, and what the host did meanwhile was {shares}."
+
+
+def _longest_call(run: RunData, waits: _Waits) -> str:
+    if waits.calls.is_empty():
+        return ""
+    name, longest = waits.calls.sort("longest", "name", descending=[True, False]).select("name", "longest").row(0)
+    return f" (one `{names(run.store, [name]).get(name, '')}` took {duration(longest)} of the waiting)"

@@ -10,12 +10,14 @@ import polars as pl
 from ...ingest.store import Store
 from ..intervals import union
 
+CALLS: Final = "runtime calls"
+
 # Kinds of host events by activity, in the order in which they claim the time: each gets what the ones before it left.
 ACTIVITIES: Final = {
     "profiler overhead": ("overhead",),
     "data loader": ("loader",),
     "synchronisation": ("sync",),
-    "runtime calls": ("launch", "call"),
+    CALLS: ("launch", "call"),
     "operators": ("operator",),
 }
 UNRECORDED: Final = "nothing recorded"
@@ -47,17 +49,41 @@ def activities(store: Store, gaps: pl.DataFrame) -> dict[str, int]:
     """
     times: dict[str, int] = {}
     covered = 0
-    segments = pl.DataFrame(schema={"process": pl.Int32, "start": pl.Int64, "end": pl.Int64})
-    processes = gaps["process"].drop_nulls().unique().to_list()
+    stretches = union(gaps, ["process"])
+    segments = stretches.clear()
     for name, kinds in ACTIVITIES.items():
-        parts = [union(part, ["process"]) for part in host_events(store, kinds, processes)]
+        parts = [union(part, ["process"]) for part in _events_in(store, stretches, kinds)]
         if any(part.height for part in parts):
             segments = union(pl.concat([segments, *parts]), ["process"])
-        total = int(length_inside(gaps, segments, "process").sum())
-        times[name] = total - covered
-        covered = total
+            total = int(length_inside(gaps, segments, "process").sum())
+            times[name] = total - covered
+            covered = total
     times[UNRECORDED] = int((gaps["end"] - gaps["start"]).sum()) - covered
     return times
+
+
+def calls_in(store: Store, gaps: pl.DataFrame, kinds: Iterable[str]) -> pl.DataFrame:
+    """Host events of these kinds that lie in ``gaps`` (columns process, start, end): per name its count, time in the gaps and longest such
+    time, the names with most time first."""
+    stretches = union(gaps, ["process"])
+    parts = []
+    for part in _events_in(store, stretches, kinds):
+        found = part.with_columns(inside=length_inside(part, stretches, "process"))
+        parts.append(found.group_by("name").agg(count=pl.len(), time=pl.col("inside").sum(), longest=pl.col("inside").max()))
+    if not parts:
+        return pl.DataFrame(schema={"name": pl.Int32, "count": pl.UInt32, "time": pl.Int64, "longest": pl.Int64})
+    summed = pl.concat(parts).group_by("name").agg(pl.col("count", "time").sum(), pl.col("longest").max())
+    return summed.sort("time", "name", descending=[True, False])
+
+
+def _events_in(store: Store, stretches: pl.DataFrame, kinds: Iterable[str]) -> Iterator[pl.DataFrame]:
+    """Host events of these kinds that reach into ``stretches`` (disjoint per process) with more than an instant, in parts."""
+    ends = stretches.select("process", begin="start", finish="end").sort("finish")
+    for part in host_events(store, kinds, stretches["process"].drop_nulls().unique().to_list()):
+        # Of the stretches that have not ended when the event starts, the first; one that ends at that instant is left out.
+        following = part.with_columns(after=pl.col("start") + 1).sort("after")
+        found = following.join_asof(ends, left_on="after", right_on="finish", by="process", strategy="forward", check_sortedness=False)
+        yield found.filter(pl.col("begin") < pl.col("end")).select(part.columns)
 
 
 def host_events(store: Store, kinds: Iterable[str], processes: Iterable[int | None]) -> Iterator[pl.DataFrame]:

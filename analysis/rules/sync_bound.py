@@ -13,7 +13,7 @@ from .device_gaps import GapGroup
 from .host_time import length_inside
 from .idle_findings import Judged, gpus, in_order, names, no_device_activity, outcome, unjudged, with_issue
 from .run_data import RunData
-from .sync_calls import sync_calls, with_operator
+from .sync_calls import begun_inside, sync_calls, with_operator
 
 _THRESHOLD: Final = Parameter(
     "threshold", "%", 10, 10, "percentile", "share of a device's span that the host may block in synchronisation with the device idle"
@@ -73,12 +73,17 @@ class SyncBound(Rule):
 
 
 def _look(run: RunData, group: GapGroup, called: set[int], parameters: Parameters) -> tuple[list[Judged], pl.DataFrame]:
-    """The devices of a group, and the calls of their processes (of those with an issue, where there is one) by name and operator."""
+    """The devices of a group, and the calls of their processes (of those with an issue, where there is one) by name and operator.
+
+    ``drained_ns`` of a device: its idle gaps that begin during such a call, to their ends; part of them is usually behind the call.
+    """
     calls = sync_calls(run.store, {process for device in group.devices for process in device.processes})
     on_device = calls.with_row_index("number").join(group.rows(), on="process")
     whole = union(on_device, ["row"])
     blocked = whole.with_columns(blocked=length_inside(whole, group.gaps, "row"), length=pl.col("end") - pl.col("start"))
     sums = {row: (time, idle) for row, time, idle in blocked.group_by("row").agg(pl.col("length", "blocked").sum()).iter_rows()}
+    drained = begun_inside(group.gaps, whole, "row").group_by("row").agg((pl.col("end") - pl.col("start")).sum().alias("time"))
+    after = dict(drained.iter_rows())
     judged: list[Judged] = []
     for device in group.devices:
         time, idle = sums.get(device.row, (0, 0))
@@ -89,6 +94,7 @@ def _look(run: RunData, group: GapGroup, called: set[int], parameters: Parameter
             "sync_ns": time,
             "blocked_idle_ns": idle,
             "percent": share,
+            "drained_ns": after.get(device.row, 0),
             "issue": share > parameters["threshold"] if known else None,
         }
         judged.append((device, row))

@@ -22,6 +22,17 @@ def sync_calls(store: Store, processes: Iterable[int | None]) -> pl.DataFrame:
     return (pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA)).sort("start", "end")
 
 
+def reach(calls: pl.DataFrame, by: str) -> pl.DataFrame:
+    """When the calls of every group that have begun so far will all have ended: columns ``by``, start and reach, by start."""
+    return calls.sort("start").select(by, "start", reach=pl.col("end").cum_max().over(by))
+
+
+def begun_inside(gaps: pl.DataFrame, calls: pl.DataFrame, by: str) -> pl.DataFrame:
+    """The ``gaps`` that begin while a call of their group lasts: what was launched before it had run, and the host launched nothing."""
+    found = gaps.sort("start").join_asof(reach(calls, by), on="start", by=by, strategy="backward", check_sortedness=False)
+    return found.filter(pl.col("reach") >= pl.col("start")).drop("reach")
+
+
 def with_operator(store: Store, calls: pl.DataFrame) -> pl.DataFrame:
     """``calls`` with ``operator``: name id of the innermost operator that was running on their thread when they began; null without one."""
     numbered = calls.with_row_index("number")
