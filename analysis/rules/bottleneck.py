@@ -129,6 +129,8 @@ class Bottleneck(SampleRule):
 
     def _nothing(self, nodes: Sequence[Row], run: RunData, parameters: Parameters) -> tuple[str, str | None]:
         """Why no machine was judged, and which capture would help."""
+        if not nodes:
+            return NO_GPU, RECORD
         most = max(nodes, key=lambda row: int(row["snapshots"]))
         if not any(row["used_gpus"] for row in nodes):
             return _UNUSED, None

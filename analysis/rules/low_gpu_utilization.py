@@ -209,7 +209,9 @@ def _finding(low: Sequence[Row], judged: Sequence[Row], parameters: Parameters) 
         parts.append(f"{count(len(fluctuating))} fluctuating (p5 below {limit}, lowest {percent(worst['lowest_p5'])} on {gpu(worst)})")
     shown = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
     derived = ", derived from kernel activity" if any(row["derived"] for row in low) else ""
-    windows = f"{count(sum(row['triggered'] for row in low))} of their {plural(sum(row['windows'] for row in low), 'window')}"
+    whose = "its" if len(low) == 1 else "their"
+    number = sum(row["windows"] for row in low)
+    windows = f"{count(sum(row['triggered'] for row in low))} of {whose} {plural(number, 'window')}"
     verb = "is" if len(low) == 1 else "are"
     return f"{count(len(low))} of {plural(len(judged), 'GPU')} {verb} used too little in {windows}{derived}: {shown}; {_when(low)}"
 

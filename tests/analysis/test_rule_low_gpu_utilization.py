@@ -1,0 +1,246 @@
+"""Does LowGPUUtilization judge every GPU at the end of every window as defined, at the thresholds, too?"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from postrun.analysis.rules.base import FINE, ISSUES, NOT_EVALUATED, Outcome
+from sample_rules import GPU, MINUTE, SECOND, AmbiguousError, Sample, defaults, judged, line, low_gpu, origin, random_run, sampled
+
+RULE = "LowGPUUtilization"
+START = 1_700_000_040 * SECOND  # a full minute
+
+
+def judge(samples: list[Sample], **parameters: Any) -> Outcome:
+    with sampled(samples) as store:
+        return judged(store, RULE, **parameters)
+
+
+def one(values: list[float], **parameters: Any) -> dict[str, Any]:
+    """The details of the only GPU of a run."""
+    rows = judge(line(0, GPU, 0, values, start=START), **parameters).details["devices"]
+    assert len(rows) == 1
+    return dict(rows[0])
+
+
+def test_a_steady_low_gpu_is_under_utilised_in_every_window() -> None:
+    # 600 samples at 0.5 s: five windows of 120; with patience 240 those that end at 360, 480 and 600 are judged.
+    found = judge(line(0, GPU, 2, [40.0] * 600, start=START), patience=240)
+    assert (found.verdict, found.triggered, found.violations, found.datapoints) == (ISSUES, 3, 3, 600)
+    assert (found.windows, found.windows_triggered) == (3, 3)
+    assert (found.first_ns, found.last_ns) == (START + 359 * SECOND // 2, START + 599 * SECOND // 2)
+    (row,) = found.details["devices"]
+    assert (row["node"], row["device"], row["state"], row["pattern"]) == ("m0", 2, "under-utilised", "whole run")
+    assert (row["windows"], row["triggered"], row["under_utilised"], row["fluctuating"]) == (3, 3, 3, 0)
+    assert (row["triggered_percent"], row["p95"], row["p5"]) == (100.0, 40.0, 40.0)
+    assert row["box"]["samples"] == 600
+    assert row["box"]["p50"] == row["box"]["max"] == 40.0
+    # 60 % of 300 s unused
+    assert found.cost is not None
+    assert (found.cost.ns, found.cost.saving_ns, found.cost.of_ns) == (180 * SECOND, 180 * SECOND, 300 * SECOND)
+    assert found.finding == (
+        "1 of 1 GPU is used too little in 3 of its 3 windows: 1 under-utilised (p95 below 70 %, lowest 40.0 % on m0 GPU 2);"
+        " low for the whole run."
+    )
+
+
+def test_thresholds_are_strict() -> None:
+    assert one([70.0] * 200, patience=100)["state"] == "fine"
+    assert one([69.99] * 200, patience=100)["state"] == "under-utilised"
+    # one of nine at 10: p5 of the last 500 is 10
+    steady = [10.0 if number % 9 == 0 else 90.0 for number in range(1200)]
+    assert one(steady)["state"] == "fine"
+    lower = [9.99 if number % 9 == 0 else 90.0 for number in range(1200)]
+    row = one(lower)
+    assert (row["state"], row["p5"], row["p95"], row["under_utilised"]) == ("fluctuating", 9.99, 90.0, 0)
+    # p95 exactly 70 and p5 below: fluctuating, not under-utilised
+    assert one([0.0 if number % 9 == 0 else 70.0 for number in range(1200)])["state"] == "fluctuating"
+    # both low: under-utilised only
+    assert one([0.0 if number % 9 == 0 else 60.0 for number in range(1200)])["fluctuating"] == 0
+
+
+@pytest.mark.parametrize(("samples", "windows"), [(100, 0), (101, 1), (121, 2)])
+def test_more_than_patience_samples(samples: int, windows: int) -> None:
+    found = judge(line(0, GPU, 0, [0.5] * samples, start=START), patience=100)
+    assert found.windows == found.triggered == windows
+    assert found.details["devices"][0]["state"] == ("under-utilised" if windows else "too few samples")
+    if not windows:
+        assert (found.verdict, found.reason) == (NOT_EVALUATED, "100 of more than 100 samples needed")
+        assert found.capture
+        assert (found.datapoints, found.finding, found.cost) == (0, None, None)
+
+
+def test_the_first_samples_stay_in_the_statistics() -> None:
+    # Of 101 samples the first 50 are 0: more than 5 % of the last 500, so p5 is 0.
+    row = one([0.0] * 50 + [90.0] * 51, patience=100)
+    assert (row["state"], row["p5"], row["p95"]) == ("fluctuating", 0.0, 90.0)
+
+
+def test_window_is_the_last_samples_only() -> None:
+    values = [0.0] * 240 + [100.0] * 240
+    assert one(values, patience=100, window=120)["triggered"] == 2  # ends at 120 (samples 1..120) and 240; then all at 100
+    assert one(values, patience=100, window=500)["triggered"] == 4
+    assert one(values, patience=100, window=500)["p5"] == 0.0
+
+
+def test_unused_gpu() -> None:
+    found = judge(line(0, GPU, 0, [0.0] * 200, start=START) + line(0, GPU, 1, [95.0] * 200, start=START), patience=100)
+    unused, fine = found.details["devices"]
+    assert (unused["state"], unused["under_utilised"], unused["pattern"], fine["state"]) == ("unused", 2, "whole run", "fine")
+    assert found.triggered == 2
+    assert "1 unused, at 0 % for the whole run (m0 GPU 0)" in str(found.finding)
+    assert str(found.recommendation).startswith("Start a worker on every GPU (`torchrun --nproc_per_node=4`)")
+
+
+@pytest.mark.parametrize(
+    ("values", "pattern", "tail"),
+    [
+        ([90.0] * 900 + [0.0] * 300, "idle tail", 150),
+        ([90.0] * 900 + [9.0] * 300, "idle tail", 150),
+        ([90.0] * 900 + [10.0] + [0.0] * 299, "idle tail", 149.5),  # the longest stretch begins after the last sample that is not low
+        ([90.0] * 900 + [0.0] * 299 + [90.0], "parts of the run", None),  # no tail: the last sample is not low
+        ([40.0] * 1200, "whole run", None),
+        ([0.0] * 1200, "whole run", None),
+        ([40.0] * 900 + [0.0] * 300, "whole run", None),  # low before the tail, too
+        ([90.0] * 300 + [0.0] * 300 + [90.0] * 600, "parts of the run", None),
+        # 5 % of the part before the tail at 0: as a whole it fluctuates
+        ([90.0] * 400 + [0.0] * 100 + [90.0] * 400 + [0.0] * 300, "parts of the run", None),
+        ([90.0] * 1200, None, None),
+    ],
+)
+def test_whole_run_tail_or_parts(values: list[float], pattern: str | None, tail: float | None) -> None:
+    row = one(values, patience=100, window=240)
+    assert row["pattern"] == pattern
+    assert row["idle_tail_ns"] == (None if tail is None else tail * SECOND)
+
+
+@pytest.mark.parametrize(("tail", "pattern"), [(49, "parts of the run"), (50, "idle tail")])
+def test_a_tail_is_at_least_five_percent(tail: int, pattern: str) -> None:
+    assert one([90.0] * (1000 - tail) + [0.0] * tail, patience=100, window=120)["pattern"] == pattern
+
+
+def test_a_low_window_before_the_tail_is_no_tail_only() -> None:
+    # 30 of 1200 samples before the tail are 0: p5 of all of them is 90, p5 of the window that they end in is 0.
+    values = [90.0] * 570 + [0.0] * 30 + [90.0] * 600 + [0.0] * 300
+    row = one(values, patience=100, window=240)
+    assert (row["pattern"], row["idle_tail_ns"]) == ("parts of the run", None)
+
+
+def test_idle_tail_in_the_words() -> None:
+    found = judge(line(0, GPU, 0, [90.0] * 900 + [0.0] * 300, start=START), patience=100, window=240)
+    assert str(found.finding).endswith("; low only in an idle tail of 2 min 30 s.")
+    assert str(found.recommendation).startswith("End the job when training ends")
+    assert found.cost is not None
+    assert found.cost.title == "End the job when training ends"
+
+
+def test_windows_are_half_open_and_of_the_run() -> None:
+    # The second machine's clock is 30 s ahead; windows begin at the full minute of the run's first sample.
+    samples = line(0, GPU, 0, [10.0] * 120, start=START, step=SECOND) + line(
+        1, GPU, 0, [10.0] * 120, start=START + 30 * SECOND, step=SECOND
+    )
+    found = judge(samples, patience=1)
+    # machine 0 ends two windows (at 59 s and 119 s), machine 1 three (at 59 s, 119 s, 149 s)
+    assert [row["windows"] for row in found.details["devices"]] == [2, 3]
+    assert (found.windows, found.triggered, found.windows_triggered) == (3, 5, 3)
+    assert (found.first_ns, found.last_ns) == (START + 59 * SECOND, START + 149 * SECOND)
+
+
+def test_scan_interval() -> None:
+    found = judge(line(0, GPU, 0, [10.0] * 120, start=START + 7 * SECOND), patience=1, scan_interval_us=10_000_000)
+    assert found.windows == 7  # 7 s to 66.5 s after the minute
+
+
+def test_few_samples_of_one_gpu_are_said() -> None:
+    found = judge(line(0, GPU, 0, [95.0] * 200, start=START) + line(0, GPU, 1, [5.0] * 50, start=START), patience=100)
+    assert (found.verdict, found.datapoints) == (FINE, 200)
+    assert [row["state"] for row in found.details["devices"]] == ["fine", "too few samples"]
+    assert str(found.finding).endswith("; 1 GPU has too few samples to be judged.")
+
+
+def test_not_a_number_and_nothing() -> None:
+    nothing = judge(line(0, "cpu_utilization", 0, [5.0] * 10, start=START))
+    assert (nothing.verdict, nothing.reason) == (NOT_EVALUATED, "no GPU utilisation in this run")
+    bad = judge(line(0, GPU, 0, [float("nan")] * 2000, start=START))
+    assert (bad.verdict, bad.reason) == (NOT_EVALUATED, "0 of more than 1\u2009000 samples needed")
+    assert judge([]).reason == "no GPU utilisation in this run"
+    mixed = [float("nan"), 90.0] * 200
+    assert one(mixed, patience=100)["samples"] == 200
+
+
+def test_derived_utilisation_is_named() -> None:
+    kernels = [
+        {"node": 0, "process": 0, "device": 1, "stream": 7, "kind": "kernel", "name": "k", "start_ns": START + at, "duration_ns": 400_000}
+        for at in range(0, 2_000_000_000, 2_000_000)
+    ]
+    with sampled([], device_event=kernels) as store:
+        few = judged(store, RULE, patience=5000)
+        found = judged(store, RULE, patience=100)
+    # 1.9984 s in buckets of 1 ms
+    assert few.reason == (
+        "1\u2009999 of more than 5\u2009000 samples needed, derived from kernel activity in 1.00 ms buckets;"
+        " --set LowGPUUtilization_patience=100 needs fewer"
+    )
+    assert found.details["devices"][0]["derived"]
+    assert found.verdict == ISSUES
+    assert "derived from kernel activity" in str(found.finding)
+
+
+def test_more_than_2000_gpus() -> None:
+    samples = [sample for node in range(251) for unit in range(8) for sample in line(node, GPU, unit, [90.0] * 3, start=START)]
+    samples += line(251, GPU, 0, [5.0] * 3, start=START)
+    found = judge(samples, patience=2)
+    assert (len(found.details["devices"]), found.details["left_out"]) == (2000, 9)
+    assert [row["node"] for row in found.details["devices"] if row["state"] == "under-utilised"] == ["m251"]
+    assert (found.triggered, found.datapoints) == (1, 2009 * 3)
+
+
+def test_many_random_runs_against_plain_python() -> None:
+    compared = 0
+    for seed in range(80):
+        rng = random.Random(seed)
+        samples = random_run(rng, start=START + rng.randint(0, 2 * MINUTE))
+        changed = {"patience": rng.choice([1, 20, 40]), "window": rng.choice([10, 21, 60]), "scan_interval_us": rng.choice([5e6, 20e6])}
+        if rng.random() < 0.5:
+            changed |= {"threshold_p95": rng.choice([50, 90]), "threshold_p5": rng.choice([5, 60])}
+        try:
+            expected = low_gpu(samples, defaults(RULE, **changed))
+        except AmbiguousError:
+            continue
+        found = judge(samples, **changed)
+        json.dumps(found.details, allow_nan=False)
+        compared += 1
+        check(found, expected, seed)
+        assert origin(samples) % MINUTE == 0
+    assert compared > 60
+
+
+def check(found: Outcome, expected: dict[tuple[int, int], dict[str, Any]], place: object) -> None:
+    """Every figure of the rule against the recomputed ones."""
+    rows = {(int(row["node"][1:]), row["device"]): row for row in found.details["devices"]}
+    assert rows.keys() == expected.keys(), place
+    for key, want in expected.items():
+        row = rows[key]
+        assert (row["samples"], row["windows"], row["triggered"]) == (want["samples"], len(want["windows"]), len(want["triggered"])), place
+        assert (row["under_utilised"], row["fluctuating"]) == (want["under_utilised"], want["fluctuating"]), place
+        assert (row["state"] == "unused") == want["unused"], place
+        assert row["pattern"] == want["pattern"], (place, key)
+        assert [row["p95"], row["p5"]] == ([None, None] if want["p95"] is None else pytest.approx([want["p95"], want["p5"]])), place
+        assert (row["first_ns"], row["last_ns"]) == ((want["times"][0], want["times"][-1]) if want["times"] else (None, None)), place
+        assert (row["idle_tail_ns"] is None) == (want["tail_starts"] is None), place
+    any_judged = any(want["windows"] for want in expected.values())
+    triggered = sum(len(want["triggered"]) for want in expected.values())
+    assert found.verdict == (ISSUES if triggered else FINE if any_judged else NOT_EVALUATED), place
+    assert found.triggered == triggered, place
+    assert found.windows == len({window for want in expected.values() for window in want["windows"]}), place
+    assert found.windows_triggered == len({window for want in expected.values() for window in want["triggered"]}), place
+    assert found.datapoints == sum(want["samples"] for want in expected.values() if want["windows"]), place
+    if triggered:
+        low = [want for want in expected.values() if want["triggered"]]
+        unused = sum(want["samples"] * (100 - want["mean"]) for want in low)
+        assert found.cost is not None
+        total = sum(want["samples"] for want in expected.values())
+        assert found.cost.ns / found.cost.of_ns == pytest.approx(unused / 100 / total, rel=1e-6), place

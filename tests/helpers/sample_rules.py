@@ -1,0 +1,270 @@
+"""What should the rules over samples say? Judged once more in plain Python, sample by sample, sharing no code with them.
+
+A sample is (node, metric, unit, time in ns, value). Parameters are those of the rules, by name. Slow and simple on purpose.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+from postrun.analysis.places import Places
+from postrun.analysis.rules.base import Outcome
+from postrun.analysis.rules.samples import Samples
+from postrun.analysis.rules.selection import select
+from postrun.analysis.run_info import nodes as run_nodes
+from postrun.ingest.store import Store
+
+Sample = tuple[int, str, int | None, int, float]
+Points = list[tuple[int, float]]
+
+GPU, CORE, IOWAIT = "gpu_utilization", "cpu_utilization", "cpu_iowait"
+FOOTPRINT, CONTROLLER = "gpu_memory_used_percent", "gpu_memory_controller"
+SECOND = 1_000_000_000
+MINUTE = 60 * SECOND
+
+
+class AmbiguousError(Exception):
+    """A quantile is so near to its threshold that rounding decides."""
+
+
+# -- stores ----------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def sampled(samples: Iterable[Sample], **tables: list[dict[str, Any]]) -> Iterator[Store]:
+    """A store in memory that holds the samples in the given order; machines are called m0, m1 and so on."""
+    rows = list(samples)
+    with Store.create(None) as store:
+        for node in sorted({row[0] for row in rows}):
+            store.insert("node", {"id": node, "hostname": f"m{node}", "cores": 16, "gpus": 4})
+        columns = {"node": pl.Int32, "metric": pl.String, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64}
+        store.append("sample", pl.DataFrame(rows, schema=columns, orient="row"))
+        for table, entries in tables.items():
+            for entry in entries:
+                given = {**entry, "name": store.name_ids([entry["name"]])[0]} if "name" in entry else entry
+                store.insert(table, given)
+        yield store
+
+
+def judged(store: Store, rule: str, *, preset: str = "documented", **parameters: Any) -> Outcome:
+    """The answer of one rule over samples, with some of its parameters changed."""
+    selection = select([rule], preset=preset, settings={f"{rule}_{name}": value for name, value in parameters.items()})
+    run = SimpleNamespace(store=store, samples=Samples(store), places=Places(store), nodes=run_nodes(store), top=15)
+    return selection.rules[0].rule.evaluate(run, selection.rules[0].parameters)
+
+
+def defaults(rule: str, **changed: Any) -> dict[str, Any]:
+    """Effective parameters of a rule."""
+    return dict(select([rule], settings={f"{rule}_{name}": value for name, value in changed.items()}).rules[0].parameters)
+
+
+def line(node: int, metric: str, unit: int | None, values: Iterable[float], *, start: int, step: int = SECOND // 2) -> list[Sample]:
+    """Samples of one series at equal distances."""
+    return [(node, metric, unit, start + number * step, float(value)) for number, value in enumerate(values)]
+
+
+def random_run(rng: random.Random, *, start: int) -> list[Sample]:
+    """Some machines with clocks apart; samples are missing, doubled, not a number, and in no order. Values often equal thresholds."""
+    levels = [0.0, 5.0, 10.0, 50.0, 60.0, 70.0, 90.0, 95.0, 100.0]
+    rows: list[Sample] = []
+    for node in range(rng.randint(1, 3)):
+        length, offset = rng.randint(30, 160), rng.choice([0, 30 * SECOND, -7 * SECOND])
+        memory = rng.choice([FOOTPRINT, CONTROLLER])
+        series = [(GPU, unit) for unit in range(rng.randint(1, 3))] + [(memory, unit) for unit in range(rng.randint(1, 3))]
+        if rng.random() < 0.9:
+            series += [(CORE, unit) for unit in range(rng.randint(1, 3))] + [(IOWAIT, 0)]
+        for metric, unit in series:
+            own = rng.sample(levels, rng.randint(1, 4))
+            idle = length if rng.random() < 0.6 else rng.randint(0, length)
+            first = rng.choice([0, 0, 0, length // 2])
+            for number in range(first, length):
+                if rng.random() < 0.05:
+                    continue
+                value = rng.choice(own) if number < idle else rng.choice([0.0, 0.0, 3.0])
+                time = start + offset + number * SECOND // 2 + rng.randint(0, 3_000_000)
+                if rng.random() < 0.02:
+                    value = rng.choice([math.nan, math.inf, -math.inf])
+                rows.append((node, metric, unit, time, value))
+                if rng.random() < 0.05:  # the mean of two GPU values counts; a core is doubled as it is
+                    rows.append((node, metric, unit, time, rng.choice(own) if metric == GPU else value))
+    rng.shuffle(rows)
+    return rows
+
+
+# -- the rules once more ---------------------------------------------------------------------------------------------------
+
+
+def quantile(values: Iterable[float], fraction: float) -> float:
+    ordered = sorted(values)
+    position = fraction * (len(ordered) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] if ordered[low] == ordered[high] else ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def below(values: Sequence[float], fraction: float, threshold: float) -> bool:
+    found = quantile(values, fraction)
+    if abs(found - threshold) < 1e-9 and found not in values:
+        raise AmbiguousError
+    return found < threshold
+
+
+def origin(samples: Sequence[Sample]) -> int:
+    return min(row[3] for row in samples) // MINUTE * MINUTE
+
+
+def series_of(samples: Iterable[Sample], *metrics: str) -> dict[tuple[int, int], Points]:
+    """Finite samples by (node, unit), in order of time; of several at the same time the mean."""
+    values: dict[tuple[int, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for node, metric, unit, time, value in samples:
+        if metric in metrics and math.isfinite(value):
+            values[node, unit or 0][time].append(value)
+    return {key: [(time, sum(own) / len(own)) for time, own in sorted(times.items())] for key, times in sorted(values.items())}
+
+
+def window_ends(points: Points, start: int, scan_ns: int) -> dict[int, int]:
+    """Window -> how many samples there are up to its end, for the windows that have a sample."""
+    return {(time - start) // scan_ns: number for number, (time, _) in enumerate(points, 1)}
+
+
+def interval_of(samples: Sequence[Sample], node: int) -> float:
+    """Median distance of successive samples of one series of a machine."""
+    times: dict[tuple[str, int | None], set[int]] = defaultdict(set)
+    for own, metric, unit, time, value in samples:
+        if own == node and math.isfinite(value):
+            times[metric, unit].add(time)
+    steps = [b - a for one in times.values() for a, b in zip(sorted(one), sorted(one)[1:], strict=False)]
+    return quantile(steps, 0.5) if steps else math.inf
+
+
+def together(samples: Sequence[Sample], node: int) -> dict[int, list[Sample]]:
+    """The samples of a machine by the time of the first one of their snapshot."""
+    interval = interval_of(samples, node)
+    found: dict[int, list[Sample]] = {}
+    first = None
+    for row in sorted((row for row in samples if row[0] == node and math.isfinite(row[4])), key=lambda row: row[3]):
+        if first is None or row[3] - first > 20_000_000 or row[3] - first >= interval / 2:
+            first = row[3]
+        found.setdefault(first, []).append(row)
+    return found
+
+
+def low_gpu(samples: Sequence[Sample], parameters: Mapping[str, Any]) -> dict[tuple[int, int], dict[str, Any]]:
+    """Per GPU: counts, the quantiles at the end, and whether it is low in the whole run, in a tail or in parts."""
+    start, scan = origin(samples), round(parameters["scan_interval_us"] * 1000)
+    p95, p5 = parameters["threshold_p95"], parameters["threshold_p5"]
+
+    def kind(values: Sequence[float]) -> str | None:
+        if below(values, 0.95, p95):
+            return "under_utilised"
+        return "fluctuating" if below(values, 0.05, p5) else None
+
+    found = {}
+    for key, points in series_of(samples, GPU).items():
+        values = [value for _, value in points]
+        ends = window_ends(points, start, scan)
+        kinds = {window: kind(values[:number][-parameters["window"] :]) for window, number in ends.items()}
+        judged_windows = [window for window, number in ends.items() if number > parameters["patience"]]
+        triggered = [window for window in judged_windows if kinds[window]]
+        last = values[: ends[judged_windows[-1]]][-parameters["window"] :] if judged_windows else None
+        tail = len(values)
+        while tail and values[tail - 1] < p5:
+            tail -= 1
+        in_tail = (
+            tail > 0
+            and len(values) - tail >= 0.05 * len(values)
+            and kind(values[:tail]) is None
+            and not any(ends[window] <= tail for window in triggered)
+        )
+        found[key] = {
+            "samples": len(values),
+            "mean": sum(values) / len(values),
+            "unused": max(values) <= 0,
+            "windows": judged_windows,
+            "triggered": triggered,
+            **{one: sum(kinds[window] == one for window in judged_windows) for one in ("under_utilised", "fluctuating")},
+            "p95": quantile(last, 0.95) if last else None,
+            "p5": quantile(last, 0.05) if last else None,
+            "times": [points[ends[window] - 1][0] for window in triggered],
+            "pattern": None if not triggered else "idle tail" if in_tail else "whole run" if all(kinds.values()) else "parts of the run",
+            "tail_starts": points[tail][0] if triggered and in_tail else None,
+            "last_time": points[-1][0],
+        }
+    return found
+
+
+def batch_size(samples: Sequence[Sample], parameters: Mapping[str, Any]) -> dict[tuple[int, int], dict[str, Any]]:
+    """Per GPU: the judged windows, those with a violation, and the three p95 at the last judged one."""
+    start, scan, window = origin(samples), round(parameters["scan_interval_us"] * 1000), parameters["window"]
+    needed = max(parameters["patience"], window)
+    whole = {row[0] for row in samples if row[1] == FOOTPRINT and math.isfinite(row[4])}
+    memory = {
+        key: points
+        for metric in (FOOTPRINT, CONTROLLER)
+        for key, points in series_of(samples, metric).items()
+        if (key[0] in whole) == (metric == FOOTPRINT)
+    }
+    found = {}
+    for (node, unit), points in series_of(samples, GPU).items():
+        cpu = []
+        for time, rows in together(samples, node).items():
+            cores = [value for _, metric, _, _, value in rows if metric == CORE]
+            if cores:
+                cpu.append((time, sum(cores) / len(cores)))
+        three = {"cpu": cpu, "gpu": points, "gpu_memory": memory.get((node, unit), [])}
+        ends = {figure: window_ends(own, start, scan) for figure, own in three.items()}
+        entry: dict[str, Any] = {"samples": len(points), "windows": [], "violations": [], "times": [], "p95": None}
+        for number in sorted(ends["gpu"]):
+            if any(ends[figure].get(number, 0) <= needed for figure in three):
+                continue
+            last = {figure: [value for _, value in own[: ends[figure][number]]][-window:] for figure, own in three.items()}
+            entry["windows"].append(number)
+            entry["p95"] = {figure: quantile(values, 0.95) for figure, values in last.items()}
+            low = [below(values, 0.95, parameters[f"{figure}_threshold_p95"]) for figure, values in last.items()]
+            if all(low):
+                entry["violations"].append(number)
+                entry["times"].append(points[ends["gpu"][number] - 1][0])
+        found[node, unit] = entry
+    return found
+
+
+def bottleneck(samples: Sequence[Sample], parameters: Mapping[str, Any], metric: str, limit: float) -> dict[int, dict[str, Any]]:
+    """Per machine with GPUs: snapshots, low ones, bottlenecks with their times, windows over the threshold."""
+    start, scan = origin(samples), round(parameters["scan_interval_us"] * 1000)
+    gpus = series_of(samples, GPU)
+    unused = {key for key, points in gpus.items() if max(value for _, value in points) <= 0}
+    averaged = {(node, unit, time): value for (node, unit), points in gpus.items() for time, value in points}
+    found = {}
+    for node in sorted({node for node, _ in gpus}):
+        kept = [row for row in samples if not (row[1] == GPU and (row[0], row[2]) in unused)]
+        counts: dict[str, Any] = {"snapshots": 0, "low": 0, "bottlenecks": [], "windows": {}, "missing": 0.0}
+        for time, rows in together(kept, node).items():
+            used = [averaged[node, unit, at] for _, own, unit, at, _ in rows if own == GPU]
+            cores = [value for _, own, _, _, value in rows if own == metric]
+            if not used or not cores:
+                continue
+            low = min(used) < parameters["gpu_threshold"]
+            hit = low and max(cores) > limit
+            counts["snapshots"] += 1
+            counts["low"] += low
+            of_window = counts["windows"].setdefault((time - start) // scan, [0, 0])
+            of_window[0] += 1
+            of_window[1] += hit
+            if hit:
+                counts["bottlenecks"].append(time)
+                counts["missing"] += (100 - min(used)) / 100
+        counts["unused"] = sorted(unit for own, unit in unused if own == node)
+        counts["used"] = sum(own == node for own, _ in gpus) - len(counts["unused"])
+        counts["judged"] = counts["snapshots"] > parameters["patience"]
+        counts["exceeded"] = [
+            number for number, (of, hits) in counts["windows"].items() if counts["judged"] and hits * 100 > of * parameters["threshold"]
+        ]
+        found[node] = counts
+    return found
