@@ -1,4 +1,4 @@
-"""How does a Report become files? HTML and JSON are written here, the PDF by a process beside this one."""
+"""How does a Report become files? The PDF is written by a process beside this one, everything else here."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from ..analysis.report import Report
 from ..errors import RenderError, UsageError
 from .pdf import Job, Printer
 
 FORMATS = ("html", "pdf", "json")
+"""What is written where nothing else is asked for."""
+PLACES: Final[dict[str, str]] = {
+    "html": "report.html", "pdf": "report.pdf", "json": "report.json", "junit": "report.junit.xml", "rule-json": "profiler-reports",
+}  # fmt: skip
+"""Every format -> its file in the output folder, or folder."""
 PAPERS = ("A4", "Letter")
 
 
@@ -25,7 +31,7 @@ def render(
     printer: Printer | None = None,
     progress: Callable[[str, float | None], None] | None = None,
 ) -> dict[str, Path]:
-    """Write report.html, report.pdf and report.json, those of ``formats``, to ``out_dir``; format -> file.
+    """Write the files of ``formats`` (PLACES) to ``out_dir``; format -> file, or folder.
 
     Equal reports give equal bytes. The HTML is one file without any address to load from; the PDF has report.json attached. ``paper``: "A4"
     or "Letter". A file is replaced only when its successor is whole. RenderError if the PDF fails or takes longer than ``pdf_timeout_s``
@@ -33,15 +39,15 @@ def render(
     another run. UsageError for an unknown format or paper. ``printer``: a process for the PDF that was started earlier, so that it was
     ready by now; it is used up.
     """
-    if unknown := [word for word in formats if word not in FORMATS]:
-        raise UsageError(f"{', '.join(unknown)} is no report format; choose from {', '.join(FORMATS)}")
+    if unknown := [word for word in formats if word not in PLACES]:
+        raise UsageError(f"{', '.join(unknown)} is no report format; choose from {', '.join(PLACES)}")
     sheet = next((known for known in PAPERS if known.lower() == paper.lower()), None)
     if sheet is None:
         raise UsageError(f"{paper} is no paper; choose from {', '.join(PAPERS)}")
     tell = progress or (lambda text, fraction: None)
     out_dir = Path(out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
-    targets = {kind: out_dir / f"report.{kind}" for kind in FORMATS if kind in formats}
+    targets = {kind: out_dir / place for kind, place in PLACES.items() if kind in formats}
     written: dict[str, Path] = {}
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".postrun-", dir=out_dir)))
@@ -49,7 +55,7 @@ def render(
             printer = None
         elif printer is None:
             printer = stack.enter_context(Printer())
-        if set(targets) - {"json"}:
+        if targets.keys() & {"html", "pdf"}:
             from .context import context
             from .pages import page
 
@@ -70,6 +76,14 @@ def render(
         if "json" in targets:
             _put(data, scratch / "report.json", targets["json"])
             written["json"] = targets["json"]
+        if "junit" in targets:
+            from .junit import junit
+
+            _put(junit(report), scratch / "report.junit.xml", targets["junit"])
+            written["junit"] = targets["junit"]
+        if "rule-json" in targets:
+            _put_rules(report, scratch, targets["rule-json"])
+            written["rule-json"] = targets["rule-json"]
         if printer is not None:
             tell("printing", None)
             reason = printer.finish(pdf_timeout_s)
@@ -88,3 +102,16 @@ def _put(data: bytes, scratch: Path, target: Path) -> None:
     """Write beside the target and move: whoever looks sees the old file or the new one."""
     scratch.write_bytes(data)
     scratch.replace(target)
+
+
+def _put_rules(report: Report, scratch: Path, folder: Path) -> None:
+    """A file per rule in ``folder``. Files of an earlier report of ours that have no successor are removed; other files stay."""
+    from .rule_json import ours, rule_files
+
+    files = rule_files(report)
+    folder.mkdir(exist_ok=True)
+    for name, data in files.items():
+        _put(data, scratch / "rule.json", folder / name)
+    for path in folder.glob("*.json"):
+        if path.name not in files and path.is_file() and ours(path.read_bytes()):
+            path.unlink()

@@ -8,7 +8,14 @@ names, with ``-`` or ``_``::
     format = "html,pdf"
     histogram = ["Forward", "Backward"]
 
-A table named after a command (``[report]``, ``[ingest]``, ``[demo]``) holds values for that command only.
+A table named after a command (``[report]``, ``[ingest]``, ``[demo]``) holds values for that command only. ``rules`` is a list of names
+as after ``--rules``, or a table with one table per rule; ``only`` among them lists the rules that run::
+
+    [rules.LowGPUUtilization]
+    patience = 100
+
+    [rules.StepOutlier]
+    enabled = false
 """
 
 from __future__ import annotations
@@ -21,6 +28,8 @@ from typing import Any
 from .errors import UsageError
 
 FILE_NAME = "postrun.toml"
+_TABLES = frozenset({"rules"})
+_SETTINGS = "set"
 
 
 def find(explicit: Path | None, folder: Path) -> Path | None:
@@ -50,9 +59,12 @@ def read(path: Path, commands: Mapping[str, frozenset[str]]) -> dict[str, dict[s
     known = frozenset().union(*commands.values())
     for key, value in content.items():
         option = key.replace("-", "_")
-        if isinstance(value, dict):
+        if isinstance(value, dict) and key not in _TABLES & known:
+            if option == _SETTINGS:
+                raise _unknown(path, key, known)
             if key not in commands:
-                raise UsageError(f"{path}: table [{key}] is none of postrun's commands; possible: {', '.join(sorted(commands))}")
+                possible = sorted({*commands, *(_TABLES & known)})
+                raise UsageError(f"{path}: table [{key}] is none of postrun's commands; possible: {', '.join(possible)}")
             for inner, inner_value in value.items():
                 inner_option = inner.replace("-", "_")
                 if inner_option not in commands[key]:
@@ -67,7 +79,47 @@ def read(path: Path, commands: Mapping[str, frozenset[str]]) -> dict[str, dict[s
     return defaults
 
 
+def rules(path: Path, table: Mapping[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:
+    """The table ``[rules]`` as words of ``--rules`` (None: all rules) and parameters ("LowGPUUtilization_patience" -> value).
+
+    Raises UsageError naming the file, the key and the accepted names, also for a value out of range.
+    """
+    from .analysis.rules import selection
+
+    words: list[str] = []
+    settings: dict[str, Any] = {}
+    for name, content in table.items():
+        place = f"{path}: [rules.{name}]"
+        if name == "only":
+            if not isinstance(content, list) or not content or not all(isinstance(one, str) for one in content):
+                raise UsageError(
+                    f'{path}: [rules] only = {content!r} is no list of rules; write it like only = ["CPUBottleneck", "StepOutlier"]'
+                )
+            words = [*content, *words]
+            continue
+        try:
+            rule = selection.find(name)
+        except UsageError as error:
+            raise UsageError(f"{place}: {error}") from error
+        if not isinstance(content, dict):
+            raise UsageError(f"{path}: rules.{name} = {content!r} is no table; write [rules.{rule.name}] and below it enabled = false")
+        for key, value in content.items():
+            if key == "enabled":
+                if not isinstance(value, bool):
+                    raise UsageError(f"{place} enabled = {value!r}: accepted: true, false")
+                words += [] if value else [f"-{rule.name}"]
+                continue
+            try:
+                found, parameter = selection.setting(f"{rule.name}_{key}")
+                settings[f"{rule.name}_{parameter.name}"] = selection.checked(found, parameter, value)
+            except UsageError as error:
+                raise UsageError(f"{place}: {error}") from error
+    return words or None, settings
+
+
 def _unknown(path: Path, key: str, possible: frozenset[str]) -> UsageError:
+    if key.rpartition(".")[2] == _SETTINGS:
+        return UsageError(f"{path}: {key!r} is no key; write a table per rule: [rules.LowGPUUtilization] and below it patience = 100")
     return UsageError(f"{path}: unknown key {key!r}; possible: {', '.join(sorted(name.replace('_', '-') for name in possible))}")
 
 

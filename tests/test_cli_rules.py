@@ -1,0 +1,480 @@
+"""Rules from the command line, the environment and a configuration file: which run, with which values, and what a verdict ends in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+from postrun.cli import main
+from postrun.simulate import write_demo
+
+# The documented table: rule, parameter -> default of the presets "documented" and "service".
+DEFAULTS: dict[tuple[str, str], tuple[object, object]] = {
+    ("BatchSize", "cpu_threshold_p95"): (70, 70), ("BatchSize", "gpu_threshold_p95"): (70, 70),
+    ("BatchSize", "gpu_memory_threshold_p95"): (70, 70), ("BatchSize", "patience"): (100, 1000), ("BatchSize", "window"): (500, 500),
+    ("CPUBottleneck", "threshold"): (50, 50), ("CPUBottleneck", "gpu_threshold"): (10, 10), ("CPUBottleneck", "cpu_threshold"): (90, 90),
+    ("CPUBottleneck", "patience"): (100, 1000), ("GPUMemoryIncrease", "increase"): (10, 5), ("GPUMemoryIncrease", "patience"): (100, 1000),
+    ("GPUMemoryIncrease", "window"): (500, 10), ("IOBottleneck", "threshold"): (50, 50), ("IOBottleneck", "gpu_threshold"): (70, 10),
+    ("IOBottleneck", "io_threshold"): (50, 50), ("IOBottleneck", "patience"): (1000, 1000), ("LoadBalancing", "threshold"): (0.5, 0.24),
+    ("LoadBalancing", "patience"): (10, 1000), ("LowGPUUtilization", "threshold_p95"): (70, 70),
+    ("LowGPUUtilization", "threshold_p5"): (10, 10), ("LowGPUUtilization", "patience"): (1000, 1000),
+    ("LowGPUUtilization", "window"): (500, 500), ("MaxInitializationTime", "threshold"): (20, 20),
+    ("StepOutlier", "stddev"): (5, 3), ("StepOutlier", "mode"): (None, None), ("StepOutlier", "n_outliers"): (10, 10),
+    ("Dataloader", "min_threshold"): (70, 70), ("Dataloader", "max_threshold"): (200, 200), ("Dataloader", "patience"): (10, 10),
+    ("HostBound", "idle_threshold"): (20, 20), ("HostBound", "host_share"): (50, 50), ("ExposedCommunication", "threshold"): (10, 10),
+    ("LowPrecision", "threshold"): (30, 30), ("PageableCopies", "threshold"): (1, 1), ("SyncBound", "threshold"): (10, 10),
+    ("ShortKernels", "short_us"): (10, 10), ("ShortKernels", "count_threshold"): (50, 50), ("ShortKernels", "time_threshold"): (10, 10),
+    ("StragglerRank", "threshold"): (10, 10),
+}  # fmt: skip
+DOCUMENTED = [
+    "CPUBottleneck", "IOBottleneck", "LowGPUUtilization", "StepOutlier", "GPUMemoryIncrease", "BatchSize", "MaxInitializationTime",
+    "LoadBalancing", "OverallSystemUsage", "Dataloader", "OverallFrameworkMetrics",
+]  # fmt: skip
+TRACE = ["HostBound", "ExposedCommunication", "LowPrecision", "PageableCopies", "SyncBound", "ShortKernels", "StragglerRank"]
+
+# Rules whose verdict is known without asking postrun.
+OWN = """
+class Rule:
+    def __init__(self, base_trial, limit=1, word="a"):
+        self.limit, self.word = limit, word
+    def invoke_for_timerange(self, start, end, sys_events=None, framework_events=None):
+        return self.verdict()
+
+class Always(Rule):
+    def verdict(self):
+        return True
+
+class Never(Rule):
+    def verdict(self):
+        return False
+
+class Fails(Rule):
+    def verdict(self):
+        raise ValueError("no luck")
+
+class Limited(Rule):
+    def verdict(self):
+        return self.limit == 7 and self.word == "b"
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rules")
+    write_demo(folder, steps=3)
+    made = folder / "run.duckdb"
+    done = CliRunner().invoke(main, ["ingest", str(sorted((folder / "kineto").iterdir())[0]), "-o", str(made)])
+    assert done.exit_code == 0, done.output
+    return made
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
+    return tmp_path
+
+
+def report(store: Path, *arguments: str, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(main, ["report", str(store), "-o", "out", "--format", "json", *arguments], env=env)
+
+
+def rules_of(done: Result, code: int = 0) -> dict[str, dict[str, Any]]:
+    """The rules in the report that was written, by name, in its order."""
+    assert done.exit_code == code, done.output
+    loaded = json.loads(Path("out/report.json").read_text("utf-8"))
+    return {result["rule"]: result for result in loaded["rules"]}
+
+
+def refused(*arguments: str, env: dict[str, str] | None = None) -> str:
+    """The message of a run that is refused as wrong usage; its input does not exist, so it was not looked at."""
+    done = CliRunner().invoke(main, ["report", "absent.json", *arguments], env=env)
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert not Path("postrun-report").exists()
+    return done.stderr
+
+
+# -- which rules run ---------------------------------------------------------------------------------------------------------
+
+
+def test_all_rules_run_where_nothing_is_said(store: Path, here: Path) -> None:
+    assert list(rules_of(report(store))) == ["ProfilerReport", *DOCUMENTED, *TRACE]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("stepoutlier, CPUBOTTLENECK", ["CPUBottleneck", "StepOutlier"]),
+        ("ProfilerReport", ["ProfilerReport", *DOCUMENTED]),
+        ("profilerreport,-StepOutlier", ["ProfilerReport", *(name for name in DOCUMENTED if name != "StepOutlier")]),
+        ("-StepOutlier", ["ProfilerReport", *(name for name in (*DOCUMENTED, *TRACE) if name != "StepOutlier")]),
+        ("-ProfilerReport", TRACE),
+        ("ProfilerReport,HostBound", ["ProfilerReport", *DOCUMENTED, "HostBound"]),
+    ],
+)
+def test_rules_are_chosen_by_name(store: Path, here: Path, words: str, expected: list[str]) -> None:
+    assert list(rules_of(report(store, "--rules", words))) == expected
+    assert list(rules_of(report(store, env={"POSTRUN_RULES": words}))) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('rules = ["HostBound", "SyncBound"]', ["HostBound", "SyncBound"]),
+        ('rules = "HostBound,SyncBound"', ["HostBound", "SyncBound"]),
+        ('[rules]\nonly = ["HostBound", "SyncBound", "StepOutlier"]\n[rules.StepOutlier]\nenabled = false', ["HostBound", "SyncBound"]),
+        ('[report]\nrules = ["HostBound"]', ["HostBound"]),
+        ('[report.rules]\nonly = ["HostBound"]', ["HostBound"]),
+        ("[rules.ProfilerReport]\nenabled = false", None),
+    ],
+)
+def test_a_file_chooses_rules(store: Path, here: Path, text: str, expected: list[str] | None) -> None:
+    (here / "postrun.toml").write_text(text, encoding="utf-8")
+    if expected is None:
+        assert "ProfilerReport" in refused()
+    else:
+        assert list(rules_of(report(store))) == expected
+        assert list(rules_of(report(store, env={"POSTRUN_RULES": "LowPrecision"}))) == ["LowPrecision"]
+        assert list(rules_of(report(store, "--rules", "PageableCopies", env={"POSTRUN_RULES": "LowPrecision"}))) == ["PageableCopies"]
+
+
+def test_demo_takes_the_same_options(here: Path) -> None:
+    done = CliRunner().invoke(main, ["demo", "-o", "demo", "--format", "json", "--rules", "Nonsense"])
+    assert done.exit_code == 2
+    assert not Path("demo").exists()
+
+
+# -- with which values -------------------------------------------------------------------------------------------------------
+
+
+def test_the_preset_comes_from_line_environment_and_file(store: Path, here: Path) -> None:
+    def patience(*arguments: str, **env: str) -> int:
+        found = rules_of(report(store, "--rules", "CPUBottleneck", *arguments, env=env))["CPUBottleneck"]["parameters"]["patience"]
+        assert isinstance(found, int)
+        return found
+
+    assert patience() == 100
+    (here / "pyproject.toml").write_text('[tool.postrun]\npreset = "service"\n', encoding="utf-8")
+    assert patience() == 1000
+    assert patience(POSTRUN_PRESET="documented") == 100
+    assert patience("--preset", "Service", POSTRUN_PRESET="documented") == 1000
+
+
+def test_values_are_overridden_one_by_one(store: Path, here: Path) -> None:
+    (here / "postrun.toml").write_text(
+        "[rules.LowGPUUtilization]\npatience = 11\nwindow = 12\nthreshold_p5 = 1.5\n[rules.stepoutlier]\nmode = 'EVAL'\n", encoding="utf-8"
+    )
+    found = rules_of(
+        report(
+            store, "--set", "lowgpuutilization_patience=31", "--set", "LowGPUUtilization_scan_interval_us=32",
+            env={"POSTRUN_SET": "LowGPUUtilization_window=21, LowGPUUtilization_patience=22"},
+        )
+    )  # fmt: skip
+    low = found["LowGPUUtilization"]
+    assert low["parameters"] == {"threshold_p95": 70, "threshold_p5": 1.5, "patience": 31, "window": 21, "scan_interval_us": 32}
+    assert low["changed_parameters"] == {"threshold_p5": 1.5, "patience": 31, "window": 21, "scan_interval_us": 32}
+    assert found["StepOutlier"]["parameters"]["mode"] == "EVAL"
+
+
+@pytest.mark.parametrize("text", ["A_x=1 B_y=2", "A_x=1,B_y=2", "A_x=1; B_y=2", " A_x=1\nB_y=2\n"])
+def test_the_environment_holds_several_values(here: Path, text: str) -> None:
+    text = text.replace("A_x", "HostBound_idle_threshold").replace("B_y", "SyncBound_threshold").replace("=2", "=200")
+    message = refused(env={"POSTRUN_SET": text})
+    assert "SyncBound_threshold=200: threshold must be a valid percentile!" in message
+    assert "POSTRUN_SET" in message
+
+
+def test_values_of_rules_that_a_file_turns_off_are_kept_for_later(store: Path, here: Path) -> None:
+    (here / "postrun.toml").write_text("[rules.HostBound]\nenabled = false\nidle_threshold = 3\n", encoding="utf-8")
+    assert "HostBound" not in rules_of(report(store))
+    assert rules_of(report(store, "--rules", "HostBound"))["HostBound"]["parameters"]["idle_threshold"] == 3
+
+
+# -- mistakes ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "messages"),
+    [
+        (("--rules", "StepOutlyer"), ("--rules", "did you mean StepOutlier?", "ProfilerReport, CPUBottleneck")),
+        (("--rules", "-StepOutlyer"), ("did you mean StepOutlier?",)),
+        (("--rules", " , "), ("nothing is named",)),
+        (("--preset", "hosted"), ("documented", "service")),
+        (("--set", "LowGPUUtilization_patiense=3"), ("--set", "did you mean patience?", "threshold_p95, threshold_p5, patience, window")),
+        (("--set", "LowGPU_patience=3"), ("'LowGPU' is no rule",)),
+        (("--set", "LowGPUUtilization=3"), ("names no parameter",)),
+        (("--set", "LowGPUUtilization_patience"), ("sets nothing", "LowGPUUtilization_patience=100")),
+        (("--set", "LowGPUUtilization_patience=0"), ("patience must be a positive integer!", "above 0")),
+        (("--set", "LowGPUUtilization_patience=nan"), ("patience must be a number",)),
+        (("--set", "LowGPUUtilization_threshold_p5=101"), ("threshold_p5 must be a valid percentile!", "0 to 100")),
+        (("--set", "StepOutlier_mode=TRAINING"), ("TRAIN, EVAL, PREDICT, GLOBAL",)),
+        (("--rules", "CPUBottleneck", "--set", "StepOutlier_stddev=3"), ("StepOutlier is turned off", "on: CPUBottleneck")),
+        (("--rules", "-StepOutlier", "--set", "StepOutlier_stddev=3"), ("StepOutlier is turned off",)),
+        (("--fail-on", "CPUBottlenek"), ("--fail-on", "did you mean CPUBottleneck?", "issues, error")),
+        (("--fail-on", ","), ("nothing is named",)),
+        (
+            ("--rules", "CPUBottleneck", "--fail-on", "StepOutlier"),
+            ("StepOutlier: this rule is turned off", "issues, error, CPUBottleneck"),
+        ),
+        (("--custom-rule", "own.py"), ("names no class", "checks.py:SlowSteps")),
+        (("--custom-rule", "own.py:Always?limit"), ("'limit' in", "sets nothing")),
+        (("--custom-rule", "absent.py:Always"), ("absent.py", "--custom-rule")),
+        (("--custom-rule", "own.py:Allways"), ("Always", "Never")),
+        (("--custom-rule", "own.py:Always?limits=3"), ("limits", "limit")),
+        (("--format", "json,xml"), ("xml is no report format", "html,pdf,json,junit,rule-json")),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_read(here: Path, arguments: tuple[str, ...], messages: tuple[str, ...]) -> None:
+    told = " ".join(refused(*arguments).split())
+    for message in messages:
+        assert message in told
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("POSTRUN_RULES", "Nonsense"), ("POSTRUN_PRESET", "x"), ("POSTRUN_SET", "Nonsense_x=1"), ("POSTRUN_CUSTOM_RULE", "own.py"),
+        ("POSTRUN_FAIL_ON", ", ,"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_environment_names_the_variable(here: Path, variable: str, value: str) -> None:
+    assert variable in refused(env={variable: value})
+    if variable == "POSTRUN_SET":
+        assert variable in refused("--set", "HostBound_idle_threshold=3", env={variable: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ('rules = ["Nonsense"]', ("'Nonsense' is no rule", "postrun.toml")),
+        ("rules = 3", ("no list of names", "postrun.toml")),
+        ("[rules.Nonsense]\npatience = 3", ("[rules.Nonsense]", "'Nonsense' is no rule", "accepted: ProfilerReport")),
+        ("[rules.CPUBottleneck]\npatiense = 3", ("[rules.CPUBottleneck]", "did you mean patience?", "accepted: threshold")),
+        ("[rules.CPUBottleneck]\npatience = 'x'", ("[rules.CPUBottleneck]", "patience must be a number")),
+        ("[rules.CPUBottleneck]\npatience = true", ("[rules.CPUBottleneck]", "patience must be a number")),
+        ("[rules.CPUBottleneck]\nthreshold = 101", ("valid percentile", "0 to 100")),
+        ("[rules.CPUBottleneck]\nenabled = 'no'", ("enabled", "true, false")),
+        ("[rules]\nCPUBottleneck = false", ("rules.CPUBottleneck", "[rules.CPUBottleneck]", "enabled = false")),
+        ("[rules]\nonly = 'CPUBottleneck'", ("[rules] only", "no list of rules")),
+        ("[rules]\nonly = ['Nonsense']", ("'Nonsense' is no rule", "postrun.toml")),
+        ("set = ['CPUBottleneck_patience=3']", ("'set'", "[rules.LowGPUUtilization]")),
+        ("set = {CPUBottleneck_patience = 3}", ("'set'", "[rules.LowGPUUtilization]")),
+        ("[report]\nset = ['CPUBottleneck_patience=3']", ("'report.set'", "[rules.LowGPUUtilization]")),
+        ("fail_on = 'Nonsense'", ("'Nonsense' is no rule",)),
+        ("preset = 'x'", ("postrun.toml",)),
+        ("custom_rule = 'own.py'", ("names no class", "postrun.toml")),
+        ("[rule.CPUBottleneck]\npatience = 3", ("table [rule] is none", "rules")),
+    ],
+)
+def test_a_mistake_in_a_file_names_the_file(here: Path, text: str, messages: tuple[str, ...]) -> None:
+    (here / "postrun.toml").write_text(text, encoding="utf-8")
+    told = " ".join(refused().split())
+    for message in messages:
+        assert message in told
+
+
+# -- rules of one's own ------------------------------------------------------------------------------------------------------
+
+
+def test_own_rules_come_from_line_environment_and_file(store: Path, here: Path) -> None:
+    def verdicts(*arguments: str, **env: str) -> dict[str, str]:
+        found = rules_of(report(store, "--rules", "HostBound", *arguments, env=env))
+        return {name: result["verdict"] for name, result in found.items() if name != "HostBound"}
+
+    both = {"Always": "IssuesFound", "Never": "NoIssuesFound"}
+    assert verdicts("--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never") == both
+    assert verdicts(POSTRUN_CUSTOM_RULE=f"{here / 'own.py'}:Always; own.py:Never") == both
+    (here / "postrun.toml").write_text('custom_rule = ["own.py:Always", "own.py:Never"]\n', encoding="utf-8")
+    assert verdicts() == both
+    assert verdicts("--custom-rule", "own.py:Fails", POSTRUN_CUSTOM_RULE="own.py:Never") == {"Fails": "Error"}
+
+
+def test_parameters_of_own_rules(store: Path, here: Path) -> None:
+    given = ("own.py:Limited?limit=7&word=b", "own.py:Limited?limit=7", "own.py:Limited")
+    found = rules_of(report(store, "--rules", "HostBound", *(word for one in given for word in ("--custom-rule", one))))
+    assert {name: result["verdict"] for name, result in found.items() if name != "HostBound"} == {
+        "Limited": "IssuesFound", "Limited-2": "NoIssuesFound", "Limited-3": "NoIssuesFound",
+    }  # fmt: skip
+    assert found["Limited"]["parameters"]["limit"] == 7
+    assert found["Limited"]["parameters"]["word"] == "b"
+
+
+def test_parameters_of_own_rules_of_postruns_kind_are_checked(store: Path, here: Path) -> None:
+    (here / "kind.py").write_text(
+        "import postrun\n"
+        "class Wide(postrun.Rule):\n"
+        "    name, category, checks, condition, advice = 'Wide', 'custom', 'c', 'c', 'a'\n"
+        "    parameters = (postrun.Parameter('share', '%', 5, 5, 'percentile', 'a share'),)\n"
+        "    def evaluate(self, run, parameters):\n"
+        "        verdict = 'IssuesFound' if parameters['share'] == 12.5 else 'NoIssuesFound'\n"
+        "        return postrun.Outcome(verdict, finding='found')\n",
+        encoding="utf-8",
+    )
+    assert "share must be a valid percentile!" in refused("--custom-rule", "kind.py:Wide?share=101")
+    assert "it has: share" in refused("--custom-rule", "kind.py:Wide?shares=3")
+    assert rules_of(report(store, "--custom-rule", "kind.py:Wide?share=12.5"))["Wide"]["verdict"] == "IssuesFound"
+    assert rules_of(report(store, "--custom-rule", "kind.py:Wide"))["Wide"]["verdict"] == "NoIssuesFound"
+
+
+# -- what a verdict ends in --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "fail_on", "code", "told"),
+    [
+        (("Always", "Never"), "issues", 3, "Always found issues"),
+        (("Never",), "issues", 0, None),
+        (("Fails",), "issues", 0, None),
+        (("Fails", "Always"), "error", 3, "Fails failed"),
+        (("Fails", "Always"), "Error,ALWAYS", 3, "Always found issues; Fails failed"),
+        (("Always", "Never"), "never", 0, None),
+        (("Never",), "error,issues,IOBottleneck", 0, None),  # without samples: not evaluated
+    ],
+)
+def test_fail_on(store: Path, here: Path, own: tuple[str, ...], fail_on: str, code: int, told: str | None) -> None:
+    arguments = ["--rules", "IOBottleneck", *(word for name in own for word in ("--custom-rule", f"own.py:{name}"))]
+    for done in (
+        report(store, *arguments, "--fail-on", fail_on, "--quiet"),
+        report(store, *arguments, "--quiet", env={"POSTRUN_FAIL_ON": fail_on}),
+    ):
+        assert rules_of(done, code)["IOBottleneck"]["verdict"] == "NotEvaluated"
+        assert done.stderr == (f"postrun: --fail-on: {told}\n" if told else "")
+        assert done.stdout == ""
+    for value in (json.dumps(fail_on), json.dumps(fail_on.split(","))):
+        (here / "postrun.toml").write_text(f"fail_on = {value}\n", encoding="utf-8")
+        assert report(store, *arguments).exit_code == code
+
+
+def test_the_sum_of_the_rules_can_be_named(store: Path, here: Path) -> None:
+    found = rules_of(report(store, "--rules", "ProfilerReport"))
+    code = 3 if found["ProfilerReport"]["verdict"] == "IssuesFound" else 0
+    assert report(store, "--rules", "ProfilerReport", "--fail-on", "profilerreport").exit_code == code
+
+
+def test_the_terminal_shows_verdicts_and_findings(store: Path, here: Path) -> None:
+    own = ("--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never", "--custom-rule", "own.py:Fails")
+    lines = report(store, "--rules", "IOBottleneck", *own).stdout.splitlines()
+    assert lines[1] == "Rules: 1 issue, 1 failed, 1 fine, 1 not evaluated"
+    assert lines[2].startswith("  1. Look at what Always found.")
+    assert lines[3].startswith("  Fails failed: ValueError: no luck")
+    assert lines[4:] == ["out/report.json"]
+
+
+def test_at_most_three_findings_are_shown(store: Path, here: Path) -> None:
+    own = [word for _ in range(5) for word in ("--custom-rule", "own.py:Always")]
+    lines = report(store, "--rules", "IOBottleneck", *own).stdout.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == ["1.", "2.", "3."]
+
+
+def test_the_summary_as_json_has_verdicts_and_findings(store: Path, here: Path) -> None:
+    done = report(store, "--rules", "IOBottleneck", "--custom-rule", "own.py:Always", "--json", "--fail-on", "issues")
+    assert done.exit_code == 3
+    summary = json.loads(done.stdout)
+    assert summary["rules"] == {"IOBottleneck": "NotEvaluated", "Always": "IssuesFound"}
+    assert [(one["rank"], one["rule"], one["cost_ns"]) for one in summary["findings"]] == [(1, "Always", None)]
+
+
+def test_junit_and_rule_files(store: Path, here: Path) -> None:
+    own = ("--rules", "IOBottleneck", "--custom-rule", "own.py:Always", "--fail-on", "Always")
+    done = CliRunner().invoke(main, ["report", str(store), "-o", "out", "--format", "junit,rule-json", *own])
+    assert done.exit_code == 3
+    assert done.stdout.splitlines()[-2:] == ["out/report.junit.xml", "out/profiler-reports"]
+    assert sorted(path.name for path in Path("out").iterdir()) == ["profiler-reports", "report.junit.xml"]
+    root = ET.parse("out/report.junit.xml").getroot()
+    assert {case.get("name"): [child.tag for child in case] for case in root.iter("testcase")} == {
+        "IOBottleneck": ["skipped"], "Always": ["failure"],
+    }  # fmt: skip
+    written = {path.name: json.loads(path.read_text("utf-8")) for path in Path("out/profiler-reports").iterdir()}
+    lines = written["IOBottleneck.json"]["RuleParameters"].split("\n")
+    assert sorted(lines) == ["gpu_threshold:70", "io_threshold:50", "patience:1000", "threshold:50"]
+    assert written["Always.json"]["RuleTriggered"] > 0
+    later = report(store, "--rules", "IOBottleneck")
+    for name in ("report.junit.xml", "profiler-reports"):
+        assert f"note: out/{name} is of an earlier report" in later.stderr
+
+
+# -- postrun rules -----------------------------------------------------------------------------------------------------------
+
+
+def listed(*arguments: str) -> Result:
+    done = CliRunner().invoke(main, ["rules", *arguments])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_every_rule_is_listed_with_its_defaults() -> None:
+    lines = listed().stdout.splitlines()
+    assert max(map(len, lines)) <= 100
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    rules = []
+    for line in lines:
+        words = line.split()
+        if line and not line.startswith(" ") and len(words) == 2 and words[1].startswith("("):
+            rules.append(words[0])
+        elif line.startswith("    ") and words[0] != "parameter":
+            found[rules[-1], words[0]] = (words[-2], words[-1])
+    assert rules == [*DOCUMENTED, *TRACE]
+    assert found == {key: tuple("none" if value is None else str(value) for value in both) for key, both in DEFAULTS.items()}
+
+
+def test_one_preset_alone() -> None:
+    line = next(line for line in listed("--preset", "service").stdout.splitlines() if "increase" in line and line.startswith("    "))
+    assert line.split() == ["increase", "percentage", "points", "5"]
+
+
+def test_rules_as_json() -> None:
+    loaded = json.loads(listed("--json").stdout)
+    assert [rule["rule"] for rule in loaded] == [*DOCUMENTED, *TRACE]
+    found = {
+        (rule["rule"], parameter["name"]): (parameter["documented"], parameter["service"])
+        for rule in loaded
+        for parameter in rule["parameters"]
+        if parameter["name"] != "scan_interval_us"
+    }
+    assert found == DEFAULTS
+    assert all(rule["checks"] and rule["condition"] and rule["advice"] and rule["needs"] for rule in loaded)
+    assert {parameter["name"] for rule in loaded for parameter in rule["parameters"] if parameter["documented"] == 60_000_000} == {
+        "scan_interval_us"
+    }
+
+
+@pytest.mark.parametrize("rule", [*DOCUMENTED, *TRACE, "ProfilerReport"])
+def test_every_rule_is_explained(rule: str) -> None:
+    text = listed("explain", rule.lower()).stdout
+    assert text.startswith(f"{rule} (")
+    assert max(map(len, text.splitlines())) <= 100
+    assert "`" not in text.partition("Parameters")[0]
+    for heading in ("Checks", "Issue when", "Parameters", "Advice"):
+        assert heading in text
+    for (name, parameter), _ in DEFAULTS.items():
+        assert name != rule or parameter in text
+
+
+def test_the_condition_has_the_numbers_of_the_preset() -> None:
+    assert "threshold_p95 (70 %)" in " ".join(listed("explain", "LowGPUUtilization").stdout.split())
+    for arguments in (("--preset", "service", "explain", "LoadBalancing"), ("explain", "LoadBalancing", "--preset", "service")):
+        assert "threshold (0.24)" in " ".join(listed(*arguments).stdout.split())
+
+
+def test_a_rule_that_does_not_exist_is_not_explained() -> None:
+    done = CliRunner().invoke(main, ["rules", "explain", "LowGPU"])
+    assert done.exit_code == 2
+    assert "accepted: ProfilerReport, CPUBottleneck" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["rules"], ["rules", "explain", "StepOutlier"]])
+def test_rules_are_listed_without_what_a_report_needs(arguments: list[str]) -> None:
+    code = (
+        f"import sys\nfrom postrun.cli import main\nmain({arguments!r})\n"
+        "print(sorted({'duckdb', 'matplotlib', 'weasyprint', 'pyarrow'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
