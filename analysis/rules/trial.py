@@ -66,13 +66,13 @@ _FRAMEWORK: Final = f"""
     SELECT e.start_ns, e.duration_ns, n.text AS event_name,
         coalesce(e.phase, CASE e.side WHEN 'device' THEN 'gpu_functions-dev:' || e.device ELSE 'cpu_functions' END) AS event_phase,
         p.pid, e.tid, {_EVENT_PLACE}, e.value, e.arguments
-    FROM annotation e {_JOINED}
+    FROM annotation e {_JOINED} WHERE e.duration_ns IS NOT NULL
     UNION ALL
     SELECT e.start_ns, e.duration_ns, n.text, 'cpu_functions', p.pid, e.tid, {_EVENT_PLACE}, NULL, NULL
-    FROM host_event e {_JOINED} WHERE e.kind IN ('operator', 'loader')
+    FROM host_event e {_JOINED} WHERE e.kind IN ('operator', 'loader') AND e.duration_ns IS NOT NULL
     UNION ALL
     SELECT e.start_ns, e.duration_ns, n.text, 'gpu_functions-dev:' || e.device, p.pid, e.stream, {_EVENT_PLACE}, NULL, NULL
-    FROM device_event e {_JOINED} WHERE e.kind <> 'sync'
+    FROM device_event e {_JOINED} WHERE e.kind <> 'sync' AND e.duration_ns IS NOT NULL
 """
 _EXTENT: Final = """
     SELECT min(first), max(last) FROM (
