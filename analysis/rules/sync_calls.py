@@ -67,10 +67,10 @@ def _depth(operators: pl.DataFrame) -> pl.Series:
     rows = operators.with_row_index("number")
     points = pl.concat(
         [
-            rows.select("process", "tid", "number", time="start", delta=pl.lit(1), length=pl.col("start") - pl.col("end")),
-            rows.select("process", "tid", "number", time="end", delta=pl.lit(-1), length=pl.lit(0, pl.Int64)),
+            rows.select("process", "tid", "name", "number", time="start", delta=pl.lit(1), length=pl.col("start") - pl.col("end")),
+            rows.select("process", "tid", "name", "number", time="end", delta=pl.lit(-1), length=pl.lit(0, pl.Int64)),
         ]
     )
-    # At one time: ends first, then the starts of the longest operators.
-    ordered = points.sort("process", "tid", "time", "delta", "length", "number").with_columns(depth=pl.col("delta").cum_sum())
+    # At one time: ends first, then the starts of the longest operators; of two that are alike, the one with the lower name id is outside.
+    ordered = points.sort("process", "tid", "time", "delta", "length", "name", "number").with_columns(depth=pl.col("delta").cum_sum())
     return ordered.filter(pl.col("delta") == 1).sort("number")["depth"]

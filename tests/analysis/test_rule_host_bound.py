@@ -1,0 +1,241 @@
+"""HostBound: idle time of devices by cause and the advice that follows from it, worked out on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from postrun.analysis import analyze
+from postrun.analysis.idle import idle
+from postrun.analysis.options import Options
+from postrun.analysis.report import Report, RuleResult
+from postrun.analysis.rules.device_gaps import DeviceGaps
+from postrun.analysis.rules.selection import select
+from postrun.analysis.time_breakdown import time_breakdown, whole_devices
+from postrun.ingest.store import Store
+
+MakeStore = Callable[..., Store]
+US = 1000
+
+
+def run(start: int, end: int, correlation: int | None = None, **other: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": end - start, "correlation": correlation, **other}
+
+
+def launch(end: int, correlation: int, **other: Any) -> dict[str, Any]:
+    return {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": end - 4, "duration_ns": 4, "correlation": correlation, **other}
+
+
+def host(kind: str, start: int, end: int, name: str = "f", **other: Any) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "start_ns": start, "duration_ns": end - start, **other}
+
+
+def report(store: Store, **settings: float) -> Report:
+    values = {f"HostBound_{name}": value for name, value in settings.items()}
+    return analyze(store, Options(selection=select(["HostBound"], settings=values)))
+
+
+def judge(store: Store, **settings: float) -> RuleResult:
+    (found,) = report(store, **settings).rules
+    return found
+
+
+def test_the_event_that_ends_a_gap_of_the_device_decides(make_store: MakeStore) -> None:
+    store = make_store(
+        device_event=[
+            run(0, 100 * US),
+            run(40 * US, 150 * US, stream=20),  # overlaps: no gap of the device
+            run(200 * US, 210 * US, 1, name="late"),  # launched at 180, after 150: host wait of 50
+            {**run(215 * US, 220 * US, 2), "kind": "memcpy"},  # launched at 205, before 210: kernel wait of 5
+            run(250 * US, 260 * US, 3),  # launched at 220, which is not after 220; gap of exactly 30: other
+            run(289 * US, 300 * US, 4, stream=20),  # ready, gap of 29: kernel wait
+            {**run(300 * US, 900 * US), "kind": "sync"},  # no work
+            run(310 * US, 320 * US),  # launch not in the trace: other, 10
+            run(330 * US, 340 * US, 5, name="first"),  # starts first and was launched at 321: host wait of 10
+            run(331 * US, 400 * US, 2, stream=20),
+        ],
+        host_event=[launch(180 * US, 1), launch(205 * US, 2), launch(220 * US, 3), launch(255 * US, 4), launch(321 * US, 5)],
+    )
+    found = judge(store, idle_threshold=30, host_share=40)
+    (device,) = found.details["devices"]
+    assert {key: device[key] for key in ("node", "rank", "pid", "device")} == {"node": "host-0", "rank": 0, "pid": 100, "device": 0}
+    # busy: 0-150, 200-210, 215-220, 250-260, 289-300, 310-320, 330-400 = 266 of 400
+    assert (device["span_ns"], device["idle_ns"]) == (400 * US, 134 * US)
+    assert (device["host_wait_ns"], device["host_waits"]) == (60 * US, 2)
+    assert (device["kernel_wait_ns"], device["other_ns"]) == (34 * US, 40 * US)
+    assert device["idle_percent"] == pytest.approx(33.5)
+    assert device["host_percent"] == pytest.approx(100 * 60 / 134)
+    assert device["issue"] is True
+    assert found.details["kernels"] == [{"name": "late", "count": 1, "time_ns": 50 * US}, {"name": "first", "count": 1, "time_ns": 10 * US}]
+    assert [(wait["start_ns"], wait["time_ns"], wait["name"]) for wait in found.details["longest"]] == [
+        (150 * US, 50 * US, "late"),
+        (320 * US, 10 * US, "first"),
+    ]
+    assert (found.triggered, found.violations, found.datapoints, found.windows, found.windows_triggered) == (1, 1, 1, 1, 1)
+    assert (found.first_ns, found.last_ns) == (0, 400 * US)
+    assert found.finding == (
+        "The GPU stood idle for 134 µs of 400 µs (33.5 %, threshold 30.0 %) and in 60.0 µs of that time waited for the host"
+        " (44.8 %, threshold 40.0 %)."
+    )
+
+
+def test_thresholds_are_strict(make_store: MakeStore) -> None:
+    """1000 ns with 200 idle, 100 of it host wait: exactly 20 % and 50 %."""
+    store = make_store(
+        device_event=[run(0, 400), run(500, 800, 1), run(900, 1000, 2)],
+        host_event=[launch(401, 1), launch(700, 2)],
+    )
+    found = judge(store, idle_threshold=19.9, host_share=49.9)
+    assert found.verdict == "IssuesFound"
+    assert judge(store, idle_threshold=20, host_share=49.9).verdict == "NoIssuesFound"
+    equal = judge(store, idle_threshold=19.9, host_share=50)
+    assert (equal.verdict, equal.triggered, equal.first_ns, equal.recommendation) == ("NoIssuesFound", 0, None, None)
+    assert equal.finding == (
+        "The GPU stood idle for 20.0 % of the profile (threshold 19.9 %), but only 50.0 % of that was host wait (threshold 50.0 %)."
+    )
+    assert judge(store).finding == "The GPU stood idle for 20.0 % of the profile (threshold 20.0 %)."
+
+
+def test_cost_is_the_host_wait_of_the_devices_with_the_issue(make_store: MakeStore) -> None:
+    store = make_store(
+        processes=[{"id": 0, "node": 0, "rank": 4, "pid": 10}, {"id": 1, "node": 0, "rank": 5, "pid": 11}],
+        device_event=[
+            run(0, 10, device=0), run(20, 100, device=0),
+            run(0, 10, 1, process=1, device=1), run(60, 100, 2, process=1, device=1),
+        ],
+        host_event=[launch(55, 2, process=1)],
+        step=[
+            {"node": 0, "process": 1, "index": i, "host_start_ns": 50 * i, "host_duration_ns": 50, "device_start_ns": 50 * i,
+             "device_duration_ns": 50, "device_events": 1}
+            for i in range(2)
+        ],
+    )  # fmt: skip
+    made = report(store)
+    (finding,) = made.findings
+    assert (finding.cost_ns, finding.cost_percent, finding.saving_ns, finding.cost_per_step_ns) == (50, 25.0, 50, 25.0)
+    assert finding.where == "rank 5, host-0 GPU 1"
+    (result,) = made.rules
+    assert [device["issue"] for device in result.details["devices"]] == [False, True]
+    assert result.finding == (
+        "1 of 2 GPUs stood idle for more than 20.0 % of the profile and for more than 50.0 % of that waited for the host, 50 ns of 100 ns"
+        " in all (50.0 %); most on rank 5, host-0 GPU 1: idle 50.0 %, 100.0 % of it host wait."
+    )
+
+
+def test_a_device_without_launches_is_not_judged(make_store: MakeStore) -> None:
+    store = make_store(
+        processes=[{"id": 0, "node": 0, "rank": 0}, {"id": 1, "node": 0, "rank": 1}],
+        device_event=[run(0, 90, 1), run(95, 100, 2), run(0, 10, process=1, device=1), run(60, 100, process=1, device=1)],
+        host_event=[launch(92, 2)],
+    )
+    found = judge(store)
+    assert [device["issue"] for device in found.details["devices"]] == [False, None]
+    assert (found.verdict, found.datapoints) == ("NoIssuesFound", 1)
+    assert found.finding == (
+        "The GPUs stood idle for 5.0 % of the profile at most (threshold 20.0 %); 1 GPU could not be judged (rank 1, host-0 GPU 1: no"
+        " launch call of its work is in the trace)."
+    )
+
+
+def test_not_evaluated(make_store: MakeStore) -> None:
+    found = judge(make_store(host_event=[launch(4, 1)]))
+    assert (found.verdict, found.reason) == ("NotEvaluated", "no device activity in this run")
+    assert found.capture
+    found = judge(make_store(device_event=[run(0, 10), run(90, 100)]))
+    assert (found.verdict, found.reason) == ("NotEvaluated", "no launch calls in this run")
+    found = judge(make_store(device_event=[run(0, 10, 7), run(90, 100)], host_event=[launch(80, 1)]))
+    assert (found.verdict, found.reason) == ("NotEvaluated", "no launch call of this run has the correlation of a device run")
+
+
+def test_what_lies_between_two_profiles_is_no_gap(make_store: MakeStore) -> None:
+    store = make_store(
+        profile_window=[
+            {"process": 0, "source": 0, "first_ns": 0, "last_ns": 100},
+            {"process": 0, "source": 1, "first_ns": 1000, "last_ns": 1100},
+        ],
+        device_event=[run(0, 40), run(60, 100, 1), run(1010, 1040, 2), run(1050, 1100, 3)],
+        host_event=[launch(50, 1), launch(1005, 2), launch(1045, 3)],
+    )
+    (device,) = judge(store).details["devices"]
+    assert (device["span_ns"], device["idle_ns"], device["host_wait_ns"]) == (190, 30, 30)
+
+
+def test_processes_that_share_a_device_keep_it_busy_together(make_store: MakeStore) -> None:
+    store = make_store(
+        processes=[{"id": 0, "node": 0, "rank": 0, "pid": 10}, {"id": 1, "node": 0, "rank": 1, "pid": 11}],
+        device_event=[run(0, 40), run(90, 100, 1), run(30, 60, 1, process=1), run(70, 80, 2, process=1)],
+        host_event=[launch(85, 1), launch(65, 2, process=1)],
+    )
+    (device,) = judge(store).details["devices"]
+    assert (device["rank"], device["pid"]) == (None, None)
+    assert (device["span_ns"], device["idle_ns"], device["host_wait_ns"]) == (100, 20, 20)
+
+
+# A host wait of 1000 ns, from 100 to 1100, and what the host does meanwhile.
+ADVICE = {
+    "loader": ([host("loader", 200, 700), host("operator", 200, 900), host("sync", 300, 400)], "Load data ahead of the GPU"),
+    "synchronised": ([host("sync", 50, 150), host("operator", 150, 1000)], "Remove synchronisations from the loop"),
+    "operators": ([host("operator", 200, 800), host("launch", 300, 350)], "Launch the work in fewer, larger pieces"),
+    "Python": ([host("operator", 100, 300), host("call", 900, 1000)], "Shorten the Python between the launches"),
+    "one long call": ([host("call", 100, 300, "cudaMalloc"), host("launch", 500, 1050)], "Leave the first steps out of the profile"),
+    "profiler": ([host("overhead", 100, 700), host("loader", 100, 1100)], "Profile again with less overhead"),
+}
+
+
+@pytest.mark.parametrize("case", ADVICE)
+def test_advice_follows_what_the_host_did(make_store: MakeStore, case: str) -> None:
+    events, title = ADVICE[case]
+    store = make_store(device_event=[run(0, 100), run(1100, 1200, 1)], host_event=[*events, launch(1094, 1)])
+    made = report(store)
+    assert [finding.title for finding in made.findings] == [title]
+    assert made.findings[0].recommendation
+
+
+def test_every_moment_of_a_wait_counts_for_one_activity(make_store: MakeStore) -> None:
+    store = make_store(
+        device_event=[run(0, 100), run(1100, 1200, 1), run(1200, 1300), run(1350, 1400, 2)],
+        host_event=[
+            host("loader", 50, 300, tid=2), host("operator", 200, 900), host("sync", 280, 400), host("call", 390, 450, tid=3),
+            launch(1094, 1), launch(1302, 2), host("operator", 1000, 1005), host("operator", 1250, 1325), host("python", 0, 2000),
+        ],
+    )  # fmt: skip
+    found = judge(store)
+    # waits 100-1100 and 1300-1350; launches 1090-1094 and 1298-1302
+    times = {share["activity"]: share["time_ns"] for share in found.details["host"]}
+    assert times == {
+        "data loader": 200, "synchronisation": 100, "runtime calls": 50 + 4 + 2, "operators": 450 + 5 + 23,
+        "nothing recorded": 1050 - 200 - 100 - 56 - 478,
+    }  # fmt: skip
+    assert sum(share["percent"] for share in found.details["host"]) == pytest.approx(100)
+    assert found.details["after_synchronisation_ns"] == 0
+
+
+def test_gaps_agree_with_the_breakdown_and_with_the_streams(make_store: MakeStore) -> None:
+    """Idle time is span minus busy, and on a device with one stream the causes are those of the stream."""
+    events = [run(97 * i % 1009 * 50, 97 * i % 1009 * 50 + 20 + i % 7 * 40, i if i % 5 else None) for i in range(300)]
+    calls = [launch(event["start_ns"] - 30 * (number % 4), number) for number, event in enumerate(events) if number % 3]
+    store = make_store(device_event=events, host_event=calls)
+    (device,) = judge(store).details["devices"]
+    (whole,) = whole_devices(store, time_breakdown(store))
+    (stream,) = idle(store)
+    assert (device["span_ns"], device["idle_ns"]) == (whole.span_ns, whole.idle_ns)
+    assert device["idle_ns"] == device["host_wait_ns"] + device["kernel_wait_ns"] + device["other_ns"]
+    assert (stream.host_wait_ns, stream.kernel_wait_ns, stream.other_ns) == tuple(
+        device[key] for key in ("host_wait_ns", "kernel_wait_ns", "other_ns")
+    )
+    assert min(stream.host_wait_ns, stream.kernel_wait_ns, stream.other_ns) > 0
+
+
+def test_groups_of_devices_change_nothing(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [run(10 * i, 10 * i + 3, i, device=i % 3, process=i % 2) for i in range(60)]
+    store = make_store(
+        processes=[{"id": 0, "node": 0, "rank": 0}, {"id": 1, "node": 0, "rank": 1}],
+        device_event=events,
+        host_event=[launch(10 * i - i % 4, i, process=i % 2) for i in range(60)],
+    )
+    whole = judge(store)
+    monkeypatch.setattr("postrun.analysis.rules.device_gaps.ROWS_AT_ONCE", 20)
+    assert [len(group.devices) for group in DeviceGaps(store).groups()] == [1, 1, 1]
+    assert judge(store) == whole
+    assert whole.verdict == "IssuesFound"

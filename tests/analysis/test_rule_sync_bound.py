@@ -1,0 +1,122 @@
+"""SyncBound: time in blocking synchronisation with the device idle, worked out on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from postrun.analysis import analyze
+from postrun.analysis.options import Options
+from postrun.analysis.report import Report, RuleResult
+from postrun.analysis.rules.selection import select
+from postrun.ingest.store import Store
+
+MakeStore = Callable[..., Store]
+
+
+def run(start: int, end: int, **other: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": end - start, **other}
+
+
+def host(kind: str, start: int, end: int, name: str, **other: Any) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "start_ns": start, "duration_ns": end - start, **other}
+
+
+def sync(start: int, end: int, name: str = "cudaStreamSynchronize", **other: Any) -> dict[str, Any]:
+    return host("sync", start, end, name, **other)
+
+
+def report(store: Store, threshold: float = 10) -> Report:
+    return analyze(store, Options(selection=select(["SyncBound"], settings={"SyncBound_threshold": threshold})))
+
+
+def judge(store: Store, threshold: float = 10) -> RuleResult:
+    (found,) = report(store, threshold).rules
+    return found
+
+
+def test_blocked_while_the_device_is_idle(make_store: MakeStore) -> None:
+    store = make_store(
+        device_event=[run(0, 100), run(50, 150, stream=20), run(250, 300), run(400, 500), {**run(150, 250), "kind": "sync"}],
+        host_event=[
+            sync(90, 200),  # idle from 150: 50
+            sync(180, 220, tid=2),  # another thread, 20 of it together with the first: 20 more
+            sync(260, 310, "cudaDeviceSynchronize"),  # idle from 300: 10
+            sync(480, 900, "cudaDeviceSynchronize"),  # busy, then behind the profile of the device
+            host("operator", 80, 210, "aten::item"),
+            host("operator", 85, 205, "aten::_local_scalar_dense"),
+            host("operator", 86, 88, "aten::empty"),
+            host("operator", 170, 230, "aten::copy_", tid=2),
+            host("operator", 181, 219, "aten::empty", tid=3),  # another thread
+            host("launch", 0, 5, "cudaLaunchKernel"),
+        ],
+    )
+    found = judge(store)
+    (device,) = found.details["devices"]
+    # idle: 150-250 and 300-400; in a call: 90-220, 260-310 and 480-900
+    assert (device["span_ns"], device["sync_ns"], device["blocked_idle_ns"]) == (500, 130 + 50 + 420, 70 + 10)
+    assert (device["percent"], device["issue"]) == (16.0, True)
+    assert device["drained_ns"] == 200  # both gaps begin in a call
+    assert found.details["calls"] == [
+        {"name": "cudaStreamSynchronize", "operator": "aten::_local_scalar_dense", "count": 1, "time_ns": 110, "blocked_idle_ns": 50},
+        {"name": "cudaStreamSynchronize", "operator": "aten::copy_", "count": 1, "time_ns": 40, "blocked_idle_ns": 40},
+        {"name": "cudaDeviceSynchronize", "operator": None, "count": 2, "time_ns": 470, "blocked_idle_ns": 10},
+    ]
+    assert found.finding == "The host blocked in synchronisation calls with the GPU idle for 80 ns of 500 ns (16.0 %, threshold 10.0 %)."
+    assert found.recommendation is not None
+    assert found.recommendation.startswith("Remove `.item()`")
+    (finding,) = report(store).findings
+    assert (finding.cost_ns, finding.saving_ns, finding.cost_percent, finding.where) == (80, 80, 16.0, None)
+
+
+def test_the_threshold_is_strict(make_store: MakeStore) -> None:
+    store = make_store(device_event=[run(0, 400), run(500, 1000)], host_event=[sync(300, 500)])
+    assert judge(store, 9.99).verdict == "IssuesFound"
+    assert judge(store, 10).verdict == "NoIssuesFound"
+
+
+def test_no_synchronisation_is_no_issue(make_store: MakeStore) -> None:
+    store = make_store(device_event=[run(0, 10), run(90, 100)], host_event=[host("launch", 0, 5, "cudaLaunchKernel")])
+    found = judge(store)
+    assert (found.verdict, found.datapoints, found.details["calls"]) == ("NoIssuesFound", 1, [])
+
+
+def test_not_evaluated(make_store: MakeStore) -> None:
+    found = judge(make_store(host_event=[sync(0, 5)]))
+    assert (found.verdict, found.reason) == ("NotEvaluated", "no device activity in this run")
+    found = judge(make_store(device_event=[run(0, 10)], host_event=[host("operator", 0, 5, "aten::mm")]))
+    assert (found.verdict, found.reason) == ("NotEvaluated", "no host calls in this run")
+    assert found.capture
+    store = make_store(
+        processes=[{"id": 0, "node": 0, "rank": 0}, {"id": 1, "node": 0, "rank": 1}],
+        device_event=[run(0, 10)],
+        host_event=[sync(0, 5, process=1)],
+    )
+    assert (judge(store).verdict, judge(store).reason) == ("NotEvaluated", "no host calls of the processes that used the devices")
+
+
+def test_a_process_blocks_for_all_its_devices_and_for_no_others(make_store: MakeStore) -> None:
+    store = make_store(
+        processes=[{"id": 0, "node": 0, "rank": 0, "pid": 1}, {"id": 1, "node": 0, "rank": 1, "pid": 2}],
+        device_event=[
+            run(0, 10, device=0), run(90, 100, device=0), run(0, 50, device=1), run(90, 100, device=1),
+            run(0, 10, device=2, process=1), run(90, 100, device=2, process=1),
+        ],
+        host_event=[sync(0, 60), host("launch", 0, 5, "cudaLaunchKernel", process=1)],
+    )  # fmt: skip
+    found = judge(store)
+    devices = found.details["devices"]
+    assert [(device["rank"], device["device"], device["blocked_idle_ns"]) for device in devices] == [(0, 0, 50), (0, 1, 10), (1, 2, 0)]
+    assert [device["issue"] for device in devices] == [True, False, False]  # 50 %, exactly 10 %, none
+    assert [(call["count"], call["time_ns"], call["blocked_idle_ns"]) for call in found.details["calls"]] == [(1, 60, 50)]
+    assert report(store).findings[0].where == "rank 0, host-0 GPU 0"
+
+
+@pytest.mark.parametrize("depth", [1, 3, 20])
+def test_the_innermost_operator_is_named(make_store: MakeStore, depth: int) -> None:
+    operators = [host("operator", 10 * i, 1000 - 10 * i, f"level {i}") for i in range(depth)]
+    beside = [host("operator", 300 + 10 * i, 305 + 10 * i, "aten::empty") for i in range(5)]
+    calls = [sync(400, 410), sync(420, 430), sync(1100, 1110)]
+    store = make_store(device_event=[run(0, 10), run(2000, 2010)], host_event=[*operators, *beside, *calls])
+    assert {(call["operator"], call["count"]) for call in judge(store).details["calls"]} == {(f"level {depth - 1}", 2), (None, 1)}

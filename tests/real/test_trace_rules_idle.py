@@ -1,0 +1,224 @@
+"""Do HostBound, SyncBound and ShortKernels say of real traces what a second, plain computation says?"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from bisect import bisect_right
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun.analysis import analyze
+from postrun.analysis.options import Options
+from postrun.analysis.report import RuleResult
+from postrun.analysis.rules.selection import select
+from postrun.ingest import ingest
+from recompute import Event, Spans, Trace
+
+# Trace -> verdicts of HostBound, SyncBound and ShortKernels with their default parameters.
+ISSUE, FINE = "IssuesFound", "NoIssuesFound"
+REAL = {
+    "diff_pair/a100_rank3_of_8.json.gz": (FINE, FINE, ISSUE),
+    "diff_pair/v100_rank1_of_2.json.gz": (FINE, FINE, FINE),
+    "h100/Falconsai_nsfw_image_detection__1016002.json.gz": (ISSUE, FINE, ISSUE),
+    "h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz": (FINE, FINE, FINE),
+    "mi300/gaunernst_bert-small-uncased__1016001.json.gz": (ISSUE, FINE, ISSUE),
+    "quirks/alexnet_no_steps.json.gz": (ISSUE, FINE, FINE),
+    "quirks/nccl_data.json.gz": (ISSUE, FINE, FINE),
+    "v100_ddp/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz": (FINE, FINE, FINE),
+    "v100_old_schema/resnet50_num_workers_0.json.gz": (ISSUE, FINE, FINE),
+    "sampled_2_ranks": (ISSUE, FINE, FINE),
+}
+
+
+SETTINGS: tuple[dict[str, float], ...] = (
+    {},
+    {"HostBound_idle_threshold": 0, "HostBound_host_share": 0, "ShortKernels_short_us": 25},
+)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real(shared_data: Path, name: str) -> None:
+    path = shared_data / "kineto" / name
+    if not path.exists():
+        pytest.skip(f"no such trace: {path}")
+    verdicts = check(path)
+    assert verdicts == REAL[name]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_by_chance(tmp_path: Path, seed: int) -> None:
+    """Two devices with two streams each: overlaps, gaps, lost launches, ids that several runs share, copies, calls within calls."""
+    chance = random.Random(seed)
+    base = 1_700_000_000_000_000
+    events: list[dict[str, Any]] = []
+
+    def add(category: str, name: str, start: float, duration: float, pid: int, tid: int, **args: int | None) -> None:
+        row = {"ph": "X", "cat": category, "name": name, "ts": base + start, "dur": duration, "pid": pid, "tid": tid, "args": args}
+        events.append(row)
+
+    for number in range(1, 250):
+        at, device, stream = chance.randrange(9000), chance.randrange(2), chance.choice([7, 20])
+        correlation = chance.choice([number, chance.randrange(1, 250), None])
+        kind, name = chance.choice([("kernel", "ampere_sgemm"), ("kernel", "add_kernel"), ("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)")])
+        add(
+            kind, name, at, chance.choice([0, 1, 2.5, 9.999, 10, 30]), device, stream, device=device, stream=stream, correlation=correlation
+        )
+        add("cuda_runtime", "cudaLaunchKernel", at - chance.choice([80, 20, 5, -3]), 4, 9000, chance.randrange(2), correlation=number)
+    for number in range(40):
+        at, thread = chance.randrange(9000), chance.randrange(2)
+        name = chance.choice(["cudaStreamSynchronize", "cudaDeviceSynchronize"])
+        add("cuda_runtime", name, at, chance.choice([0, 3.25, 90]), 9000, thread, correlation=1000 + number)
+        add("cpu_op", chance.choice(["aten::item", "aten::copy_"]), at - 10 * chance.random(), chance.choice([5, 50, 500]), 9000, thread)
+        add("cpu_op", f"enumerate(DataLoader)#_{number % 3}.__next__", chance.randrange(9000), chance.choice([2, 20]), 9000, thread)
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    check(path)
+
+
+def check(path: Path) -> tuple[str, ...]:
+    """Compares every figure of the rules; returns their verdicts with the default parameters."""
+    traces = [Trace(file) for file in (sorted(path.glob("*.json.gz")) if path.is_dir() else [path])]
+    with ingest([path]) as store:
+        rules = [
+            analyze(store, Options(selection=select(["HostBound", "SyncBound", "ShortKernels"], settings=settings))).rules
+            for settings in SETTINGS
+        ]
+    for settings, results in zip(SETTINGS, rules, strict=True):
+        compare(traces, {result.rule: result for result in results}, settings.get("ShortKernels_short_us", 10))
+    verdicts = {result.rule: result.verdict for result in rules[0]}
+    return verdicts["HostBound"], verdicts["SyncBound"], verdicts["ShortKernels"]
+
+
+def compare(traces: list[Trace], results: dict[str, RuleResult], short_us: float) -> None:
+    expected = [figures(trace, device, short_us) for trace in traces for device in devices_of(trace)]
+    for rule, result in results.items():
+        found = result.details["devices"]
+        assert len(found) == len(expected)
+        for row, figure in zip(found, expected, strict=True):
+            wanted = {key: value for key, value in figure[rule].items() if key in row}
+            assert {key: row[key] for key in wanted} == wanted, rule
+    host = results["HostBound"]
+    idle_limit, share_limit = host.parameters["idle_threshold"], host.parameters["host_share"]
+    for row in host.details["devices"]:
+        over = 100 * row["idle_ns"] > idle_limit * row["span_ns"] and 100 * row["host_wait_ns"] > share_limit * row["idle_ns"]
+        assert row["issue"] is over
+    if host.verdict == ISSUE:
+        bad = [figure for figure, row in zip(expected, host.details["devices"], strict=True) if row["issue"]]
+        meanwhile = sum((figure["meanwhile"] for figure in bad), Counter[str]())
+        assert {share["activity"]: share["time_ns"] for share in host.details["host"]} == {k: v for k, v in meanwhile.items() if v}
+        after = sum(figure["SyncBound"]["after"] for figure in bad)
+        assert host.details["after_synchronisation_ns"] == after
+    if results["SyncBound"].details["calls"]:
+        counts = Counter({(call["name"], call["operator"]): call["count"] for call in results["SyncBound"].details["calls"]})
+        for trace in traces:
+            for name, inner in operators(trace):
+                # Where the times of two operators are the same, either may be the inner one.
+                assert any(counts[name, operator] > 0 for operator in inner)
+                counts[next((name, operator) for operator in inner if counts[name, operator] > 0)] -= 1
+        assert counts.total() == 0
+
+
+def devices_of(trace: Trace) -> list[int]:
+    return sorted({event["device"] for event in trace.work})
+
+
+def figures(trace: Trace, device: int, short_us: float) -> dict[str, Any]:
+    def order(event: Event) -> tuple[int, int, float]:
+        call = trace.launched.get(event["id"])
+        return event["start"], event["end"], call["end"] if call else math.inf
+
+    work = sorted((event for event in trace.work if event["device"] == device), key=order)
+    gaps: list[tuple[int, int, str, Event]] = []
+    latest = work[0]["start"]
+    for event in work:
+        if event["start"] > latest:
+            call = trace.launched.get(event["id"])
+            length = event["start"] - latest
+            cause = "other" if call is None else "host" if call["end"] > latest else "kernel" if length < 30_000 else "other"
+            gaps.append((latest, event["start"], cause, event))
+        latest = max(latest, event["end"])
+    span = latest - work[0]["start"]
+    waits = Counter[str]()
+    for start, end, cause, _ in gaps:
+        waits[cause] += end - start
+    kernels = [e for e in work if e["kind"] == "kernel"]
+    limit = short_us * 1000
+    calls = merged([(c["start"], c["end"]) for c in trace.calls if c["sync"]])
+    hosted = [(start, end) for start, end, cause, _ in gaps if cause == "host"]
+    return {
+        "HostBound": {
+            "span_ns": span, "idle_ns": sum(waits.values()), "host_wait_ns": waits["host"], "kernel_wait_ns": waits["kernel"],
+            "other_ns": waits["other"], "host_waits": len(hosted),
+        },
+        "SyncBound": {
+            "span_ns": span, "sync_ns": sum(end - start for start, end in calls),
+            "blocked_idle_ns": sum(common(calls, start, end) for start, end, _, _ in gaps),
+            "drained_ns": sum(end - start for start, end, _, _ in gaps if any(a <= start <= b for a, b in calls)),
+            "after": sum(end - start for start, end in hosted if any(a <= start <= b for a, b in calls)),
+        },
+        "ShortKernels": {
+            "span_ns": span, "launches": len(kernels), "short": sum(e["end"] - e["start"] < limit for e in kernels),
+            "gap_ns": sum(
+                end - start for start, end, _, e in gaps if e["kind"] == "kernel" and e["end"] - e["start"] < limit
+            ),
+        },
+        "meanwhile": meanwhile(trace, hosted),
+    }  # fmt: skip
+
+
+def meanwhile(trace: Trace, waits: Spans) -> Counter[str]:
+    """Time of the waits by what the host did: each activity gets what those before it left."""
+    classes = {
+        "data loader": trace.loaders,
+        "synchronisation": [call for call in trace.calls if call["sync"]],
+        "runtime calls": [call for call in trace.calls if not call["sync"]],
+        "operators": trace.operators,
+    }
+    times = Counter[str]()
+    taken: Spans = []
+    before = 0
+    for name, events in classes.items():
+        taken = merged([*taken, *((event["start"], event["end"]) for event in events)])
+        now = sum(common(taken, start, end) for start, end in waits)
+        times[name], before = now - before, now
+    times["nothing recorded"] = sum(end - start for start, end in waits) - before
+    return times
+
+
+def operators(trace: Trace) -> list[tuple[str, list[str | None]]]:
+    """Of every synchronisation call its name and the innermost operators around its start on the same thread, the clear cases first."""
+    found: list[tuple[str, list[str | None]]] = []
+    for call in trace.calls:
+        if call["sync"]:
+            around = [
+                row for row in trace.operators
+                if row["tid"] == call["tid"] and row["start"] <= call["start"] <= row["end"] and row["end"] > row["start"]
+            ]  # fmt: skip
+            inner = max(((row["start"], -row["end"]) for row in around), default=None)
+            names = sorted(row["name"] for row in around if (row["start"], -row["end"]) == inner)
+            found.append((call["name"], [*names] or [None]))
+    return sorted(found, key=lambda item: len(item[1]))
+
+
+def merged(spans: Spans) -> Spans:
+    out: Spans = []
+    for start, end in sorted(spans):
+        if out and start <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        elif end > start:
+            out.append((start, end))
+    return out
+
+
+def common(disjoint: Spans, start: int, end: int) -> int:
+    """How much of start to end the disjoint, sorted spans cover."""
+    total = 0
+    for a, b in disjoint[max(0, bisect_right(disjoint, (start, start)) - 1) :]:
+        if a >= end:
+            break
+        total += max(0, min(b, end) - max(a, start))
+    return total
