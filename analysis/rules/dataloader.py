@@ -144,7 +144,7 @@ def _machine(run: RunData, node: int, intervals: pl.DataFrame, settings: pl.Data
     shown = own.filter(pl.col("source") == "worker")
     shown = shown if len(shown) else own.filter(pl.col("source") != "wait")
     peaks = seconds_of(shown)
-    seconds = len(seconds_of(own))
+    seconds = len(peaks if len(shown) == len(own) else seconds_of(own))
     cores = _cores(run.store, node)
     if configured:
         loaders: float | None = float(sum(max(1, workers) for workers in configured.values()))

@@ -428,7 +428,8 @@ def _recommendation(issues: Sequence[_Group], slowest: Sequence[Mapping[str, Any
         )
     if cause:
         return f"{cause[0]}: {cause[1]}, and {cost}."
-    return f"Record steps that include an outlier with call stacks (torch.profiler, `with_stack=True`): nothing recorded explains why {cost}."
+    unknown = "nothing recorded tells why " if own else ""
+    return f"Record steps that include an outlier with call stacks (torch.profiler, `with_stack=True`): {unknown}{cost}."
 
 
 def _cause(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
