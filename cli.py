@@ -683,7 +683,7 @@ def _verdict_lines(report: Report) -> Iterator[str]:
         if finding.cost_percent is not None:
             cost.append(f"{percent(finding.cost_percent)} of {finding.base}")
         where = f" ({finding.where})" if finding.where else ""
-        yield f"  {finding.rank}. {finding.title}{where}" + (f": {', '.join(cost)}" if cost else "")
+        yield f"  {finding.rank}. {finding.title.rstrip('.')}{where}" + (f": {', '.join(cost)}" if cost else "")
     for result in rules:
         if result.verdict == "Error":
             yield f"  {result.rule} failed: {result.reason}"

@@ -199,3 +199,28 @@ def test_python_dash_m_postrun_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-P", "-m", "postrun", "--version"], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stdout.startswith("postrun, version ")
+
+
+def test_rules_explain_themselves() -> None:
+    for command in (("rules",), ("rules", "explain")):
+        shown = CliRunner().invoke(main, [*command, "--help"])
+        assert shown.exit_code == 0
+        assert "--preset" in shown.output
+
+
+def test_fail_on_in_a_process_of_its_own_ends_with_code_3(small_store: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "class Always:\n"
+        "    def __init__(self, base_trial):\n"
+        "        pass\n"
+        "    def invoke_for_timerange(self, start, end):\n"
+        "        return True\n",
+        encoding="utf-8",
+    )
+    done = run(
+        "report", small_store, "-o", "out", "--format", "html,junit", "--rules", "HostBound", "--custom-rule", "own.py:Always",
+        "--fail-on", "Always", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.endswith("postrun: --fail-on: Always found issues\n")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "report.junit.xml"]

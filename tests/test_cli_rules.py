@@ -363,7 +363,7 @@ def test_the_terminal_shows_verdicts_and_findings(store: Path, here: Path) -> No
     own = ("--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never", "--custom-rule", "own.py:Fails")
     lines = report(store, "--rules", "IOBottleneck", *own).stdout.splitlines()
     assert lines[1] == "Rules: 1 issue, 1 failed, 1 fine, 1 not evaluated"
-    assert lines[2].startswith("  1. Look at what Always found.")
+    assert lines[2].startswith("  1. Look at what Always found")
     assert lines[3].startswith("  Fails failed: ValueError: no luck")
     assert lines[4:] == ["out/report.json"]
 

@@ -52,3 +52,57 @@ def test_mistakes_name_file_and_key(tmp_path: Path, text: str, message: str) -> 
     with pytest.raises(UsageError, match=message) as caught:
         config.read(path, COMMANDS)
     assert str(path) in str(caught.value)
+
+
+RULES = {"report": frozenset({"top", "rules", "preset"}), "ingest": frozenset({"memory_limit"})}
+
+
+def test_a_table_of_rules_reaches_the_commands_that_run_rules(tmp_path: Path) -> None:
+    path = write(tmp_path / "postrun.toml", "top = 3\n[rules.HostBound]\nidle_threshold = 30\n")
+    assert config.read(path, RULES) == {"report": {"top": 3, "rules": {"HostBound": {"idle_threshold": 30}}}, "ingest": {}}
+
+
+def test_the_table_of_a_command_stands_over_the_common_one(tmp_path: Path) -> None:
+    path = write(tmp_path / "pyproject.toml", "[tool.postrun.rules]\nonly = ['A']\n[tool.postrun.report.rules]\nonly = ['B']\n")
+    assert config.read(path, RULES)["report"] == {"rules": {"only": ["B"]}}
+
+
+def test_tables_of_rules_are_words_and_parameters(tmp_path: Path) -> None:
+    table = {
+        "stepoutlier": {"enabled": False, "stddev": 4.5, "mode": "TRAIN"},
+        "only": ["StepOutlier", "HostBound"],
+        "HostBound": {"enabled": True, "idle_threshold": 30},
+    }
+    assert config.rules(tmp_path / "postrun.toml", table) == (
+        ["StepOutlier", "HostBound", "-StepOutlier"],
+        {"StepOutlier_stddev": 4.5, "StepOutlier_mode": "TRAIN", "HostBound_idle_threshold": 30},
+    )
+    assert config.rules(tmp_path / "postrun.toml", {"HostBound": {"host_share": 1}}) == (None, {"HostBound_host_share": 1})
+    assert config.rules(tmp_path / "postrun.toml", {}) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[rules.HostBond]\nidle_threshold = 3\n", r"\[rules.HostBond\]: 'HostBond' is no rule \(did you mean HostBound\?\)"),
+        (
+            "[rules.HostBound]\nidle = 3\n",
+            r"\[rules.HostBound\]: 'idle' is no parameter of HostBound.*idle_threshold, host_share",
+        ),
+        ("[rules.HostBound]\nidle_threshold = 101\n", r"\[rules.HostBound\]: HostBound_idle_threshold=101.*0 to 100"),
+        ("[rules.HostBound]\nenabled = 0\n", r"\[rules.HostBound\] enabled = 0: accepted: true, false"),
+        ("[rules]\nHostBound = 30\n", r"rules.HostBound = 30 is no table"),
+        ("[rules]\nonly = []\n", r"\[rules\] only = \[\] is no list of rules"),
+    ],
+)
+def test_mistakes_in_tables_of_rules_name_file_key_and_accepted_names(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path / "postrun.toml", text)
+    with pytest.raises(UsageError, match=message) as caught:
+        config.rules(path, config.read(path, RULES)["report"]["rules"])
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ['set = ["HostBound_idle_threshold=3"]', "[set]\nHostBound_idle_threshold = 3", "[report]\nset = 3"])
+def test_single_values_stand_in_tables_of_rules(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError, match=r"write a table per rule: \[rules.LowGPUUtilization\]"):
+        config.read(write(tmp_path / "postrun.toml", text), RULES)
