@@ -13,7 +13,7 @@ from markupsafe import Markup
 from .figures.donut import Sector, donut, shaded
 from .figures.palette import MEANINGS
 from .figures.svg import width_of
-from .formats import clip, count, percent, plural, printable
+from .formats import clip, count, glued, percent, plural, printable
 
 T = TypeVar("T")
 N = TypeVar("N", int, float, int | None, float | None)
@@ -206,10 +206,15 @@ def say(sentence: str, *values: object) -> Markup:
 
 def coded(text: str) -> Markup:
     """A sentence in which what stands between two grave accents is code."""
-    pieces = printable(text).split("`")
+    pieces = glued(printable(text)).split("`")
     if len(pieces) % 2 == 0:  # one is left over
-        return Markup("{}").format(printable(text))
+        return Markup("{}").format(glued(printable(text)))
     return Markup("").join(Markup("<code>{}</code>" if i % 2 else "{}").format(piece) for i, piece in enumerate(pieces))
+
+
+def plain(text: str | None) -> str | None:
+    """The same for a cell of text: no grave accents."""
+    return None if text is None else glued(text).replace("`", "")
 
 
 def name(text: str, limit: int = 72) -> Markup:
@@ -284,7 +289,7 @@ def ring(
         [Column(columns[0], "name"), *(Column(label, "number", html_only=label == "Count") for label in columns[1:])],
         [
             [
-                dataclasses.replace(word(part.name, full=part.title, limit=48), sector=sector, number=number),
+                dataclasses.replace(word(part.name, full=part.title or part.name, limit=26 if half else 48), sector=sector, number=number),
                 *part.cells,
                 value(part.percent, percent),
             ]

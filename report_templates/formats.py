@@ -5,12 +5,14 @@ The wording is that of :mod:`postrun.analysis.wording`, with no-break spaces, an
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from ..analysis import wording
 
 UNKNOWN: Final = "–"
 NARROW_SPACE: Final = "\u202f"  # between groups of digits
+_UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|min|h|d|[KMGT]iB|GB/s|B)(?![\w/]))")
 _GLUE: Final = str.maketrans({" ": "\u00a0", wording.THIN_SPACE: NARROW_SPACE, "-": "−"})
 
 
@@ -53,6 +55,11 @@ def quantity(value: float | None, unit: str) -> str:
     if base in ("B", "bytes", "byte"):
         return size(value) + slash + per
     return f"{significant(value)}\u00a0{unit}".rstrip()
+
+
+def glued(text: str) -> str:
+    """``text`` with no-break spaces between numbers and their units, and between groups of digits."""
+    return _UNIT.sub("\u00a0", text).replace(wording.THIN_SPACE, NARROW_SPACE)
 
 
 def moment(nanoseconds: int | None, *, relative: bool = False) -> str:

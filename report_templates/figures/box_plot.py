@@ -13,6 +13,7 @@ from .palette import GRID, INK, MEANINGS, MUTED, PAPER
 WIDTH = 720.0
 _ROW, _BOX, _GROUP = 21.0, 12.0, 20.0
 _TOP, _LINE = 18.0, 13.0
+_LEAST = 6.0  # a median within less would hide its box
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +73,20 @@ def _box(box: Box, label: str, y: float, left: float, right: float, scale: float
 
     middle, colour = y + _ROW / 2, MEANINGS[box.meaning]
     high, low = middle - _BOX / 2, middle + _BOX / 2
-    body = [
-        svg.text(left - 8, middle + 4, label, anchor="end"),
+    body = [svg.text(left - 8, middle + 4, label, anchor="end")]
+    if box.p5 is not None and box.p95 is not None:
+        body.append(svg.line(x(box.p5), middle, x(box.p95), middle, MUTED, dashes="1 3"))
+    body += [
         svg.line(x(box.whisker_lower), middle, x(box.whisker_upper), middle, MUTED),
         svg.line(x(box.whisker_lower), middle - 4, x(box.whisker_lower), middle + 4, MUTED),
         svg.line(x(box.whisker_upper), middle - 4, x(box.whisker_upper), middle + 4, MUTED),
         # At least two units wide: equal quartiles stay visible.
         svg.rect(x(box.p25) - 1, high, x(box.p75) - x(box.p25) + 2, _BOX, colour, title=f"{label}: median {box.p50:.1f}"),
-        svg.line(x(box.p50), high - 1, x(box.p50), low + 1, PAPER),
         svg.line(x(box.p50), high - 3, x(box.p50), high, INK),
         svg.line(x(box.p50), low, x(box.p50), low + 3, INK),
     ]
+    if x(box.p75) - x(box.p25) > _LEAST:
+        body.append(svg.line(x(box.p50), high - 1, x(box.p50), low + 1, PAPER))
     if box.p5 is not None:
         body.append(svg.circle(x(box.p5), middle, 3.2, PAPER, INK))
     if box.p95 is not None:

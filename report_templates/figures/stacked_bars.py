@@ -41,6 +41,8 @@ def stacked_bars(
     end = whole or max(sum(values) for _, values in rows) or 1.0
     scale = (WIDTH - left - _RIGHT) / end
     bottom = _TOP + _ROW * len(rows)
+    line = left + limit[0] * scale if limit and 0 <= limit[0] <= end else None
+    numbers: list[str] = []
     body = _legend([parts[i] for i in used], left, limit[1] if limit else None)
     for tick in nice_ticks(0, end, 6):
         x = left + tick * scale
@@ -70,12 +72,19 @@ def stacked_bars(
             body.append(svg.rect(x, y, width, _BAR, MEANINGS[part.meaning], opacity=part.shade, title=f"{label}, {part.name}: {shown}"))
             inside = short if whole is None else f"{value:.0f}"
             if width > svg.width_of(inside, 10) + 8:
-                body.append(svg.text(x + width / 2, y + 11, inside, anchor="middle", fill=ON[part.meaning], size=10))
+                middle = _beside(x + width / 2, svg.width_of(inside, 10), line, x + width)
+                numbers.append(svg.text(middle, y + 11, inside, anchor="middle", fill=ON[part.meaning], size=10))
             x += width
-    if limit and 0 <= limit[0] <= end:
-        x = left + limit[0] * scale
-        body.append(svg.line(x, _TOP - 4, x, bottom, INK, dashes="4 3"))
-    return svg.document(WIDTH, bottom + 20, body)
+    if line is not None:
+        body.append(svg.line(line, _TOP - 4, line, bottom, INK, dashes="4 3"))
+    return svg.document(WIDTH, bottom + 20, body + numbers)
+
+
+def _beside(middle: float, wide: float, line: float | None, end: float) -> float:
+    """Where a number stands that the line would cross: right of it, if there is room before ``end``."""
+    if line is None or abs(middle - line) > wide / 2 + 3:
+        return middle
+    return line + wide / 2 + 4 if line + wide + 6 < end else middle
 
 
 def _legend(parts: Sequence[Part], left: float, limit: str | None) -> list[str]:

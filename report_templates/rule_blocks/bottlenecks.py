@@ -6,9 +6,10 @@ from ..blocks import Cell, Column, Figure, Slice, Table, ring, say, table, value
 from ..formats import clip, count, duration, percent
 from .reading import Blocks, Row, Shown, marked, name, number, part, rows, text, truth, whole
 
-_KINDS = (("phases", "Phases", "computation"), ("annotations", "Annotations", "host"), ("operators", "Operators", "operator"))
+_KINDS = (("phases", "Phase", "computation"), ("annotations", "Annotation", "host"), ("operators", "Operator", "operator"))
 _SECTORS = 5
 _NAMED = 12
+_ALL = 0.999  # one part that is nearly everything is no division
 
 
 def cpu_bottleneck(shown: Shown) -> Blocks:
@@ -25,7 +26,7 @@ def _bottleneck(shown: Shown, what: str) -> Blocks:
         _slices(shown, what),
         table(
             f"{shown.id}-nodes",
-            f"Snapshots with a {what} bottleneck by node",
+            f"Snapshots with {what} bottleneck by node",
             [
                 Column("Node", "name"),
                 Column("Share of snapshots", "number"),
@@ -65,12 +66,12 @@ def _slices(shown: Shown, what: str) -> Figure | None:
     if not snapshots or low is None or bottlenecks is None:
         return None
     parts = [
-        (f"low, with a {what} bottleneck", "host", bottlenecks, "bottleneck_percent"),
+        (f"low, with {what} bottleneck", "host", bottlenecks, "bottleneck_percent"),
         ("low for another reason", "idle", low - bottlenecks, "other_percent"),
         ("GPU above its threshold", "computation", snapshots - low, "above_percent"),
     ]
     of_low = number(total, "of_low_percent")
-    reason = f" {percent(of_low)} of the low snapshots had a {what} bottleneck." if of_low is not None and low else ""
+    reason = f" Of the low snapshots {percent(of_low)} had a bottleneck." if of_low is not None and low else ""
     return ring(
         f"{shown.id}-slices",
         say("Each snapshot of each node counts once; the slices sum to 100 %.{}", reason),
@@ -95,7 +96,7 @@ def during(shown: Shown, active: Row, when: str) -> list[Figure | Table | None]:
         table(
             f"{shown.id}-active",
             f"What was active {when}",
-            [Column("Name", "name"), Column("Kind"), Column("Time", "number"), Column("Of that time", "number")],
+            [Column("Name", "name"), Column("Kind"), Column("Time", "number"), Column("Share of its kind", "number")],
             [
                 [name(entry), Cell(title.lower()), value(number(entry, "time_ns"), duration), value(number(entry, "percent"), percent)]
                 for title, entry in listed
@@ -113,7 +114,7 @@ def _ring(shown: Shown, key: str, title: str, meaning: str, entries: list[Row], 
     """The entries with most time and the others. Ranges may lie within each other, so that their times add up to more than the whole."""
     ordered = [entry for entry in _by_time(entries) if number(entry, "time_ns")]
     total = sum(number(entry, "time_ns") or 0.0 for entry in ordered)
-    if not total:
+    if not total or (number(ordered[0], "time_ns") or 0.0) > _ALL * total:
         return None
     head, rest = ordered[:_SECTORS], ordered[_SECTORS:]
     parts = [
@@ -131,7 +132,7 @@ def _ring(shown: Shown, key: str, title: str, meaning: str, entries: list[Row], 
     return ring(
         f"{shown.id}-{key}",
         say("Share of the summed time {}, weighted by overlap.", when),
-        f"{title} {when}",
+        f"{title}s {when}",
         parts,
         (title, "Time", "Share"),
         middle=(duration(total), "summed"),

@@ -7,7 +7,7 @@ from ..figures.histogram import Bins, histogram, panels
 from ..figures.strips import Piece, Strip, strips
 from ..formats import clip, count, duration, percent, plural
 from .bottlenecks import during
-from .reading import Blocks, Row, Shown, bins, marked, number, part, place, rows, text, truth, whole
+from .reading import Blocks, Row, Shown, bins, marked, narrow, number, part, place, rows, text, truth, whole
 
 _GROUPS = 3  # drawn twice each: with and without their outliers
 _PARTS = (
@@ -61,9 +61,7 @@ def step_outlier(shown: Shown) -> Blocks:
                 Column("p95", "number", html_only=True),
                 Column("p50", "number"),
                 Column("Min", "number", html_only=True),
-                Column("Robust threshold", "number", html_only=True),
                 Column("Robust outliers", "number", html_only=True),
-                Column("Measured", html_only=True),
             ],
             [
                 [
@@ -74,9 +72,7 @@ def step_outlier(shown: Shown) -> Blocks:
                     value(number(group, "threshold_ns") if group.get("evaluable") is not False else None, duration),
                     value(whole(group, "outliers"), count),
                     *(value(number(group, f"{key}_ns"), duration) for key in ("max", "p99", "p95", "p50", "min")),
-                    value(number(group, "robust_threshold_ns"), duration),
                     value(whole(group, "robust_outliers"), count),
-                    Cell("on device" if truth(group, "on_device") else "on host"),
                 ]
                 for group in groups
             ],
@@ -125,7 +121,7 @@ def _distribution(shown: Shown, groups: list[Row]) -> Figure | None:
             drawn.append(every)
             details.append(f"{plural(steps, 'step')}, threshold {duration(limit)}")
         normal = bins(group, "normal_histogram", f"{_process(group)}: without outliers", number(group, "p50_ns"), limit)
-        if every and normal and outliers:
+        if every and normal and outliers and not narrow(normal):
             drawn.append(normal)
             details.append(f"{plural(steps - outliers, 'step')}, {plural(outliers, 'outlier')} left out")
     if not drawn:
@@ -182,7 +178,7 @@ def dataloader(shown: Shown) -> Blocks:
                     value(number(node, "loaders"), _few),
                     value(whole(node, "cores"), count),
                     value(number(node, "percent_of_cores"), percent),
-                    Cell("–") if node.get("issue") is None else marked(truth(node, "issue")),
+                    Cell("–") if node.get("issue") is None else marked(truth(node, "issue"), "outside"),
                     Cell({"num_workers": "num_workers", "overlap": "overlap of loading intervals"}.get(text(node, "source") or "", "–")),
                     value(whole(node, "seconds"), count),
                 ]
@@ -218,7 +214,7 @@ def dataloader(shown: Shown) -> Blocks:
 def _loading(shown: Shown) -> Figure | None:
     loading = part(shown.details, "loading")
     drawn = bins(shown.details, "histogram", "", number(loading, "p50_ns"))
-    if drawn is None:
+    if drawn is None or narrow(drawn):
         return None
     told = ", ".join(
         f"{label} {duration(found)}"

@@ -10,12 +10,14 @@ from typing import Any, Final
 from ...analysis.report import Report, RuleResult
 from ..blocks import Cell, Figure, Table, word
 from ..figures.histogram import Bins
-from ..formats import UNKNOWN, duration
+from ..formats import UNKNOWN, duration, percent
 from ..sections import labels
 
 Row = Mapping[str, Any]
 Blocks = Sequence[Figure | Table | None]
 
+_NEARLY: Final = 0.01
+_SMALL: Final = 0.05
 _NOTHING: Final[Row] = {}
 
 
@@ -108,9 +110,9 @@ def truth(data: Row, key: str) -> bool:
     return data.get(key) is True
 
 
-def marked(issue: bool) -> Cell:
-    """Whether this row is over the threshold."""
-    return Cell("✕ over", mark="v-issue") if issue else Cell("within")
+def marked(issue: bool, word: str = "over") -> Cell:
+    """Whether this row is over the threshold, or outside of both."""
+    return Cell(f"✕ {word}", mark="v-issue") if issue else Cell("within")
 
 
 def bins(data: Row, key: str, label: str, mark: float | None, limit: float | None = None) -> Bins | None:
@@ -123,8 +125,18 @@ def bins(data: Row, key: str, label: str, mark: float | None, limit: float | Non
     return Bins(label, edges, counts, mark, whole(found, "beyond") or 0, logarithmic, limit)
 
 
+def narrow(drawn: Bins) -> bool:
+    """Whether all values lie within one percent: one block, of which nothing is to be seen."""
+    return not drawn.beyond and drawn.edges[-1] - drawn.edges[0] < _NEARLY * drawn.edges[-1]
+
+
+def share(found: float | None) -> str:
+    """A percentage that may lie below zero."""
+    return percent(0.0 if found is not None and abs(found) < _SMALL else found)
+
+
 def points(found: float | None) -> str:
     """A difference of percentages."""
     if found is None:
         return UNKNOWN
-    return f"{found:.1f}\u00a0points".replace("-", "−")
+    return f"{0.0 if abs(found) < _SMALL else found:.1f}\u00a0points".replace("-", "−")

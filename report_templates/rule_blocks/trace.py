@@ -8,7 +8,7 @@ from ..blocks import BARS, Cell, Column, Figure, Slice, Table, of_all, ring, say
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part, stacked_bars
 from ..formats import UNKNOWN, bandwidth, count, duration, percent, plural, size
-from .reading import Blocks, Row, Shown, marked, name, number, place, rows, text, truth, where, whole
+from .reading import Blocks, Row, Shown, marked, name, number, place, rows, share, text, truth, where, whole
 
 _PDF_DEVICES = 8
 _PDF_KERNELS = 8
@@ -103,15 +103,15 @@ def exposed_communication(shown: Shown) -> Blocks:
 
 
 def low_precision(shown: Shown) -> Blocks:
-    shares = [share for share in rows(shown.details, "shares") if number(share, "percent") is not None]
+    shares = [one for one in rows(shown.details, "shares") if number(one, "percent") is not None]
     slices = [
         Slice(
-            text(share, "precision") or "unknown",
-            _precision(share),
-            number(share, "percent") or 0.0,
-            (Cell(duration(number(share, "time_ns"))),),
+            text(one, "precision") or "unknown",
+            _precision(one),
+            number(one, "percent") or 0.0,
+            (Cell(duration(number(one, "time_ns"))),),
         )
-        for share in sorted(shares, key=lambda share: -(number(share, "percent") or 0.0))[:8]
+        for one in sorted(shares, key=lambda one: -(number(one, "percent") or 0.0))[:8]
     ]
     total = number(shown.details, "matrix_ns")
     lower = shown.details.get("alternatives")
@@ -340,7 +340,7 @@ def straggler_rank(shown: Shown) -> Blocks:
                     where(rank),
                     Cell("✕ straggler", mark="v-issue") if truth(rank, "straggler") else Cell("within"),
                     *_times(rank, "computation_per_step_ns"),
-                    value(number(rank, "excess_percent"), percent),
+                    value(number(rank, "excess_percent"), share),
                     value(whole(rank, "steps_over"), count),
                     value(number(rank, "steps_over_percent"), percent),
                     *_times(rank, "waiting_per_step_ns"),

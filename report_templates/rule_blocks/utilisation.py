@@ -26,7 +26,9 @@ def low_gpu_utilization(shown: Shown) -> Blocks:
     drawn = spread(boxes, BARS, lambda box: box.p95 if box.p95 is not None else box.p50)
     low = [device for device in devices if text(device, "state") in ("under-utilised", "fluctuating", "unused")]
     unusual = f"Low or fluctuating: {_list(low)}." if low else "No GPU lies below its thresholds."
-    derived = " Derived from kernel activity." if devices and all(truth(device, "derived") for device in devices) else ""
+    made = [truth(device, "derived") for device in devices]
+    mixed = any(made) and not all(made)
+    derived = " Derived from kernel activity." if made and all(made) else ""
     return [
         _figure(
             f"{shown.id}-boxes",
@@ -46,12 +48,11 @@ def low_gpu_utilization(shown: Shown) -> Blocks:
                 Column("p5, last window", "number"),
                 Column("Median", "number"),
                 Column("Max", "number"),
-                Column("Mean", "number", html_only=True),
                 Column("Samples", "number", html_only=True),
                 Column("Low", html_only=True),
                 Column("First after", "number", html_only=True),
                 Column("Last after", "number", html_only=True),
-                Column("Source", html_only=True),
+                *([Column("Source", html_only=True)] if mixed else []),
             ],
             [
                 [
@@ -62,12 +63,11 @@ def low_gpu_utilization(shown: Shown) -> Blocks:
                     value(number(device, "p5"), percent),
                     value(number(part(device, "box"), "p50"), percent),
                     value(number(part(device, "box"), "max"), percent),
-                    value(number(part(device, "box"), "mean"), percent),
                     value(whole(device, "samples"), count),
                     word(_pattern(device)),
                     shown.after(number(device, "first_ns")),
                     shown.after(number(device, "last_ns")),
-                    Cell("derived" if truth(device, "derived") else "sampled"),
+                    *([Cell("derived" if truth(device, "derived") else "sampled")] if mixed else []),
                 ]
                 for device in sorted(devices, key=lambda device: -(whole(device, "triggered") or 0))
             ],

@@ -9,7 +9,7 @@ from typing import Final
 from markupsafe import Markup
 
 from ...analysis.report import Finding, Report
-from ..blocks import name
+from ..blocks import coded, name, plain
 from ..formats import UNKNOWN, clip, duration, percent
 from .verdicts import judged
 
@@ -27,8 +27,7 @@ class Advice:
     rule: Markup
     anchor: str
     where: str | None
-    evidence: str
-    recommendation: str | None
+    evidence: Markup
     cost: str
     cost_of: str
     saving: str
@@ -45,12 +44,11 @@ def findings(report: Report) -> list[Advice]:
     return [
         Advice(
             finding.rank,
-            clip(finding.title, 90),
+            clip((plain(finding.title) or "").removesuffix("."), 110),
             name(finding.rule, 40),
             anchors.get(finding.rule, "rules"),
             clip(finding.where, 90) if finding.where else None,
-            clip(finding.text, _LONG),
-            clip(finding.recommendation, _LONG) if finding.recommendation else None,
+            coded(clip(finding.text, _LONG)),
             *_cost(finding),
             *_saving(finding),
         )

@@ -9,11 +9,11 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from ...analysis.report import Report, RuleParameter, RuleResult
-from ..blocks import Cell, Column, Section, Table, coded, say, table, value, word
-from ..formats import clip, count, duration, plural, significant
+from ..blocks import Cell, Column, Section, Table, coded, plain, say, table, value, word
+from ..formats import clip, count, duration, glued, plural, significant
 from ..rule_blocks import balance, bottlenecks, generic, loop, trace, utilisation
 from ..rule_blocks.reading import Blocks, Shown, shown
-from .findings import FIRST, Advice, findings
+from .findings import FIRST, findings
 from .verdicts import ERROR, ISSUE, Judged, judged
 
 _BLOCKS: Final[dict[str, Callable[[Shown], Blocks]]] = {
@@ -57,12 +57,14 @@ def rules(report: Report) -> Section:
             "rules", "Rules", say("No rule was chosen for this report: choose rules, or leave the choice out to run all of them.")
         )
     made = Section("rules", "Rules", say("{}", _lead(found)))
-    further = findings(report)[FIRST:]
     summary = next((rule for rule in report.rules if rule.category == "report"), None)
-    made.facts["summary"] = say("{}: {}", summary.rule, summary.finding) if summary and summary.finding else None
+    made.facts["summary"] = (
+        say("{}, which runs the documented rules: {}", summary.rule, glued(summary.finding)) if summary and summary.finding else None
+    )
+    made.facts["further"] = findings(report)[FIRST:]
     made.facts["changed"] = _changed(report)
     made.facts["absent"] = _absent_lines([one for one in found if not one.evaluated])
-    made.add(_further(further), _overview([one for one in found if one.evaluated]), _absent([one for one in found if not one.evaluated]))
+    made.add(_overview([one for one in found if one.evaluated]), _absent([one for one in found if not one.evaluated]))
     made.parts = tuple(_part(report, one) for one in found if one.evaluated)
     return made
 
@@ -91,34 +93,6 @@ def _changed(report: Report) -> str:
     return told
 
 
-def _further(found: Sequence[Advice]) -> Table | None:
-    return table(
-        "rules-further",
-        "Further findings",
-        [
-            Column("#", "number"),
-            Column("What to do", "name"),
-            Column("Where"),
-            Column("What was found"),
-            Column("Costs"),
-            Column("Could save at most"),
-        ],
-        [
-            [
-                Cell(str(one.rank)),
-                Cell(one.title, link=one.anchor),
-                word(one.where or "everywhere"),
-                word(one.evidence, limit=400),
-                Cell(" · ".join(part for part in (one.cost, one.cost_of) if part)),
-                Cell(one.saving),
-            ]
-            for one in found
-        ],
-        sortable=False,
-        pdf_rows=20,
-    )
-
-
 def _overview(found: Sequence[Judged]) -> Table | None:
     """The documented summary of the rules, and of ours."""
     listed = sorted((one for one in found if one.rule.rule not in _INFORMATION), key=lambda one: (-one.rule.triggered, one.rule.rule))
@@ -138,8 +112,8 @@ def _overview(found: Sequence[Judged]) -> Table | None:
             [
                 one.name,
                 one.cell,
-                word(one.rule.checks, limit=300),
-                word(one.rule.recommendation or one.rule.advice, limit=400),
+                word(plain(one.rule.checks), limit=300),
+                word(plain(one.rule.advice), limit=300),
                 value(one.rule.triggered, count),
                 value(one.rule.datapoints, count),
                 word(
@@ -157,7 +131,10 @@ def _absent(found: Sequence[Judged]) -> Table | None:
         "rules-absent",
         "Rules without a verdict",
         [Column("Rule", "name"), Column("Verdict"), Column("Why"), Column("What would supply it")],
-        [[Cell(one.rule.rule), one.cell, word(_why(one.rule), limit=300), word(one.rule.capture, limit=300)] for one in found],
+        [
+            [Cell(one.rule.rule), one.cell, word(plain(_why(one.rule)), limit=300), word(plain(one.rule.capture), limit=300)]
+            for one in found
+        ],
         pdf_rows=0,
     )
 
@@ -170,20 +147,20 @@ def _absent_lines(found: Sequence[Judged]) -> list[tuple[str, str, str]]:
     """For the PDF: rules of the same reason share a line."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for one in found:
-        why, capture = clip(_why(one.rule), 240), clip(one.rule.capture or "", 240)
+        why, capture = glued(clip(_why(one.rule), 240)), glued(clip(one.rule.capture or "", 240))
         groups[one.sign.text, why, capture].append(clip(one.rule.rule, 60))
     return [(f"{sign}: {', '.join(names)}", why, capture) for (sign, why, capture), names in groups.items()]
 
 
 def _part(report: Report, one: Judged) -> Section:
     rule = one.rule
-    made = Section(one.id, rule.rule, say("{}", clip(rule.finding or rule.reason or "", 600)))
+    made = Section(one.id, rule.rule, coded(clip(rule.finding or rule.reason or "", 600)))
     made.facts.update(
         sign=one.sign,
         issue=rule.verdict == ISSUE,
         recommendation=coded(clip(rule.recommendation, 800)) if rule.recommendation else None,
-        checks=clip(rule.checks, 400),
-        condition=clip(rule.condition, 400),
+        checks=coded(clip(rule.checks, 400)),
+        condition=None if rule.rule in _INFORMATION else coded(clip(rule.condition, 400)),
         counts=_counts(report, rule),
         parameters=_line(rule.parameter_table),
         see=_SEE.get(rule.rule),
@@ -255,7 +232,8 @@ def _line(given: Sequence[RuleParameter]) -> Markup:
     for parameter in given:
         if parameter.name == _SCAN and not parameter.changed:
             continue
-        unit = f"\u00a0{parameter.unit}" if isinstance(parameter.value, int | float) and parameter.unit else ""
+        times = "×\u00a0" if parameter.unit[:1].isdigit() else ""
+        unit = f"\u00a0{times}{parameter.unit}" if isinstance(parameter.value, int | float) and parameter.unit else ""
         notes = [
             text for text in (_time(parameter), f"changed; default {setting(parameter.default)}" if parameter.changed else None) if text
         ]

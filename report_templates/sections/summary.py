@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 from ...analysis.report import Report
-from ..blocks import Cell, Column, Figure, Section, Table, meaning_of, of_all, say, spread, table, value, word
+from ..blocks import Cell, Column, Figure, Section, Table, meaning_of, of_all, plain, say, spread, table, value, word
 from ..figures.donut import shaded
 from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
@@ -14,8 +16,9 @@ from .findings import FIRST, Advice, findings, overlap
 from .steps import PARTS, telling
 from .system_usage import panel
 from .time_breakdown import FIRST_PAGE, bars, wasted
-from .verdicts import ABSENT, NOT_EVALUATED, SIGNS, Judged, counted, judged
+from .verdicts import ABSENT, FINE, NOT_EVALUATED, SIGNS, Judged, counted, judged
 
+_PAGE = 545  # points of a page of the smaller paper, less title, captions and the lines of what is left out
 _NODES = 3
 _PIECES = 7
 _SMALL = 0.5  # percent; less is not to be seen in a strip
@@ -60,18 +63,17 @@ def summary(report: Report) -> Section:
     first = findings(report)[:FIRST]
     made.facts["findings"], made.facts["note"] = first, overlap(first)
     found = judged(report)
-    # In the PDF the rules that could not be evaluated are one line.
-    evaluated = sum(one.sign is not SIGNS[NOT_EVALUATED] for one in found)
-    absent = ", ".join(clip(one.rule.rule, 40) for one in found[evaluated:])
-    line = say('– Not evaluated: {}. <a href="#{}">Why, and what would supply it</a>.', absent, ABSENT) if absent else None
-    made.facts["unjudged"] = None if evaluated else line
+    rows = [[one.name, one.cell, _told(one, first)] for one in found]
+    kept = _kept(report, first, found, rows)
+    line = _rest(found[kept:])
+    made.facts["unlisted"] = None if kept else line
     made.add(
         table(
             "summary-rules",
             f"Rules: {counted(found)}",
             [Column("Rule", "name"), Column("Verdict"), Column("What was found")],
-            [[one.name, one.cell, _told(one, first)] for one in found],
-            pdf_rows=evaluated,
+            rows,
+            pdf_rows=kept,
             rest=line,
         )
     )
@@ -82,10 +84,42 @@ def _told(one: Judged, above: Sequence[Advice]) -> Cell:
     """The finding in a sentence; what stands above already is not said twice."""
     advice = next((advice for advice in above if advice.rank == one.rank), None)
     if advice is None:
-        return word(one.rule.finding or one.rule.reason, limit=300)
+        return word(plain(one.rule.finding or one.rule.reason), limit=300)
     return Cell(
         f"Finding {advice.rank} above: " + (f"costs {advice.cost}." if advice.costs else f"triggered {plural(one.rule.triggered, 'time')}.")
     )
+
+
+def _kept(report: Report, first: Sequence[Advice], found: Sequence[Judged], rows: Sequence[Sequence[Cell]]) -> int:
+    """How many rows of the verdicts the PDF has on its first page: not those of rules that could not be evaluated, and those of rules that
+    are fine only if all of them fit. Lengths are in points, those of pdf.css; estimated, for layout itself comes later."""
+
+    def lines(text: str, wide: int) -> int:
+        return -(-len(text) // wide)
+
+    room = _PAGE - 17 * lines(report.summary.headline, 58) - (22 if report.summary.warnings else 0)
+    if report.summary.tiles:
+        room -= 40 + 10 * max(lines(tile.detail, 15) + (len(tile.value) > 12) * lines(tile.value, 14) for tile in report.summary.tiles)
+    if first:
+        room -= 38 + sum(10 + 10 * max(2, lines(one.title + one.rule + (one.where or ""), 62) + lines(one.evidence, 74)) for one in first)
+    needed = [4 + 10 * lines(row[-1].text, 84) for row in rows]
+    evaluated = sum(one.sign is not SIGNS[NOT_EVALUATED] for one in found)
+    if sum(needed[:evaluated]) <= room:
+        return evaluated
+    return sum(one.sign not in (SIGNS[NOT_EVALUATED], SIGNS[FINE]) for one in found)
+
+
+def _rest(left: Sequence[Judged]) -> Markup | None:
+    """The rules that the table leaves out, by their verdict, on a line each."""
+    told = []
+    for verdict, more in ((FINE, "What was found"), (NOT_EVALUATED, "Why, and what would supply it")):
+        named = [one for one in left if one.sign is SIGNS[verdict]]
+        if named:
+            to = ABSENT if verdict == NOT_EVALUATED else "rules"
+            sign = Markup('<span class="{}">{}</span>').format(SIGNS[verdict].mark, SIGNS[verdict].text)
+            names = ", ".join(clip(one.rule.rule, 40) for one in named)
+            told.append(say('{}: {}. <a href="#{}">{}</a>.', sign, names, to, more))
+    return Markup("<br>").join(told) if told else None
 
 
 def _costs(report: Report) -> Figure | None:

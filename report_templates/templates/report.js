@@ -119,5 +119,6 @@
     nav.append(tools);
     reachable();
     addEventListener("resize", reachable);
+    document.querySelectorAll("details").forEach((part) => part.addEventListener("toggle", reachable));
   });
 })();

@@ -54,7 +54,7 @@ from postrun.analysis.report import (
 
 sys.path.insert(0, str(Path(__file__).parent))  # this file is loaded by its path, too
 
-from hand_made_rules import findings, rule_results  # noqa: E402
+from hand_made_rules import findings, rule_results
 
 MS = 1_000_000
 S = 1_000_000_000
