@@ -365,7 +365,7 @@ class _Contract(Guarded):
             if name in self.passed and self.given[name] == value:
                 found[name] = self.passed[name]
             elif name in self.passed or value != defaults.get(name):
-                found[name] = value
+                found[name] = value if isinstance(defaults.get(name), str) else _number(value)
         return found
 
     def _outcome(self, trial: Trial, report: object, hits: list[int], windows: int) -> Outcome:

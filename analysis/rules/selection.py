@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import UsageError
 from .base import Parameter, Parameters, Preset, Rule, Value
 from .catalogue import DOCUMENTED, PROFILER_REPORT, RULES
-from .custom import installed
+from .custom import Guarded, installed, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,8 @@ def known() -> dict[str, type[Rule]]:
 def effective(rule: type[Rule], preset: Preset, given: Mapping[str, Value]) -> Parameters:
     """Defaults of ``preset`` with ``given`` values over them, and between the two what a rule file was loaded with."""
     defaults = {parameter.name: parameter.default(preset) for parameter in rule.all_parameters()}
-    given = {**getattr(rule, "given", {}), **given}
+    if issubclass(rule, Guarded):
+        given = plain({**rule.given, **given})
     return Parameters({**defaults, **given}, [name for name, value in given.items() if value != defaults[name]])
 
 

@@ -139,6 +139,8 @@ def test_settings_reach_the_constructor(make_store: MakeStore, tmp_path: Path) -
     rule = attached(tmp_path, HIGH, parameters={"limit": 15}, name="my_high")
     result = judged(sampled(make_store), rule, settings={"my_high_limit": 20})
     assert (result.violations, result.parameters["limit"]) == (1, 20)
+    assert judged(sampled(make_store), rule, settings={"my_high_limit": "20"}).violations == 1
+    assert judged(sampled(make_store), rule, settings={"my_high_limit": float("nan")}).parameters["limit"] is None
 
 
 def test_values_of_any_kind_reach_the_constructor_as_they_are(make_store: MakeStore, tmp_path: Path) -> None:
@@ -339,17 +341,15 @@ def test_a_rule_that_got_nothing_is_not_evaluated(make_store: MakeStore, tmp_pat
 
 
 def test_the_report_of_a_rule_becomes_plain(make_store: MakeStore, tmp_path: Path) -> None:
-    text = (
-        "import datetime, decimal\n"
-        + BEGIN
-        + RANGE
-        + (
-            "        loop = []\n        loop.append(loop)\n"
-            "        self.report.update(RuleTriggered='many', Violations=float('nan'), Datapoints=3.7, when=datetime.date(2026, 1, 2),\n"
-            "            nan=float('nan'), keys={1: 'a', None: 'b', (2, 3): 'c'}, odd='\\udc80', long=list(range(2000)),\n            loop=loop, what=object)\n"
-            "        return True\n"
-        )
-    )
+    body = """
+        loop = []
+        loop.append(loop)
+        self.report.update(RuleTriggered="many", Violations=float("nan"), Datapoints=3.7, when=datetime.date(2026, 1, 2))
+        self.report.update(nan=float("nan"), keys={1: "a", None: "b", (2, 3): "c"}, odd="\\udc80", long=list(range(2000)))
+        self.report.update(loop=loop, what=object)
+        return True
+"""
+    text = "import datetime\n" + BEGIN + RANGE + body
     result = judged(sampled(make_store, 1), attached(tmp_path, text))
     assert result.verdict == "IssuesFound"
     assert (result.triggered, result.violations, result.datapoints) == (1, 0, 3)

@@ -1,0 +1,149 @@
+"""Does a Python program get reports with the rules that it chose, as the documentation shows?"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import postrun
+import pytest
+from postrun import ProfilerRule, rule_configs
+from postrun.analysis.rules.catalogue import DOCUMENTED, RULES
+from postrun.errors import InputError, UsageError
+from postrun.ingest import ingest
+
+T0 = 1_700_000_040  # a full minute
+
+
+def metric(kind: str, name: str, dimension: str, value: float, at: float) -> str:
+    return json.dumps({"Type": kind, "Name": name, "Dimension": dimension, "Value": value, "NodeId": "algo-1", "Timestamp": at})
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A sample each second for two minutes of one machine: a GPU at 30 %, a core at 99 % and three at 1 %."""
+    folder = tmp_path / "run" / "system" / "incremental" / "2023111422"
+    folder.mkdir(parents=True)
+    for minute in range(2):
+        lines = []
+        for second in range(60):
+            at = T0 + 60 * minute + second
+            lines.append(metric("gpu", "gpu0", "GPUUtilization", 30, at))
+            lines += [metric("cpu", f"cpu{core}", "CPUUtilization", 99 if core == 2 else 1, at) for core in range(4)]
+        (folder / f"{T0 + 60 * minute}.algo-1.json").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path / "run"
+
+
+def verdicts(report: postrun.Report) -> dict[str, str]:
+    return {result.rule: result.verdict for result in report.rules}
+
+
+def test_everything_runs_where_nothing_is_chosen(run: Path) -> None:
+    report = postrun.analyze(run)
+    assert list(verdicts(report)) == ["ProfilerReport", *RULES]
+    assert "Error" not in verdicts(report).values()
+    assert report.options["preset"] == "documented"
+    assert verdicts(postrun.analyze([str(run)], [])) == {}
+
+
+def test_the_chosen_rules_run_with_their_values(run: Path) -> None:
+    report = postrun.analyze(
+        run, [rule_configs.LowGPUUtilization(patience=50, window=20), "overallsystemusage"], name="mine", preset="service"
+    )
+    assert verdicts(report) == {"LowGPUUtilization": "IssuesFound", "OverallSystemUsage": "NoIssuesFound"}
+    assert report.run.name == "mine"
+    # more than 50 samples from the second window on
+    assert (report.rules[0].triggered, report.rules[0].parameters["window"]) == (2, 20)
+    assert report.findings[0].rule == "LowGPUUtilization"
+    assert verdicts(postrun.analyze(run, ["LowGPUUtilization"])) == {"LowGPUUtilization": "NotEvaluated"}
+    patient = postrun.analyze(run, [rule_configs.LowGPUUtilization(patience=50)], settings={"LowGPUUtilization_patience": 119})
+    assert (patient.rules[0].triggered, patient.rules[0].windows_triggered) == (1, 1)
+
+
+def test_profiler_report_counts_its_own_rules_only(run: Path) -> None:
+    report = postrun.analyze(run, [
+        rule_configs.ProfilerReport(LowGPUUtilization_patience=10), "HostBound",
+        ProfilerRule.sagemaker(rule_configs.LowGPUUtilization(patience=10), name="again"),
+    ])  # fmt: skip
+    assert report.rules[0].rule == "ProfilerReport"
+    assert len(report.rules) == 1 + len(DOCUMENTED) + 2
+    assert verdicts(report)["again"] == verdicts(report)["LowGPUUtilization"] == verdicts(report)["ProfilerReport"] == "IssuesFound"
+    assert len(report.rules[0].details["rules"]) == len(DOCUMENTED) == 11
+
+
+def test_an_open_store_is_read_and_left_open(run: Path, tmp_path: Path) -> None:
+    with ingest([run], tmp_path / "run.duckdb") as store:
+        once = postrun.analyze(store, ["OverallSystemUsage"], generated_at_ns=0)
+        assert postrun.analyze(store, ["OverallSystemUsage"], generated_at_ns=0) == once
+        assert store.frame("SELECT 1").item() == 1
+    again = postrun.analyze(tmp_path / "run.duckdb", ["OverallSystemUsage"], generated_at_ns=0)
+    assert again.to_json() == once.to_json()
+
+
+def test_a_report_can_be_written(run: Path, tmp_path: Path) -> None:
+    written = postrun.render(postrun.analyze(run), tmp_path / "out", ["html", "json"])
+    assert sorted(written) == ["html", "json"]
+    assert all(path.is_file() for path in written.values())
+
+
+def test_wrong_rules_are_said_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'Nothing' is no rule"):
+        postrun.analyze(tmp_path / "not there", ["Nothing"])
+    with pytest.raises(InputError, match="not there"):
+        postrun.analyze(tmp_path / "not there")
+
+
+def test_the_public_names() -> None:
+    assert set(postrun.__all__) <= set(dir(postrun))
+    assert {name for name in postrun.__all__ if getattr(postrun, name) is None} == set()
+    with pytest.raises(AttributeError, match="module 'postrun' has no attribute 'nothing'"):
+        _ = postrun.nothing
+
+
+def test_importing_postrun_loads_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys, postrun\ndir(postrun)\nprint(sorted(m for m in sys.modules if m.startswith('postrun') or m in ('polars', 'duckdb')))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout == "['postrun']\n"
+
+
+def test_the_example(run: Path, project_root: Path, tmp_path: Path) -> None:
+    example = project_root / "examples" / "custom_rule.py"
+    done = subprocess.run([sys.executable, "-P", str(example), str(run)], capture_output=True, text=True, cwd=tmp_path, check=True)
+    # the mean of 99, 1, 1 and 1 is 25.5
+    assert done.stdout == (
+        "OneBusyCore: IssuesFound. Core 2 of algo-1 is at 99 % (median) while the mean of the machine's cores is 26 %;"
+        " thresholds 90 % and 50 %.\n"
+    )
+    rule = ProfilerRule.custom(source=str(example), rule_to_invoke="OneBusyCore", rule_parameters={"mean_threshold": 25})
+    assert verdicts(postrun.analyze(run, [rule])) == {"OneBusyCore": "NoIssuesFound"}
+    assert subprocess.run([sys.executable, "-P", str(example)], capture_output=True, cwd=tmp_path).returncode == 1
+
+
+@pytest.mark.parametrize("page", ["rules-api.md", "custom-rules.md"])
+def test_the_examples_of_the_documentation(
+    page: str, run: Path, project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (project_root / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 3
+    names: dict[str, Any] = {}
+    for block in blocks:
+        if named := re.match(r"# (\w+\.py)\n", block):
+            (tmp_path / named[1]).write_text(block, encoding="utf-8")
+        else:
+            exec(compile(block, page, "exec"), names)
+    assert "Error" not in verdicts(names["report"]).values()
+    printed = capsys.readouterr().out
+    if page == "custom-rules.md":
+        # 120 samples; all of them are above 5 %
+        assert printed.splitlines()[0] == "120 GPU samples; 500 are wanted."
+        assert "IssuesFound {'RuleTriggered': 0, 'Violations': 120" in printed
+    else:
+        assert "('LowGPUUtilization', 'IssuesFound')" in printed
+        assert "ProfilerReport IssuesFound" in printed
