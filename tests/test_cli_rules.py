@@ -341,16 +341,19 @@ def test_parameters_of_own_rules_of_postruns_kind_are_checked(store: Path, here:
 )
 def test_fail_on(store: Path, here: Path, own: tuple[str, ...], fail_on: str, code: int, told: str | None) -> None:
     arguments = ["--rules", "IOBottleneck", *(word for name in own for word in ("--custom-rule", f"own.py:{name}"))]
-    for done in (
-        report(store, *arguments, "--fail-on", fail_on, "--quiet"),
-        report(store, *arguments, "--quiet", env={"POSTRUN_FAIL_ON": fail_on}),
-    ):
-        assert rules_of(done, code)["IOBottleneck"]["verdict"] == "NotEvaluated"
-        assert done.stderr == (f"postrun: --fail-on: {told}\n" if told else "")
-        assert done.stdout == ""
-    for value in (json.dumps(fail_on), json.dumps(fail_on.split(","))):
+    done = report(store, *arguments, "--fail-on", fail_on, "--quiet")
+    assert rules_of(done, code)["IOBottleneck"]["verdict"] == "NotEvaluated"
+    assert done.stderr == (f"postrun: --fail-on: {told}\n" if told else "")
+    assert done.stdout == ""
+
+
+def test_fail_on_comes_from_line_environment_and_file(store: Path, here: Path) -> None:
+    own = ("--rules", "IOBottleneck", "--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never")
+    for value in ('"Never,Always"', '["Never", "Always"]'):
         (here / "postrun.toml").write_text(f"fail_on = {value}\n", encoding="utf-8")
-        assert report(store, *arguments).exit_code == code
+        assert report(store, *own).exit_code == 3
+    assert report(store, *own, env={"POSTRUN_FAIL_ON": "Never,error"}).exit_code == 0
+    assert report(store, *own, "--fail-on", "issues", env={"POSTRUN_FAIL_ON": "Never"}).exit_code == 3
 
 
 def test_the_sum_of_the_rules_can_be_named(store: Path, here: Path) -> None:
