@@ -31,27 +31,31 @@ def with_snapshots(samples: pl.DataFrame) -> pl.DataFrame:
     A snapshot holds the samples within 20 ms of its first one and less than half the sampling interval from it; the next sample
     after these begins the next snapshot. Sorted by time.
     """
-    interval = sampling_interval(samples)
-    tolerance = SNAPSHOT_NS if interval is None else max(min(SNAPSHOT_NS, math.ceil(interval / 2) - 1), 0)
     times = samples["time_ns"].unique().sort()
-    starts = times.gather(_starts(times, tolerance)).alias("snapshot_ns")
+    starts = times.gather(begins(times, tolerance_ns(sampling_interval(samples)))).alias("snapshot_ns")
     return samples.sort("time_ns", maintain_order=True).join_asof(
         starts.to_frame(), left_on="time_ns", right_on="snapshot_ns", coalesce=False
     )
 
 
-def _starts(times: pl.Series, tolerance: int) -> pl.Series:
-    """Indices into the ascending ``times`` at which a snapshot begins: from each begin to the first time beyond its tolerance.
+def tolerance_ns(interval: int | None) -> int:
+    """How far from the first sample of a snapshot its last one may lie: 20 ms, and less than half the sampling interval."""
+    return SNAPSHOT_NS if interval is None else max(min(SNAPSHOT_NS, math.ceil(interval / 2) - 1), 0)
+
+
+def begins(times: pl.Series, tolerance: int | pl.Series) -> pl.Series:
+    """Indices into the ascending ``times`` at which a snapshot begins: from each begin to the first time beyond its tolerance (one for
+    all, or one for each time).
 
     The chain is followed by doubling: with the first n begins and the way n begins ahead, the next n are one look-up.
     """
     end = len(times)
     ahead = pl.concat([times.search_sorted(times + tolerance, side="right").cast(pl.Int64), pl.Series([end], dtype=pl.Int64)])
-    begins = pl.Series([0] if end else [], dtype=pl.Int64)
+    found = pl.Series([0] if end else [], dtype=pl.Int64)
     while True:
-        reached = ahead.gather(begins)
+        reached = ahead.gather(found)
         inside = reached.filter(reached < end)
-        begins = pl.concat([begins, inside])
+        found = pl.concat([found, inside])
         if len(inside) < len(reached) or not end:
-            return begins
+            return found
         ahead = ahead.gather(ahead)

@@ -10,24 +10,27 @@ Figures ("gpu" and so on) are what the rules speak of; they are made of the metr
 ``core_iowait``         share of time each core waited for I/O in percent
 ``cpu``                 mean of the cores of a machine per snapshot; unit 0
 ======================  ======================================================================================================
+
+Samples are sorted by one integer, the packed key ``((node - first node) * units + unit - first unit) * span + time - first time``; the
+numbers in front are those of the block. Where it does not fit 63 bits (clocks decades apart), all three columns are sorted by.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 
 from ...ingest.store import Store
-from ..snapshots import with_snapshots
+from ..snapshots import SNAPSHOT_NS, begins, tolerance_ns
 from ..utilisation import derived_utilisation
 
 FIGURES: Final = ("gpu", "gpu_memory", "core", "core_iowait", "cpu")
 FOOTPRINT: Final = "gpu_memory_used_percent"
 CONTROLLER: Final = "gpu_memory_controller"
-
 BOX: Final = (
     "samples", "min", "p5", "p25", "p50", "p75", "p95", "max", "mean", "lower", "upper", "whisker_lower", "whisker_upper",
 )  # fmt: skip
@@ -35,8 +38,13 @@ BOX: Final = (
 
 _METRIC: Final = {"gpu": "gpu_utilization", "core": "cpu_utilization", "core_iowait": "cpu_iowait"}
 _MINUTE_NS: Final = 60_000_000_000
+_LEAST_BUCKET_NS: Final = 1_000_000
 _BLOCK_SAMPLES: Final = 3_000_000
+_WINDOW_SAMPLES: Final = 4_000_000  # of all windows whose quantiles are taken at once
 _MOST_SAMPLES: Final = 1 << 30
+_MOST_KEYS: Final = 1 << 62
+_FINITE: Final = "isfinite(value) AND time_ns IS NOT NULL"
+_SOURCE: Final = pl.Enum(["sampled", "derived", FOOTPRINT, CONTROLLER])
 
 
 def box(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,7 +54,12 @@ def box(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def samples_of(parameter: float) -> int:
     """A number of samples that a parameter gives (the interface takes fractions): at least one, rounded down."""
-    return max(1, min(math.floor(parameter), _MOST_SAMPLES))
+    return max(1, math.floor(min(parameter, _MOST_SAMPLES)))
+
+
+def window_ns(scan_interval_us: float) -> int:
+    """Length of an evaluation window: at least a nanosecond, at most what a column of times holds."""
+    return max(1, round(min(scan_interval_us * 1000, _MOST_KEYS)))
 
 
 class Samples:
@@ -55,17 +68,18 @@ class Samples:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.derived = derived_utilisation(store)
-        counts = store.frame("SELECT node, metric, count(*) AS n, min(time_ns) AS first FROM sample GROUP BY ALL")
-        self._counts = counts
-        self.metrics: frozenset[str] = frozenset(counts["metric"])
-        first = [v for v in (counts["first"].min(), self.derived["time_ns"].min()) if isinstance(v, int)]
-        self.interval_ns = _interval_ns(store, self.derived)
+        self._counts = store.frame(f"""
+            SELECT node, metric, count(*) AS n, count(*) FILTER ({_FINITE}) AS finite, min(time_ns) AS first, max(time_ns) AS last,
+                min(coalesce(unit, 0)) AS first_unit, max(coalesce(unit, 0)) AS last_unit
+            FROM sample WHERE node IS NOT NULL GROUP BY ALL
+        """)
+        self.metrics: frozenset[str] = frozenset(self._counts.filter(pl.col("finite") > 0)["metric"])
+        first = [v for v in (self._counts["first"].min(), self.derived["time_ns"].min()) if isinstance(v, int)]
+        self.interval_ns = _interval_ns(store, self._counts, self.derived)
         """Median distance of successive samples of one series (of the derived buckets where nothing was sampled); None with no two."""
         self.origin_ns: int = min(first, default=0) // _MINUTE_NS * _MINUTE_NS
-        steps = self.derived.select(step=pl.col("time_ns").diff().over("node", "unit"))["step"]
-        shortest = steps.filter(steps > 0).min()
-        self.bucket_ns: int | None = shortest if isinstance(shortest, int) else None
-        """Length of the buckets of derived utilisation; None where none is derived (or each device has a single bucket)."""
+        self.bucket_ns = _bucket_ns(self.derived, self.interval_ns)
+        """Length of the buckets of derived utilisation; None where none is derived."""
 
     def has(self, figure: str) -> bool:
         """Whether any machine has samples of ``figure``."""
@@ -77,25 +91,76 @@ class Samples:
 
     def blocks(self) -> Iterator[SampleBlock]:
         """The machines in groups of about three million samples; a machine is never divided."""
-        totals = dict(self._counts.group_by("node").agg(pl.col("n").sum()).rows())
-        for node in self.derived["node"].unique():
-            totals.setdefault(node, 0)
-        group: list[int] = []
-        held = 0
-        for node in sorted(totals):
-            if group and held + totals[node] > _BLOCK_SAMPLES:
-                yield self._block(group)
-                group, held = [], 0
-            group.append(node)
-            held += totals[node]
-        if group:
-            yield self._block(group)
-
-    def _block(self, nodes: Sequence[int]) -> SampleBlock:
-        rows = self._store.frame(
-            f"SELECT node, metric, unit, time_ns, value FROM sample WHERE node IN ({', '.join(map(str, nodes))}) AND isfinite(value)"
+        made = self.derived.group_by("node").agg(
+            n=pl.len().cast(pl.Int64),
+            first=pl.col("time_ns").min(),
+            last=pl.col("time_ns").max(),
+            first_unit=pl.col("unit").min(),
+            last_unit=pl.col("unit").max(),
         )
-        return SampleBlock(tuple(nodes), rows, self.derived.filter(pl.col("node").is_in(nodes)), self.origin_ns)
+        columns = ("node", "n", "first", "last", "first_unit", "last_unit")
+        every = pl.concat([self._counts.select(columns), made.select(columns)], how="vertical_relaxed")
+        totals = (
+            every.group_by("node")
+            .agg(pl.col("n").sum(), pl.col("first", "first_unit").min(), pl.col("last", "last_unit").max())
+            .filter(pl.col("first").is_not_null())
+            .select(columns)
+            .sort("node")
+        )
+        group: list[int] = []
+        held, packing = 0, _Packing(0, 0, 0, 0, 0, 0)
+        for node, n, first, last, first_unit, last_unit in totals.iter_rows():
+            own = _Packing(node, node, first_unit, last_unit, first, last)
+            wider = packing.with_node(own) if group else own
+            if group and (held + n > _BLOCK_SAMPLES or not wider.fits):
+                yield self._block(group, packing)
+                group, held, wider = [], 0, own
+            group.append(node)
+            held += n
+            packing = wider
+        if group:
+            yield self._block(group, packing)
+
+    def _block(self, nodes: Sequence[int], packing: _Packing) -> SampleBlock:
+        inside = pl.col("node").is_between(nodes[0], nodes[-1])
+        counts = self._counts.filter(inside & (pl.col("finite") > 0))
+        return SampleBlock(self._store, tuple(nodes), packing, counts, self.derived.filter(inside), self.origin_ns, self.bucket_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """Where the numbers in a packed key begin and end."""
+
+    first_node: int
+    last_node: int
+    first_unit: int
+    last_unit: int
+    first_ns: int
+    last_ns: int
+
+    @property
+    def units(self) -> int:
+        return self.last_unit - self.first_unit + 1
+
+    @property
+    def span(self) -> int:
+        """Longer than the time between the first and the last sample by a minute, so that keys of two series are never close."""
+        return self.last_ns - self.first_ns + _MINUTE_NS
+
+    @property
+    def fits(self) -> bool:
+        return (self.last_node - self.first_node + 1) * self.units * self.span < _MOST_KEYS
+
+    def with_node(self, other: _Packing) -> _Packing:
+        return _Packing(
+            min(self.first_node, other.first_node), max(self.last_node, other.last_node),
+            min(self.first_unit, other.first_unit), max(self.last_unit, other.last_unit),
+            min(self.first_ns, other.first_ns), max(self.last_ns, other.last_ns),
+        )  # fmt: skip
+
+    def moment(self, node: str = "node", time: str = "time_ns") -> pl.Expr:
+        """Key of a machine and a time. It fits wherever a block has several machines; of one it is the time from the first on."""
+        return (pl.col(node).cast(pl.Int64) - self.first_node) * self.span + (pl.col(time) - self.first_ns)
 
 
 class SampleBlock:
@@ -104,18 +169,27 @@ class SampleBlock:
     Frames are computed once and shared by the rules: do not change them in place.
     """
 
-    def __init__(self, nodes: tuple[int, ...], rows: pl.DataFrame, derived: pl.DataFrame, origin_ns: int) -> None:
+    def __init__(
+        self, store: Store, nodes: tuple[int, ...], packing: _Packing, counts: pl.DataFrame, derived: pl.DataFrame, origin_ns: int,
+        bucket_ns: int | None,
+    ) -> None:  # fmt: skip
         self.nodes = nodes
         self.origin_ns = origin_ns
-        self._rows = rows
+        self._store = store
+        self._packing = packing
+        self._counts = counts
         self._derived = derived
+        self._bucket_ns = bucket_ns
+        self._read_metrics: dict[str, pl.DataFrame] = {}
         self._series: dict[str, pl.DataFrame] = {}
         self._ends: dict[tuple[object, ...], pl.DataFrame] = {}
+        self._moments: pl.DataFrame | None = None
         self._snapshots: pl.DataFrame | None = None
 
     def series(self, figure: str) -> pl.DataFrame:
-        """Samples of ``figure`` in the order of node, unit and time: node (i32), unit (i32), position (0-based number in its series, u32),
-        time_ns (i64), value (f64), source (str: "sampled", "derived"; for gpu_memory the metric: FOOTPRINT or CONTROLLER)."""
+        """Samples of ``figure`` in the order of node, unit and time: node (i32), unit (i32), series (its number in the block from 0, u32),
+        position (0-based number in its series, u32), time_ns (i64), value (f64), source (enum of texts: "sampled", "derived"; for
+        gpu_memory the metric: FOOTPRINT or CONTROLLER)."""
         if figure not in self._series:
             self._series[figure] = self._make(figure)
         return self._series[figure]
@@ -126,27 +200,36 @@ class SampleBlock:
         """
         key = ("ends", figure, scan_interval_us)
         if key not in self._ends:
-            rows = self.series(figure).with_row_index("row").with_columns(window=self._window(scan_interval_us))
-            self._ends[key] = rows.group_by("node", "unit", "window", maintain_order=True).agg(
-                pl.col("row").last(), count=pl.col("position").last() + 1, time_ns=pl.col("time_ns").last()
+            series = self.series(figure)
+            windows = series.select("series", window=self._window(scan_interval_us))
+            last = (pl.col("window") != pl.col("window").shift(-1)) | (pl.col("series") != pl.col("series").shift(-1))
+            rows = windows.select(last.fill_null(True).arg_true().alias("row")).to_series().cast(pl.UInt32)
+            self._ends[key] = series.select(
+                pl.col("node", "unit").gather(rows),
+                windows["window"].gather(rows),
+                rows,
+                count=pl.col("position").gather(rows) + 1,
+                time_ns=pl.col("time_ns").gather(rows),
             )
         return self._ends[key]
 
-    def quantiles(self, figure: str, scan_interval_us: float, window: int, more_than: float) -> pl.DataFrame:
+    def quantiles(self, figure: str, scan_interval_us: float, window: float, more_than: float) -> pl.DataFrame:
         """``ends`` with more than ``more_than`` samples, and p5 and p95 (linear interpolation) of the last ``window`` samples (fewer while
         the series is shorter) at each."""
-        key = ("quantiles", figure, scan_interval_us, window, more_than)
-        if key not in self._ends:
-            ends = self.ends(figure, scan_interval_us).filter(pl.col("count") > more_than)
-            first = pl.col("row") + 1 - pl.min_horizontal("count", pl.lit(window))
-            last = ends.with_row_index("end").select("end", index=pl.int_ranges(first.cast(pl.Int64), pl.col("row") + 1)).explode("index")
-            found = (
-                last.with_columns(value=self.series(figure)["value"].gather(last["index"]))
-                .group_by("end", maintain_order=True)
-                .agg(p5=pl.col("value").quantile(0.05, "linear"), p95=pl.col("value").quantile(0.95, "linear"))
-            )
-            self._ends[key] = ends.with_columns(p5=found["p5"], p95=found["p95"])
-        return self._ends[key]
+        length = samples_of(window)
+        whole = ("quantiles", figure, scan_interval_us, length)
+        if (*whole, more_than) not in self._ends:
+            known = [key for key in self._ends if key[:-1] == whole and key[-1] <= more_than]  # type: ignore[operator]
+            if known:
+                found = self._ends[known[0]].filter(pl.col("count") > more_than)
+            else:
+                ends = self.ends(figure, scan_interval_us).filter(pl.col("count") > more_than)
+                values = self.series(figure)["value"]
+                full = pl.col("count") >= length
+                parts = [_full_windows(values, ends.filter(full), length), _short_windows(values, ends.filter(~full))]
+                found = pl.concat(parts).sort("row")
+            self._ends[(*whole, more_than)] = found
+        return self._ends[(*whole, more_than)]
 
     def boxes(self, figure: str) -> pl.DataFrame:
         """Per series over the whole run: node, unit, source, samples, first_ns, last_ns, min, p5, p25, p50, p75, p95, max, mean.
@@ -156,26 +239,42 @@ class SampleBlock:
         """
         key = ("boxes", figure)
         if key not in self._ends:
-            value = pl.col("value")
-
-            def q(fraction: float) -> pl.Expr:
-                return value.quantile(fraction, "linear")
-
-            low, high = q(0.25) - 1.5 * (q(0.75) - q(0.25)), q(0.75) + 1.5 * (q(0.75) - q(0.25))
-            self._ends[key] = (
-                self.series(figure)
-                .group_by("node", "unit", maintain_order=True)
+            value, series = pl.col("value"), self.series(figure).with_columns(pl.col("series").set_sorted())
+            quantiles = {f"p{percent}": value.quantile(percent / 100, "linear") for percent in (5, 25, 50, 75, 95)}
+            found = (
+                series.group_by("series", maintain_order=True)
                 .agg(
-                    pl.col("source").first(),
+                    pl.col("node", "unit", "source").first(),
                     samples=pl.len(),
                     first_ns=pl.col("time_ns").first(),
                     last_ns=pl.col("time_ns").last(),
-                    min=value.min(), p5=q(0.05), p25=q(0.25), p50=q(0.5), p75=q(0.75), p95=q(0.95), max=value.max(), mean=value.mean(),
-                    lower=pl.max_horizontal(low, value.min()),
-                    upper=pl.min_horizontal(high, value.max()),
-                    whisker_lower=value.filter(value >= low).min(),
-                    whisker_upper=value.filter(value <= high).max(),
+                    min=value.min(),
+                    max=value.max(),
+                    mean=value.mean(),
+                    **quantiles,
                 )
+                .with_columns(
+                    pl.col("source").cast(pl.String),
+                    low=pl.col("p25") - 1.5 * (pl.col("p75") - pl.col("p25")),
+                    high=pl.col("p75") + 1.5 * (pl.col("p75") - pl.col("p25")),
+                )
+            )
+            limits = [found[side].gather(series["series"]) for side in ("low", "high")]
+            whiskers = (
+                series.select(
+                    "series",
+                    whisker_lower=pl.when(value >= limits[0]).then(value),
+                    whisker_upper=pl.when(value <= limits[1]).then(value),
+                )
+                .group_by("series", maintain_order=True)
+                .agg(pl.col("whisker_lower").min(), pl.col("whisker_upper").max())
+            )
+            self._ends[key] = found.select(
+                "node", "unit", "source", "samples", "first_ns", "last_ns", "min", "p5", "p25", "p50", "p75", "p95", "max", "mean",
+                lower=pl.max_horizontal("low", "min"),
+                upper=pl.min_horizontal("high", "max"),
+                whisker_lower=whiskers["whisker_lower"],
+                whisker_upper=whiskers["whisker_upper"],
             )  # fmt: skip
         return self._ends[key]
 
@@ -183,7 +282,8 @@ class SampleBlock:
         """Per machine and snapshot that has a value of a used GPU: node, snapshot_ns, gpu_min (lowest of the used GPUs), core_max and
         iowait_max (highest core; null without such samples). A GPU that is 0 % for the whole run is not used.
 
-        Derived utilisation is joined to the other samples by time: a bucket belongs to the snapshot that lies in it.
+        Derived utilisation is joined to the other samples by time: a bucket belongs to every snapshot that lies in it; one in which none
+        lies is a snapshot of its own, at its start.
         """
         if self._snapshots is None:
             self._snapshots = self._make_snapshots()
@@ -196,68 +296,215 @@ class SampleBlock:
     # -- making ------------------------------------------------------------------------------------------------------------
 
     def _window(self, scan_interval_us: float) -> pl.Expr:
-        return (pl.col("time_ns") - self.origin_ns) // round(scan_interval_us * 1000)
+        return (pl.col("time_ns") - self.origin_ns) // window_ns(scan_interval_us)
 
     def _make(self, figure: str) -> pl.DataFrame:
         if figure == "cpu":
-            rows = self._snapped("cpu_utilization")
-            rows = rows.group_by("node", "snapshot_ns").agg(pl.col("value").mean())
-            rows = rows.select("node", pl.lit(0, pl.Int32).alias("unit"), time_ns="snapshot_ns", value="value", source=pl.lit("sampled"))
-        elif figure == "gpu_memory":
-            rows = self._rows.filter(pl.col("metric").is_in([FOOTPRINT, CONTROLLER]))
-            whole = pl.col("metric").eq(FOOTPRINT)
-            rows = rows.filter(whole | ~whole.any().over("node")).select("node", "unit", "time_ns", "value", source="metric")
-        else:
-            rows = self._rows.filter(pl.col("metric") == _METRIC[figure])
-            rows = rows.select("node", "unit", "time_ns", "value", source=pl.lit("sampled"))
-            if figure == "gpu":
-                made = self._derived.select("node", "unit", "time_ns", "value", source=pl.lit("derived"))
-                rows = pl.concat([rows, made])
-        rows = rows.with_columns(pl.col("unit").fill_null(0)).sort("node", "unit", "time_ns")
-        same = (pl.struct("node", "unit", "time_ns") == pl.struct("node", "unit", "time_ns").shift()).any()
-        if rows.height and rows.select(same).item():
-            rows = rows.group_by("node", "unit", "time_ns", maintain_order=True).agg(pl.col("value").mean(), pl.col("source").first())
-        return rows.with_columns(position=pl.int_range(pl.len(), dtype=pl.UInt32).over("node", "unit"))
+            return self._numbered(self._mean_core(), "sampled")
+        if figure == "gpu_memory":
+            whole = self._counts.filter(pl.col("metric") == FOOTPRINT)["node"]
+            rest = self._counts.filter((pl.col("metric") == CONTROLLER) & ~pl.col("node").is_in(whole.implode()))["node"]
+            parts = [self._read(FOOTPRINT), self._read(CONTROLLER).filter(pl.col("node").is_in(rest.implode()))]
+            return _joined([self._numbered(part, source) for part, source in zip(parts, (FOOTPRINT, CONTROLLER), strict=True)])
+        sampled = self._numbered(self._read(_METRIC[figure]), "sampled")
+        if figure != "gpu" or self._derived.is_empty():
+            return sampled
+        made = self._derived.sort("node", "unit", "time_ns").select("node", "unit", "time_ns", "value")
+        return _joined([sampled, self._numbered(made, "derived")])
 
-    def _snapped(self, metric: str) -> pl.DataFrame:
-        parts = [with_snapshots(part) for part in self._rows.partition_by("node")]
-        rows = pl.concat(parts) if parts else self._rows.with_columns(snapshot_ns="time_ns")
-        return rows.filter(pl.col("metric") == metric)
+    def _numbered(self, rows: pl.DataFrame, source: str) -> pl.DataFrame:
+        """``rows`` (node, unit, time_ns, value, sorted) with the numbers of their series and in their series."""
+        changes = (pl.col("node") != pl.col("node").shift()) | (pl.col("unit") != pl.col("unit").shift())
+        begin = rows.select(changes.fill_null(True)).to_series()
+        number = begin.cum_sum().cast(pl.UInt32) - 1
+        first = begin.arg_true().cast(pl.UInt32)
+        return rows.select(
+            "node",
+            "unit",
+            number.alias("series"),
+            pl.int_range(pl.len(), dtype=pl.UInt32).alias("position") - first.gather(number),
+            "time_ns",
+            "value",
+            pl.lit(source, _SOURCE).alias("source"),
+        )
+
+    def _read(self, metric: str) -> pl.DataFrame:
+        """Samples of one metric: node, unit, time_ns, value; sorted, one per series and time."""
+        if metric not in self._read_metrics:
+            self._read_metrics[metric] = self._read_now(metric)
+        return self._read_metrics[metric]
+
+    def _read_now(self, metric: str) -> pl.DataFrame:
+        packing, span, units = self._packing, self._packing.span, self._packing.units
+        if metric not in self._counts["metric"]:
+            return pl.DataFrame(schema={"node": pl.Int32, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64})
+        rows = f"FROM sample WHERE metric = ? AND node BETWEEN {self.nodes[0]} AND {self.nodes[-1]} AND {_FINITE}"
+        if not packing.fits:
+            names = ("node", "unit", "time_ns")
+            loose = self._store.frame(f"SELECT node, coalesce(unit, 0)::INTEGER AS unit, time_ns, value {rows}", [metric]).sort(names)
+            return loose.group_by(names, maintain_order=True).agg(pl.col("value").mean())
+        series = f"((node - {packing.first_node})::BIGINT * {units} + coalesce(unit, 0) - {packing.first_unit})"
+        found = self._store.frame(f"SELECT {series} * {span} + (time_ns - {packing.first_ns}) AS key, value {rows}", [metric]).sort("key")
+        if found.select((pl.col("key").diff() == 0).any()).item():
+            found = found.group_by("key", maintain_order=True).agg(pl.col("value").mean())
+        key, unit = pl.col("key"), pl.col("series") % units + packing.first_unit
+        return found.with_columns(series=key // span).select(
+            (pl.col("series") // units + packing.first_node).cast(pl.Int32).alias("node"),
+            unit.cast(pl.Int32).alias("unit"),
+            (key - pl.col("series") * span + packing.first_ns).alias("time_ns"),
+            "value",
+        )
+
+    # -- snapshots ---------------------------------------------------------------------------------------------------------
+
+    def _find_moments(self) -> pl.DataFrame:
+        """Every (machine, time) at which anything was sampled: moment (packed), snapshot (the moment at which its snapshot begins).
+
+        No rows where every moment of the block is a snapshot of its own.
+        """
+        frames = [self._read(metric).select("node", "unit", "time_ns") for metric in self._counts["metric"].unique(maintain_order=True)]
+        packed = self._packing.moment()
+        none = pl.DataFrame(schema={"moment": pl.Int64, "snapshot": pl.Int64})
+        parts = [none.select("moment"), *(frame.select(moment=packed).unique() for frame in frames)]
+        times = pl.concat(parts).unique().sort("moment")
+        if times.select((pl.col("moment").diff() > SNAPSHOT_NS).all()).item():
+            return none
+        tolerance = self._tolerances(frames)
+        node = times.select((pl.col("moment") // self._packing.span + self._packing.first_node).cast(pl.Int32).alias("node"))
+        each = node.join(tolerance, on="node", how="left", maintain_order="left")["tolerance"].fill_null(SNAPSHOT_NS)
+        starts = times.select(snapshot=pl.col("moment").gather(begins(times["moment"], each)))
+        return times.join_asof(starts, left_on="moment", right_on="snapshot", coalesce=False)
+
+    def _tolerances(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """How far the last sample of a snapshot may lie from its first, per machine: node, tolerance."""
+        step = pl.col("time_ns").diff().over("node", "unit")
+        steps = pl.concat([frame.select("node", step=step).filter(pl.col("step") > 0) for frame in frames])
+        medians = steps.group_by("node").agg(pl.col("step").median())
+        tolerances = [tolerance_ns(round(median)) for median in medians["step"]]
+        return medians.select("node", tolerance=pl.Series(tolerances, dtype=pl.Int64))
+
+    def _with_snapshot(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """``rows`` (node, time_ns) with ``snapshot``, the moment at which the snapshot of each begins."""
+        if self._moments is None:
+            self._moments = self._find_moments()
+        keyed = rows.with_columns(snapshot=self._packing.moment())
+        if self._moments.is_empty():
+            return keyed
+        begin = keyed.select(moment="snapshot").join(self._moments, on="moment", how="left", maintain_order="left")
+        return keyed.with_columns(begin["snapshot"])
+
+    def _mean_core(self) -> pl.DataFrame:
+        """Mean of the cores of a machine per snapshot, of each core once: node, unit (0), time_ns (of the snapshot), value; sorted."""
+        rows = self._with_snapshot(self.series("core"))
+        if self._moments is not None and len(self._moments):
+            rows = rows.group_by("snapshot", "series").agg(pl.col("value").mean())
+        means = self._unpacked(rows.group_by("snapshot").agg(pl.col("value").mean()).sort("snapshot"))
+        return means.select("node", pl.lit(0, pl.Int32).alias("unit"), "time_ns", "value")
+
+    def _unpacked(self, rows: pl.DataFrame) -> pl.DataFrame:
+        number = pl.col("snapshot") // self._packing.span
+        return rows.with_columns(
+            node=(number + self._packing.first_node).cast(pl.Int32),
+            time_ns=pl.col("snapshot") - number * self._packing.span + self._packing.first_ns,
+        )
 
     def _make_snapshots(self) -> pl.DataFrame:
-        gpus = self.series("gpu").join(self.unused(), on=["node", "unit"], how="anti")
-        parts = []
-        for node in self.nodes:
-            own = self._rows.filter(pl.col("node") == node)
-            used = gpus.filter(pl.col("node") == node)
-            rows = own.filter(pl.col("metric") != "gpu_utilization")
-            sampled = used.select("node", pl.lit("gpu_utilization").alias("metric"), "unit", "time_ns", "value")
-            rows = with_snapshots(pl.concat([rows, sampled]).sort("metric", "unit", "time_ns"))
-            if not rows.height:
-                continue
-            value, metric = pl.col("value"), pl.col("metric")
-            parts.append(
-                rows.group_by("node", "snapshot_ns").agg(
-                    gpu_min=value.filter(metric == "gpu_utilization").min(),
-                    core_max=value.filter(metric == "cpu_utilization").max(),
-                    iowait_max=value.filter(metric == "cpu_iowait").max(),
-                )
-            )
-        if not parts:
-            schema = {"node": pl.Int32, "snapshot_ns": pl.Int64, "gpu_min": pl.Float64, "core_max": pl.Float64, "iowait_max": pl.Float64}
-            return pl.DataFrame(schema=schema)
-        return pl.concat(parts).filter(pl.col("gpu_min").is_not_null()).sort("node", "snapshot_ns")
+        value = pl.col("value")
+        unused = self.unused()
+        gpus = self.series("gpu") if unused.is_empty() else self.series("gpu").join(unused, on=["node", "unit"], how="anti")
+        derived = gpus.filter(pl.col("source") == "derived") if len(self._derived) else gpus.clear()
+        sampled = gpus.filter(pl.col("source") != "derived") if len(self._derived) else gpus
+        found = self._with_snapshot(sampled).group_by("snapshot").agg(gpu_min=value.min())
+        cores = {"core_max": "core", "iowait_max": "core_iowait"}
+        highest = {
+            name: self._with_snapshot(self.series(figure)).group_by("snapshot").agg(value.max().alias(name))
+            for name, figure in cores.items()
+        }
+        if len(derived):
+            known = pl.concat([frame.select("snapshot") for frame in (found, *highest.values())]).unique()
+            made = self._meet(derived, known)
+            found = pl.concat([found, made]).group_by("snapshot").agg(pl.col("gpu_min").min())
+        for frame in highest.values():
+            found = found.join(frame, on="snapshot", how="left")
+        return self._unpacked(found.sort("snapshot")).select("node", pl.col("time_ns").alias("snapshot_ns"), "gpu_min", *cores)
+
+    def _meet(self, derived: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+        """Lowest derived utilisation per snapshot: of the ``known`` ones that lie in a bucket, and of the buckets in which none lies."""
+        keys = ["node", "unit"]
+        snapshots = self._unpacked(known).select("node", "snapshot", at="time_ns")
+        buckets = derived.select(*keys, "time_ns", "value").sort("time_ns")
+        asked = snapshots.join(buckets.select(keys).unique(), on="node").sort("at")
+        inside = pl.col("at") - pl.col("time_ns") < (self._bucket_ns or _LEAST_BUCKET_NS)
+        met = asked.join_asof(buckets, left_on="at", right_on="time_ns", by=keys, coalesce=False, check_sortedness=False).filter(inside)
+        alone = buckets.join(met.select(*keys, "time_ns"), on=[*keys, "time_ns"], how="anti")
+        parts = [met.select("snapshot", "value"), alone.select(self._packing.moment().alias("snapshot"), "value")]
+        return pl.concat(parts).group_by("snapshot").agg(gpu_min=pl.col("value").min())
 
 
-def _interval_ns(store: Store, derived: pl.DataFrame) -> int | None:
-    found = store.frame("""
-        SELECT median(step) AS step FROM (
-            SELECT time_ns - lag(time_ns) OVER (PARTITION BY node, metric, unit ORDER BY time_ns) AS step
-            FROM sample WHERE node = (SELECT min(node) FROM sample)
-        ) WHERE step > 0
-    """).item()
-    if isinstance(found, int | float):
-        return round(found)
+def _joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Series of two sources in one frame, in order and numbered anew; no series is in both."""
+    filled = [frame for frame in frames if len(frame)]
+    if len(filled) < 2:
+        return filled[0] if filled else frames[0]
+    rows = pl.concat(filled).sort("node", "unit", "position")
+    return rows.with_columns(series=(pl.col("position") == 0).cum_sum().cast(pl.UInt32) - 1)
+
+
+_P5: Final = pl.element().quantile(0.05, "linear").alias("p5")
+_P95: Final = pl.element().quantile(0.95, "linear").alias("p95")
+
+
+def _full_windows(values: pl.Series, ends: pl.DataFrame, length: int) -> pl.DataFrame:
+    """``ends`` with p5 and p95 of the ``length`` values up to and with each."""
+    parts = [ends.clear().with_columns(p5=pl.lit(None, pl.Float64), p95=pl.lit(None, pl.Float64))]
+    offsets = pl.int_range(length if len(ends) else 1, dtype=pl.UInt32, eager=True).reshape((1, -1))
+    for part in ends.iter_slices(max(1, _WINDOW_SAMPLES // length)):
+        index = part.select(pl.lit(offsets) + (pl.col("row") + 1 - length)).to_series()
+        windows = values.gather(index.explode()).reshape((len(part), length)).arr.to_list()
+        found = windows.to_frame("values").select(pl.col("values").list.agg(pl.struct(_P5, _P95))).to_series()
+        parts.append(part.with_columns(found.struct.unnest()))
+    return pl.concat(parts)
+
+
+def _short_windows(values: pl.Series, ends: pl.DataFrame) -> pl.DataFrame:
+    """``ends`` with p5 and p95 of all values of the series up to and with each."""
+    rows = pl.int_ranges(pl.col("row").cast(pl.Int64) + 1 - pl.col("count"), pl.col("row").cast(pl.Int64) + 1)
+    parts = [ends.clear().with_columns(p5=pl.lit(None, pl.Float64), p95=pl.lit(None, pl.Float64))]
+    longest = ends["count"].max()
+    for part in ends.iter_slices(max(1, _WINDOW_SAMPLES // longest) if isinstance(longest, int) else 1):
+        index = part.with_row_index("end").select("end", index=rows).explode("index")
+        found = (
+            index.select("end", value=values.gather(index["index"]))
+            .group_by("end", maintain_order=True)
+            .agg(p5=pl.col("value").quantile(0.05, "linear"), p95=pl.col("value").quantile(0.95, "linear"))
+        )
+        parts.append(part.with_columns(found["p5"], found["p95"]))
+    return pl.concat(parts)
+
+
+def _bucket_ns(derived: pl.DataFrame, interval_ns: int | None) -> int | None:
+    """All devices have buckets of one length, which begin together: it is the least distance of two; of a single bucket, what it was
+    made from."""
+    if derived.is_empty():
+        return None
+    shortest = derived["time_ns"].unique().sort().diff().min()
+    return shortest if isinstance(shortest, int) else max(interval_ns or 0, _LEAST_BUCKET_NS)
+
+
+def _interval_ns(store: Store, counts: pl.DataFrame, derived: pl.DataFrame) -> int | None:
+    """Of the machine with most samples (the first of them)."""
+    machines = counts.group_by("node").agg(pl.col("n").sum()).sort("n", "node", descending=[True, False])
+    if len(machines):
+        found = store.frame(
+            """
+            SELECT median(step) AS step FROM (
+                SELECT time_ns - lag(time_ns) OVER (PARTITION BY metric, unit ORDER BY time_ns) AS step FROM sample WHERE node = ?
+            ) WHERE step > 0
+            """,
+            [machines["node"][0]],
+        ).item()
+        if isinstance(found, int | float):
+            return round(found)
     steps = derived.select(step=pl.col("time_ns").diff().over("node", "unit"))["step"].drop_nulls()
     median = steps.filter(steps > 0).median()
     return round(median) if isinstance(median, int | float) else None

@@ -92,7 +92,7 @@ def random_run(rng: random.Random, *, start: int) -> list[Sample]:
                 if rng.random() < 0.02:
                     value = rng.choice([math.nan, math.inf, -math.inf])
                 rows.append((node, metric, unit, time, value))
-                if rng.random() < 0.05:  # the mean of two GPU values counts; a core is doubled as it is
+                if rng.random() < 0.05:  # the mean of both counts, once
                     rows.append((node, metric, unit, time, rng.choice(own) if metric == GPU else value))
     rng.shuffle(rows)
     return rows
@@ -145,11 +145,16 @@ def interval_of(samples: Sequence[Sample], node: int) -> float:
 
 
 def together(samples: Sequence[Sample], node: int) -> dict[int, list[Sample]]:
-    """The samples of a machine by the time of the first one of their snapshot."""
+    """The samples of a machine by the time of the first one of their snapshot; of several of a series at the same time the mean."""
     interval = interval_of(samples, node)
     found: dict[int, list[Sample]] = {}
+    values: dict[tuple[str, int | None, int], list[float]] = defaultdict(list)
+    for own, metric, unit, time, value in samples:
+        if own == node and math.isfinite(value):
+            values[metric, unit, time].append(value)
+    rows = [(node, metric, unit, time, sum(own) / len(own)) for (metric, unit, time), own in values.items()]
     first = None
-    for row in sorted((row for row in samples if row[0] == node and math.isfinite(row[4])), key=lambda row: row[3]):
+    for row in sorted(rows, key=lambda row: row[3]):
         if first is None or row[3] - first > 20_000_000 or row[3] - first >= interval / 2:
             first = row[3]
         found.setdefault(first, []).append(row)
@@ -215,9 +220,11 @@ def batch_size(samples: Sequence[Sample], parameters: Mapping[str, Any]) -> dict
     for (node, unit), points in series_of(samples, GPU).items():
         cpu = []
         for time, rows in together(samples, node).items():
-            cores = [value for _, metric, _, _, value in rows if metric == CORE]
+            cores: dict[int, list[float]] = defaultdict(list)
+            for (_, core), own in series_of(rows, CORE).items():
+                cores[core] += [value for _, value in own]
             if cores:
-                cpu.append((time, sum(cores) / len(cores)))
+                cpu.append((time, sum(sum(own) / len(own) for own in cores.values()) / len(cores)))
         three = {"cpu": cpu, "gpu": points, "gpu_memory": memory.get((node, unit), [])}
         ends = {figure: window_ends(own, start, scan) for figure, own in three.items()}
         entry: dict[str, Any] = {"samples": len(points), "windows": [], "violations": [], "times": [], "p95": None}
@@ -240,13 +247,12 @@ def bottleneck(samples: Sequence[Sample], parameters: Mapping[str, Any], metric:
     start, scan = origin(samples), round(parameters["scan_interval_us"] * 1000)
     gpus = series_of(samples, GPU)
     unused = {key for key, points in gpus.items() if max(value for _, value in points) <= 0}
-    averaged = {(node, unit, time): value for (node, unit), points in gpus.items() for time, value in points}
     found = {}
     for node in sorted({node for node, _ in gpus}):
         kept = [row for row in samples if not (row[1] == GPU and (row[0], row[2]) in unused)]
         counts: dict[str, Any] = {"snapshots": 0, "low": 0, "bottlenecks": [], "windows": {}, "missing": 0.0}
         for time, rows in together(kept, node).items():
-            used = [averaged[node, unit, at] for _, own, unit, at, _ in rows if own == GPU]
+            used = [value for _, own, _, _, value in rows if own == GPU]
             cores = [value for _, own, _, _, value in rows if own == metric]
             if not used or not cores:
                 continue
