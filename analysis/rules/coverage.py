@@ -27,7 +27,7 @@ def with_covered(store: Store, stretches: pl.DataFrame, kernels: Kernels, *, tim
     done = []
     for condition in process_conditions(store) if waiting else ():
         near = _near(stretches, times, condition)
-        for device, own in _parts(_kernels(store, f"{condition} AND {_which(store, kernels)}{near}")):
+        for device, own in _parts(_kernels(store, f"{condition} AND {_which(store, kernels)} {near}")):
             if device in waiting:
                 done.append(_covered(waiting.pop(device), own))
     done += [rest.with_columns(covered=pl.lit(0, pl.Int64)) for rest in waiting.values()]
@@ -69,14 +69,9 @@ def _near(stretches: pl.DataFrame, times: str | None, condition: str) -> str:
         return ""
     first, last = stretches.select(pl.col("start").min(), pl.col("end").max()).row(0)
     width = max(1_000_000, (last - first) // _BUCKETS)
-    return f"""
-        AND (e.duration_ns >= {width} OR (e.device, e.start_ns // {width}) IN (FROM near)
-             OR (e.device, (e.start_ns + e.duration_ns) // {width}) IN (FROM near))
-    """.replace(
-        "(FROM near)",
-        f"(SELECT e.device, unnest(range(e.start_ns // {width}, (e.start_ns + e.duration_ns) // {width} + 1))"
-        f" FROM device_event AS e WHERE {times} AND {condition})",
-    )
+    device, start, end = "coalesce(e.device, -1)", f"e.start_ns // {width}", f"(e.start_ns + e.duration_ns) // {width}"
+    near = f"(SELECT {device}, unnest(range({start}, {end} + 1)) FROM device_event AS e WHERE {times} AND {condition})"
+    return f"AND (e.duration_ns >= {width} OR ({device}, {start}) IN {near} OR ({device}, {end}) IN {near})"
 
 
 def _reached(events: pl.DataFrame) -> pl.DataFrame:

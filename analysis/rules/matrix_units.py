@@ -2,8 +2,9 @@
 
 Sources, all public: precisions by compute capability from the CUDA C++ Programming Guide (tensor core input types by compute capability)
 and the data sheets and architecture papers of NVIDIA's Volta, Turing, Ampere, Ada, Hopper and Blackwell; matrix cores from AMD's papers on
-CDNA 1 to 4. GeForce GTX 16xx has compute capability 7.5 and no tensor cores. AMD's gfx90a (MI200 series), gfx908 (MI100) and gfx900/906
-(none) all report 9.0, so that only their names tell them apart; gfx942 (MI300 series) reports 9.4, gfx950 (MI350 series) 9.5.
+CDNA 1 to 4. GeForce GTX 16xx and the small Turing boards (T400 to T2000, MX450, MX550) have compute capability 7.5 and no tensor cores.
+AMD's gfx90a (MI200 series), gfx908 (MI100) and gfx900/906 (none) all report 9.0, so that only their names tell them apart; gfx942 (MI300
+series) reports 9.4, gfx950 (MI350 series) 9.5.
 
 Peaks are dense TFLOPS of the data sheets (published figures with sparsity halved), of the form factor that the name tells: FP32 outside of
 the tensor cores for NVIDIA, with the matrix cores (where FP32 products run, too) for AMD. Only the ratio of two peaks of one device is
@@ -49,8 +50,8 @@ def _model(pattern: str, units: tuple[str, ...], **peaks: float) -> _Model:
 
 # The first that fits counts.
 _MODELS: Final = (
-    _model(r"\bGTX ?16\d\d", ()),
-    _model(r"\bGTX ?\d{3,4}|\b[PK][124]0+\b|\bP100\b|\bM[46]0\b", ()),
+    _model(r"\bGTX ?\d{3,4}|\bMX ?[45]50\b|\bT(400|500|550|600|1000|1200|2000)\b", ()),
+    _model(r"\bP(4|40|100)\b|\bK[248]0\b|\bM[46]0\b", ()),
     _model(r"\bV100.*PCIE", ("FP16",), FP32=14, FP16=112),
     _model(r"\bV100S", ("FP16",), FP32=16.4, FP16=130),
     _model(r"\bV100", ("FP16",), FP32=15.7, FP16=125),

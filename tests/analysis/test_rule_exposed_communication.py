@@ -1,0 +1,219 @@
+"""How much communication is exposed, on which collectives, and what is advised: figures worked out on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from postrun.analysis import Options, analyze
+from postrun.analysis.report import Finding, RuleResult
+from postrun.analysis.rules.coverage import with_covered
+from postrun.analysis.rules.selection import select
+from postrun.ingest.store import Store
+
+NAMES = {
+    "gemm": ("gemm", "FP32", "GEMM"),
+    "AllReduce": ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "unknown", "communication"),
+    "AllGather": ("ncclDevKernel_AllGather_RING_LL", "unknown", "communication"),
+    "SendRecv": ("ncclDevKernel_SendRecv", "unknown", "communication"),
+    "Broadcast": ("ncclDevKernel_Broadcast_RING_LL", "unknown", "communication"),
+}
+
+
+def run(start: int, end: int, name: str = "gemm", **more: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": name, "start_ns": start, "duration_ns": end - start, **more}
+
+
+def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]:
+    chosen = {f"ExposedCommunication_{name}": value for name, value in settings.items()}
+    report = analyze(store, Options(generated_at_ns=0, selection=select(["ExposedCommunication"], settings=chosen)))
+    return report.rules[0], report.findings[0] if report.findings else None
+
+
+def test_what_no_computation_covers_is_exposed(make_store: Callable[..., Store]) -> None:
+    # computation 0..60 and 150..200; AllReduce 50..100 (exposed 60..100), AllGather 90..110 (exposed all 20); together 60..110: 50 of 200
+    events = [run(0, 60), run(150, 200), run(50, 100, "AllReduce", stream=20), run(90, 110, "AllGather", stream=21)]
+    result, found = judged(make_store(names=NAMES, device_event=events))
+    assert (result.verdict, result.triggered, result.violations, result.datapoints) == ("IssuesFound", 1, 1, 1)
+    assert (result.windows, result.windows_triggered, result.first_ns, result.last_ns) == (1, 1, 0, 200)
+    (device,) = result.details["devices"]
+    assert device == {
+        "node": "host-0", "rank": 0, "pid": 100, "device": 0, "span_ns": 200, "communication_ns": 60, "exposed_ns": 50,
+        "exposed_percent": 25.0, "overlap_percent": pytest.approx(100 * 10 / 60), "issue": True,
+    }  # fmt: skip
+    assert result.details["kernels"] == [
+        {"name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "count": 1, "time_ns": 50, "exposed_ns": 40},
+        {"name": "ncclDevKernel_AllGather_RING_LL", "count": 1, "time_ns": 20, "exposed_ns": 20},
+    ]
+    assert (
+        result.finding == "Exposed communication costs 50 ns of 200 ns, 25.0 % of the profile of rank 0, host-0 GPU 0 (threshold 10.0 %)."
+    )
+    assert found is not None
+    assert (found.cost_ns, found.cost_percent, found.saving_ns, found.where) == (50, 25.0, 50, "rank 0, host-0 GPU 0")
+
+
+@pytest.mark.parametrize(("exposed", "verdict"), [(100, "NoIssuesFound"), (101, "IssuesFound")])
+def test_the_threshold_itself_is_no_issue(make_store: Callable[..., Store], exposed: int, verdict: str) -> None:
+    events = [run(0, 1000 - exposed), run(1000 - exposed, 1000, "AllReduce", stream=20)]
+    result, found = judged(make_store(names=NAMES, device_event=events))
+    assert result.verdict == verdict
+    assert (found is None) == (verdict == "NoIssuesFound")
+    assert result.recommendation is None or verdict == "IssuesFound"
+
+
+def test_another_threshold(make_store: Callable[..., Store]) -> None:
+    events = [run(0, 900), run(900, 1000, "AllReduce", stream=20)]
+    assert judged(make_store(names=NAMES, device_event=events), threshold=9.9)[0].verdict == "IssuesFound"
+
+
+def test_runs_of_one_name_at_the_same_time_count_once(make_store: Callable[..., Store]) -> None:
+    # AllReduce 0..50 and 20..80 on two streams: summed 110, union 80, of which 60..80 computed; Broadcast 90..100
+    events = [run(0, 50, "AllReduce", stream=1), run(20, 80, "AllReduce", stream=2), run(60, 80), run(90, 100, "Broadcast", stream=1)]
+    result, _ = judged(make_store(names=NAMES, device_event=events))
+    assert [(k["count"], k["time_ns"], k["exposed_ns"]) for k in result.details["kernels"]] == [(2, 110, 60), (1, 10, 10)]
+    # The only name there is: the same figures
+    result, _ = judged(make_store(names=NAMES, device_event=events[:3]))
+    assert [(k["count"], k["time_ns"], k["exposed_ns"]) for k in result.details["kernels"]] == [(2, 110, 60)]
+
+
+def ranks(*spans: tuple[int, int], step: bool = False) -> dict[str, list[dict[str, Any]]]:
+    """One rank per pair: it computes for so long, then is in an all-reduce for so long; GPU and node by rank, two ranks per node."""
+    events, processes, nodes, steps = [], [], [], []
+    for rank, (computes, waits) in enumerate(spans):
+        place = {"node": rank // 2, "process": rank, "device": rank % 2}
+        events += [run(0, computes, **place), run(computes, computes + waits, "AllReduce", stream=20, **place)]
+        processes.append({"id": rank, "node": rank // 2, "pid": 100 + rank, "rank": rank})
+        if rank % 2 == 0:
+            nodes.append({"id": rank // 2, "hostname": f"host-{rank // 2}"})
+        if step:
+            steps += [
+                {
+                    "node": rank // 2, "process": rank, "index": index, "host_start_ns": 0, "host_duration_ns": 10,
+                    "device_start_ns": index, "device_duration_ns": 10, "device_events": 1,
+                }
+                for index in range(5)
+            ]  # fmt: skip
+    return {"device_event": events, "processes": processes, "nodes": nodes, **({"step": steps} if step else {})}
+
+
+def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None:
+    result, found = judged(make_store(names=NAMES, **ranks((90, 10), (60, 40), (95, 5), (80, 20), step=True)))
+    assert [device["issue"] for device in result.details["devices"]] == [False, True, False, True]
+    assert (result.triggered, result.datapoints) == (2, 4)
+    assert found is not None
+    # 60 ns of the two with the issue, of the span of all four; 5 steps on each of the two
+    assert (found.cost_ns, found.cost_percent, found.cost_per_step_ns, found.saving_ns) == (60, 15.0, 6.0, 60)
+    assert found.where == "2 of 4 GPUs, most on rank 1, host-0 GPU 1"
+    assert result.finding == (
+        "Exposed communication costs 60 ns of 200 ns, 30.0 % of the profile of 2 of 4 GPUs, most on rank 1, host-0 GPU 1 (40.0 %;"
+        " threshold 10.0 %)."
+    )
+
+
+def test_one_of_many_and_none_of_many(make_store: Callable[..., Store]) -> None:
+    result, _ = judged(make_store(names=NAMES, **ranks((90, 10), (60, 40), (95, 5))))
+    assert result.finding is not None
+    assert result.finding.endswith("of the profile of rank 1, host-0 GPU 1, the only one of 3 GPUs above the threshold 10.0 %.")
+    result, found = judged(make_store(names=NAMES, **ranks((90, 10), (95, 5))))
+    assert (result.verdict, found) == ("NoIssuesFound", None)
+    assert result.finding == (
+        "Exposed communication costs at most 10 ns of 100 ns, 10.0 % of the profile of one GPU (rank 0, host-0 GPU 0; threshold 10.0 %)."
+    )
+
+
+def test_no_more_can_be_saved_than_there_is_free_computation(make_store: Callable[..., Store]) -> None:
+    # 30 ns of computation, of which 20 hide communication already: 10 are left to hide some of the 70 that are exposed
+    events = [run(0, 30), run(10, 100, "AllReduce", stream=20)]
+    _, found = judged(make_store(names=NAMES, device_event=events))
+    assert found is not None
+    assert (found.cost_ns, found.saving_ns) == (70, 10)
+
+
+def test_nothing_to_look_at(make_store: Callable[..., Store]) -> None:
+    result, _ = judged(make_store(names=NAMES, device_event=[run(0, 10)]))
+    assert (result.verdict, result.reason) == ("NotEvaluated", "no collective kernels in this run")
+    result, _ = judged(make_store())
+    assert (result.verdict, result.reason) == ("NotEvaluated", "no device activity in this run")
+    assert result.capture
+
+
+def test_the_rank_that_the_others_wait_for_is_named(make_store: Callable[..., Store]) -> None:
+    # rank 2 computes 80 instead of 60 ns and is in the collective for 20 instead of 40
+    result, _ = judged(make_store(names=NAMES, **ranks((60, 40), (60, 40), (80, 20), (60, 40))))
+    assert result.recommendation is not None
+    assert result.recommendation.startswith(
+        "Look at rank 2, host-1 GPU 0 first: it computes 33.3 % longer than the median of the ranks and spends 20 ns less in collectives"
+    )
+    # The same computation, but nobody waits: not named
+    result, _ = judged(make_store(names=NAMES, **ranks((60, 40), (60, 40), (80, 40), (60, 40))))
+    assert result.recommendation is not None
+    assert "first" not in result.recommendation
+
+
+US = 1000
+ADVICE = [
+    ("AllGather", 500 * US, "", "forward_prefetch=True"),
+    ("SendRecv", 500 * US, "", "batch_isend_irecv"),
+    ("SendRecv", 500 * US, "nccl:all_to_all", "all_to_all_single(..., async_op=True)"),
+    ("AllReduce", 500 * US, "", "all_reduce(..., async_op=True)"),
+    ("AllReduce", 500 * US, "DistributedDataParallel.forward", "static_graph=True, gradient_as_bucket_view=True"),
+    ("AllReduce", 50 * US, "DistributedDataParallel.forward", "bucket_cap_mb=100"),
+    ("AllReduce", 3000 * US, "DistributedDataParallel.forward", "bucket_cap_mb=25"),
+    ("AllReduce", 8000 * US, "DistributedDataParallel.forward", "bf16_compress_hook)`, or less often"),
+    ("Broadcast", 500 * US, "", "`async_op=True`"),
+]
+
+
+@pytest.mark.parametrize(("name", "length", "annotation", "advice"), ADVICE)
+def test_advice_follows_the_trace(make_store: Callable[..., Store], name: str, length: int, annotation: str, advice: str) -> None:
+    # computation is as long as the collective, or 10 ms: too little of it for 8 ms of communication
+    computes = max(10_000 * US - length, length)
+    events = [run(0, computes), *([run(computes, computes + length, name, stream=20)])]
+    noted = [{"name": annotation, "start_ns": 0, "duration_ns": 1}] if annotation else []
+    result, found = judged(make_store(names=NAMES, device_event=events, annotation=noted), threshold=0.1)
+    assert result.recommendation is not None
+    assert advice in result.recommendation
+    assert found is not None
+    assert found.title
+
+
+def test_all_reduces_launched_in_backward_reduce_gradients(make_store: Callable[..., Store]) -> None:
+    events = [run(0, 1000 * US), run(1000 * US, 1500 * US, "AllReduce", stream=20, correlation=7)]
+    operator = {"kind": "operator", "name": "AddmmBackward0", "start_ns": 0, "duration_ns": 5}
+    launch = {"kind": "launch", "name": "cudaLaunchKernelExC", "start_ns": 6, "duration_ns": 1, "correlation": 7}
+    for tid, advice in ((1, "DistributedDataParallel"), (2, "all_reduce(..., async_op=True)")):
+        store = make_store(names=NAMES, device_event=events, host_event=[{**operator, "tid": 1}, {**launch, "tid": tid}])
+        result, _ = judged(store)
+        assert result.recommendation is not None
+        assert advice in result.recommendation
+
+
+TICK = 300_000  # ns: a few ticks make one bucket of those by which kernels near the stretches are read
+SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20), st.integers(0, 1)), max_size=12)
+
+
+@given(kernels=SPANS, stretches=SPANS)
+def test_coverage_is_what_counting_every_tick_gives(kernels: Any, stretches: Any) -> None:
+    with Store.create(None) as store:
+        ids = dict(zip(("copy", "gemm"), store.name_ids(["copy", "gemm"]), strict=True))
+        rows = [(0, 0, device, "kernel", ids["gemm"], start * TICK, length * TICK) for start, length, device in kernels]
+        rows += [(0, 0, device, "memcpy", ids["copy"], start * TICK, length * TICK) for start, length, device in stretches]
+        columns = {"node": pl.Int32, "process": pl.Int32, "device": pl.Int32, "kind": pl.String, "name": pl.Int32}
+        store.append("device_event", pl.DataFrame(rows, schema={**columns, "start_ns": pl.Int64, "duration_ns": pl.Int64}, orient="row"))
+        asked = pl.DataFrame(
+            [(0, 0, device, start * TICK, (start + length) * TICK, number) for number, (start, length, device) in enumerate(stretches)],
+            schema={
+                "node": pl.Int32, "process": pl.Int32, "device": pl.Int32, "start": pl.Int64, "end": pl.Int64, "number": pl.Int64,
+            },
+            orient="row",
+        )  # fmt: skip
+        near = with_covered(store, asked, "any", times="e.kind = 'memcpy'") if stretches else asked.with_columns(covered=0)
+        found = with_covered(store, asked, "computation").sort("number")["covered"].to_list()
+    busy = [{t for start, length, on in kernels if on == device for t in range(start, start + length)} for device in (0, 1)]
+    expected = [TICK * sum(t in busy[device] for t in range(start, start + length)) for start, length, device in stretches]
+    assert found == expected
+    assert near.sort("number")["covered"].to_list() == expected

@@ -1,0 +1,118 @@
+"""How much time goes into pageable copies, and what of it could be saved: figures worked out on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from postrun.analysis import Options, analyze
+from postrun.analysis.report import Finding, RuleResult
+from postrun.analysis.rules.selection import select
+from postrun.ingest.store import Store
+
+NAMES = {"gemm": ("gemm", "FP32", "GEMM"), "AllReduce": ("ncclAllReduce", "unknown", "communication")}
+MIB = 1024 * 1024
+
+
+def copy(start: int, end: int, kind: str = "HtoD", *, pageable: bool | None = True, size: int = 10, **more: Any) -> dict[str, Any]:
+    return {
+        "kind": "memcpy", "name": "Memcpy", "start_ns": start, "duration_ns": end - start, "copy_kind": kind, "pageable": pageable,
+        "bytes": size, **more,
+    }  # fmt: skip
+
+
+def run(start: int, end: int, name: str = "gemm", **more: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": name, "start_ns": start, "duration_ns": end - start, **more}
+
+
+def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]:
+    chosen = {f"PageableCopies_{name}": value for name, value in settings.items()}
+    report = analyze(store, Options(generated_at_ns=0, selection=select(["PageableCopies"], settings=chosen)))
+    return report.rules[0], report.findings[0] if report.findings else None
+
+
+def test_union_and_exposed_part(make_store: Callable[..., Store]) -> None:
+    # pageable 0..40 and 20..60 (union 60), under computation 50..100 and a collective 30..35: 45 exposed. Span 200.
+    events = [
+        copy(0, 40, size=20 * MIB), copy(20, 60, stream=8, size=20 * MIB), copy(190, 200, pageable=False, size=30 * MIB),
+        run(50, 100), run(30, 35, "AllReduce", stream=20),
+    ]  # fmt: skip
+    result, found = judged(make_store(names=NAMES, device_event=events))
+    assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 1)
+    assert result.details["devices"] == [
+        {
+            "node": "host-0", "rank": 0, "pid": 100, "device": 0, "span_ns": 200, "pageable_ns": 60, "percent": 30.0, "exposed_ns": 45,
+            "issue": True,
+        }
+    ]  # fmt: skip
+    assert result.details["copies"] == [
+        {
+            "kind": "HtoD", "count": 2, "time_ns": 80, "bytes": 40 * MIB, "bandwidth_gb_per_s": 40 * MIB / 80,
+            "pinned_bandwidth_gb_per_s": 30 * MIB / 10,
+        }
+    ]  # fmt: skip
+    assert result.finding == (
+        "Copies from or to pageable host memory take 60 ns of 200 ns, 30.0 % of the profile of rank 0, host-0 GPU 0 (threshold 1.0 %)."
+    )
+    assert found is not None
+    assert (found.cost_ns, found.cost_percent, found.saving_ns) == (60, 30.0, 45)
+    assert result.recommendation is not None
+    assert "`DataLoader(..., pin_memory=True)`" in result.recommendation
+    assert "where pinned memory reached" in result.recommendation
+
+
+@pytest.mark.parametrize(("length", "verdict"), [(10, "NoIssuesFound"), (11, "IssuesFound")])
+def test_the_threshold_itself_is_no_issue(make_store: Callable[..., Store], length: int, verdict: str) -> None:
+    assert judged(make_store(names=NAMES, device_event=[copy(0, length), run(500, 1000)]))[0].verdict == verdict
+
+
+def test_copies_to_the_host(make_store: Callable[..., Store]) -> None:
+    result, _ = judged(make_store(names=NAMES, device_event=[copy(0, 50, "DtoH"), copy(60, 70), run(70, 100)]))
+    assert result.recommendation is not None
+    assert result.recommendation.startswith("Keep the results on the device")
+    assert "GB/s" not in result.recommendation  # 10 bytes tell no bandwidth
+    assert [copies["kind"] for copies in result.details["copies"]] == ["DtoH", "HtoD"]
+    assert [copies["pinned_bandwidth_gb_per_s"] for copies in result.details["copies"]] == [None, None]
+
+
+def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None:
+    # device 0: 5 of 100; device 1: pinned only; device 2: no copy tells, so it is not judged
+    events = [copy(0, 5), run(5, 100), copy(0, 50, pageable=False, device=1), run(50, 100, device=1)]
+    events += [copy(0, 90, "DtoD", pageable=None, device=2), run(90, 100, device=2)]
+    result, found = judged(make_store(names=NAMES, device_event=events))
+    assert [(d["pageable_ns"], d["issue"]) for d in result.details["devices"]] == [(5, True), (0, False), (None, None)]
+    assert (result.triggered, result.datapoints) == (1, 2)
+    assert found is not None
+    assert (found.cost_ns, found.cost_percent) == (5, pytest.approx(5 / 3))
+    assert found.where == "rank 0, host-0 GPU 0"
+
+
+def test_all_pinned_is_fine(make_store: Callable[..., Store]) -> None:
+    result, found = judged(make_store(names=NAMES, device_event=[copy(0, 50, pageable=False), run(50, 100)]))
+    assert (result.verdict, found, result.details["copies"], result.recommendation) == ("NoIssuesFound", None, [], None)
+    assert result.finding == (
+        "Copies from or to pageable host memory take 0 ns of 100 ns, 0.0 % of the profile of rank 0, host-0 GPU 0 (threshold 1.0 %)."
+    )
+
+
+def test_nothing_to_look_at(make_store: Callable[..., Store]) -> None:
+    assert judged(make_store())[0].reason == "no device activity in this run"
+    result, _ = judged(make_store(names=NAMES, device_event=[run(0, 9), copy(9, 20, "DtoD", pageable=None)]))
+    assert (result.verdict, result.reason) == ("NotEvaluated", "no copies between host and device in this run")
+    result, _ = judged(make_store(device_event=[copy(0, 10, pageable=None), copy(10, 20, pageable=None)]))
+    assert result.reason == "the trace does not say of any of the 2 copies between host and device whether its host memory was pageable"
+    assert result.capture
+
+
+def test_cost_per_step(make_store: Callable[..., Store]) -> None:
+    steps = [
+        {
+            "node": 0, "process": 0, "index": index, "host_start_ns": 50 * index, "host_duration_ns": 50, "device_start_ns": 50 * index,
+            "device_duration_ns": 50, "device_events": 2,
+        }
+        for index in range(2)
+    ]  # fmt: skip
+    _, found = judged(make_store(names=NAMES, step=steps, device_event=[copy(0, 10), run(10, 50), copy(50, 64), run(64, 100)]))
+    assert found is not None
+    assert (found.cost_ns, found.cost_per_step_ns) == (24, 12.0)

@@ -1,0 +1,242 @@
+"""Which rank do the others wait for: figures on paper, and the rank that a simulated run has planted."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from postrun.analysis import Options, analyze
+from postrun.analysis.report import Finding, Report, RuleResult
+from postrun.analysis.rules.selection import select
+from postrun.ingest import ingest
+from postrun.ingest.store import Store
+from postrun.simulate import DemoTruth, Problems, write_demo
+
+NAMES = {
+    "gemm": ("gemm", "BF16", "GEMM"),
+    "norm": ("norm", "FP32", "normalisation"),
+    "AllReduce": ("ncclAllReduce", "unknown", "communication"),
+}
+STEP = 1000
+
+
+def job(*ranks: Sequence[tuple[int, int]], first: Sequence[int] | None = None) -> dict[str, Any]:
+    """Every rank has a list of steps, each of a gemm and then an all-reduce of the given lengths; steps start every 1000 ns.
+
+    ``first``: number of the first step of each rank. Two ranks per node.
+    """
+    tables: dict[str, Any] = {"nodes": [], "processes": [], "device_event": [], "step": []}
+    for rank, lengths in enumerate(ranks):
+        if rank % 2 == 0:
+            tables["nodes"].append({"id": rank // 2, "hostname": f"node-{rank // 2}"})
+        tables["processes"].append({"id": rank, "node": rank // 2, "pid": 50 + rank, "rank": rank})
+        place = {"node": rank // 2, "process": rank, "device": rank % 2}
+        for index, (computes, waits) in enumerate(lengths):
+            start = STEP * index
+            kernels = [("gemm", start, computes, 7), ("AllReduce", start + computes, waits, 20)]
+            tables["device_event"] += [
+                {**place, "kind": "kernel", "name": name, "start_ns": at, "duration_ns": length, "stream": stream}
+                for name, at, length, stream in kernels
+                if length
+            ]
+            tables["step"].append({
+                "node": rank // 2, "process": rank, "index": index + (first[rank] if first else 0), "host_start_ns": start,
+                "host_duration_ns": STEP, "device_start_ns": start, "device_duration_ns": computes + waits, "device_events": 2,
+            })  # fmt: skip
+    return tables
+
+
+def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]:
+    chosen = {f"StragglerRank_{name}": value for name, value in settings.items()}
+    report = analyze(store, Options(generated_at_ns=0, selection=select(["StragglerRank"], settings=chosen)))
+    return report.rules[0], report.findings[0] if report.findings else None
+
+
+def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
+    # Four ranks, three steps of 100 + 50; rank 2 computes 130 and waits 20. Median of 100, 100, 100, 130 is 100: 30 % over.
+    even, slow = [(100, 50)] * 3, [(130, 20)] * 3
+    result, found = judged(make_store(names=NAMES, **job(even, even, slow, even)))
+    assert (result.verdict, result.triggered, result.violations, result.datapoints) == ("IssuesFound", 1, 3, 3)
+    assert (result.windows, result.windows_triggered, result.first_ns, result.last_ns) == (1, 1, 0, 2 * STEP + 150)
+    assert (result.details["steps"], result.details["median_ns"]) == (3, 100.0)
+    assert result.details["ranks"][2] == {
+        "node": "node-1", "rank": 2, "pid": 52, "device": 0, "steps": 3, "computation_per_step_ns": 130.0, "excess_ns": 30.0,
+        "excess_percent": 30.0, "steps_over": 3, "steps_over_percent": 100.0, "waiting_per_step_ns": 20.0, "others_wait_ns": 30.0,
+        "straggler": True, "confirmed": True,
+    }  # fmt: skip
+    assert [rank["straggler"] for rank in result.details["ranks"]] == [False, False, True, False]
+    assert [rank["confirmed"] for rank in result.details["ranks"]] == [None, None, True, None]
+    assert result.finding == (
+        "Rank 2, node-1 GPU 0 computes 30 ns per step (30.0 %) longer than the median of 4 ranks (threshold 10.0 %) and is over it in"
+        " 3 of 3 steps, while the others are in collectives for 30 ns longer."
+    )
+    assert found is not None
+    # 30 ns x 3 steps x 3 other ranks (each has 150 ns exposed); span of each device 2 x 1000 + 150
+    assert (found.title, found.where) == ("Check rank 2, node-1 GPU 0", "rank 2, node-1 GPU 0")
+    assert (found.cost_ns, found.saving_ns, found.cost_per_step_ns) == (270, 270, 30.0)
+    assert found.cost_percent == pytest.approx(100 * 270 / (4 * 2150))
+    assert result.recommendation is not None
+    assert result.recommendation.startswith("Check clock, temperature and power of node-1 GPU 0")
+    assert "30.0 % longer than the same kernels" in result.recommendation
+
+
+@pytest.mark.parametrize(("computes", "verdict"), [(110, "NoIssuesFound"), (111, "IssuesFound")])
+def test_the_threshold_itself_is_no_issue(make_store: Callable[..., Store], computes: int, verdict: str) -> None:
+    even = [(100, 50)] * 2
+    result, _ = judged(make_store(names=NAMES, **job(even, even, [(computes, 150 - computes)] * 2)))
+    assert result.verdict == verdict
+
+
+@pytest.mark.parametrize(("slow_steps", "verdict"), [(2, "NoIssuesFound"), (3, "IssuesFound")])
+def test_more_than_half_of_the_steps(make_store: Callable[..., Store], slow_steps: int, verdict: str) -> None:
+    even = [(100, 50)] * 4
+    result, _ = judged(make_store(names=NAMES, **job(even, even, [(130, 20)] * slow_steps + [(100, 50)] * (4 - slow_steps))))
+    assert result.verdict == verdict
+    assert result.details["ranks"][2]["steps_over"] == slow_steps
+
+
+@pytest.mark.parametrize(("waits", "confirmed"), [(35, True), (36, False)])
+def test_the_others_must_wait_for_it(make_store: Callable[..., Store], waits: int, confirmed: bool) -> None:
+    # It computes 30 longer; the others are in the collective for 50 - 35 = 15 longer, half of it, or 14, less than half
+    even = [(100, 50)] * 2
+    result, _ = judged(make_store(names=NAMES, **job(even, even, [(130, waits)] * 2)))
+    assert result.details["ranks"][2]["confirmed"] is confirmed
+    assert result.verdict == ("IssuesFound" if confirmed else "NoIssuesFound")
+    if not confirmed:
+        assert result.finding is not None
+        assert result.finding.endswith("but the others are in collectives for only 14 ns longer than it is: they do not wait for it.")
+
+
+def test_the_wait_is_bounded_by_what_is_exposed(make_store: Callable[..., Store]) -> None:
+    # 50 longer in 2 steps; rank 0 has 2 x 60 exposed, rank 1 only 2 x 30
+    result, found = judged(make_store(names=NAMES, **job([(100, 60)] * 2, [(100, 30)] * 2, [(150, 10)] * 2)))
+    assert result.verdict == "IssuesFound"
+    assert found is not None
+    assert (found.cost_ns, found.cost_per_step_ns) == (100 + 60, 40.0)
+
+
+def test_two_stragglers(make_store: Callable[..., Store]) -> None:
+    even = [(100, 80)] * 2
+    result, found = judged(make_store(names=NAMES, **job(even, [(150, 30)] * 2, even, [(140, 40)] * 2, even)))
+    assert result.triggered == 2
+    assert found is not None
+    # The slower of the two counts: 50 x 2 steps x 3 ranks
+    assert (found.cost_ns, found.title) == (300, "Check rank 1, node-0 GPU 1 and 1 more rank")
+    assert found.where == "rank 1, node-0 GPU 1; rank 3, node-1 GPU 1"
+
+
+def test_steps_are_matched_by_number(make_store: Callable[..., Store]) -> None:
+    # Rank 1 recorded steps 1 to 3 only: step 0 and step 3 have one rank, so steps 1 and 2 are compared
+    slow = [(100, 50), (100, 50), (400, 10)]
+    result, _ = judged(make_store(names=NAMES, **job([(100, 50)] * 3, slow, first=[0, 1])))
+    assert result.details["steps"] == 2
+    assert [rank["steps"] for rank in result.details["ranks"]] == [2, 2]
+    result, _ = judged(make_store(names=NAMES, **job([(100, 50)] * 3, slow, first=[0, 3])))
+    assert (result.verdict, result.reason) == ("NotEvaluated", "no step was recorded on two ranks")
+
+
+def test_more_work_in_some_kernels_is_not_a_slow_device(make_store: Callable[..., Store]) -> None:
+    tables = job(*[[(100, 80)] * 2] * 2, [(100, 20)] * 2)
+    for step in range(2):  # 60 ns of another kernel on rank 2 only
+        tables["device_event"].append(
+            {"kind": "kernel", "name": "norm", "node": 1, "process": 2, "device": 0, "start_ns": STEP * step + 120, "duration_ns": 60}
+        )
+        tables["step"][-1 - step]["device_duration_ns"] = 180
+    result, _ = judged(make_store(names=NAMES, **tables))
+    assert result.verdict == "IssuesFound"
+    assert result.recommendation is not None
+    assert result.recommendation.startswith("Give rank 2, node-1 GPU 0 as much work as the others")
+    assert "most of all norm" in result.recommendation
+
+
+def test_without_collectives_nothing_is_confirmed(make_store: Callable[..., Store]) -> None:
+    even = [(100, 0)] * 2
+    result, _ = judged(make_store(names=NAMES, **job(even, even, [(130, 0)] * 2)))
+    assert result.verdict == "NotEvaluated"
+    assert result.reason is not None
+    assert result.reason.startswith("rank 2, node-1 GPU 0 computes 30.0 % longer than the median of the ranks, but")
+    assert result.details["ranks"][2]["confirmed"] is None
+    assert judged(make_store(names=NAMES, **job(even, even, even)))[0].verdict == "NoIssuesFound"
+
+
+def test_nothing_to_compare(make_store: Callable[..., Store]) -> None:
+    even = [(100, 50)] * 2
+    result, _ = judged(make_store(names=NAMES, **job(even)))
+    assert (result.verdict, result.reason, result.capture) == ("NotEvaluated", "one rank in this run", "Give the traces of all ranks.")
+    tables = job(even, even)
+    result, _ = judged(make_store(names=NAMES, **{**tables, "processes": [{**row, "rank": None} for row in tables["processes"]]}))
+    assert result.reason == "no trace of this run names its rank"
+    result, _ = judged(make_store(names=NAMES, **{**tables, "step": []}))
+    assert result.reason == "no steps with device work"
+    result, _ = judged(make_store(names=NAMES, **{**tables, "step": tables["step"][:2]}))
+    assert result.reason == "only one rank has steps with device work"
+    assert judged(make_store())[0].reason == "no device activity in this run"
+
+
+# -- the simulated run -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DemoTruth, Report]]:
+    folder = tmp_path_factory.mktemp("run")
+    truth = write_demo(folder, steps=6)
+    with ingest([folder]) as store:
+        rules = ["ExposedCommunication", "LowPrecision", "PageableCopies", "StragglerRank"]
+        yield truth, analyze(store, Options(generated_at_ns=0, selection=select(rules)))
+
+
+def named(report: Report, rule: str) -> RuleResult:
+    return next(result for result in report.rules if result.rule == rule)
+
+
+def test_the_planted_rank_is_found(demo: tuple[DemoTruth, Report]) -> None:
+    truth, report = demo
+    assert truth.problems.straggler_rank == 5
+    planted = truth.ranks[5]
+    result = named(report, "StragglerRank")
+    assert (result.verdict, result.triggered) == ("IssuesFound", 1)
+    assert [rank["rank"] for rank in result.details["ranks"] if rank["straggler"]] == [5]
+    assert result.finding is not None
+    assert result.finding.startswith(f"Rank 5, {planted.node} GPU {planted.device} computes ")
+    assert result.details["steps"] == 6
+    others = statistics.median(rank.computation_ns for rank in truth.ranks)
+    assert result.details["ranks"][5]["excess_percent"] == pytest.approx(100 * (planted.computation_ns / others - 1), abs=0.5)
+    assert result.recommendation is not None
+    assert result.recommendation.startswith(f"Check clock, temperature and power of {planted.node} GPU {planted.device}")
+    exposed = named(report, "ExposedCommunication").recommendation
+    assert exposed is not None
+    assert exposed.startswith(f"Look at rank 5, {planted.node} GPU {planted.device} first")
+
+
+def test_exposed_communication_of_the_simulated_run(demo: tuple[DemoTruth, Report]) -> None:
+    truth, report = demo
+    result = named(report, "ExposedCommunication")
+    assert result.verdict == "IssuesFound"
+    by_rank = {device["rank"]: device for device in result.details["devices"]}
+    assert {rank: device["exposed_ns"] for rank, device in by_rank.items()} == {r.rank: r.exposed_communication_ns for r in truth.ranks}
+    assert sum(kernel["exposed_ns"] for kernel in result.details["kernels"]) == sum(r.exposed_communication_ns for r in truth.ranks)
+    found = next(finding for finding in report.findings if finding.rule == "ExposedCommunication")
+    over = [r for r in truth.ranks if 10 * r.exposed_communication_ns > r.span_ns]
+    assert found.cost_ns == sum(r.exposed_communication_ns for r in over)
+    assert found.cost_percent == pytest.approx(100 * sum(r.exposed_communication_ns for r in over) / sum(r.span_ns for r in truth.ranks))
+
+
+def test_pageable_copies_of_the_simulated_run(demo: tuple[DemoTruth, Report]) -> None:
+    truth, report = demo
+    result = named(report, "PageableCopies")
+    assert result.verdict == "IssuesFound"
+    assert {device["rank"]: device["pageable_ns"] for device in result.details["devices"]} == {
+        r.rank: r.pageable_copy_ns for r in truth.ranks
+    }
+    assert named(report, "LowPrecision").verdict == "NoIssuesFound"
+
+
+def test_without_the_planted_problems_nothing_is_found(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("healthy")
+    write_demo(folder, steps=4, problems=Problems(None, exposed_communication=False, idle_tail=False, data_stall=False))
+    with ingest([folder]) as store:
+        rules = ["ExposedCommunication", "PageableCopies", "StragglerRank"]
+        report = analyze(store, Options(generated_at_ns=0, selection=select(rules)))
+    assert {result.rule: result.verdict for result in report.rules} == dict.fromkeys(rules, "NoIssuesFound")
