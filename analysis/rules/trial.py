@@ -19,7 +19,7 @@ import polars as pl
 from ...ingest.store import Store
 from .run_data import RunData
 
-ROWS_AT_ONCE: Final = 3_000_000
+ROWS_AT_ONCE: Final = 1_000_000
 """Rows of one table that are held in memory while the windows pass over them."""
 
 _MINUTE_NS: Final = 60_000_000_000
