@@ -19,6 +19,8 @@ from .gpus import (
     also_too_few,
     capped,
     gpu,
+    gpu_time_ns,
+    sample_ns,
     threshold,
     too_few,
     where,
@@ -111,7 +113,6 @@ class BatchSize(SampleRule):
             return not_evaluated(*self._too_few(devices, run, parameters), details=details)
         windows = pl.concat([part for _, _, part in observed]).group_by("window").agg(pl.col("violation").any())
         violations = sum(row["violations"] for row in small)
-        interval = run.samples.interval_ns or 0
         return Outcome(
             ISSUES if small else FINE,
             triggered=violations,
@@ -124,7 +125,7 @@ class BatchSize(SampleRule):
             details=details,
             finding=(_finding if small else _fine)(small or judged, judged, parameters) + also_too_few(len(devices) - len(judged)) + ".",
             recommendation=_recommendation(small) if small else None,
-            cost=_cost(small, devices, interval) if small else None,
+            cost=_cost(small, devices, run) if small else None,
         )
 
     def _too_few(self, devices: Sequence[Row], run: RunData, parameters: Parameters) -> tuple[str, str]:
@@ -132,6 +133,8 @@ class BatchSize(SampleRule):
         name = max(("patience", "window"), key=lambda one: float(parameters[one]))
         counts = [(min(box["samples"] if box else 0 for box in row["boxes"].values()), row) for row in devices]
         most, row = max(counts, key=lambda item: item[0], default=(0, None))
+        if not devices:
+            return NO_GPU, RECORD
         if not most:
             return "no machine has samples of its GPUs, of their memory and of its CPU", RECORD
         if most > max(parameters["patience"], samples_of(parameters["window"])):
@@ -226,16 +229,17 @@ def _recommendation(small: Sequence[Row]) -> str:
     )
 
 
-def _cost(small: Sequence[Row], devices: Sequence[Row], interval: int) -> Cost:
-    unused = sum(
-        row["samples"] * max(100 - row["boxes"]["gpu"]["mean"], 0) / 100 * row["violations"] / row["windows"] for row in small
-    )  # fmt: skip
-    ns = round(unused * interval)
+def _cost(small: Sequence[Row], devices: Sequence[Row], run: RunData) -> Cost:
+    unused = round(sum(_unused_ns(row, run) * row["violations"] / row["windows"] for row in small))
     return Cost(
         title="Raise the batch size",
-        ns=ns,
-        of_ns=sum(row["samples"] for row in devices) * interval,
-        saving_ns=ns,
+        ns=unused,
+        of_ns=round(gpu_time_ns(devices, run)),
+        saving_ns=unused,
         where=None if len(small) == len(devices) > 1 else where(small),
         base=GPU_TIME,
     )
+
+
+def _unused_ns(row: Row, run: RunData) -> float:
+    return float(row["samples"] * sample_ns(row, run) * max(100 - row["boxes"]["gpu"]["mean"], 0) / 100)

@@ -12,7 +12,7 @@ from .active_during import active_during
 from .base import FINE, ISSUES, Cost, Outcome, Parameters, SampleRule, not_evaluated
 from .gpus import GPU_TIME, NO_GPU, RECORD, RECORD_LONGER, capped, machines, per_gpu, threshold, too_few
 from .run_data import RunData
-from .samples import SampleBlock
+from .samples import SampleBlock, window_ns
 
 _UNUSED: Final = "every GPU is at 0 % for the whole run"
 _SUMMED: Final = ("snapshots", "low", "bottlenecks", "windows", "windows_exceeded")
@@ -46,7 +46,7 @@ class Bottleneck(SampleRule):
         """A row per machine, per window in which one is judged, and per stretch of bottleneck snapshots."""
         limit, share = parameters[self.limit], parameters["threshold"]
         low = pl.col("gpu_min") < parameters["gpu_threshold"]
-        window = (pl.col("snapshot_ns") - block.origin_ns) // max(round(parameters["scan_interval_us"] * 1000), 1)
+        window = (pl.col("snapshot_ns") - block.origin_ns) // window_ns(parameters["scan_interval_us"])
         rows = block.snapshots().filter(pl.col(self.core).is_not_null())
         rows = rows.with_columns(low=low, bottleneck=low & (pl.col(self.core) > limit), window=window).sort("node", "snapshot_ns")
         counted = rows.group_by("node").agg(
@@ -91,7 +91,7 @@ class Bottleneck(SampleRule):
         issues = [row for row in judged if row["issue"]]
         details: dict[str, Any] = {
             "total": total,
-            **capped(nodes, {at for at, row in enumerate(nodes) if row["issue"]}, "nodes"),
+            **capped([_shown(row) for row in nodes], {at for at, row in enumerate(nodes) if row["issue"]}, "nodes"),
             "active": dict(_NOTHING),
             "bottleneck_ns": total["bottlenecks"] * interval,
         }
@@ -203,6 +203,10 @@ def _node(row: Mapping[str, Any], run: RunData, parameters: Parameters) -> Row:
         "gpu_samples": row["gpu_samples"],
         "waited_snapshots": (row["missing"] or 0.0) * row["used"],
     }
+
+
+def _shown(row: Row) -> Row:
+    return {key: value for key, value in row.items() if key not in ("gpu_samples", "waited_snapshots")}
 
 
 def _slices(counts: Mapping[str, int]) -> Row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ..utilisation import LABEL
@@ -51,6 +51,16 @@ def too_few(rule: str, samples: int, more_than: float, run: RunData, *, paramete
         buckets = f" in {duration(run.samples.bucket_ns)} buckets" if run.samples.bucket_ns else ""
         reason += f", {LABEL}{buckets}; --set {rule}_{parameter}={example} needs fewer"
     return reason
+
+
+def gpu_time_ns(rows: Iterable[Mapping[str, Any]], run: RunData) -> float:
+    """Time that the samples of GPUs stand for: ``samples`` of each row, a bucket long where it is ``derived``, else a sampling interval."""
+    return float(sum(row["samples"] * sample_ns(row, run) for row in rows))
+
+
+def sample_ns(row: Mapping[str, Any], run: RunData) -> int:
+    """How long a sample of the GPU of a row stands for."""
+    return (run.samples.bucket_ns if row["derived"] else None) or run.samples.interval_ns or 0
 
 
 def number(value: float) -> str:

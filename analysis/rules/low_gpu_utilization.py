@@ -17,7 +17,9 @@ from .gpus import (
     also_too_few,
     capped,
     gpu,
+    gpu_time_ns,
     per_gpu,
+    sample_ns,
     threshold,
     too_few,
     where,
@@ -98,23 +100,17 @@ class LowGPUUtilization(SampleRule):
     def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
         if not run.samples.has("gpu"):
             return not_evaluated(NO_GPU, RECORD)
-        interval = run.samples.interval_ns or 0
         found = [row for gpus, _ in observed for row in gpus.iter_rows(named=True)]
-        devices = sorted((_device(row, run, interval) for row in found), key=lambda row: (row["node"], row["device"]))
+        devices = sorted((_device(row, run) for row in found), key=lambda row: (row["node"], row["device"]))
         windows = pl.concat([part for _, part in observed]).group_by("window").agg(pl.col("triggered").any())
         low = [row for row in devices if row["triggered"]]
         details = capped(devices, {at for at, row in enumerate(devices) if row["triggered"]}, "devices")
         judged = [row for row in devices if row["windows"]]
+        if not devices:
+            return not_evaluated(NO_GPU, RECORD)
         if not judged:
-            most = max(devices, key=lambda row: int(row["samples"]), default=None)
-            reason = too_few(
-                self.name,
-                most["samples"] if most else 0,
-                parameters["patience"],
-                run,
-                parameter="patience",
-                derived=bool(most and most["derived"]),
-            )
+            most = max(devices, key=lambda row: int(row["samples"]))
+            reason = too_few(self.name, most["samples"], parameters["patience"], run, parameter="patience", derived=most["derived"])
             return not_evaluated(reason, RECORD_LONGER, details=details)
         few = len(devices) - len(judged)
         triggered = sum(row["triggered"] for row in low)
@@ -130,7 +126,7 @@ class LowGPUUtilization(SampleRule):
             details=details,
             finding=(_finding(low, judged, parameters) if low else _fine(judged, parameters)) + also_too_few(few) + ".",
             recommendation=_recommendation(low, run) if low else None,
-            cost=_cost(low, devices, interval) if low else None,
+            cost=_cost(low, devices, run) if low else None,
         )
 
 
@@ -156,12 +152,13 @@ def _idle_tails(series: pl.DataFrame, gpus: pl.DataFrame, triggered: pl.DataFram
     return rows.select(*_GPU, tail_ns=series["time_ns"].gather(rows["tail"]))
 
 
-def _device(row: Mapping[str, Any], run: RunData, interval: int) -> Row:
-    tail = None if row["tail_ns"] is None else row["last_ns"] + interval - row["tail_ns"]
+def _device(row: Mapping[str, Any], run: RunData) -> Row:
+    derived = row["source"] == "derived"
+    tail = None if row["tail_ns"] is None else row["last_ns"] + sample_ns({"derived": derived}, run) - row["tail_ns"]
     return {
         "node": run.places.node(row["node"]),
         "device": row["unit"],
-        "derived": row["source"] == "derived",
+        "derived": derived,
         "samples": row["samples"],
         "state": _state(row),
         "windows": row["windows"],
@@ -243,7 +240,7 @@ def _fine(judged: Sequence[Row], parameters: Parameters) -> str:
 
 def _recommendation(low: Sequence[Row], run: RunData) -> str:
     """One sentence for each kind of low GPU, the kind that costs most first; two at most."""
-    kinds = sorted(_kinds(low).items(), key=lambda item: -sum(map(_unused_samples, item[1])))
+    kinds = sorted(_kinds(low).items(), key=lambda item: -_unused_ns(item[1], run))
     return " ".join(_advice(kind, rows, run) for kind, rows in kinds[:2])
 
 
@@ -288,24 +285,23 @@ _TITLES: Final = {
 }
 
 
-def _cost(low: Sequence[Row], devices: Sequence[Row], interval: int) -> Cost:
-    unused = round(sum(map(_unused_samples, low)) * interval)
+def _cost(low: Sequence[Row], devices: Sequence[Row], run: RunData) -> Cost:
+    unused = round(_unused_ns(low, run))
     kinds = _kinds(low)
-    costliest = max(kinds, key=lambda kind: sum(map(_unused_samples, kinds[kind])))
+    costliest = max(kinds, key=lambda kind: _unused_ns(kinds[kind], run))
     every = len(low) == len(devices) and len(low) > 1
     return Cost(
         title=_TITLES[costliest],
         ns=unused,
-        of_ns=sum(row["samples"] for row in devices) * interval,
+        of_ns=round(gpu_time_ns(devices, run)),
         saving_ns=unused,
         where=None if every else where(low),
         base=GPU_TIME,
     )
 
 
-def _unused_samples(row: Row) -> float:
-    unused: float = row["samples"] * max(100 - row["box"]["mean"], 0) / 100
-    return unused
+def _unused_ns(rows: Sequence[Row], run: RunData) -> float:
+    return float(sum(row["samples"] * sample_ns(row, run) * max(100 - row["box"]["mean"], 0) / 100 for row in rows))
 
 
 def _of(rows: Sequence[Row], state: str) -> list[Row]:

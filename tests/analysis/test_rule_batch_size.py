@@ -156,7 +156,7 @@ def test_violations_before_the_end() -> None:
 
 def test_many_random_runs_against_plain_python() -> None:
     compared = issues = 0
-    for seed in range(60):
+    for seed in range(40):
         rng = random.Random(seed)
         samples = random_run(rng, start=START + rng.randint(0, 2 * MINUTE))
         changed = {"patience": rng.choice([1, 20, 40]), "window": rng.choice([10, 21, 60]), "scan_interval_us": rng.choice([5e6, 20e6])}
@@ -170,7 +170,7 @@ def test_many_random_runs_against_plain_python() -> None:
         compared += 1
         issues += found.verdict == ISSUES
         check(found, expected, seed)
-    assert compared > 40
+    assert compared > 25
     assert issues > 5
 
 
