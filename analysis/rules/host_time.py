@@ -8,7 +8,6 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store import Store
-from ..intervals import union
 
 CALLS: Final = "runtime calls"
 
@@ -28,15 +27,11 @@ _ROWS_AT_ONCE: Final = 500_000
 
 def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str) -> pl.Series:
     """How much of each of ``intervals`` the ``segments`` of its group cover (int64); segments must be disjoint within their group."""
-    length = pl.col("end") - pl.col("start")
-    ordered = segments.sort(by, "start").with_columns(before=length.cum_sum().over(by) - length)
-    known = ordered.select(by, "before", "start", last="end").sort("start")
+    known = _cumulated(segments, by)
 
     def until(column: str) -> pl.Series:
-        points = intervals.select(by, start=column).with_row_index("number").sort("start")
-        found = points.join_asof(known.with_columns(begin="start"), on="start", by=by, strategy="backward", check_sortedness=False)
-        covered = pl.col("before") + pl.min_horizontal("start", "last") - pl.col("begin")
-        return found.with_columns(covered=covered.fill_null(0)).sort("number")["covered"]
+        points = intervals.select(by, time=column).with_row_index("number").sort("time")
+        return _covered(points, known, by).sort("number")["covered"]
 
     return until("end") - until("start")
 
@@ -48,24 +43,49 @@ def activities(store: Store, gaps: pl.DataFrame) -> dict[str, int]:
     the operators, or work that the profiler does not see.
     """
     times: dict[str, int] = {}
-    covered = 0
-    stretches = union(gaps, ["process"])
+    before = 0
+    ends, starts = (gaps.select("process", time=column).sort("time") for column in ("end", "start"))
+    stretches = _merged(gaps.select("process", "start", "end"))
     segments = stretches.clear()
     for name, kinds in ACTIVITIES.items():
-        parts = [union(part, ["process"]) for part in _events_in(store, stretches, kinds)]
+        parts = [_merged(part) for part in _events_in(store, stretches, kinds)]
         if any(part.height for part in parts):
-            segments = union(pl.concat([segments, *parts]), ["process"])
-            total = int(length_inside(gaps, segments, "process").sum())
-            times[name] = total - covered
-            covered = total
-    times[UNRECORDED] = int((gaps["end"] - gaps["start"]).sum()) - covered
+            segments = _merged(pl.concat([segments, *parts]))
+            known = _cumulated(segments, "process")
+            total = sum(sign * int(_covered(points, known, "process")["covered"].sum()) for sign, points in ((1, ends), (-1, starts)))
+            times[name] = total - before
+            before = total
+    times[UNRECORDED] = int((gaps["end"] - gaps["start"]).sum()) - before
     return times
+
+
+def _cumulated(segments: pl.DataFrame, by: str) -> pl.DataFrame:
+    """Disjoint segments by start, each with the length of those before it in its group."""
+    length = pl.col("end") - pl.col("start")
+    return segments.sort("start").select(by, "start", "end", before=length.cum_sum().over(by) - length)
+
+
+def _covered(points: pl.DataFrame, known: pl.DataFrame, by: str) -> pl.DataFrame:
+    """``points`` (columns ``by`` and time, by time) with ``covered``: how much the segments of the group cover before that time."""
+    segments = known.with_columns(time="start")
+    found = points.join_asof(segments, on="time", by=by, strategy="backward", check_sortedness=False)
+    return found.with_columns(covered=(pl.col("before") + pl.min_horizontal("time", "end") - pl.col("start")).fill_null(0))
+
+
+def _merged(intervals: pl.DataFrame) -> pl.DataFrame:
+    """The union per process, as ``intervals.union``: faster where most rows come in the order of time, as host events do."""
+    ordered = intervals.filter(pl.col("end") > pl.col("start")).sort("process", "start")
+    reached = ordered.select("process", "start", reach=pl.col("end").cum_max().over("process"))
+    new = (pl.col("start") > pl.col("reach").shift(1)) | (pl.col("process") != pl.col("process").shift(1))
+    marked = reached.with_columns(new=new.fill_null(True))
+    last = marked.filter(pl.col("new").shift(-1).fill_null(True))["reach"]
+    return marked.filter("new").select("process", "start", end=last)
 
 
 def calls_in(store: Store, gaps: pl.DataFrame, kinds: Iterable[str]) -> pl.DataFrame:
     """Host events of these kinds that lie in ``gaps`` (columns process, start, end): per name its count, time in the gaps and longest such
     time, the names with most time first."""
-    stretches = union(gaps, ["process"])
+    stretches = _merged(gaps)
     parts = []
     for part in _events_in(store, stretches, kinds):
         found = part.with_columns(inside=length_inside(part, stretches, "process"))
