@@ -17,15 +17,19 @@ Device = tuple[int | None, int | None, int]
 Kernels = Literal["computation", "communication", "any"]
 
 
-def with_covered(store: Store, stretches: pl.DataFrame, kernels: Kernels, *, times: str | None = None) -> pl.DataFrame:
+def with_covered(
+    store: Store, stretches: pl.DataFrame, kernels: Kernels, *, group: str | None = None, times: str | None = None
+) -> pl.DataFrame:
     """``stretches`` (columns node, process, device, ``start``, ``end``) with ``covered``: how many nanoseconds of each the union of the
     device's kernels covers, over all streams. Rows are in another order.
 
-    ``times``: a condition on device events ``e`` that all stretches come from; only kernels near such events are read then.
+    ``group``: one of :func:`process_conditions`, where all stretches are of its processes. ``times``: a condition on device events ``e``
+    that all stretches come from; only kernels near such events are read then.
     """
     waiting = dict(_parts(stretches)) if len(stretches) else {}
     done = []
-    for condition in process_conditions(store) if waiting else ():
+    groups = [group] if group else process_conditions(store)
+    for condition in groups if waiting else ():
         near = _near(stretches, times, condition)
         for device, own in _parts(_kernels(store, f"{condition} AND {_which(store, kernels)} {near}")):
             if device in waiting:

@@ -109,27 +109,31 @@ def _could_hide(device: DeviceTime) -> int:
 
 def _collectives(store: Store, exposed_ns: int) -> list[dict[str, Any]]:
     """Every collective by its short name, over all devices; the longest exposed first. Where there is one, all that is exposed is its."""
-    events = pl.concat([_events(store, condition) for condition in process_conditions(store)])
-    totals = events.group_by("name").agg(count=pl.len(), time_ns=(pl.col("end") - pl.col("start")).sum())
+    totals = store.frame("""
+        SELECT coalesce(n.short, n.text) AS name, count(*) AS count, sum(e.duration_ns)::BIGINT AS time_ns
+        FROM device_event AS e JOIN name AS n ON n.id = e.name
+        WHERE e.kind = 'kernel' AND n.category = 'communication' GROUP BY ALL
+    """)
     if len(totals) == 1:
-        return totals.with_columns(exposed_ns=pl.lit(exposed_ns)).to_dicts()
-    # Runs of one name on one device do not overlap after the union, whatever streams they ran on.
-    merged = union(events, [*DEVICE, "name"])
-    exposed = (
-        with_covered(store, merged, "computation")
-        .group_by("name")
-        .agg(exposed_ns=(pl.col("end") - pl.col("start") - pl.col("covered")).sum())
-    )
-    rows = totals.join(exposed, on="name", how="left").with_columns(pl.col("exposed_ns").fill_null(0))
+        rows = totals.with_columns(exposed_ns=pl.lit(exposed_ns))
+    else:
+        parts = [_exposed(store, condition) for condition in process_conditions(store)]
+        exposed = pl.concat(parts).group_by("name").agg(pl.col("exposed_ns").sum())
+        rows = totals.join(exposed, on="name", how="left").with_columns(pl.col("exposed_ns").fill_null(0))
     return rows.sort("exposed_ns", "time_ns", "name", descending=[True, True, False]).to_dicts()
 
 
-def _events(store: Store, condition: str) -> pl.DataFrame:
-    return store.frame(f"""
+def _exposed(store: Store, group: str) -> pl.DataFrame:
+    """Of a group of processes: name (of the collective) and exposed_ns."""
+    events = store.frame(f"""
         SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", coalesce(n.short, n.text) AS name
         FROM device_event AS e JOIN name AS n ON n.id = e.name
-        WHERE e.kind = 'kernel' AND n.category = 'communication' AND {condition}
+        WHERE e.kind = 'kernel' AND n.category = 'communication' AND {group}
     """)
+    # Runs of one name on one device do not overlap after the union, whatever streams they ran on.
+    merged = union(events, [*DEVICE, "name"])
+    left = pl.col("end") - pl.col("start") - pl.col("covered")
+    return with_covered(store, merged, "computation", group=group).group_by("name").agg(exposed_ns=left.sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,27 +108,19 @@ def _told(store: Store) -> tuple[set[tuple[str, int | None, int | None, int]], i
 
 def _lengths(store: Store) -> _Lengths:
     """Of every device, the length of the union of its pageable copies, and how much of it no kernel covers."""
-    parts = [
-        union(
-            store.frame(f"""
-                SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end"
-                FROM device_event AS e WHERE e.kind = 'memcpy' AND e.pageable AND {condition}
-            """),
-            DEVICE,
-        )
-        for condition in process_conditions(store)
-    ]
-    length = pl.col("end") - pl.col("start")
-    rows = (
-        with_covered(store, pl.concat(parts), "any", times="e.kind = 'memcpy' AND e.pageable")
-        .group_by(DEVICE)
-        .agg(length.sum(), (length - pl.col("covered")).sum().alias("exposed"))
-    )
     places = Places(store)
+    length = pl.col("end") - pl.col("start")
     found: _Lengths = {}
-    for node, process, device, whole, exposed in rows.rows():
-        place = places.process(process, node)
-        found[place.node, place.rank, place.pid, device] = (whole, exposed)
+    for group in process_conditions(store):
+        copies = store.frame(f"""
+            SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end"
+            FROM device_event AS e WHERE e.kind = 'memcpy' AND e.pageable AND {group}
+        """)
+        pageable = with_covered(store, union(copies, DEVICE), "any", group=group, times="e.kind = 'memcpy' AND e.pageable")
+        rows = pageable.group_by(DEVICE).agg(length.sum().alias("whole"), (length - pl.col("covered")).sum().alias("exposed"))
+        for node, process, device, whole, exposed in rows.rows():
+            place = places.process(process, node)
+            found[place.node, place.rank, place.pid, device] = (whole, exposed)
     return found
 
 

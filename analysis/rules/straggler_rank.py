@@ -238,10 +238,10 @@ def _finding(ranks: list[_Rank], bad: list[_Rank], threshold: float) -> str:
     often = f"and is over it in {worst.steps_over} of {plural(worst.steps, 'step')}"
     if bad:
         also = f"; {plural(len(bad) - 1, 'more rank does', 'more ranks do')}, too" if len(bad) > 1 else ""
-        return _capital(f"{text} {often}, while the others are in collectives for {duration(worst.waits_ns or 0.0)} longer{also}.")
+        return _capital(f"{text} {often}, while the others spend {duration(worst.waits_ns or 0.0)} per step more in collectives{also}.")
     if worst.over:
-        wait = f"only {duration(worst.waits_ns)} longer" if worst.waits_ns and worst.waits_ns > 0 else "no longer"
-        return _capital(f"{text} {often}, but the others are in collectives for {wait} than it is: they do not wait for it.")
+        wait = f"only {duration(worst.waits_ns)} per step more" if worst.waits_ns and worst.waits_ns > 0 else "no more time"
+        return _capital(f"{text} {often}, but the others spend {wait} in collectives: they do not wait for it.")
     return f"The rank that computes longest, {text.replace(' computes', ', computes', 1)}."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun.analysis import Options, analyze
+from postrun.analysis.places import process_conditions
 from postrun.analysis.report import Finding, RuleResult
+from postrun.analysis.rules import coverage, exposed_communication
 from postrun.analysis.rules.coverage import with_covered
 from postrun.analysis.rules.selection import select
 from postrun.ingest.store import Store
@@ -84,7 +87,7 @@ def ranks(*spans: tuple[int, int], step: bool = False) -> dict[str, list[dict[st
     """One rank per pair: it computes for so long, then is in an all-reduce for so long; GPU and node by rank, two ranks per node."""
     events, processes, nodes, steps = [], [], [], []
     for rank, (computes, waits) in enumerate(spans):
-        place = {"node": rank // 2, "process": rank, "device": rank % 2}
+        place: dict[str, Any] = {"node": rank // 2, "process": rank, "device": rank % 2}
         events += [run(0, computes, **place), run(computes, computes + waits, "AllReduce", stream=20, **place)]
         processes.append({"id": rank, "node": rank // 2, "pid": 100 + rank, "rank": rank})
         if rank % 2 == 0:
@@ -152,6 +155,21 @@ def test_the_rank_that_the_others_wait_for_is_named(make_store: Callable[..., St
     result, _ = judged(make_store(names=NAMES, **ranks((60, 40), (60, 40), (80, 40), (60, 40))))
     assert result.recommendation is not None
     assert "first" not in result.recommendation
+
+
+def test_groups_of_processes_give_the_same(make_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = ranks((90, 10), (60, 40), (95, 5), (80, 20))
+    for rank in range(4):  # 10 ns of another collective, of which the last 5 are computed
+        place: dict[str, Any] = {"node": rank // 2, "process": rank, "device": rank % 2}
+        tables["device_event"] += [run(100, 110, "AllGather", stream=21, **place), run(105, 120, **place)]
+    store = make_store(names=NAMES, **tables)
+    whole, _ = judged(store)
+    for module in (exposed_communication, coverage):
+        monkeypatch.setattr(module, "process_conditions", partial(process_conditions, rows=1))
+    assert len(process_conditions(store, rows=1)) == 4
+    divided, _ = judged(store)
+    assert divided.details == whole.details
+    assert [kernel["exposed_ns"] for kernel in whole.details["kernels"]] == [75, 20]
 
 
 US = 1000

@@ -70,7 +70,7 @@ def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
     assert [rank["confirmed"] for rank in result.details["ranks"]] == [None, None, True, None]
     assert result.finding == (
         "Rank 2, node-1 GPU 0 computes 30 ns per step (30.0 %) longer than the median of 4 ranks (threshold 10.0 %) and is over it in"
-        " 3 of 3 steps, while the others are in collectives for 30 ns longer."
+        " 3 of 3 steps, while the others spend 30 ns per step more in collectives."
     )
     assert found is not None
     # 30 ns x 3 steps x 3 other ranks (each has 150 ns exposed); span of each device 2 x 1000 + 150
@@ -106,7 +106,7 @@ def test_the_others_must_wait_for_it(make_store: Callable[..., Store], waits: in
     assert result.verdict == ("IssuesFound" if confirmed else "NoIssuesFound")
     if not confirmed:
         assert result.finding is not None
-        assert result.finding.endswith("but the others are in collectives for only 14 ns longer than it is: they do not wait for it.")
+        assert result.finding.endswith("but the others spend only 14 ns per step more in collectives: they do not wait for it.")
 
 
 def test_the_wait_is_bounded_by_what_is_exposed(make_store: Callable[..., Store]) -> None:
