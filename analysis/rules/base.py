@@ -132,6 +132,8 @@ def not_evaluated(reason: str, capture: str | None = None, **more: Any) -> Outco
 class Rule(ABC):
     """A rule over a run. Subclasses set the class variables; ``parameters`` does not name scan_interval_us, which every rule has.
 
+    ``needs``: what a run must have for the rule to be evaluated, one sentence. ``informs``: it tells figures and never finds an issue.
+
     ``checks``: one sentence, what the rule looks at. ``condition``: when it finds an issue, with parameter names. ``advice``: what to do in
     general, one sentence (the run's own advice is ``Outcome.recommendation``).
     """
@@ -139,6 +141,8 @@ class Rule(ABC):
     name: ClassVar[str]
     category: ClassVar[Category]
     parameters: ClassVar[tuple[Parameter, ...]] = ()
+    needs: ClassVar[str] = "What the rule itself reads of the run."
+    informs: ClassVar[bool] = False
     checks: ClassVar[str]
     condition: ClassVar[str]
     advice: ClassVar[str]

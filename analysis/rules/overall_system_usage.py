@@ -20,6 +20,7 @@ class OverallSystemUsage(Rule):
 
     name = "OverallSystemUsage"
     category = "system"
+    informs = True
     checks = "Gives maximum, p99, p95, p50 and minimum of network, GPU, CPU, their memory and I/O wait of every machine."
     condition = "never: it is information"
     advice = "Choose an instance that fits what the run uses."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import wording
 from ..report import RuleResult
 from .base import FINE, ISSUES, NOT_EVALUATED, SCAN_INTERVAL
 from .catalogue import DOCUMENTED, PROFILER_REPORT
@@ -15,21 +16,30 @@ ADVICE = "Begin with the finding that costs most time."
 
 
 def summarise(results: Sequence[RuleResult], selection: Selection) -> RuleResult:
-    """ProfilerReport's own row: an issue when any documented rule among ``results`` has one; not evaluated when none could be."""
+    """ProfilerReport's own row: an issue when any documented rule among ``results`` has one; not evaluated when none could be.
+
+    A rule that only informs is no evidence that nothing is wrong, and an Error is none either.
+    """
     documented = {rule.name for rule in DOCUMENTED}
+    informing = {rule.name for rule in DOCUMENTED if rule.informs}
     own = [result for result in results if result.rule in documented]  # one attached again under another name is not among them
     issues = [result for result in own if result.verdict == ISSUES]
-    judged = [result for result in own if result.verdict in (ISSUES, FINE)]
+    judged = [result for result in own if result.verdict in (ISSUES, FINE) and result.rule not in informing]
     verdict = ISSUES if issues else FINE if judged else NOT_EVALUATED
     changed = {f"{result.rule}_{name}": value for result in own for name, value in result.changed_parameters.items()}
     first = [result.first_ns for result in issues if result.first_ns is not None]
     last = [result.last_ns for result in issues if result.last_ns is not None]
-    counted = f"{len(issues)} of {len(own)} rules found an issue, {len(own) - len(judged)} could not be evaluated"
+    able = [result for result in own if result.rule not in informing]
+    counted = (
+        f"{len(issues)} of {wording.plural(len(able), 'documented rule')} found an issue, {len(able) - len(judged)} could not be evaluated"
+    )
+    others = [result for result in results if result.rule not in documented and result.verdict == ISSUES]
+    beside = f"; {wording.plural(len(others), 'issue')} of other rules beside them" if others else ""
     return RuleResult(
         rule=PROFILER_REPORT,
         category="report",
         verdict=verdict,
-        reason="none of its rules could be evaluated" if verdict == NOT_EVALUATED else None,
+        reason=f"none of its {len(able)} rules that judge could be evaluated{beside}" if verdict == NOT_EVALUATED else None,
         capture=None,
         triggered=sum(result.triggered for result in own),
         violations=sum(result.violations for result in own),
@@ -42,7 +52,7 @@ def summarise(results: Sequence[RuleResult], selection: Selection) -> RuleResult
         changed_parameters=changed,
         parameter_table=(),
         details={"rules": [{"rule": result.rule, "verdict": result.verdict} for result in own]},
-        finding=f"{counted}." if judged else None,
+        finding=f"{counted}{beside}." if judged else None,
         recommendation=None,
         checks=CHECKS,
         condition=CONDITION,
