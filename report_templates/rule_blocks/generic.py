@@ -72,7 +72,7 @@ def written(key: str, value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         if not math.isfinite(value):
-            return str(value)
+            return UNKNOWN
         if key.endswith("_ns"):
             return duration(value)
         return count(value) if isinstance(value, int) else significant(value)

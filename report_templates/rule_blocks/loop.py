@@ -7,7 +7,7 @@ from ..figures.histogram import Bins, histogram, panels
 from ..figures.strips import Piece, Strip, strips
 from ..formats import clip, count, duration, percent, plural
 from .bottlenecks import during
-from .reading import Blocks, Row, Shown, bins, marked, narrow, number, part, place, rows, text, truth, whole
+from .reading import Blocks, Row, Shown, answer, bins, marked, narrow, number, part, place, rows, text, truth, whole
 
 _GROUPS = 3  # drawn twice each: with and without their outliers
 _PARTS = (
@@ -200,7 +200,7 @@ def dataloader(shown: Shown) -> Blocks:
                 [
                     Cell(clip(text(found, "node") or "all", 40)),
                     value(whole(found, "num_workers"), count),
-                    Cell({True: "True", False: "False"}.get(found.get("pin_memory"), "–")),  # type: ignore[arg-type]
+                    answer(found, "pin_memory", "True", "False"),
                     value(whole(found, "prefetch_factor"), count),
                     value(whole(found, "count"), count),
                 ]

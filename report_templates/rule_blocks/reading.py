@@ -110,6 +110,11 @@ def truth(data: Row, key: str) -> bool:
     return data.get(key) is True
 
 
+def answer(data: Row, key: str, yes: str, no: str) -> Cell:
+    """A truth that may not be known."""
+    return Cell(yes if data.get(key) is True else no if data.get(key) is False else UNKNOWN)
+
+
 def marked(issue: bool, word: str = "over") -> Cell:
     """Whether this row is over the threshold, or outside of both."""
     return Cell(f"✕ {word}", mark="v-issue") if issue else Cell("within")

@@ -8,7 +8,7 @@ from ..blocks import BARS, Cell, Column, Figure, Slice, Table, of_all, ring, say
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part, stacked_bars
 from ..formats import UNKNOWN, bandwidth, count, duration, percent, plural, size
-from .reading import Blocks, Row, Shown, marked, name, number, place, rows, share, text, truth, where, whole
+from .reading import Blocks, Row, Shown, answer, marked, name, number, place, rows, share, text, truth, where, whole
 
 _PDF_DEVICES = 8
 _PDF_KERNELS = 8
@@ -344,7 +344,7 @@ def straggler_rank(shown: Shown) -> Blocks:
                     value(whole(rank, "steps_over"), count),
                     value(number(rank, "steps_over_percent"), percent),
                     *_times(rank, "waiting_per_step_ns"),
-                    Cell({True: "yes", False: "no"}.get(rank.get("confirmed"), UNKNOWN)),  # type: ignore[arg-type]
+                    answer(rank, "confirmed", "yes", "no"),
                 ]
                 for rank in _by(ranks, "excess_percent")
             ],

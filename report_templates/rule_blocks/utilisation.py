@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
 from ..blocks import BARS, Cell, Column, Figure, of_all, say, spread, table, value, word
 from ..figures.box_plot import Box, box_plot
-from ..formats import count, duration, percent, plural
+from ..formats import clip, count, duration, percent, plural
 from .reading import Blocks, Row, Shown, number, part, place, points, rows, text, truth, where, whole
 
 HOW: Final = "Box: quartiles over the whole run, line: median; whiskers: the most extreme values within 1.5 IQR of the quartiles."
 _MEMORY: Final = {"footprint": "footprint (used of total)", "memory controller": "memory-controller utilisation"}
 _EPISODES: Final = 8
+_NODES: Final = 4
 
 
 def low_gpu_utilization(shown: Shown) -> Blocks:
@@ -209,6 +211,8 @@ def gpu_memory_increase(shown: Shown) -> Blocks:
 def _figure(id: str, boxes: Sequence[Box], limits: Sequence[tuple[float, str]], alt: str, caption: object) -> Figure | None:
     if not boxes:
         return None
+    if len({box.group for box in boxes}) > _NODES:  # a heading each would take more room than the boxes
+        boxes = [dataclasses.replace(box, label=f"{clip(box.group, 18)} {box.label}", group="") for box in boxes]
     return Figure(id, box_plot(boxes, limits, "%", top=100.0), alt, say("{}", caption))
 
 

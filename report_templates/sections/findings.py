@@ -59,7 +59,7 @@ def findings(report: Report) -> list[Advice]:
 def _cost(finding: Finding) -> tuple[str, str]:
     """The time per step, else the share, and what it is a part of."""
     share = percent(finding.cost_percent) if finding.cost_percent is not None else None
-    of = f" of the {finding.base}" if finding.base else ""
+    of = f" of the {clip(finding.base, 60)}" if finding.base else ""
     if finding.cost_per_step_ns is not None:
         return f"{duration(finding.cost_per_step_ns)} per step", f"{share}{of}" if share else ""
     if share:

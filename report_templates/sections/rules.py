@@ -59,7 +59,9 @@ def rules(report: Report) -> Section:
     made = Section("rules", "Rules", say("{}", _lead(found)))
     summary = next((rule for rule in report.rules if rule.category == "report"), None)
     made.facts["summary"] = (
-        say("{}, which runs the documented rules: {}", summary.rule, glued(summary.finding)) if summary and summary.finding else None
+        say("{}, which runs the documented rules: {}", summary.rule, glued(clip(summary.finding, 300)))
+        if summary and summary.finding
+        else None
     )
     made.facts["further"] = findings(report)[FIRST:]
     made.facts["changed"] = _changed(report)
@@ -89,7 +91,7 @@ def _changed(report: Report) -> str:
     told = f"Preset: {preset}." if preset else ""
     changed = report.options.get("parameters")
     if isinstance(changed, dict) and changed:
-        told += " Changed: " + ", ".join(f"{key} = {setting(held)}" for key, held in changed.items()) + "."
+        told += " Changed: " + ", ".join(f"{clip(str(key), 80)} = {setting(held)}" for key, held in changed.items()) + "."
     return told
 
 
@@ -132,7 +134,7 @@ def _absent(found: Sequence[Judged]) -> Table | None:
         "Rules without a verdict",
         [Column("Rule", "name"), Column("Verdict"), Column("Why"), Column("What would supply it")],
         [
-            [Cell(one.rule.rule), one.cell, word(plain(_why(one.rule)), limit=300), word(plain(one.rule.capture), limit=300)]
+            [Cell(clip(one.rule.rule, 60)), one.cell, word(plain(_why(one.rule)), limit=300), word(plain(one.rule.capture), limit=300)]
             for one in found
         ],
         pdf_rows=0,
@@ -209,9 +211,9 @@ def _parameters(id: str, given: Sequence[RuleParameter]) -> Table | None:
         ],
         [
             [
-                Cell(parameter.name),
+                Cell(clip(parameter.name, 60)),
                 Cell(setting(parameter.value)),
-                Cell(parameter.unit),
+                Cell(clip(parameter.unit, 40)),
                 Cell(_time(parameter) or "–"),
                 Cell(setting(parameter.default)),
                 Cell("▲ changed", mark="v-changed")
@@ -233,7 +235,7 @@ def _line(given: Sequence[RuleParameter]) -> Markup:
         if parameter.name == _SCAN and not parameter.changed:
             continue
         times = "×\u00a0" if parameter.unit[:1].isdigit() else ""
-        unit = f"\u00a0{times}{parameter.unit}" if isinstance(parameter.value, int | float) and parameter.unit else ""
+        unit = f"\u00a0{times}{clip(parameter.unit, 40)}" if isinstance(parameter.value, int | float) and parameter.unit else ""
         notes = [
             text for text in (_time(parameter), f"changed; default {setting(parameter.default)}" if parameter.changed else None) if text
         ]
@@ -241,7 +243,7 @@ def _line(given: Sequence[RuleParameter]) -> Markup:
             say(
                 "{}{} {}{}{}",
                 "▲ " if parameter.changed else "",
-                parameter.name,
+                clip(parameter.name, 60),
                 setting(parameter.value),
                 unit,
                 f" ({'; '.join(notes)})" if notes else "",

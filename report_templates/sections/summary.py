@@ -18,7 +18,7 @@ from .system_usage import panel
 from .time_breakdown import FIRST_PAGE, bars, wasted
 from .verdicts import ABSENT, FINE, NOT_EVALUATED, SIGNS, Judged, counted, judged
 
-_PAGE = 545  # points of a page of the smaller paper, less title, captions and the lines of what is left out
+_PAGE = 565  # points of a page of the smaller paper, less title, captions and the lines of what is left out
 _NODES = 3
 _PIECES = 7
 _SMALL = 0.5  # percent; less is not to be seen in a strip

@@ -10,7 +10,7 @@ from typing import Final
 
 from ...analysis.report import Report, RuleResult
 from ..blocks import Cell
-from ..formats import plural
+from ..formats import clip, plural
 
 ISSUE: Final = "IssuesFound"
 ERROR: Final = "Error"
@@ -63,7 +63,7 @@ class Judged:
 
     @property
     def name(self) -> Cell:
-        return Cell(self.rule.rule, link=self.anchor)
+        return Cell(clip(self.rule.rule, 60), link=self.anchor)
 
 
 def judged(report: Report) -> list[Judged]:

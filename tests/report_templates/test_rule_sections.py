@@ -1,0 +1,414 @@
+"""Does the report show every rule: the findings first, all verdicts, a section each, whatever the rules report?"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import html
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from conftest import HOSTILE
+from hand_made_rules import details, result, rule_results
+from postrun.analysis.report import Finding, Report, RuleResult
+from postrun.report_templates import render
+from postrun.report_templates.blocks import Section, coded
+from postrun.report_templates.context import context
+from postrun.report_templates.figures.box_plot import Box, box_plot
+from postrun.report_templates.figures.matrix import matrix
+from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
+from postrun.report_templates.figures.workloads import Workload, workloads
+from postrun.report_templates.formats import glued
+from postrun.report_templates.pages import page
+from postrun.report_templates.rule_blocks.generic import written
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def quiet(text: str, fraction: float | None) -> None:
+    """No progress."""
+
+
+class _Words(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self.feed(text)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th", "p", "li", "caption", "h3", "dd", "b"):
+            self.parts.append(" ")
+
+    def handle_data(self, data: str) -> None:
+        self.parts.append(data)
+
+
+def words(text: str) -> str:
+    """What a reader reads of a page, blanks made equal."""
+    body = re.sub(r"<(script|style|svg)\b.*?</\1>", "", text, flags=re.DOTALL)
+    return " ".join("".join(_Words(body).parts).replace("\u00a0", " ").replace("\u202f", " ").split())
+
+
+def block(text: str, id: str) -> str:
+    """The table with this id."""
+    found = re.search(rf'id="{id}".*?</table>', text, re.DOTALL)
+    assert found is not None, id
+    return f"<div {found[0]}</div>"
+
+
+def with_rules(report: Report, *rules: RuleResult) -> Report:
+    return dataclasses.replace(report, rules=rules, findings=())
+
+
+def parts_of(report: Report) -> dict[str, Section]:
+    (section,) = [section for section in context(report, quiet).sections if section.id == "rules"]
+    return {part.id: part for part in section.parts}
+
+
+# -- the first page --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_the_three_findings_worth_most_stand_first(rich: Report, target: str) -> None:
+    text = page(context(rich, quiet), target)
+    first = words(block(text, "summary-findings"))
+    assert first.startswith("What to do first Times overlap and do not add up.")
+    places = [first.index(finding.title) for finding in rich.findings[:3]]
+    assert places == sorted(places)
+    assert rich.findings[3].title not in first
+    assert "Overlap all-reduce with backward ExposedCommunication" in first
+    assert "Exposed communication costs 1.40 s of 8.80 s, 15.9 %, over the threshold of 10 %." in first
+    assert "88.0 ms per step 15.9 % of the GPU time of the profile 15.9 %" in first.replace("step15", "step 15").replace(
+        "profile15", "profile 15"
+    )
+    assert "StragglerRank · rank 7, node-1 GPU 3" in first
+    further = words(block(text, "rules-further"))
+    assert [finding.title in further for finding in rich.findings] == [False] * 3 + [True] * 3
+    assert text.index('id="summary-findings"') < text.index('id="summary-rules"') < text.index('id="rules-further"')
+
+
+def test_a_single_finding_does_not_overlap(rich: Report) -> None:
+    text = words(page(context(dataclasses.replace(rich, findings=rich.findings[:1]), quiet), "html"))
+    assert "What to do first" in text
+    assert "Times overlap" not in text
+
+
+def test_all_verdicts_stand_on_the_first_page_in_their_order(rich: Report) -> None:
+    text = page(context(rich, quiet), "html")
+    table = block(text, "summary-rules")
+    assert "Rules: 6 issues · 1 error · 10 fine · 2 not evaluated" in words(table)
+    rows = re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]
+    signs = [next(sign for sign in ("✕ Issue", "! Error", "✓ Fine", "– Not evaluated") if sign in row) for row in rows]
+    assert signs == ["✕ Issue"] * 6 + ["! Error"] + ["✓ Fine"] * 10 + ["– Not evaluated"] * 2
+    names = [words(row).split()[0] for row in rows]
+    assert names[:6] == ["CPUBottleneck", "ExposedCommunication", "StragglerRank", "LowPrecision", "LowGPUUtilization", "StepOutlier"]
+    assert "ProfilerReport" not in names
+    assert len(names) == len(rich.rules) - 1
+    for row in rows:
+        link = re.search(r'href="#([^"]*)"', row)
+        assert link is not None
+        assert f'id="{link[1]}"' in text
+    assert 'href="#rule-CPUBottleneck"' in rows[0]
+    assert 'href="#rules-absent"' in rows[-1]
+
+
+def test_a_finding_is_not_said_twice_on_the_first_page(rich: Report) -> None:
+    table = words(block(page(context(rich, quiet), "html"), "summary-rules"))
+    assert "Finding 2 above: costs 88.0 ms per step." in table
+    assert rich.findings[1].text not in table
+    assert "60.0 % of the matrix time ran in FP32, over the threshold of 30 %." in table
+
+
+def test_rules_without_a_verdict_are_a_line_in_the_pdf(rich: Report) -> None:
+    text = page(context(rich, quiet), "pdf")
+    first = text[: text.index('id="contents"')]
+    assert "Not evaluated: Dataloader, SyncBound." in words(first)
+    assert first.count("<tr>") < 40
+    assert words(text).count("Profile with torch.profiler on CPU activity.") == 2
+    assert "PageableCopies: KeyError: 'kind'" in words(text)
+
+
+@pytest.mark.parametrize("paper", ["A4", "Letter"])
+def test_the_first_page_of_the_pdf_holds_all_verdicts(rich: Report, tmp_path: Path, paper: str) -> None:
+    if shutil.which("pdftotext") is None:
+        pytest.skip("pdftotext is not installed (apt-get install poppler-utils)")
+    more = " This holds for every one of the devices that were looked at, in each window."
+    long = tuple(dataclasses.replace(rule, finding=rule.finding and rule.finding + more) for rule in rich.rules)
+    for report in (rich, dataclasses.replace(rich, rules=long)):
+        file = render(report, tmp_path, ("pdf",), paper=paper)["pdf"]
+        pages = subprocess.run(["pdftotext", "-layout", str(file), "-"], capture_output=True, text=True, check=True).stdout.split("\f")
+        first = " ".join(pages[0].split())
+        assert "Why, and what would supply it" in first
+        for rule in report.rules[1:]:
+            assert rule.rule in first, rule.rule
+        assert not re.match(r"\s*resnet50-ddp\s+postrun\s+Rule\s+Verdict", pages[1])
+
+
+def test_a_report_of_no_rules_says_so(small_reports: dict[str, Report]) -> None:
+    text = words(page(context(small_reports["empty"], quiet), "html"))
+    assert "No rule was chosen for this report" in text
+    assert "What to do first" not in text
+
+
+def test_a_report_of_nothing_evaluated(small_reports: dict[str, Report]) -> None:
+    rules = [result(name, "system", "NotEvaluated", reason="no samples", capture="Record them.") for name in ("A", "B")]
+    for target in ("html", "pdf"):
+        text = page(context(with_rules(small_reports["empty"], *rules), quiet), target)
+        assert "None of 2 rules could be evaluated" in words(text)
+        assert "Not evaluated: A, B" in words(text) or target == "html"
+        assert "no samples" in words(text)
+
+
+# -- the chapter of the rules ----------------------------------------------------------------------------------------------
+
+
+def test_the_summary_is_sorted_by_how_often_rules_triggered(rich: Report) -> None:
+    table = block(page(context(rich, quiet), "html"), "rules-overview")
+    names = [words(row).split()[0] for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]]
+    expected = [rule for rule in rich.rules if rule.verdict in ("IssuesFound", "NoIssuesFound")]
+    expected = [rule for rule in expected if not rule.rule.startswith("Overall") and rule.rule != "ProfilerReport"]
+    assert names == [rule.rule for rule in sorted(expected, key=lambda rule: (-rule.triggered, rule.rule))]
+    lead = words(page(context(rich, quiet), "html"))
+    assert "6 of 16 evaluated rules found an issue. Triggered most often: CPUBottleneck, 1 300 times, at 2 400 data points." in lead
+
+
+def test_every_evaluated_rule_has_a_section_with_its_texts(rich: Report) -> None:
+    shown = context(rich, quiet)
+    text = page(shown, "html")
+    for rule in rich.rules[1:]:
+        evaluated = rule.verdict in ("IssuesFound", "NoIssuesFound")
+        assert (f'<div class="rule" id="rule-{rule.rule}">' in text) == evaluated
+        assert f"What {rule.rule} looks at, in one sentence." in text or not evaluated
+    said = words(text)
+    assert "What to do: Raise num_workers=8 so that the processors load ahead" in said
+    assert "<code>num_workers=8</code>" in text
+    assert (
+        "Triggered 36 times; 36 violations at 2 400 data points; in 12 of 20 windows; from 1 min 00 s to 16 min 40 s after the run began."
+        in said
+    )
+
+
+def test_changed_parameters_are_marked_and_given_as_time(rich: Report) -> None:
+    for target in ("html", "pdf"):
+        said = words(page(context(rich, quiet), target))
+        assert "▲ patience 100 samples (50.0 s; changed; default 1 000), window 500 samples (4 min 10 s)" in said
+        assert "Preset: documented. Changed: LowGPUUtilization_patience = 100." in said
+        assert "▲ stddev 3 factor (changed; default 5), mode none, n_outliers 10 steps" in said
+    assert "LowGPUUtilization_patience = 100" in words(page(context(rich, quiet), "pdf")).split("Options in effect")[1]
+
+
+def test_every_rule_shows_its_figures_and_tables(rich: Report) -> None:
+    shown = parts_of(rich)
+    figures = {id.removeprefix("rule-"): sorted(part.figures) for id, part in shown.items()}
+    assert figures["LowGPUUtilization"] == ["boxes"]
+    assert figures["LoadBalancing"] == ["matrix", "workloads"]
+    assert figures["CPUBottleneck"] == ["annotations", "operators", "phases", "slices"]
+    assert figures["IOBottleneck"] == ["slices"]
+    assert figures["MaxInitializationTime"] == ["parts"]
+    for rule in ("BatchSize", "GPUMemoryIncrease"):
+        assert figures[rule] == ["boxes"]
+    for rule in ("HostBound", "ExposedCommunication", "ShortKernels", "StragglerRank"):
+        assert figures[rule] == ["bars"]
+    assert figures["LowPrecision"] == ["shares"]
+    tables = {id.removeprefix("rule-"): sorted(part.tables) for id, part in shown.items()}
+    assert tables["GPUMemoryIncrease"] == ["devices", "episodes", "parameters"]
+    assert tables["StepOutlier"] == ["active", "groups", "parameters", "slowest"]
+    assert tables["TemperatureRule"] == ["list-1", "parameters", "values"]
+    assert tables["OverallSystemUsage"] == ["parameters"]
+
+
+def test_no_figure_has_more_than_twelve_rows(rich: Report) -> None:
+    held = details()
+    for rule in ("LowGPUUtilization", "BatchSize", "GPUMemoryIncrease", "HostBound", "StragglerRank", "LoadBalancing"):
+        key = "ranks" if rule == "StragglerRank" else "devices"
+        many = [
+            row | {"node": f"node-{i // 8:03d}", "device": i % 8, "rank": i if "rank" in row else None}
+            for i, row in enumerate(held[rule][key] * 16)
+        ]
+        given = held[rule] | {key: many, "matrix": []}
+        part = parts_of(with_rules(rich, result(rule, "system", "IssuesFound", "x.", details=given)))[f"rule-{rule}"]
+        for figure in part.figures.values():
+            height = float(re.search(r'height="([\d.]+)"', figure.svg)[1])  # type: ignore[index]
+            assert height <= 460, figure.id
+            assert "of 128" in figure.caption, figure.id
+        table = part.table(key)
+        assert table is None or table.total == 128
+
+
+def test_equal_names_and_odd_names_have_sections_of_their_own(rich: Report) -> None:
+    rules = [result(name, "custom", "NoIssuesFound", "f.", details={"a": 1}) for name in ("same", "same", "a b", "a-b", "<i>", "")]
+    text = page(context(with_rules(rich, *rules), quiet), "html")
+    ids = re.findall(r'\bid="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+    assert sum(id.startswith("rule-") and "-" not in id[5:] for id in ids) == 6
+
+
+def hostile(value: Any, texts: Iterator[str]) -> Any:
+    """``value`` with every text replaced by a hostile one."""
+    if isinstance(value, dict):
+        return {key: hostile(item, texts) for key, item in value.items()}
+    if isinstance(value, list):
+        return [hostile(item, texts) for item in value]
+    return next(texts) if isinstance(value, str) else value
+
+
+def test_hostile_texts_stay_text(rich: Report) -> None:
+    def endless() -> Iterator[str]:
+        while True:
+            yield from HOSTILE
+
+    texts = endless()
+    rules = []
+    for rule in rule_results():
+        bad = {field: next(texts) for field in ("finding", "recommendation", "reason", "capture", "checks", "condition", "advice")}
+        kept = rule.details if rule.category == "report" else hostile(copy.deepcopy(rule.details), texts)
+        parameters = tuple(
+            dataclasses.replace(one, unit=next(texts), meaning=next(texts), value=next(texts)) for one in rule.parameter_table
+        )
+        rules.append(dataclasses.replace(rule, details=kept, parameter_table=parameters, parameters={"mode": next(texts)}, **bad))
+    rules.append(result(HOSTILE[0], "custom", "IssuesFound", "f.", details={HOSTILE[1]: HOSTILE[0], "rows": [{HOSTILE[0]: HOSTILE[1]}]}))
+    findings = tuple(
+        Finding(rank, rules[rank].rule, "high", next(texts), next(texts), next(texts), next(texts), 5, 5.0, 5.0, 5, 5.0, next(texts))
+        for rank in range(1, 8)
+    )
+    report = dataclasses.replace(rich, rules=tuple(rules), findings=findings)
+    for target in ("html", "pdf"):
+        text = page(context(report, quiet), target)
+        assert not re.search(r"<(iframe|object|i)\b", text)
+        assert "<script>alert" not in text
+        assert "<img src=x" not in text
+        tags = re.sub(r">[^<]*<", "><", text)
+        assert not re.search(r"\son\w+=", re.sub(r'"[^"]*"', '""', tags))
+        assert not set(text) & {chr(code) for code in range(32) if chr(code) not in "\n\t"}
+        assert "alert(1)" in html.unescape(text)
+        assert max(map(len, words(text).split())) < 900
+
+
+# -- whatever the details hold ---------------------------------------------------------------------------------------------
+
+
+def damaged(value: Any, chance: random.Random, share: float) -> Any:
+    """``value`` with some of its parts missing or of another kind."""
+    if chance.random() < share:
+        return chance.choice([None, {}, [], "text", -1, 0, float("nan"), True, [None], [{}], {"a": None}])
+    if isinstance(value, dict):
+        return {key: damaged(item, chance, share) for key, item in value.items() if chance.random() >= share}
+    if isinstance(value, list):
+        return [damaged(item, chance, share) for item in value]
+    return value
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_is_missing_the_report_is_made(rich: Report, seed: int) -> None:
+    chance = random.Random(seed)
+    rules = tuple(dataclasses.replace(rule, details=damaged(rule.details, chance, 0.01 * 1.18**seed % 0.5)) for rule in rule_results())
+    shown = context(dataclasses.replace(rich, rules=rules), quiet)
+    for target in ("html", "pdf"):
+        assert "nan" not in words(page(shown, target)).split()
+
+
+@pytest.mark.parametrize("given", [{}, None, [], "text"])
+def test_no_details_at_all(rich: Report, given: Any) -> None:
+    rules = tuple(dataclasses.replace(rule, details=given) for rule in rule_results())
+    text = page(context(dataclasses.replace(rich, rules=rules), quiet), "html")
+    assert "rule-LowGPUUtilization" in text
+
+
+def test_an_unknown_verdict_reads_as_an_error(rich: Report) -> None:
+    rule = dataclasses.replace(result("Odd", "custom", "Whatever", "f."), category="custom")
+    assert "! Error" in words(block(page(context(with_rules(rich, rule), quiet), "html"), "summary-rules"))
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------------
+
+
+def texts_of(svg: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_boxes_stand_where_their_quartiles_are() -> None:
+    svg = box_plot([Box("GPU 0", 20.0, 40.0, 60.0, 10.0, 80.0, 5.0, 90.0, "node-0")], [(70.0, "p95 70 %")], "%", top=100.0)
+    root = ElementTree.fromstring(svg)
+    ticks = {
+        text.text: float(text.get("x", "0")) for text in root.iter(f"{SVG}text") if text.text in ("0", "20", "40", "60", "80", "100 %")
+    }
+    box = next(iter(root.iter(f"{SVG}rect")))
+    start, wide = float(box.get("x", "0")) + 1, float(box.get("width", "0")) - 2
+    assert start == pytest.approx(ticks["20"], abs=0.02)
+    assert start + wide == pytest.approx(ticks["60"], abs=0.02)
+    unit = (ticks["100 %"] - ticks["0"]) / 100
+    p5, p95 = (float(circle.get("cx", "0")) for circle in root.iter(f"{SVG}circle"))
+    assert ((p5 - ticks["0"]) / unit, (p95 - ticks["0"]) / unit) == (pytest.approx(5, abs=0.1), pytest.approx(90, abs=0.1))
+    limit = [line for line in root.iter(f"{SVG}line") if line.get("stroke-dasharray") == "4 3"]
+    assert [(float(line.get("x1", "0")) - ticks["0"]) / unit for line in limit] == [pytest.approx(70, abs=0.1)]
+
+
+def test_names_of_near_thresholds_do_not_overlap() -> None:
+    svg = box_plot([Box("a", 1, 2, 3, 1, 3)], [(70.0, "cpu 70 %"), (71.0, "gpu 71 %"), (72.0, "memory 72 %")], "%", top=100.0)
+    lines = [
+        float(text.get("y", "0"))
+        for text in ElementTree.fromstring(svg).iter(f"{SVG}text")
+        if (text.text or "").endswith(("70 %", "71 %", "72 %"))
+    ]
+    assert len(set(lines)) == 3
+
+
+def test_a_matrix_shows_its_numbers_up_to_sixteen() -> None:
+    assert texts_of(matrix(["a", "b"], [[0.0, 0.83], [0.83, None]], "distance")).count("0.83") == 2
+    large = [[abs(a - b) / 40 for b in range(40)] for a in range(40)]
+    svg = matrix([f"GPU {i}" for i in range(40)], large, "distance")
+    assert not [text for text in texts_of(svg) if re.fullmatch(r"\d\.\d\d", text)]
+    assert len(svg) < 60_000
+    fields = [path.get("d", "") for path in ElementTree.fromstring(svg).iter(f"{SVG}path")]
+    assert sum(field.count("M") for field in fields) == 1600
+
+
+def test_workloads_are_on_one_scale() -> None:
+    svg = workloads([Workload("a", [0.0, 0.5, 0.25], 50.0), Workload("b", [1.0, 0.0, 0.0], 0.0)])
+    heights = [float(v) for path in ElementTree.fromstring(svg).iter(f"{SVG}path") for v in re.findall(r"v-([\d.]+)", path.get("d", ""))]
+    assert [height / heights[2] for height in heights] == pytest.approx([0.5, 0.25, 1.0], abs=0.01)
+
+
+def test_a_threshold_in_bars_is_at_its_value_and_named() -> None:
+    svg = stacked_bars([Part("x", "host")], [("a", [20.0]), ("b", [5.0])], "%", whole=25.0, limit=(10.0, "threshold 10 %"))
+    root = ElementTree.fromstring(svg)
+    bars = [rect for rect in root.iter(f"{SVG}rect") if rect.find(f"{SVG}title") is not None]
+    left, wide = float(bars[0].get("x", "0")), float(bars[0].get("width", "0"))
+    places = {float(line.get("x1", "0")) for line in root.iter(f"{SVG}line") if line.get("stroke-dasharray")}
+    assert any(place == pytest.approx(left + wide / 2, abs=0.02) for place in places)
+    assert "threshold 10 %" in texts_of(svg)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("48.0 % of 12 ms", "48.0\u00a0% of 12\u00a0ms"),
+        ("3 machines, 5 min 02 s", "3 machines, 5\u00a0min 02\u00a0s"),
+        ("4 hours and 5 MiB", "4 hours and 5\u00a0MiB"),
+        ("1\u2009300 times", "1\u202f300 times"),
+    ],
+)
+def test_numbers_stay_with_their_units(text: str, expected: str) -> None:
+    assert glued(text) == expected
+
+
+def test_code_in_a_sentence() -> None:
+    assert coded("Set `a<b` now") == "Set <code>a&lt;b</code> now"
+    assert coded("one ` alone <i>") == "one ` alone &lt;i&gt;"
+
+
+def test_values_of_a_custom_rule_as_text() -> None:
+    assert written("time_ns", 12_000_000) == "12.0\u00a0ms"
+    assert written("share", 0.123456) == "0.123"
+    assert written("flag", True) == "yes"
+    assert written("names", ["a", 2]) == "a, 2"
+    assert written("nothing", None) == "–"
+    assert written("many", list(range(20))).endswith("… (20 in all)")
