@@ -59,6 +59,7 @@ class BatchSize(SampleRule):
         Parameter("patience", "samples", 100, 1000, "positive", "a GPU is judged when it has more samples than this", seconds=True),
         Parameter("window", "samples", 500, 500, "positive", "quantiles are taken over this many last samples", seconds=True),
     )
+    needs = "Samples of GPU utilisation, GPU memory and CPU utilisation."
     checks = "Looks at the 95th percentiles of the processor, of every GPU and of its memory at the end of every evaluation window."
     condition = (
         "p95 of CPU, GPU and GPU memory are all below cpu_threshold_p95, gpu_threshold_p95 and gpu_memory_threshold_p95 in any window"

@@ -22,6 +22,7 @@ class CPUBottleneck(Bottleneck):
         Parameter("cpu_threshold", "%", 90, 90, "percentile", "a low snapshot is a bottleneck when a core is above this"),
         Parameter("patience", "samples", 100, 1000, "positive", "a machine is judged when it has more snapshots than this", seconds=True),
     )
+    needs = "Samples of GPU utilisation and of every core's utilisation; kernel activity stands in for the first."
     checks = "Looks for snapshots in which a GPU is low while a core of the same machine is at its limit."
     condition = "a GPU is below gpu_threshold while a core is above cpu_threshold in more than threshold of a machine's snapshots"
     advice = "Take work off the cores that feed the GPUs, or give them more cores."

@@ -59,6 +59,7 @@ class ExposedCommunication(Rule):
     name = "ExposedCommunication"
     category = "trace"
     parameters = (_THRESHOLD,)
+    needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
     checks = "How much of each device's time goes into collectives while it computes nothing."
     condition = "communication not covered by computation > threshold of the device's span, on any device"
     advice = "Overlap collectives with computation, choose the bucket size, and check the topology that NCCL found."

@@ -44,6 +44,7 @@ class GPUMemoryIncrease(SampleRule):
         Parameter("patience", "samples", 100, 1000, "positive", "a GPU is looked at when it has more samples than this", seconds=True),
         Parameter("window", "samples", 500, 10, "positive", "number of samples that each of the two means is taken over", seconds=True),
     )
+    needs = "Samples of GPU memory."
     checks = (
         "Compares the mean GPU memory of the last `window` samples with that of the `window` samples before, at every sample of each GPU."
     )

@@ -29,6 +29,7 @@ class HostBound(Rule):
     name = "HostBound"
     category = "trace"
     parameters = (_IDLE, _SHARE)
+    needs = "A profiler trace with the activity of the GPUs and the launch calls of the host."
     checks = "Whether each device stands idle because the host launches its work too late."
     condition = "idle time > idle_threshold of the span and host wait > host_share of the idle time"
     advice = "Shorten the host's part: CUDA graphs or torch.compile, fewer synchronisations, data loaded ahead, a larger batch."

@@ -22,6 +22,7 @@ class IOBottleneck(Bottleneck):
         Parameter("io_threshold", "%", 50, 50, "percentile", "a low snapshot is a bottleneck when a core waits for I/O more than this"),
         Parameter("patience", "samples", 1000, 1000, "positive", "a machine is judged when it has more snapshots than this", seconds=True),
     )
+    needs = "Samples of GPU utilisation and of every core's I/O wait; kernel activity stands in for the first."
     checks = "Looks for snapshots in which a GPU is low while a core of the same machine waits for I/O."
     condition = "a GPU is below gpu_threshold while a core's I/O wait is above io_threshold in more than threshold of a machine's snapshots"
     advice = "Read ahead in more processes, or keep the data on faster storage."

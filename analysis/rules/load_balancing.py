@@ -66,6 +66,7 @@ class LoadBalancing(SampleRule):
         Parameter("threshold", "distance 0..1", 0.5, 0.24, "percentile", "the histograms of two GPUs may lie so far apart"),
         Parameter("patience", "samples", 10, 1000, "positive", "a GPU is looked at when it has more samples than this", seconds=True),
     )
+    needs = "Samples of the utilisation of two GPUs or more; kernel activity stands in for them."
     checks = (
         "Compares the histograms of GPU utilisation (50 bins of 2 %) of every two GPUs, of one machine and of different ones; of more than"
         " 64 GPUs each with the mean of all."

@@ -65,6 +65,7 @@ class LowGPUUtilization(SampleRule):
         Parameter("patience", "samples", 1000, 1000, "positive", "a GPU is judged when it has more samples than this", seconds=True),
         Parameter("window", "samples", 500, 500, "positive", "quantiles are taken over this many last samples", seconds=True),
     )
+    needs = "Samples of GPU utilisation; kernel activity stands in for them."
     checks = "Looks at the 95th and the 5th percentile of every GPU's utilisation at the end of every evaluation window."
     condition = "p95 is below threshold_p95 (under-utilised), or p5 is below threshold_p5 (fluctuating), in any window of any GPU"
     advice = "Give the GPUs more work per step, feed them without pauses, or use fewer or smaller ones."

@@ -44,6 +44,7 @@ class LowPrecision(Rule):
     name = "LowPrecision"
     category = "trace"
     parameters = (_THRESHOLD,)
+    needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
     checks = "How much of the GEMM, attention and convolution time runs in FP32 on devices with matrix units for a lower precision."
     condition = "FP32 (not TF32) > threshold of the GEMM, attention and convolution time, on any device with matrix units for less"
     advice = "Allow TF32, or train under BF16 or FP16 autocast."

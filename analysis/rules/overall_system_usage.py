@@ -21,6 +21,7 @@ class OverallSystemUsage(Rule):
     name = "OverallSystemUsage"
     category = "system"
     informs = True
+    needs = "System metrics: samples of GPU and CPU utilisation, of memory and of I/O wait."
     checks = "Gives maximum, p99, p95, p50 and minimum of network, GPU, CPU, their memory and I/O wait of every machine."
     condition = "never: it is information"
     advice = "Choose an instance that fits what the run uses."

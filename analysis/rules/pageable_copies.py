@@ -36,6 +36,7 @@ class PageableCopies(Rule):
     name = "PageableCopies"
     category = "trace"
     parameters = (_THRESHOLD,)
+    needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
     checks = "How much of each device's time goes into copies from or to pageable host memory."
     condition = "time in copies from or to pageable host memory > threshold of the device's span, on any device"
     advice = "Load into pinned memory (`pin_memory=True`) and copy with `non_blocking=True`."

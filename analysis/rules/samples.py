@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import polars as pl
 
@@ -303,10 +303,11 @@ class SampleBlock:
             return self._numbered(self._mean_core(), "sampled")
         if figure == "gpu_memory":
             whole = self._counts.filter(pl.col("metric") == FOOTPRINT)["node"]
-            rest = self._counts.filter((pl.col("metric") == CONTROLLER) & ~pl.col("node").is_in(whole.implode()))["node"]
-            parts = [self._read(FOOTPRINT), self._read(CONTROLLER).filter(pl.col("node").is_in(rest.implode()))]
-            return _joined([self._numbered(part, source) for part, source in zip(parts, (FOOTPRINT, CONTROLLER), strict=True)])
-        sampled = self._numbered(self._read(_METRIC[figure]), "sampled")
+            rest = self._read(CONTROLLER)
+            if len(rest) and len(whole):
+                rest = rest.filter(~pl.col("node").is_in(whole.implode()))
+            return _joined([self._read(FOOTPRINT), rest])
+        sampled = self._read(_METRIC[figure])
         if figure != "gpu" or self._derived.is_empty():
             return sampled
         made = self._derived.sort("node", "unit", "time_ns").select("node", "unit", "time_ns", "value")
@@ -329,12 +330,13 @@ class SampleBlock:
         )
 
     def _read(self, metric: str) -> pl.DataFrame:
-        """Samples of one metric: node, unit, time_ns, value; sorted, one per series and time."""
+        """Samples of one metric as :meth:`series` has them."""
         if metric not in self._read_metrics:
-            self._read_metrics[metric] = self._read_now(metric)
+            self._read_metrics[metric] = self._numbered(self._read_now(metric), metric if metric in (FOOTPRINT, CONTROLLER) else "sampled")
         return self._read_metrics[metric]
 
     def _read_now(self, metric: str) -> pl.DataFrame:
+        """Node, unit, time_ns, value; sorted, one per series and time."""
         packing, span, units = self._packing, self._packing.span, self._packing.units
         if metric not in self._counts["metric"]:
             return pl.DataFrame(schema={"node": pl.Int32, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64})
@@ -362,11 +364,11 @@ class SampleBlock:
 
         No rows where every moment of the block is a snapshot of its own.
         """
-        frames = [self._read(metric).select("node", "unit", "time_ns") for metric in self._counts["metric"].unique(maintain_order=True)]
-        packed = self._packing.moment()
+        frames = [self._read(metric) for metric in self._counts["metric"].unique(maintain_order=True)]
         none = pl.DataFrame(schema={"moment": pl.Int64, "snapshot": pl.Int64})
-        parts = [none.select("moment"), *(frame.select(moment=packed).unique() for frame in frames)]
-        times = pl.concat(parts).unique().sort("moment")
+        parts = [per_moment(frame, None).select(moment=self._packing.moment()) for frame in frames]
+        different = [part for number, part in enumerate(parts) if number == 0 or not part.equals(parts[0])]
+        times = different[0] if len(different) == 1 else pl.concat([none.select("moment"), *different]).unique().sort("moment")
         if times.select((pl.col("moment").diff() > SNAPSHOT_NS).all()).item():
             return none
         tolerance = self._tolerances(frames)
@@ -385,19 +387,30 @@ class SampleBlock:
 
     def _with_snapshot(self, rows: pl.DataFrame) -> pl.DataFrame:
         """``rows`` (node, time_ns) with ``snapshot``, the moment at which the snapshot of each begins."""
-        if self._moments is None:
-            self._moments = self._find_moments()
         keyed = rows.with_columns(snapshot=self._packing.moment())
-        if self._moments.is_empty():
+        if self._alone():
             return keyed
+        assert self._moments is not None
         begin = keyed.select(moment="snapshot").join(self._moments, on="moment", how="left", maintain_order="left")
         return keyed.with_columns(begin["snapshot"])
 
+    def _alone(self) -> bool:
+        """Whether every moment is a snapshot of its own."""
+        if self._moments is None:
+            self._moments = self._find_moments()
+        return self._moments.is_empty()
+
+    def _extreme(self, rows: pl.DataFrame, which: Literal["min", "max"]) -> pl.DataFrame:
+        """Lowest or highest value of the series of a machine per snapshot: snapshot, value."""
+        found = self._with_snapshot(per_moment(rows, which)).select("snapshot", "value")
+        return found if self._alone() else found.group_by("snapshot").agg(getattr(pl.col("value"), which)())
+
     def _mean_core(self) -> pl.DataFrame:
         """Mean of the cores of a machine per snapshot, of each core once: node, unit (0), time_ns (of the snapshot), value; sorted."""
-        rows = self._with_snapshot(self.series("core"))
-        if self._moments is not None and len(self._moments):
-            rows = rows.group_by("snapshot", "series").agg(pl.col("value").mean())
+        cores = self.series("core")
+        if self._alone():
+            return per_moment(cores, "mean").select("node", pl.lit(0, pl.Int32).alias("unit"), "time_ns", "value")
+        rows = self._with_snapshot(cores).group_by("snapshot", "series").agg(pl.col("value").mean())
         means = self._unpacked(rows.group_by("snapshot").agg(pl.col("value").mean()).sort("snapshot"))
         return means.select("node", pl.lit(0, pl.Int32).alias("unit"), "time_ns", "value")
 
@@ -409,17 +422,13 @@ class SampleBlock:
         )
 
     def _make_snapshots(self) -> pl.DataFrame:
-        value = pl.col("value")
         unused = self.unused()
         gpus = self.series("gpu") if unused.is_empty() else self.series("gpu").join(unused, on=["node", "unit"], how="anti")
         derived = gpus.filter(pl.col("source") == "derived") if len(self._derived) else gpus.clear()
         sampled = gpus.filter(pl.col("source") != "derived") if len(self._derived) else gpus
-        found = self._with_snapshot(sampled).group_by("snapshot").agg(gpu_min=value.min())
+        found = self._extreme(sampled, "min").rename({"value": "gpu_min"})
         cores = {"core_max": "core", "iowait_max": "core_iowait"}
-        highest = {
-            name: self._with_snapshot(self.series(figure)).group_by("snapshot").agg(value.max().alias(name))
-            for name, figure in cores.items()
-        }
+        highest = {name: self._extreme(self.series(figure), "max").rename({"value": name}) for name, figure in cores.items()}
         if len(derived):
             known = pl.concat([frame.select("snapshot") for frame in (found, *highest.values())]).unique()
             made = self._meet(derived, known)
@@ -439,6 +448,45 @@ class SampleBlock:
         alone = buckets.join(met.select(*keys, "time_ns"), on=[*keys, "time_ns"], how="anti")
         parts = [met.select("snapshot", "value"), alone.select(self._packing.moment().alias("snapshot"), "value")]
         return pl.concat(parts).group_by("snapshot").agg(gpu_min=pl.col("value").min())
+
+
+def per_moment(rows: pl.DataFrame, which: Literal["min", "max", "mean"] | None) -> pl.DataFrame:
+    """One row per machine and time at which any of its series has a sample: node, time_ns, and lowest, highest or mean value; sorted.
+
+    ``rows``: whole series in order, as :meth:`SampleBlock.series` has them. Where all series of every machine were sampled at the same
+    times, as samplers do, values are compared series by series; else rows are grouped by time, which takes ten times as long.
+    """
+    first = rows.select((pl.col("position") == 0).arg_true()).to_series().cast(pl.Int64)
+    ends = pl.concat([first.slice(1), pl.Series([len(rows)], dtype=pl.Int64)]) if len(first) else first
+    machines = (
+        pl.DataFrame({"node": rows["node"].gather(first), "row": first, "length": ends - first})
+        .group_by("node", maintain_order=True)
+        .agg(pl.col("row").first(), pl.col("length").first(), series=pl.len().cast(pl.Int64), even=pl.col("length").n_unique() == 1)
+    )
+    at = machines.select("length", "series", row=pl.int_ranges("row", pl.col("row") + pl.col("length"))).explode("row")
+    most = machines["series"].max()
+    times = rows["time_ns"].gather(at["row"])
+    even = bool(machines["even"].all())
+    values = [rows["value"].gather(at["row"])] if which else []
+    for number in range(1, most if isinstance(most, int) else 0):
+        if not even:
+            break
+        place = at.select(pl.col("row") + pl.min_horizontal(pl.lit(number), pl.col("series") - 1) * pl.col("length")).to_series()
+        even = bool((rows["time_ns"].gather(place) == times).all())
+        if which:
+            values.append(rows["value"].gather(place) if which != "mean" else rows["value"].gather(place) * (at["series"] > number))
+    if not even:
+        grouped = rows.group_by("node", "time_ns")
+        found = grouped.agg(getattr(pl.col("value"), which)()) if which else grouped.agg()
+        return found.sort("node", "time_ns")
+    found = pl.DataFrame({"node": rows["node"].gather(at["row"]), "time_ns": times})
+    if not which:
+        return found
+    columns = pl.DataFrame([value.alias(str(number)) for number, value in enumerate(values)])
+    if which == "mean":
+        return found.with_columns(value=columns.select(pl.sum_horizontal(pl.all())).to_series() / at["series"])
+    across = pl.min_horizontal if which == "min" else pl.max_horizontal
+    return found.with_columns(value=columns.select(across(pl.all())).to_series())
 
 
 def _joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -23,6 +23,7 @@ class ShortKernels(Rule):
     name = "ShortKernels"
     category = "trace"
     parameters = (_SHORT, _COUNT, _TIME)
+    needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
     checks = "Whether most kernel runs are short, and what the idle gaps before them cost."
     condition = "kernel runs shorter than short_us > count_threshold of all and idle gaps that end with one > time_threshold of the span"
     advice = "Make fewer, larger kernels: fused operators, torch.compile, CUDA graphs, a larger batch."

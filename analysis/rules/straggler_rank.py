@@ -47,6 +47,7 @@ class StragglerRank(Rule):
     name = "StragglerRank"
     category = "trace"
     parameters = (_THRESHOLD,)
+    needs = "Profiler traces of several ranks, with steps."
     checks = "Whether a rank computes longer than the others in most steps, while they wait for it in collectives."
     condition = "computation per step > median of the ranks by more than threshold, in more than half of the steps, and the others wait"
     advice = "Check the clock, temperature and power of the straggler's device, and whether it gets more work than the others."

@@ -36,6 +36,7 @@ class SyncBound(Rule):
     name = "SyncBound"
     category = "trace"
     parameters = (_THRESHOLD,)
+    needs = "A profiler trace with the activity of the GPUs and the calls of the host."
     checks = "How long the host blocks in synchronisation calls while the device stands idle."
     condition = "host time in blocking synchronisation with the device idle > threshold of the span"
     advice = "Remove what makes the host wait for the device from the loop: `.item()`, `.cpu()`, prints of tensors."
