@@ -14,7 +14,7 @@ from .base import FINE, ISSUES, Outcome, Parameter, Parameters, SampleRule, not_
 from .run_data import RunData
 from .samples import FOOTPRINT, SampleBlock, box, samples_of
 
-SLOPE_POINTS: Final = 100
+SLOPE_POINTS: Final = 64
 """A longer series is put in so many groups of successive samples, and the slope is that of their means."""
 
 _EPISODES: Final = 20
@@ -58,13 +58,19 @@ class GPUMemoryIncrease(SampleRule):
         # Whole multiples of 1e-9 percentage points: sums of integers are exact, so rounding decides nothing.
         total = (pl.col("value") * scale).round().cast(pl.Int64).cum_sum()
         growth = total - 2 * total.shift(window, fill_value=0) + total.shift(2 * window, fill_value=0)
-        number = pl.col("position").cast(pl.Int64) + 1
-        looked_at = series.select(
-            "node", "unit", "position", "time_ns", growth=growth, looked_at=(number >= 2 * window) & (number > parameters["patience"])
-        ).filter("looked_at")
-        growing = looked_at.filter(pl.col("growth") > round(parameters["increase"] * scale) * window)
+        needed = max(2 * window, math.floor(parameters["patience"]) + 1)
         per_point = scale * window
-        found = looked_at.group_by("node", "unit").agg(largest_increase=pl.col("growth").max() / per_point)
+        looked_at = series.select("series", growth=growth, looked_at=pl.col("position") >= needed - 1)
+        found = (
+            looked_at.with_columns(pl.col("series").set_sorted())
+            .group_by("series", maintain_order=True)
+            .agg(pl.col("growth").filter("looked_at").max() / per_point)
+            .select(largest_increase="growth")
+            .with_columns(block.boxes("gpu_memory").select("node", "unit"))
+        )
+        limit = round(parameters["increase"] * scale) * window
+        rows = looked_at.select((pl.col("looked_at") & (pl.col("growth") > limit)).arg_true()).to_series()
+        growing = series.select(pl.col("node", "unit", "position", "time_ns").gather(rows)).with_columns(looked_at["growth"].gather(rows))
         violations = growing.group_by("node", "unit").agg(violations=pl.len())
         after = pl.col("position").cast(pl.Int64).diff().over("node", "unit")
         episodes = (
@@ -79,7 +85,6 @@ class GPUMemoryIncrease(SampleRule):
             )
             .drop("episode")
         )
-        needed = max(2 * window, math.floor(parameters["patience"]) + 1)
         devices = (
             block.boxes("gpu_memory")
             .join(found, on=["node", "unit"], how="left", maintain_order="left")
@@ -124,28 +129,33 @@ class GPUMemoryIncrease(SampleRule):
 def slopes(series: pl.DataFrame) -> pl.DataFrame:
     """Theil-Sen slope of every series: node, unit, slope (per hour; median of the slopes of all pairs of points).
 
-    A series of more than 100 samples is first put in 100 groups of successive samples, whose mean times and values are the points.
+    A series of more than 64 samples is first put in 64 groups of successive samples, whose mean times and values are the points.
     """
-    size = pl.len().over("node", "unit")
-    group = pl.when(size > SLOPE_POINTS).then(pl.col("position").cast(pl.Int64) * SLOPE_POINTS // size).otherwise(pl.col("position"))
-    first = pl.col("time_ns").first().over("node", "unit")
+    sizes = series.group_by("series", maintain_order=True).agg(pl.col("node", "unit", "time_ns").first(), size=pl.len())
+    size, begin = (sizes[column].gather(series["series"]) for column in ("size", "time_ns"))
+    position = series["position"].cast(pl.UInt64)
     points = (
-        series.select("node", "unit", "value", group=group, time=(pl.col("time_ns") - first).cast(pl.Float64))
-        .group_by("node", "unit", "group", maintain_order=True)
+        series.select(
+            # Of 64 groups the next begins where position x 64 / size passes a whole number; fewer samples are a group each.
+            point=pl.col("series").cast(pl.UInt64) * SLOPE_POINTS + position * size.clip(upper_bound=SLOPE_POINTS) // size,
+            time=(pl.col("time_ns") - begin).cast(pl.Float64),
+            value="value",
+        )
+        .with_columns(pl.col("point").set_sorted())
+        .group_by("point", maintain_order=True)
         .agg(pl.col("time", "value").mean())
-        .with_columns(series=pl.struct("node", "unit").rle_id(), number=pl.int_range(pl.len()).over("node", "unit"))
+        .with_columns(series=(pl.col("point") // SLOPE_POINTS).cast(pl.UInt32))
     )
-    value, time, number = pl.col("value"), pl.col("time"), pl.col("number")
-    longest = points["number"].max()
+    value, time, same = pl.col("value"), pl.col("time"), pl.col("series")
+    longest = sizes["size"].max()
     pairs = [
-        points.select("series", slope=(value - value.shift(lag)) / (time - time.shift(lag)), paired=number >= lag).filter("paired")
-        for lag in range(1, (longest if isinstance(longest, int) else 0) + 1)
+        points.select(series="series", slope=pl.when(same == same.shift(lag)).then((value - value.shift(lag)) / (time - time.shift(lag))))
+        for lag in range(1, min(longest, SLOPE_POINTS) if isinstance(longest, int) else 1)
     ]
-    keys = points.group_by("series", maintain_order=True).agg(pl.col("node", "unit").first())
     if not pairs:
-        return keys.select("node", "unit", slope=pl.lit(None, pl.Float64))
+        return sizes.select("node", "unit", slope=pl.lit(None, pl.Float64))
     medians = pl.concat(pairs).group_by("series").agg(slope=pl.col("slope").median() * _HOUR_NS)
-    return keys.join(medians, on="series", how="left", maintain_order="left").select("node", "unit", "slope")
+    return sizes.join(medians, on="series", how="left", maintain_order="left").select("node", "unit", "slope")
 
 
 def _scale(series: pl.DataFrame) -> float:

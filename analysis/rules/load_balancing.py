@@ -77,9 +77,9 @@ class LoadBalancing(SampleRule):
     def observe(self, block: SampleBlock, parameters: Parameters) -> pl.DataFrame:
         """Per GPU: node, unit, source, samples, mean, first_ns, last_ns, counts (samples per bin)."""
         series = block.series("gpu")
-        bin_ = (pl.col("value") / _WIDTH).floor().clip(0, BINS - 1).cast(pl.Int64)
-        slot = ((pl.col("position") == 0).cum_sum().cast(pl.Int64) - 1) * BINS + bin_
-        filled = series.select(slot=slot).group_by("slot").agg(n=pl.len())
+        # A cast to an integer rounds towards 0: what is below 0 is cut to 0 before.
+        bin_ = (pl.col("value").clip(0, 100) / _WIDTH).cast(pl.UInt32).clip(upper_bound=BINS - 1)
+        filled = series.select(slot=pl.col("series") * BINS + bin_).to_series().value_counts(name="n").cast({"slot": pl.Int64})
         boxes = block.boxes("gpu").select("node", "unit", "source", "samples", "mean", "first_ns", "last_ns")
         grid = pl.DataFrame({"slot": pl.int_range(boxes.height * BINS, eager=True)})
         counts = grid.join(filled, on="slot", how="left", maintain_order="left")["n"].fill_null(0)
