@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..blocks import Cell, Column, Figure, Slice, Table, ring, say, table, value
 from ..formats import clip, count, duration, percent
-from .reading import Blocks, Row, Shown, marked, name, number, part, rows, text, truth, whole
+from .reading import Blocks, Row, Shown, marked, name, number, numbers, part, rows, text, truth, whole
 
 _KINDS = (("phases", "Phase", "computation"), ("annotations", "Annotation", "host"), ("operators", "Operator", "operator"))
 _SECTORS = 5
@@ -142,5 +142,4 @@ def _ring(shown: Shown, key: str, title: str, meaning: str, entries: list[Row], 
 
 
 def _unused(node: Row) -> str:
-    found = node.get("unused")
-    return ", ".join(f"GPU {index}" for index in found[:16]) if isinstance(found, list | tuple) and found else "none"
+    return ", ".join(f"GPU {device:g}" for device in numbers(node, "unused")[:16]) or "none"

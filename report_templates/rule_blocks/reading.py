@@ -10,7 +10,7 @@ from typing import Any, Final
 from ...analysis.report import Report, RuleResult
 from ..blocks import Cell, Figure, Table, word
 from ..figures.histogram import Bins
-from ..formats import UNKNOWN, duration, percent
+from ..formats import UNKNOWN, clip, duration, percent
 from ..sections import labels
 
 Row = Mapping[str, Any]
@@ -92,7 +92,7 @@ def place(row: Row) -> str:
     """ "rank 3 · node-0 GPU 3", or the process where no device is named."""
     node, rank, device = text(row, "node") or "unknown host", whole(row, "rank"), whole(row, "device")
     if device is None:
-        return labels.process(node, rank, whole(row, "pid"), text(row, "phase"))
+        return labels.process(node, rank, whole(row, "pid"), clip(text(row, "phase") or "", 24) or None)
     return labels.device(node, rank, device)
 
 
@@ -108,6 +108,13 @@ def name(row: Row, *, full: str | None = None) -> Cell:
 
 def truth(data: Row, key: str) -> bool:
     return data.get(key) is True
+
+
+def listed(data: Row, key: str, most: int = 6) -> str | None:
+    """The texts of a list, in a row."""
+    found = data.get(key)
+    texts = [clip(item, 30) for item in found if isinstance(item, str)] if isinstance(found, list | tuple) else []
+    return ", ".join(texts[:most]) or None
 
 
 def answer(data: Row, key: str, yes: str, no: str) -> Cell:

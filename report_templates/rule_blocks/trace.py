@@ -8,7 +8,7 @@ from ..blocks import BARS, Cell, Column, Figure, Slice, Table, of_all, ring, say
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part, stacked_bars
 from ..formats import UNKNOWN, bandwidth, count, duration, percent, plural, size
-from .reading import Blocks, Row, Shown, answer, marked, name, number, place, rows, share, text, truth, where, whole
+from .reading import Blocks, Row, Shown, answer, listed, marked, name, number, place, rows, share, text, truth, where, whole
 
 _PDF_DEVICES = 8
 _PDF_KERNELS = 8
@@ -114,8 +114,8 @@ def low_precision(shown: Shown) -> Blocks:
         for one in sorted(shares, key=lambda one: -(number(one, "percent") or 0.0))[:8]
     ]
     total = number(shown.details, "matrix_ns")
-    lower = shown.details.get("alternatives")
-    instead = f" These devices could compute them in {', '.join(map(str, lower[:4]))}." if isinstance(lower, list | tuple) and lower else ""
+    lower = listed(shown.details, "alternatives")
+    instead = f" These devices could compute them in {lower}." if lower else ""
     return [
         ring(
             f"{shown.id}-shares",
@@ -155,8 +155,8 @@ def low_precision(shown: Shown) -> Blocks:
                 [
                     where(device),
                     word(text(device, "name")),
-                    word(_plain(device.get("compute_capability"))),
-                    word(_plain(device.get("matrix_units"))),
+                    word(text(device, "compute_capability")),
+                    word(listed(device, "matrix_units")),
                     Cell("yes" if truth(device, "eligible") else "no"),
                 ]
                 for device in rows(shown.details, "devices")
@@ -434,9 +434,3 @@ def _by(devices: Sequence[Row], key: str) -> list[Row]:
 
 def _precision(share: Row) -> str:
     return "idle" if text(share, "precision") in (None, "unknown") else "computation"
-
-
-def _plain(found: object) -> str | None:
-    if isinstance(found, list | tuple):
-        return ", ".join(map(str, found)) or None
-    return None if found is None else str(found)

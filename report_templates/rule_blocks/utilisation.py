@@ -96,7 +96,7 @@ def batch_size(shown: Shown) -> Blocks:
     violations = sum(whole(device, "violations") or 0 for device in devices)
     figure = text(devices[0], "memory_figure") if devices else None
     unusual = f"{plural(violations, 'violation')}: CPU, GPU and GPU memory low together" if violations else "never all three low together"
-    memory = f" GPU memory is the {_MEMORY.get(figure, figure)}." if figure else ""
+    memory = f" GPU memory is the {_MEMORY.get(figure, clip(figure, 40))}." if figure else ""
     return [
         _figure(
             f"{shown.id}-boxes",
@@ -247,7 +247,7 @@ def _slope(device: Row) -> str:
 
 
 def _state(state: str | None) -> Cell:
-    return Cell(f"✕ {state}", mark="v-issue") if state in ("under-utilised", "fluctuating", "unused") else Cell(state or "–")
+    return Cell(f"✕ {state}", mark="v-issue") if state in ("under-utilised", "fluctuating", "unused") else Cell(clip(state or "–", 40))
 
 
 def _pattern(device: Row) -> str | None:
