@@ -50,7 +50,8 @@ class Dataloader(Rule):
     """Data loading processes of each machine against its cores.
 
     How many load: the sum of ``num_workers`` over the processes of the machine that say it (the largest of each; 0 workers are 1 process,
-    the training process itself). Else the overlap: in every second in which anything was loaded, the largest number of loader intervals
+    the training process itself); training processes with steps but without a record of their loaders count like those with one, and the
+    finding says so. Else the overlap: in every second in which anything was loaded, the largest number of loader intervals
     open at the same moment, and of these numbers the median over the seconds. An interval inside of another one of the same thread is a
     call of the same loader and not counted. Time without loading lowers nothing: a loader that is seldom active counts as one. Waits of
     PyTorch's training process for its worker processes do not tell how many workers there are; without num_workers the machine is then
@@ -68,6 +69,7 @@ class Dataloader(Rule):
         Parameter("max_threshold", "% of cores", 200, 200, "positive", "most data loading processes, in percent of the cores"),
         Parameter("patience", "1 s buckets", 10, 10, "positive", "a machine is evaluated from more than this many seconds with loading on"),
     )
+    needs: ClassVar[str] = "Intervals of data loader processes, or num_workers, and the number of cores."
     checks: ClassVar[str] = "Compares the number of data loading processes of each machine with its cores."
     condition: ClassVar[str] = (
         "data loading processes are fewer than min_threshold % or more than max_threshold % of the cores, with more than patience seconds"
@@ -146,12 +148,14 @@ def _machine(run: RunData, node: int, intervals: pl.DataFrame, settings: pl.Data
     peaks = seconds_of(shown)
     seconds = len(peaks if len(shown) == len(own) else seconds_of(own))
     cores = _cores(run.store, node)
+    training = set(run.store.frame("SELECT DISTINCT process FROM step WHERE node = ? AND process IS NOT NULL", [node])["process"])
     if configured:
-        loaders: float | None = float(sum(max(1, workers) for workers in configured.values()))
-        processes = len(configured)
+        # Training processes run the same script: those whose loaders were not recorded count like those whose were.
+        processes = len(training | configured.keys()) if None not in configured else len(configured)
+        loaders: float | None = sum(max(1, workers) for workers in configured.values()) * processes / len(configured)
     else:
         loaders = float(statistics.median(peaks["loaders"])) if len(peaks) else None
-        processes = run.store.frame("SELECT count(DISTINCT process) FROM step WHERE node = ?", [node]).item()
+        processes = len(training)
     percent = 100 * loaders / cores if loaders is not None and cores else None
     why = "cores" if not cores else "workers" if loaders is None and len(own) else "seconds" if seconds <= parameters["patience"] else None
     issue = None if why or percent is None else not parameters["min_threshold"] <= percent <= parameters["max_threshold"]
@@ -163,6 +167,7 @@ def _machine(run: RunData, node: int, intervals: pl.DataFrame, settings: pl.Data
         "percent_of_cores": percent,
         "seconds": seconds,
         "training_processes": processes,
+        "recorded_processes": len(configured) or None,
         "issue": issue,
     }
     return _Machine(node, row, processes, why)
@@ -265,6 +270,8 @@ def _loaders(machine: _Machine) -> str:
     row = machine.row
     number = f"{row['loaders']:g} data loading process{'' if row['loaders'] == 1 else 'es'}"
     how = "num_workers" if row["source"] == "num_workers" else "median of the overlapping loader intervals per second"
+    if row["recorded_processes"] and row["recorded_processes"] < row["training_processes"]:
+        how += f" of {row['recorded_processes']} of {row['training_processes']} training processes, taken for all"
     return f"{number} ({how}) on {wording.plural(row['cores'], 'core')} of {row['node']}"
 
 

@@ -222,8 +222,8 @@ def _data_parallel(mean_ns: float, *, too_much: bool) -> tuple[str, str]:
         )
     if mean_ns > _LONG_NS:
         return "Overlap all-reduce with backward", (
-            "Let the reduction begin earlier in the backward pass with smaller buckets, `DistributedDataParallel(..., bucket_cap_mb=25,"
-            " gradient_as_bucket_view=True, static_graph=True)`, and halve the bytes with `bf16_compress_hook`"
+            "Let the reduction begin earlier in the backward pass with smaller buckets, `DistributedDataParallel(..., bucket_cap_mb=10,"
+            " gradient_as_bucket_view=True, static_graph=True)` (default 25), and halve the bytes with `bf16_compress_hook`"
         )
     return "Overlap all-reduce with backward", (
         "Let the reduction overlap the backward pass with `DistributedDataParallel(..., static_graph=True, gradient_as_bucket_view=True)`"

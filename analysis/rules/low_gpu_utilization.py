@@ -18,7 +18,6 @@ from .gpus import (
     capped,
     gpu,
     gpu_time_ns,
-    per_gpu,
     sample_ns,
     threshold,
     too_few,
@@ -265,11 +264,10 @@ def _advice(kind: str, rows: Sequence[Row], run: RunData) -> str:
         )
     if kind == FLUCTUATING:
         worst = min(rows, key=lambda row: row["lowest_p5"])
-        workers = per_gpu(run, worst["node"])
-        knob = f"`num_workers={workers}`" if workers else "a higher `num_workers`"
         return (
-            f"Feed the GPUs without pauses: {knob}, `prefetch_factor=4` and `pin_memory=True` in the DataLoader, because {gpu(worst)}"
-            f" reaches {percent(worst['box']['p95'])} but falls to {percent(worst['lowest_p5'])} in between."
+            "Feed the GPUs without pauses: find what the host does while they wait, most often loading (more `num_workers`, a larger"
+            f" `prefetch_factor`), evaluation or checkpoints, because {gpu(worst)} reaches {percent(worst['box']['p95'])} but falls to"
+            f" {percent(worst['lowest_p5'])} in between."
         )
     worst = min(rows, key=lambda row: row["box"]["mean"])
     return (

@@ -57,6 +57,7 @@ class StepOutlier(Rule):
         Parameter("mode", "phase", None, None, "text", "judge only steps of this phase (none: of every phase)", choices=MODES),
         Parameter("n_outliers", "steps", 10, 10, "positive", "outliers that a group of steps may have"),
     )
+    needs: ClassVar[str] = "Steps: annotations of training steps, from torch.profiler or the hosted profiler's framework metrics."
     checks: ClassVar[str] = "Looks for steps that take much longer than the other steps of the same process and phase."
     condition: ClassVar[str] = (
         "more than n_outliers steps of a process and phase are longer than the mean of its steps + stddev x their standard deviation"
@@ -420,33 +421,36 @@ def _recommendation(issues: Sequence[_Group], slowest: Sequence[Mapping[str, Any
         f"the {wording.plural(len(worst.outliers), 'outlier')} took {wording.duration(worst.extra_ns)} beyond the median"
         f" of {wording.duration(worst.spread.p50)}"
     )
+    if cause:
+        regular = f"; they are {worst.every} steps apart" if worst.every is not None else ""
+        return f"{cause[0]}: {cause[1]}, and {cost}{regular}."
     if worst.every is not None:
-        seen = f"; {cause[1]}" if cause else ""
         return (
             f"Take what runs every {worst.every} steps, such as a checkpoint, logging or validation, out of the step (checkpoints:"
-            f" `{_SAVE}`): the outliers are {worst.every} steps apart, and {cost}{seen}."
+            f" `{_SAVE}`): the outliers are {worst.every} steps apart, and {cost}."
         )
-    if cause:
-        return f"{cause[0]}: {cause[1]}, and {cost}."
     unknown = "nothing recorded tells why " if own else ""
     return f"Record steps that include an outlier with call stacks (torch.profiler, `with_stack=True`): {unknown}{cost}."
 
 
 def _cause(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
-    """An imperative and a clause about what makes up most of what the slowest outliers took beyond a typical step; None if nothing does."""
-    extra: dict[tuple[str, str], int] = {}
+    """An imperative and a clause about what makes up most of what most of the slowest outliers took beyond a typical step; None if
+    nothing does. A first step, which is slow for another reason, does not hide it."""
+    extra: dict[tuple[str, str], list[int]] = {}
     for row in rows:
+        beyond = row["duration_ns"] - row["typical_ns"]
         for active in row["active"]:
-            key = active["kind"], active["name"]
-            extra[key] = extra.get(key, 0) + max(0, active["extra_ns"])
-    beyond = sum(row["duration_ns"] - row["typical_ns"] for row in rows)
-    ranked = sorted((item for item in extra.items() if item[1] >= max(1, _EXPLAINS * beyond)), key=lambda item: (-item[1], item[0]))
+            if active["extra_ns"] >= max(1, _EXPLAINS * beyond):
+                extra.setdefault((active["kind"], active["name"]), []).append(active["extra_ns"])
+    ranked = sorted(
+        ((key, sum(times), len(times)) for key, times in extra.items() if len(times) > len(rows) / 2), key=lambda item: (-item[1], item[0])
+    )
     if not ranked:
         return None
     plain = [item for item in ranked if item[0][0] not in ("annotation", "operator")]
     work = [item for item in plain if item[0][0] != "sync"]  # a wait for the device is as long as its work
-    (kind, name), time = (work or plain or ranked)[0]
-    seen = f"in the slowest of them {name} took {wording.duration(time / len(rows))} longer per step than in a typical one"
+    (kind, name), time, number = (work or plain or ranked)[0]
+    seen = f"in {number} of the {len(rows)} slowest of them {name} took {wording.duration(time / number)} longer than in a typical step"
     return _imperative(kind, name), seen
 
 

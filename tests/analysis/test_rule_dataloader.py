@@ -253,3 +253,15 @@ def test_overlap_per_second_against_a_plain_loop(seed: int) -> None:
     found = dict(seconds_of(frame).rows())
     assert found == expected
     assert statistics.median(found.values()) >= 1
+
+
+def test_processes_whose_loaders_were_not_recorded_count_like_those_whose_were(make_store: MakeStore) -> None:
+    # Two of four training processes say 3 and 2 workers: (3 + 2) / 2 x 4 = 10 on 16 cores, 62.5 %.
+    processes = [{"id": i, "node": 0, "pid": 100 + i, "rank": i} for i in range(4)]
+    steps = [{"node": 0, "process": i, "index": 0, "host_start_ns": 0, "host_duration_ns": SECOND} for i in range(4)]
+    told = configured(3) + configured(2, process=1)
+    result, _ = judged(make_store(nodes=machine(16), processes=processes, step=steps, annotation=loads(11) + told))
+    [row] = result.details["nodes"]
+    assert (row["loaders"], row["percent_of_cores"], row["recorded_processes"], row["training_processes"]) == (10, 62.5, 2, 4)
+    assert "num_workers of 2 of 4 training processes, taken for all" in (result.finding or "")
+    assert (result.recommendation or "").startswith("Set `num_workers=4` for each of the 4 training processes")

@@ -180,7 +180,7 @@ ADVICE = [
     ("AllReduce", 500 * US, "", "all_reduce(..., async_op=True)"),
     ("AllReduce", 500 * US, "DistributedDataParallel.forward", "static_graph=True, gradient_as_bucket_view=True"),
     ("AllReduce", 50 * US, "DistributedDataParallel.forward", "bucket_cap_mb=100"),
-    ("AllReduce", 3000 * US, "DistributedDataParallel.forward", "bucket_cap_mb=25"),
+    ("AllReduce", 3000 * US, "DistributedDataParallel.forward", "bucket_cap_mb=10"),
     ("AllReduce", 8000 * US, "DistributedDataParallel.forward", "bf16_compress_hook)`, or less often"),
     ("Broadcast", 500 * US, "", "`async_op=True`"),
 ]

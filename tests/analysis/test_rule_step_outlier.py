@@ -271,3 +271,18 @@ def test_random_runs_against_a_plain_loop(make_store: MakeStore, seed: int) -> N
     extra = sorted((d - statistics.median(d for _, d in steps) for steps in groups.values() for _, d in steps), reverse=True)[:10]
     medians = {key: statistics.median(d for _, d in steps) for key, steps in groups.items()}
     assert [row["duration_ns"] - medians[row["rank"], row["phase"]] for row in result.details["slowest"]] == extra
+
+
+def test_a_slow_first_step_does_not_hide_what_makes_the_others_slow(make_store: MakeStore) -> None:
+    # Six of 400 steps take 300 instead of 100 ms, of which loading takes 210 instead of 10 ms; nothing is recorded of the 3 s of the first.
+    durations = [3000 * MS] + [300 * MS if i in (3, 10, 12, 31, 38, 50) else 100 * MS for i in range(1, 400)]
+    steps = series(durations, every=4000 * MS)
+    annotation = [
+        {"name": "GetNext", "side": "host", "phase": "DataLoaderIter", "complete": True, "start_ns": row["host_start_ns"] + 1,
+         "duration_ns": 210 * MS if row["host_duration_ns"] == 300 * MS else 10 * MS}
+        for row in steps
+    ]  # fmt: skip
+    result, _ = judged(make_store(step=steps, annotation=annotation), stddev=1, n_outliers=1)
+    assert result.verdict == "IssuesFound"
+    assert (result.recommendation or "").startswith("Load further ahead")
+    assert "GetNext took 200 ms longer than in a typical step" in (result.recommendation or "")
