@@ -24,6 +24,8 @@ class OverallFrameworkMetrics(Rule):
 
     name: ClassVar[str] = "OverallFrameworkMetrics"
     category: ClassVar[Category] = "framework"
+    informs: ClassVar[bool] = True
+    needs: ClassVar[str] = "Steps, phases or operators of the framework."
     checks: ClassVar[str] = "Sums up the time by phase, part of the step, operator and collective."
     condition: ClassVar[str] = "never: it is information"
     advice: ClassVar[str] = "Begin with the phase or operator that takes most time."
