@@ -357,7 +357,7 @@ class _Attaching:
         given = {key: value for key, value in parameters.items() if key not in (_INVOKE, _SOURCE)}
         invoked = parameters.get(_INVOKE)
         if _SOURCE in parameters:
-            kind = type(load(str(parameters[_SOURCE]), str(invoked), given, name=name))
+            kind: type[Rule] = type(load(str(parameters[_SOURCE]), str(invoked), given, name=name))
             self._put(name, kind, {}, self.preset)
         elif invoked == PROFILER_REPORT:
             self._add_report(given, preset)

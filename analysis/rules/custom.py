@@ -57,8 +57,12 @@ class Guarded(Rule):
     make: ClassVar[Callable[[], Rule]]
     given: ClassVar[Mapping[str, Any]] = {}
     """Values of parameters that the rule was loaded with."""
+    problem: ClassVar[str | None] = None
+    """Why the rule could not be loaded, which is then its answer."""
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        if self.problem is not None:
+            return Outcome(ERROR, reason=self.problem)
         try:
             with self.file.active() if self.file else _printing_aside():
                 return self._judge(run, parameters)
@@ -78,7 +82,7 @@ def guarded(
     name: str | None = None,
     file: RuleFile | None = None,
     given: Mapping[str, Any] | None = None,
-) -> type[Rule]:
+) -> type[Guarded]:
     """``kind`` as a rule that cannot stop the others. ``make`` gives the instance (default: ``kind()``); ``name``: in the report, instead
     of its own; ``file``, ``given``: where the class was loaded from, with which values.
 
@@ -91,6 +95,7 @@ def guarded(
     return type(kind.__name__, (Guarded,), {
         "name": known,
         "parameters": tuple(kind.parameters),
+        "needs": getattr(kind, "needs", None) or Rule.needs,
         "checks": getattr(kind, "checks", None) or _first_line(kind) or f"What the rule {known} looks at.",
         "condition": getattr(kind, "condition", None) or "its own condition is met",
         "advice": getattr(kind, "advice", None) or f"Look at what {known} found.",
@@ -103,18 +108,14 @@ def guarded(
     })  # fmt: skip
 
 
-def broken(name: str, reason: str) -> type[Rule]:
-    """A rule of that name whose verdict is always Error."""
-
-    def evaluate(self: Rule, run: RunData, parameters: Parameters) -> Outcome:
-        return Outcome(ERROR, reason=reason)
-
+def broken(name: str, reason: str) -> type[Guarded]:
+    """A rule of that name that could not be loaded: its verdict is always Error, with the reason."""
     return type("Broken", (Guarded,), {
         "name": name,
         "checks": f"Nothing: the rule {name} could not be loaded.",
         "condition": "never",
         "advice": f"Mend the rule {name}.",
-        "evaluate": evaluate,
+        "problem": reason,
     })  # fmt: skip
 
 
@@ -191,12 +192,12 @@ def _whole(key: str, value: Any) -> int:
 # -- rule files ----------------------------------------------------------------------------------------------------------------
 
 
-def load(source: str | Path, rule_to_invoke: str, parameters: Mapping[str, Any] | None = None, *, name: str | None = None) -> Rule:
+def load(source: str | Path, rule_to_invoke: str, parameters: Mapping[str, Any] | None = None, *, name: str | None = None) -> Guarded:
     """The class ``rule_to_invoke`` of the Python file ``source`` as a rule named ``name`` (default: like the class).
 
     It is a subclass of :class:`postrun.Rule`, or a class of the public rule contract, which is made with ``base_trial`` and ``parameters``
     and called for every evaluation window (docs/custom-rules.md). Texts are read as numbers, except where the default is a text. A file
-    that cannot be loaded gives a rule whose verdict is Error. The file runs with the rights of this program.
+    that cannot be loaded gives a rule with a ``problem``, whose verdict is Error. The file runs with the rights of this program.
     """
     shown = name or rule_to_invoke
     file = RuleFile(source)
@@ -445,12 +446,12 @@ def _us(ns: int) -> float:
 # -- installed packages --------------------------------------------------------------------------------------------------------
 
 
-def installed() -> dict[str, type[Rule]]:
+def installed() -> dict[str, type[Guarded]]:
     """The rules of installed packages, by name (entry points of the group ``postrun.rules``).
 
     One that cannot be loaded, or has the name of another rule, is there as a rule whose verdict is Error.
     """
-    found: dict[str, type[Rule]] = {}
+    found: dict[str, type[Guarded]] = {}
     taken = {name.lower(): "postrun" for name in (*RULES, PROFILER_REPORT)}
     try:
         points = sorted(metadata.entry_points(group=GROUP), key=lambda point: (point.name.lower(), _package(point), point.value))
@@ -472,7 +473,7 @@ def _package(point: metadata.EntryPoint) -> str:
     return point.dist.name if point.dist is not None else "an unnamed package"
 
 
-def _of_package(point: metadata.EntryPoint) -> type[Rule]:
+def _of_package(point: metadata.EntryPoint) -> type[Guarded]:
     try:
         with _printing_aside():
             kind = point.load()

@@ -116,7 +116,7 @@ def _findings(rules: Sequence[Chosen], outcomes: Sequence[Outcome]) -> tuple[Fin
                 rank=rank,
                 rule=chosen.label or chosen.rule.name,
                 severity=_severity(percent),
-                title=cost.title if cost else chosen.rule.advice,
+                title=(cost.title if cost else chosen.rule.advice).rstrip("."),
                 text=outcome.finding or outcome.reason or chosen.rule.checks,
                 recommendation=outcome.recommendation,
                 where=cost.where if cost else None,
