@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -17,35 +17,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
+from . import option_values
 from .errors import PostrunError, UsageError
 
 if TYPE_CHECKING:
     from .analysis.report import Report
-    from .analysis.rules.base import Parameter, Rule
+    from .analysis.rules.base import Preset
     from .analysis.rules.custom import Guarded
     from .analysis.rules.selection import Selection
     from .report_templates.pdf import Printer
 
-FORMATS = ("html", "pdf", "json", "junit", "rule-json")
 _CONFIG_FILE = "postrun.config_file"
 _FILE_SETTINGS = "postrun.file_settings"
-_FINDINGS_SHOWN = 3
-
-
-def _words(value: Any) -> list[str]:
-    """The words of a list with commas, from the command line or the environment, or of a list in a configuration file."""
-    if not isinstance(value, str | list | tuple):
-        raise click.BadParameter(f"{value!r} is no list of names")
-    return [word for one in (value.split(",") if isinstance(value, str) else value) if (word := str(one).strip())]
-
-
-def _formats(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
-    """The words of --format."""
-    words = [word.lower() for word in _words(value)]
-    wrong = [word for word in words if word not in FORMATS]
-    if wrong or not words:
-        raise click.BadParameter(f"{', '.join(wrong) or 'nothing'} is no report format; choose from {','.join(FORMATS)}")
-    return tuple(dict.fromkeys(words))
 
 
 class _Group(click.Group):
@@ -96,87 +79,54 @@ def _machine_problem(error: Exception) -> str | None:
     return None
 
 
+def _formats(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
+    with _bad_parameter():
+        return option_values.formats(value)
+
+
+def _memory_size(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    with _bad_parameter():
+        return option_values.memory_size(value)
+
+
 def _rules(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...] | None:
-    """The words of --rules; every name is that of a rule, after a minus or not."""
     if value is None:
         return None
-    from .analysis.rules import selection
+    from . import rule_options
 
-    words = _words(value)
-    if not words:
-        raise click.BadParameter("nothing is named; write it like --rules CPUBottleneck,StepOutlier or --rules -StepOutlier")
     with _bad_parameter():
-        for word in words:
-            selection.select([word.removeprefix("-")])
-    return tuple(words)
+        return rule_options.names(value)
 
 
 def _settings(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, Any]:
     """--set of the command line over POSTRUN_SET, parameter by parameter. The configuration file's tables stand below both."""
-    found: dict[str, Any] = {}
-    if ctx.get_parameter_source("settings") is ParameterSource.COMMANDLINE:
-        with _bad_parameter(f" (from the environment variable {param.envvar})"):
-            found |= _parsed_settings(param.value_from_envvar(ctx) or ())
+    of_environment = param.value_from_envvar(ctx) if ctx.get_parameter_source("settings") is ParameterSource.COMMANDLINE else None
+    if not value and not of_environment:
+        return {}
+    from . import rule_options
+
+    with _bad_parameter(f" (from the environment variable {param.envvar})"):
+        found = rule_options.settings(of_environment or ())
     with _bad_parameter():
-        return found | _parsed_settings(value)
-
-
-def _parsed_settings(texts: Iterable[str]) -> dict[str, Any]:
-    """ "LowGPUUtilization_patience=100" as name and value. Raises UsageError."""
-    found = {}
-    for text in texts:
-        from .analysis.rules import selection
-
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"{text!r} sets nothing; write it like LowGPUUtilization_patience=100")
-        rule, parameter = selection.setting(name.strip())
-        found[f"{rule.name}_{parameter.name}"] = selection.checked(rule, parameter, value.strip())
-    return found
-
-
-def _fail_on(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
-    """The words of --fail-on; which rules run is known later."""
-    words = () if value is None else tuple(_words(value))
-    if value is not None and not words:
-        raise click.BadParameter("nothing is named; write it like --fail-on issues or --fail-on CPUBottleneck,StepOutlier")
-    return words
+        return found | rule_options.settings(value)
 
 
 def _custom_rules(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[Guarded, ...]:
-    """The rules of --custom-rule FILE.py:CLASS?NAME=VALUE&NAME=VALUE, loaded."""
-    found: list[Guarded] = []
-    for text in value:
-        place, _, query = text.partition("?")
-        source, colon, name = place.rpartition(":")
-        if not colon or not source or not name:
-            raise click.BadParameter(f"{text!r} names no class; write it like checks.py:SlowSteps or checks.py:SlowSteps?limit=3")
-        given: dict[str, str] = {}
-        for pair in filter(None, query.split("&")):
-            key, equals, given[key] = pair.partition("=")
-            if not equals or not key:
-                raise click.BadParameter(f"{pair!r} in {text!r} sets nothing; write it like checks.py:SlowSteps?limit=3")
-        with _bad_parameter():
-            found.append(_loaded(source, name, given, {rule.name.lower() for rule in found}))
-    return tuple(found)
+    if not value:
+        return ()
+    from . import rule_options
+
+    with _bad_parameter():
+        return rule_options.custom_rules(value)
 
 
-def _loaded(source: str, name: str, given: dict[str, str], taken: set[str]) -> Guarded:
-    """The class ``name`` of the file ``source`` as a rule whose name no other rule has. Raises UsageError."""
-    from .analysis.rules import custom, selection
-    from .analysis.rules.base import Parameters
-    from .analysis.rules.catalogue import PROFILER_REPORT
+def _fail_on(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    from . import rule_options
 
-    taken = taken | {known.lower() for known in (PROFILER_REPORT, "issues", "error", *selection.known())}
-    shown, number = name, 1
-    while shown.lower() in taken:
-        number += 1
-        shown = f"{name}-{number}"
-    rule = custom.load(source, name, given, name=shown)
-    if not isinstance(rule, custom.Guarded) or type(rule).__name__ == custom.broken("", "").__name__:
-        nothing: Any = None  # a rule that could not be loaded looks at no run: its answer is why
-        raise UsageError(f"{source}: {rule.evaluate(nothing, Parameters({})).reason}")
-    return rule
+    with _bad_parameter():
+        return rule_options.fail_words(value)
 
 
 @contextmanager
@@ -186,15 +136,6 @@ def _bad_parameter(origin: str = "") -> Iterator[None]:
         yield
     except UsageError as error:
         raise click.BadParameter(f"{error}{origin}") from error
-
-
-def _memory_size(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
-    """The value of --memory-limit, as the database understands it."""
-    import re
-
-    if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B)", value, re.IGNORECASE):
-        raise click.BadParameter(f"{value!r} is no size; write it like 600MB or 2GB")
-    return value
 
 
 def _configure(ctx: click.Context, _param: click.Parameter, value: Path | None) -> None:
@@ -277,7 +218,7 @@ _report_options = [
     _option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-report"), show_default=True,
             help="Folder to write report.html, report.pdf and report.json to."),
     _option("--format", "formats", type=click.UNPROCESSED, callback=_formats, metavar="LIST", default="html,pdf,json",
-            show_default=True, help=f"Which of {','.join(FORMATS)} to write."),
+            show_default=True, help=f"Which of {','.join(option_values.FORMATS)} to write."),
     _option("--rules", "rules", type=click.UNPROCESSED, callback=_rules, metavar="LIST",
             help="Rules that run, such as CPUBottleneck,StepOutlier (default: all); -StepOutlier turns one off."),
     _option("--preset", type=click.Choice(["documented", "service"], case_sensitive=False), default="documented", show_default=True,
@@ -424,152 +365,30 @@ _preset_shown = _option("--preset", type=click.Choice(["documented", "service"],
 @_preset_shown
 @click.option("--json", "as_json", is_flag=True, help="Print the rules as JSON on standard output.")
 @click.pass_context
-def rules(ctx: click.Context, preset: str | None, as_json: bool) -> None:
+def rules(ctx: click.Context, preset: Preset | None, as_json: bool) -> None:
     """List every rule: what it checks, its parameters and their defaults. `postrun rules explain NAME` tells all of one."""
     if ctx.invoked_subcommand is not None:
         return
-    presets = [preset] if preset else ["documented", "service"]
-    if as_json:
-        _print_json([_rule_json(rule) for rule in _every_rule()])
-        return
-    for rule in _every_rule():
-        click.echo(f"{rule.name} ({rule.category})")
-        click.echo(_wrapped(rule.checks, "  "))
-        for line in _parameter_lines(rule.parameters, presets):
-            click.echo(f"    {line}")
-        click.echo()
-    from .analysis.rules.base import SCAN_INTERVAL
-    from .analysis.rules.profiler_report import CHECKS
+    from . import rule_texts
 
-    shared = f"Every rule has {SCAN_INTERVAL.name} = {SCAN_INTERVAL.documented} {SCAN_INTERVAL.unit}, too: {SCAN_INTERVAL.meaning}."
-    click.echo(_wrapped(f"ProfilerReport stands for all system and framework rules. {CHECKS}"))
-    click.echo(_wrapped(shared))
-    click.echo(_wrapped("Set a parameter with --set RULE_PARAMETER=VALUE; see the whole of a rule with: postrun rules explain NAME"))
+    if as_json:
+        _print_json(rule_texts.as_data())
+        return
+    for line in rule_texts.listed(preset):
+        click.echo(line)
 
 
 @rules.command("explain", short_help="Tell all of one rule.")
 @click.argument("name")
 @_preset_shown
 @click.pass_context
-def explain(ctx: click.Context, name: str, preset: str | None) -> None:
+def explain(ctx: click.Context, name: str, preset: Preset | None) -> None:
     """Tell all of the rule NAME: what it checks, when it finds an issue, what it needs, what to do."""
-    from .analysis.rules import profiler_report, selection
-    from .analysis.rules.catalogue import DOCUMENTED, PROFILER_REPORT
+    from . import rule_texts
 
     outer = ctx.parent.params.get("preset") if ctx.parent else None
-    chosen = preset or outer or "documented"
-    if name.lower() == PROFILER_REPORT.lower():
-        ran = ", ".join(rule.name for rule in DOCUMENTED)
-        paragraphs = {
-            "Checks": profiler_report.CHECKS,
-            "Issue when": profiler_report.CONDITION + ".",
-            "Runs": ran + ".",
-            "Parameters": "Those of the rules it runs, each named RULE_PARAMETER.",
-            "Advice": profiler_report.ADVICE,
-        }
-        click.echo(f"{PROFILER_REPORT} (report)")
-        for title, text in paragraphs.items():
-            click.echo(f"\n{title}\n{_wrapped(text, '  ')}")
-        return
-    rule = next((one for one in _every_rule() if one.name.lower() == name.lower()), None) or selection.find(name)
-    values = {parameter.name: parameter for parameter in rule.all_parameters()}
-    click.echo(f"{rule.name} ({rule.category})")
-    click.echo(f"\nChecks\n{_wrapped(rule.checks, '  ')}")
-    if rule.condition:
-        click.echo(f"\nIssue when ({chosen} defaults)\n{_wrapped(_with_numbers(rule.condition, values, chosen) + '.', '  ')}")
-    click.echo("\nParameters")
-    for parameter, line in zip(values.values(), _parameter_lines(tuple(values.values()), ["documented", "service"])[1:], strict=True):
-        click.echo(f"  {line}\n{_wrapped(parameter.meaning, '      ')}")
-    click.echo(f"\nNeeds\n{_wrapped(_needs(rule), '  ')}")
-    if rule.advice:
-        click.echo(f"\nAdvice\n{_wrapped(rule.advice, '  ')}")
-    if rule.parameters:
-        first = rule.parameters[0]
-        click.echo(f"\nSet with\n  --set {rule.name}_{first.name}={first.default('documented')}")
-
-
-def _every_rule() -> list[type[Rule]]:
-    """The rules in the order in which they run, those of installed packages among them."""
-    from .analysis.rules.selection import known
-
-    return list(known().values())
-
-
-def _rule_json(rule: type[Rule]) -> dict[str, Any]:
-    return {
-        "rule": rule.name,
-        "category": rule.category,
-        "checks": rule.checks,
-        "condition": rule.condition,
-        "advice": rule.advice,
-        "needs": _needs(rule),
-        "parameters": [
-            {
-                "name": parameter.name,
-                "unit": parameter.unit,
-                "documented": parameter.documented,
-                "service": parameter.service,
-                "meaning": parameter.meaning,
-                "choices": list(parameter.choices),
-            }
-            for parameter in rule.all_parameters()
-        ],
-    }
-
-
-def _parameter_lines(parameters: Sequence[Parameter], presets: Sequence[str]) -> list[str]:
-    """An aligned table: a heading, and a line for each parameter with its unit and the default of each preset."""
-    if not parameters:
-        return []
-    rows = [["parameter", "unit", *presets]]
-    for parameter in parameters:
-        defaults = [parameter.documented if preset == "documented" else parameter.service for preset in presets]
-        rows.append([parameter.name, parameter.unit, *("none" if value is None else str(value) for value in defaults)])
-    widths = [max(26, *(len(row[0]) for row in rows)), max(22, *(len(row[1]) for row in rows))]
-    return [f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}" + "".join(f"{value:>12}" for value in row[2:]) for row in rows]
-
-
-def _with_numbers(condition: str, parameters: dict[str, Parameter], preset: str) -> str:
-    """The condition with the default behind the first mention of each parameter (of names that are also words: where they are marked)."""
-    for name, parameter in parameters.items():
-        value = parameter.documented if preset == "documented" else parameter.service
-        unit = f" {parameter.unit}" if parameter.unit in ("%", "µs", "minutes") else ""
-        told = f"{name} (none)" if value is None else f"{name} ({value}{unit})"
-        mention = f"`{name}`" if f"`{name}`" in condition else name
-        if "_" in name or mention != name:
-            condition = condition.replace(mention, told, 1)
-    return condition
-
-
-_NEEDS = {
-    "system": "System metrics: samples of GPU and CPU utilisation, of memory and of I/O wait.",
-    "framework": "Steps: annotations of training steps, from torch.profiler or the hosted profiler's framework metrics.",
-    "trace": "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity.",
-    "custom": "What the rule itself reads of the run.",
-    "BatchSize": "Samples of GPU utilisation, GPU memory and CPU utilisation.",
-    "CPUBottleneck": "Samples of GPU utilisation and of every core's utilisation; kernel activity stands in for the first.",
-    "IOBottleneck": "Samples of GPU utilisation and of every core's I/O wait; kernel activity stands in for the first.",
-    "GPUMemoryIncrease": "Samples of GPU memory.",
-    "LowGPUUtilization": "Samples of GPU utilisation; kernel activity stands in for them.",
-    "LoadBalancing": "Samples of the utilisation of two GPUs or more; kernel activity stands in for them.",
-    "MaxInitializationTime": "Step annotations, in a capture that began with the job.",
-    "OverallFrameworkMetrics": "Steps, phases or operators of the framework.",
-    "Dataloader": "Intervals of data loader processes, or num_workers, and the number of cores.",
-    "HostBound": "A profiler trace with the activity of the GPUs and the launch calls of the host.",
-    "SyncBound": "A profiler trace with the activity of the GPUs and the calls of the host.",
-    "StragglerRank": "Profiler traces of several ranks, with steps.",
-}
-
-
-def _needs(rule: type[Rule]) -> str:
-    """What a run must have for the rule to be evaluated."""
-    return _NEEDS.get(rule.name) or _NEEDS[rule.category]
-
-
-def _wrapped(text: str, margin: str = "") -> str:
-    import textwrap
-
-    return textwrap.fill(text.replace("`", ""), 98, initial_indent=margin, subsequent_indent=margin)
+    for line in rule_texts.explained(name, preset or outer or "documented"):
+        click.echo(line)
 
 
 def _printer(formats: tuple[str, ...]) -> AbstractContextManager[Printer | None]:
@@ -584,22 +403,23 @@ def _write_report(
     formats: tuple[str, ...], top: int, histograms: tuple[str, ...], paper: str, name: str | None, as_json: bool,
     generated_at: str | None, selection: Selection,
 ) -> Report:  # fmt: skip
+    from . import report_words
     from .analysis import analyze
     from .analysis.options import Options
     from .report_templates import render
     from .report_templates.render import PLACES
 
     progress("analysing", None)
-    chosen = Options(top=top, histograms=histograms, generated_at_ns=_generated_at(generated_at), name=name, selection=selection)
-    made = analyze(store, chosen)
+    made_at = option_values.generated_at(generated_at)
+    made = analyze(store, Options(top=top, histograms=histograms, generated_at_ns=made_at, name=name, selection=selection))
     written = render(made, output, formats, paper=paper, printer=printer, progress=progress)
     progress("", None)
     stale = [path for kind, place in PLACES.items() if kind not in written and (path := output / place).exists()]
     if as_json:
-        _print_json(_summary(made, written))
+        _print_json(report_words.summary(made, written))
     elif not quiet:
         click.echo(made.summary.headline)
-        for line in _verdict_lines(made):
+        for line in report_words.verdict_lines(made):
             click.echo(line)
         for path in written.values():
             click.echo(str(path))
@@ -612,117 +432,25 @@ def _write_report(
 
 def _selection(options: dict[str, Any]) -> tuple[Selection, tuple[str, ...]]:
     """The rules that run and the words of --fail-on, taken out of ``options`` before anything is read. Raises UsageError."""
-    from .analysis.rules.selection import Chosen, Selection, effective, select
+    from . import rule_options
 
-    words, preset, settings = options.pop("rules") or (), options.pop("preset"), options.pop("settings")
-    custom, fail_on = options.pop("custom_rules"), options.pop("fail_on")
-    of_file = click.get_current_context().meta.get(_FILE_SETTINGS, {})
-    on = [word for word in words if not word.startswith("-")]
-    off = [word.removeprefix("-") for word in words if word.startswith("-")]
-    wanted = select(on or None, preset=preset, settings={**of_file, **settings})
-    dropped = select(off) if off else Selection((), False)
-    without = {chosen.rule.name for chosen in dropped.rules}
-    kept = [chosen for chosen in wanted.rules if chosen.rule.name not in without]
-    running = [chosen.rule.name for chosen in kept]
-    for key in settings:
-        rule = key.partition("_")[0]
-        if rule not in running:
-            raise UsageError(f"--set {key}: {rule} is turned off; leave it out, or turn the rule on (on: {', '.join(running) or 'none'})")
-    own = [Chosen(rule, effective(type(rule), preset, rule.given)) for rule in custom]
-    chosen = Selection((*kept, *own), wanted.summarised and not dropped.summarised, preset)
-    return chosen, _known_to_run(fail_on, chosen)
-
-
-def _known_to_run(fail_on: tuple[str, ...], selection: Selection) -> tuple[str, ...]:
-    """The words of --fail-on as the report names the rules. Raises UsageError for a rule that does not exist or does not run."""
-    from .analysis.rules.catalogue import PROFILER_REPORT
-    from .analysis.rules.selection import select
-
-    running = [chosen.label or chosen.rule.name for chosen in selection.rules] + [PROFILER_REPORT] * selection.summarised
-    accepted = {word.lower(): word for word in ("issues", "error", *running)}
-    for word in fail_on:
-        if word.lower() in accepted:
-            continue
-        try:
-            select([word])
-        except UsageError as error:
-            raise UsageError(f"--fail-on: {error}, issues, error") from error
-        raise UsageError(f"--fail-on {word}: this rule is turned off; accepted: {', '.join(accepted.values())}")
-    return tuple(accepted[word.lower()] for word in fail_on)
+    return rule_options.chosen(
+        options.pop("rules"),
+        options.pop("preset"),
+        settings=options.pop("settings"),
+        of_file=click.get_current_context().meta.get(_FILE_SETTINGS, {}),
+        own=options.pop("custom_rules"),
+        fail_on=options.pop("fail_on"),
+    )
 
 
 def _fail_if(report: Report, fail_on: tuple[str, ...]) -> None:
-    """Leave with exit code 3 where a verdict matches. What is not evaluated does not match."""
-    issues = [
-        result.rule
-        for result in report.rules
-        if result.verdict == "IssuesFound" and (result.rule in fail_on or ("issues" in fail_on and result.category != "report"))
-    ]
-    failed = [result.rule for result in report.rules if result.verdict == "Error" and "error" in fail_on]
-    if issues or failed:
-        told = [f"{', '.join(issues)} found issues"] * bool(issues) + [f"{', '.join(failed)} failed"] * bool(failed)
-        click.echo(f"postrun: --fail-on: {'; '.join(told)}", err=True)
+    """Leave with exit code 3 where a verdict matches."""
+    from . import rule_options
+
+    if told := rule_options.matched(report, fail_on):
+        click.echo(f"postrun: --fail-on: {told}", err=True)
         sys.exit(3)
-
-
-def _verdict_lines(report: Report) -> Iterator[str]:
-    """How many rules said what, and the findings that cost most."""
-    from .analysis.wording import duration, percent, plural
-
-    rules = [result for result in report.rules if result.category != "report"]
-    if not rules:
-        return
-    counts = {word: sum(result.verdict == word for result in rules) for word in ("IssuesFound", "Error", "NoIssuesFound", "NotEvaluated")}
-    told = [plural(counts["IssuesFound"], "issue")]
-    if counts["Error"]:
-        told.append(f"{counts['Error']} failed")
-    told += [f"{counts['NoIssuesFound']} fine", f"{counts['NotEvaluated']} not evaluated"]
-    yield f"Rules: {', '.join(told)}"
-    for finding in report.findings[:_FINDINGS_SHOWN]:
-        cost = [duration(finding.cost_ns)] if finding.cost_ns is not None else []
-        if finding.cost_percent is not None:
-            cost.append(f"{percent(finding.cost_percent)} of {finding.base}")
-        where = f" ({finding.where})" if finding.where else ""
-        yield f"  {finding.rank}. {finding.title.rstrip('.')}{where}" + (f": {', '.join(cost)}" if cost else "")
-    for result in rules:
-        if result.verdict == "Error":
-            yield f"  {result.rule} failed: {result.reason}"
-
-
-def _summary(report: Report, written: dict[str, Path]) -> dict[str, Any]:
-    import dataclasses
-
-    return {
-        "run": report.run.name,
-        "status": report.run.status,
-        "headline": report.summary.headline,
-        "figures": {tile.key: {"value": tile.number, "unit": tile.unit, "text": tile.value} for tile in report.summary.tiles},
-        "rules": {result.rule: result.verdict for result in report.rules},
-        "findings": [dataclasses.asdict(finding) for finding in report.findings],
-        "warnings": list(report.summary.warnings),
-        "notes": len(report.data_quality),
-        "written": {kind: str(path) for kind, path in written.items()},
-    }
-
-
-def _generated_at(text: str | None) -> int | None:
-    """--generated-at or SOURCE_DATE_EPOCH in nanoseconds; None where neither is given."""
-    import os
-    from datetime import UTC, datetime
-
-    if text is None:
-        epoch = os.environ.get("SOURCE_DATE_EPOCH")
-        if not epoch:
-            return None
-        if not epoch.isdigit():
-            raise UsageError(f"SOURCE_DATE_EPOCH is {epoch!r}; it must be whole seconds since 1970")
-        return int(epoch) * 1_000_000_000
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise UsageError(f"--generated-at {text!r} is no time; write it like 2026-11-21T06:40:00") from error
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp()) * 1_000_000_000
 
 
 def _print_json(value: Any) -> None:

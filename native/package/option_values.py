@@ -1,0 +1,52 @@
+"""What do the texts of the command line's options mean, but for those about rules?"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from .errors import UsageError
+
+FORMATS: Final = ("html", "pdf", "json", "junit", "rule-json")
+
+
+def words(value: Any) -> list[str]:
+    """The words of a list: a text with commas, or the list of a configuration file. Raises UsageError."""
+    if not isinstance(value, str | list | tuple):
+        raise UsageError(f"{value!r} is no list of names")
+    return [word for one in (value.split(",") if isinstance(value, str) else value) if (word := str(one).strip())]
+
+
+def formats(value: Any) -> tuple[str, ...]:
+    """The words of --format, each once. Raises UsageError."""
+    given = [word.lower() for word in words(value)]
+    wrong = [word for word in given if word not in FORMATS]
+    if wrong or not given:
+        raise UsageError(f"{', '.join(wrong) or 'nothing'} is no report format; choose from {','.join(FORMATS)}")
+    return tuple(dict.fromkeys(given))
+
+
+def memory_size(value: str) -> str:
+    """The value of --memory-limit, as the database understands it. Raises UsageError."""
+    if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B)", value, re.IGNORECASE):
+        raise UsageError(f"{value!r} is no size; write it like 600MB or 2GB")
+    return value
+
+
+def generated_at(text: str | None) -> int | None:
+    """--generated-at or SOURCE_DATE_EPOCH in nanoseconds; None where neither is given. Raises UsageError."""
+    if text is None:
+        epoch = os.environ.get("SOURCE_DATE_EPOCH")
+        if not epoch:
+            return None
+        if not epoch.isdigit():
+            raise UsageError(f"SOURCE_DATE_EPOCH is {epoch!r}; it must be whole seconds since 1970")
+        return int(epoch) * 1_000_000_000
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"--generated-at {text!r} is no time; write it like 2026-11-21T06:40:00") from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp()) * 1_000_000_000
