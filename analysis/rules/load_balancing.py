@@ -11,8 +11,9 @@ from typing import Any, Final
 import polars as pl
 
 from ..utilisation import LABEL
-from ..wording import count, duration, percent, plural
+from ..wording import count, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .gpus import GPU_TIME, gpu_time_ns, too_few
 from .run_data import RunData
 from .samples import SampleBlock
 
@@ -40,6 +41,10 @@ class _Device:
     @property
     def place(self) -> str:
         return f"{self.node} GPU {self.unit}"
+
+    @property
+    def row(self) -> dict[str, Any]:
+        return {**self.key, "derived": self.derived, "samples": self.samples}
 
     @property
     def key(self) -> dict[str, Any]:
@@ -174,9 +179,7 @@ def _details(devices: Sequence[_Device], pairs: Sequence[_Pair], in_pairs: bool)
         "compared": "pairs" if in_pairs else "mean",
         "devices": [
             {
-                **device.key,
-                "derived": device.derived,
-                "samples": device.samples,
+                **device.row,
                 "mean": device.mean,
                 "histogram": list(device.shares),
                 "evaluated": device.evaluated,
@@ -209,13 +212,9 @@ def _details(devices: Sequence[_Device], pairs: Sequence[_Pair], in_pairs: bool)
 
 
 def _too_few(devices: Sequence[_Device], run: RunData, patience: float) -> str:
-    most = sorted((device.samples for device in devices), reverse=True)[1]
-    text = f"{count(most)} of more than {count(math.floor(patience))} samples needed of two GPUs"
-    if any(device.derived for device in devices):
-        width = run.samples.bucket_ns
-        buckets = f" in {duration(width)} buckets" if width else ""
-        text += f" ({LABEL}{buckets}; `--set LoadBalancing_patience={max(most - 1, 1)}` lowers it)"
-    return text
+    second = sorted((device.samples for device in devices), reverse=True)[1]
+    derived = any(device.derived for device in devices)
+    return too_few("LoadBalancing", second, patience, run, parameter="patience", derived=derived, what="samples of two GPUs")
 
 
 def _finding(evaluated: Sequence[_Device], pairs: Sequence[_Pair], violating: Sequence[_Pair], threshold: float) -> str:
@@ -265,20 +264,19 @@ def _recommendation(evaluated: Sequence[_Device], violating: Sequence[_Pair]) ->
 
 def _cost(evaluated: Sequence[_Device], concerned: Sequence[_Device], in_pairs: bool, run: RunData) -> Cost | None:
     """GPU time that the GPUs concerned were less busy than the busiest of them (of all, where all are compared with their mean)."""
-    interval = run.samples.interval_ns
-    if interval is None:
-        return None
     members = {id(device): device for device in concerned}.values()
     busiest = max(device.mean for device in (members if in_pairs else evaluated))
-    lost = math.fsum((busiest - device.mean) / 100 * device.samples * interval for device in members)
-    whole = sum(device.samples for device in evaluated) * interval
+    lost = math.fsum((busiest - device.mean) / 100 * gpu_time_ns([device.row], run) for device in members)
+    whole = round(gpu_time_ns([device.row for device in evaluated], run))
+    if not whole:
+        return None
     least = min(members, key=lambda device: device.mean)
     return Cost(
         title="Divide the work evenly over the GPUs",
         ns=min(round(max(lost, 0.0)), whole),
         of_ns=whole,
         where=least.place,
-        base="GPU time of the run",
+        base=GPU_TIME,
     )
 
 

@@ -1,0 +1,211 @@
+"""Does LoadBalancing say how far the utilisation of GPUs lies apart, and which of them are less busy than the others?"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from postrun.analysis.rules.base import FINE, ISSUES, NOT_EVALUATED, Outcome
+from postrun.analysis.rules.load_balancing import distance
+from sample_rules import CORE, GPU, SECOND, Sample, judged, line, sampled
+
+START = 1_700_000_040 * SECOND
+
+
+def judge(samples: list[Sample], *, events: list[dict[str, Any]] | None = None, **parameters: Any) -> Outcome:
+    with sampled(samples, **({"device_event": events} if events else {})) as store:
+        found = judged(store, "LoadBalancing", **parameters)
+    json.dumps(found.details, allow_nan=False)
+    return found
+
+
+def gpus(*values: list[float], node: int = 0) -> list[Sample]:
+    return [row for unit, own in enumerate(values) for row in line(node, GPU, unit, own, start=START)]
+
+
+def reference(a: list[float], b: list[float]) -> float:
+    """The distance by numpy, from entropies: H(mean) - mean of H."""
+    edges = np.arange(0, 102, 2)
+    p, q = (np.histogram(np.clip(values, 0, 100), bins=edges)[0] / len(values) for values in (a, b))
+
+    def entropy(shares: Any) -> float:
+        kept = shares[shares > 0]
+        return float(-(kept * np.log2(kept)).sum())
+
+    return math.sqrt(max(entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2, 0))
+
+
+def test_disjoint_and_equal_on_paper() -> None:
+    found = judge(gpus([10.0] * 20, [90.0] * 20, [90.0] * 20))
+    assert (found.verdict, found.triggered, found.violations, found.datapoints) == (ISSUES, 2, 2, 60)
+    assert (found.first_ns, found.last_ns) == (START, START + 19 * SECOND // 2)
+    details = found.details
+    assert (details["compared"], details["left_out"], details["pairs_left_out"]) == ("pairs", 0, 0)
+    assert details["matrix"] == [[0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+    assert details["pairs"][0] == {
+        "a": {"node": "m0", "device": 0}, "b": {"node": "m0", "device": 1}, "distance": 1.0, "mean_difference": -80.0, "violation": True,
+    }  # fmt: skip
+    assert [pair["violation"] for pair in details["pairs"]] == [True, True, False]
+    first = details["devices"][0]
+    assert (first["node"], first["device"], first["derived"], first["samples"], first["mean"], first["evaluated"]) == (
+        "m0", 0, False, 20, 10.0, True,
+    )  # fmt: skip
+    assert [(n, share) for n, share in enumerate(first["histogram"]) if share] == [(5, 1.0)]
+    assert len(first["histogram"]) == 50
+    assert found.finding == (
+        "Utilisation histograms of m0 GPU 0 (mean 10.0 %) and m0 GPU 1 (mean 90.0 %) lie 1.00 apart (Jensen-Shannon distance),"
+        " above the threshold of 0.5; so do 2 of 3 pairs."
+    )
+    assert found.cost is not None
+    assert (found.cost.ns, found.cost.of_ns, found.cost.where) == (8 * SECOND, 30 * SECOND, "m0 GPU 0")  # 80 % of 20 x 0.5 s
+    assert found.cost.base == "GPU time of the run"
+    assert "m0 GPU 0 is used 10.0 % of the time and m0 GPU 1 90.0 %" in str(found.recommendation)
+
+
+def test_one_of_four_gpus_used() -> None:
+    # The same utilisation in half of the samples on one GPU, and nothing on the others: 0.5 at 0 and 0.5 elsewhere against 1 at 0.
+    # Mean of both 0.75 and 0.25: (1 x log2(1 / 0.75) + 0.5 x log2(0.5 / 0.75) + 0.5 x log2(0.5 / 0.25)) / 2 = 0.3113; root 0.558.
+    found = judge(gpus([0.0, 80.0] * 10, *([[0.0] * 20] * 3)))
+    apart = math.sqrt((math.log2(4 / 3) + 0.5 * math.log2(2 / 3) + 0.5) / 2)
+    assert apart == pytest.approx(0.558, abs=1e-3)
+    assert found.triggered == 3
+    assert found.details["matrix"][0] == [0.0, *[pytest.approx(apart)] * 3]
+    assert found.cost is not None
+    assert found.cost.ns == 12 * SECOND  # three GPUs at 0 % where the busiest is at 40 % for 10 s
+    assert "3 GPUs of 4 did nothing, m0 GPU 1 among them" in str(found.recommendation)
+    assert "`torchrun --nproc-per-node=4`" in str(found.recommendation)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "values", "verdict"), [(1, (10.0, 90.0), FINE), (0.999, (10.0, 90.0), ISSUES), (0, (10.0, 10.0), FINE)]
+)
+def test_the_threshold_itself_is_no_violation(threshold: float, values: tuple[float, float], verdict: str) -> None:
+    assert judge(gpus(*([value] * 30 for value in values)), threshold=threshold).verdict == verdict
+
+
+def test_bins() -> None:
+    # Bins are half open, the last one closed; a value outside 0..100 is in the outer bin.
+    values = [0.0, 1.999, 2.0, 97.999, 98.0, 100.0, 100.5, -1.0, 49.999, 50.0, 3.999]
+    found = judge(gpus(values, values), patience=5)
+    shares = found.details["devices"][0]["histogram"]
+    counts = {number: round(share * 11) for number, share in enumerate(shares) if share}
+    assert counts == {0: 3, 1: 2, 48: 1, 49: 3, 24: 1, 25: 1}
+    assert sum(shares) == pytest.approx(1)
+    assert (found.verdict, found.details["pairs"][0]["distance"]) == (FINE, 0.0)
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(10, NOT_EVALUATED), (11, ISSUES)])
+def test_more_than_patience_samples(count: int, verdict: str) -> None:
+    found = judge(gpus([10.0] * count, [90.0] * 20), patience=10)
+    assert found.verdict == verdict
+    if verdict == NOT_EVALUATED:
+        assert found.reason == "10 of more than 10 samples of two GPUs needed"
+        assert found.details["matrix"] == [[None, None], [None, 0.0]]
+        assert [row["evaluated"] for row in found.details["devices"]] == [False, True]
+
+
+def test_a_gpu_with_too_few_samples_is_left_out() -> None:
+    found = judge(gpus([50.0] * 20, [50.0] * 20, [99.0] * 3))
+    assert (found.verdict, found.datapoints) == (FINE, 40)
+    assert found.details["matrix"] == [[0.0, 0.0, None], [0.0, 0.0, None], [None, None, None]]
+    assert found.finding == (
+        "Utilisation histograms of m0 GPU 0 (mean 50.0 %) and m0 GPU 1 (mean 50.0 %) lie 0.00 apart at most (Jensen-Shannon distance),"
+        " not above the threshold of 0.5."
+    )
+    assert (found.cost, found.recommendation) == (None, None)
+
+
+def test_one_gpu_or_none() -> None:
+    found = judge(gpus([50.0] * 20))
+    assert (found.verdict, found.reason, found.datapoints) == (NOT_EVALUATED, "one GPU in this run, nothing to compare it with", 20)
+    nothing = judge(line(0, CORE, 0, [50.0] * 20, start=START))
+    assert (nothing.verdict, nothing.reason) == (NOT_EVALUATED, "no GPU utilisation and no kernel activity in this run")
+    assert nothing.capture
+
+
+def test_pairs_across_machines() -> None:
+    found = judge(gpus([10.0] * 20) + gpus([90.0] * 20, node=1))
+    (pair,) = found.details["pairs"]
+    assert (pair["a"], pair["b"], pair["violation"]) == ({"node": "m0", "device": 0}, {"node": "m1", "device": 0}, True)
+
+
+def test_similar_means_are_said() -> None:
+    found = judge(gpus([90.0] * 20, [97.0] * 20))
+    assert found.verdict == ISSUES
+    assert "their means differ by only 7.0 percentage points" in str(found.recommendation)
+
+
+def test_series_of_different_lengths_against_numpy() -> None:
+    rng = random.Random(1)
+    values = [[rng.choice([0.0, 100.0, rng.uniform(0, 100)]) for _ in range(rng.randint(11, 90))] for _ in range(6)]
+    found = judge(gpus(*values[:3]) + gpus(*values[3:], node=1), threshold=0.3)
+    for (i, a), (j, b) in itertools.combinations(enumerate(values), 2):
+        assert found.details["matrix"][i][j] == pytest.approx(reference(a, b), abs=1e-9)
+    apart = [pair["distance"] for pair in found.details["pairs"]]
+    assert apart == sorted(apart, reverse=True)
+    assert found.violations == sum(reference(a, b) > 0.3 for a, b in itertools.combinations(values, 2))
+
+
+def test_64_gpus_are_compared_in_pairs() -> None:
+    found = judge([row for node in range(8) for row in gpus(*([[50.0] * 20] * 8), node=node)])
+    assert (found.details["compared"], len(found.details["matrix"]), len(found.details["pairs"])) == ("pairs", 64, 64)
+    assert (found.details["left_out"], found.details["pairs_left_out"]) == (0, 64 * 63 // 2 - 64)
+
+
+def test_more_gpus_are_compared_with_the_mean_of_all() -> None:
+    # 69 GPUs at 50 % and one at 10: its histogram against 69/70 and 1/70.
+    rows = [row for node in range(7) for row in gpus(*([[50.0] * 20] * 10), node=node) if (row[0], row[2]) != (3, 4)]
+    found = judge(rows + line(3, GPU, 4, [10.0] * 20, start=START))
+    mean = [69 / 70, 1 / 70]
+    furthest, near = (
+        math.sqrt(
+            (math.log2(1 / ((1 + share) / 2)) + sum(s * math.log2(s / ((s + own) / 2)) for s, own in zip(mean, apart, strict=True))) / 2
+        )
+        for share, apart in ((1 / 70, (0, 1)), (69 / 70, (1, 0)))
+    )
+    details = found.details
+    assert (details["compared"], "matrix" in details, details["left_out"], details["pairs_left_out"]) == ("mean", False, 6, 6)
+    assert (len(details["devices"]), len(details["pairs"])) == (64, 64)
+    assert details["pairs"][0]["a"] == {"node": "m3", "device": 4}
+    assert details["pairs"][0]["b"] is None
+    assert details["pairs"][0]["distance"] == pytest.approx(furthest)
+    assert details["pairs"][1]["distance"] == pytest.approx(near)
+    assert details["pairs"][0]["mean_difference"] == pytest.approx(10 - (69 * 50 + 10) / 70)
+    assert (found.verdict, found.triggered) == (ISSUES, 1)
+    assert {"node": "m3", "device": 4} in [{"node": row["node"], "device": row["device"]} for row in details["devices"]]
+    assert found.finding == (
+        f"The utilisation histogram of m3 GPU 4 (mean 10.0 %) lies {furthest:.2f} from the mean of 70 GPUs (mean 49.4 %)"
+        " (Jensen-Shannon distance), above the threshold of 0.5; so do 1 of 70 GPUs."
+    )
+    assert found.cost is not None
+    assert (found.cost.ns, found.cost.of_ns) == (4 * SECOND, 700 * SECOND)  # 40 % of 10 s
+
+
+def test_derived_utilisation_says_how_to_need_fewer() -> None:
+    events = [
+        {"node": node, "process": 0, "kind": "kernel", "name": "k", "device": 0, "start_ns": START + at * 10**6, "duration_ns": 10**6}
+        for node in (0, 1) for at in (0, 4)
+    ]  # fmt: skip
+    found = judge([], events=events)
+    assert found.reason == (
+        "5 of more than 10 samples of two GPUs needed, derived from kernel activity in 1.00 ms buckets;"
+        " --set LoadBalancing_patience=2 needs fewer"
+    )
+    lower = judge([], events=events, patience=2)
+    assert (lower.verdict, [row["derived"] for row in lower.details["devices"]]) == (FINE, [True, True])
+    assert "(derived from kernel activity)" in str(lower.finding)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_distance_is_one(seed: int) -> None:
+    rng = random.Random(seed)
+    p, q = ([rng.choice([0, 0, rng.random()]) for _ in range(50)] for _ in range(2))
+    p, q = ([value / (sum(own) or 1) for value in own] for own in (p, q))
+    assert distance(p, p) == 0.0
+    assert distance(p, q) == distance(q, p)
+    assert 0 <= distance(p, q) <= 1

@@ -1,0 +1,76 @@
+"""Do GPUMemoryIncrease and LoadBalancing give the synthetic run's figures that plain Python computes from the same formulas?"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun.analysis.rules.base import ISSUES
+from postrun.ingest import ingest
+from postrun.ingest.store import Store
+from sample_rules import judged
+
+BEGIN_MS = 1_700_000_040_001
+
+
+@pytest.fixture(scope="module")
+def expected(shared_data: Path) -> dict[str, Any]:
+    script = shared_data / "syn1" / "expected.py"
+    if not script.is_file():
+        pytest.skip(f"no synthetic run: {script} is no file")
+    done = subprocess.run([sys.executable, "-B", str(script)], capture_output=True, text=True, check=True)
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
+
+
+@pytest.fixture(scope="module")
+def run(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    script = shared_data / "syn1" / "make_syn1.py"
+    if not script.is_file():
+        pytest.skip(f"no synthetic run: {script} is no file")
+    folder = tmp_path_factory.mktemp("syn1")
+    subprocess.run([sys.executable, "-B", str(script), str(folder)], check=True)
+    with ingest([folder]) as store:
+        yield store
+
+
+@pytest.mark.parametrize(
+    ("preset", "key"),
+    [
+        ("service", "GPUMemoryIncrease(increase=5,window=10,patience=1000)"),
+        ("documented", "GPUMemoryIncrease(increase=10,window=500,patience=100)"),
+    ],
+)
+def test_memory_increase(run: Store, expected: dict[str, Any], preset: str, key: str) -> None:
+    found = judged(run, "GPUMemoryIncrease", preset=preset)
+    ((place, figures),) = expected[key].items()
+    assert place == "algo-1/gpu0"
+    row = found.details["devices"][0]
+    assert (row["node"], row["device"], row["memory_figure"]) == ("algo-1", 0, "memory controller")
+    assert (found.verdict, found.violations, row["violations"]) == (ISSUES, figures["hits"], figures["hits"])
+    assert row["largest_increase"] == figures["max_increase"]
+    (episode,) = row["episodes"]
+    assert episode["start_ns"] == (BEGIN_MS + 500 * figures["first_k"]) * 1_000_000 == found.first_ns
+    assert episode["end_ns"] == (BEGIN_MS + 500 * figures["last_k"]) * 1_000_000 == found.last_ns
+    assert [other["violations"] for other in found.details["devices"][1:]] == [0, 0, 0]
+    # windows of 120 samples, the last one full
+    assert found.windows_triggered == figures["last_k"] // 120 - figures["first_k"] // 120 + 1
+
+
+@pytest.mark.parametrize(("preset", "threshold"), [("documented", 0.5), ("service", 0.24)])
+def test_load_balancing(run: Store, expected: dict[str, Any], preset: str, threshold: float) -> None:
+    found = judged(run, "LoadBalancing", preset=preset)
+    distances = expected["LoadBalancing"]
+    names = [f"{row['node']}/gpu{row['device']}" for row in found.details["devices"]]
+    matrix = found.details["matrix"]
+    seen = {f"{a} vs {b}": matrix[i][j] for i, a in enumerate(names) for j, b in enumerate(names) if i < j}
+    assert seen == pytest.approx(distances, abs=1e-6)
+    assert (found.verdict, found.violations) == (ISSUES, sum(apart > threshold for apart in distances.values()))
+    assert [row["mean"] for row in found.details["devices"]] == pytest.approx([77.0, 39.5, 92.0, 100.0])
+    assert found.cost is not None
+    assert found.cost.ns == pytest.approx((23 + 60.5 + 8) / 100 * 1200e9)
