@@ -11,7 +11,7 @@ from ..formats import UNKNOWN, bandwidth, count, duration, percent, plural, size
 from .reading import Blocks, Row, Shown, answer, listed, marked, name, number, place, rows, share, text, truth, where, whole
 
 _PDF_DEVICES = 8
-_PDF_KERNELS = 8
+_PDF_KERNELS = 5
 
 
 def host_bound(shown: Shown) -> Blocks:
@@ -53,7 +53,7 @@ def host_bound(shown: Shown) -> Blocks:
                 ]
                 for device in _by(devices, "idle_percent")
             ],
-            pdf_rows=_PDF_DEVICES,
+            pdf_rows=_in_pdf(devices),
         ),
         _kernels(shown, "Kernels that the host launched late", ("count", "Waits", count), ("time_ns", "Waited for", duration)),
     ]
@@ -94,7 +94,7 @@ def exposed_communication(shown: Shown) -> Blocks:
                 ]
                 for device in _by(devices, "exposed_percent")
             ],
-            pdf_rows=_PDF_DEVICES,
+            pdf_rows=_in_pdf(devices),
         ),
         _kernels(
             shown, "Communication kernels", ("count", "Runs", count), ("time_ns", "Time", duration), ("exposed_ns", "Exposed", duration)
@@ -167,6 +167,7 @@ def low_precision(shown: Shown) -> Blocks:
 
 
 def pageable_copies(shown: Shown) -> Blocks:
+    devices = rows(shown.details, "devices")
     return [
         table(
             f"{shown.id}-devices",
@@ -185,9 +186,9 @@ def pageable_copies(shown: Shown) -> Blocks:
                     value(number(device, "percent"), percent),
                     *_times(device, "pageable_ns", "span_ns"),
                 ]
-                for device in _by(rows(shown.details, "devices"), "percent")
+                for device in _by(devices, "percent")
             ],
-            pdf_rows=_PDF_DEVICES,
+            pdf_rows=_in_pdf(devices),
         ),
         table(
             f"{shown.id}-copies",
@@ -248,7 +249,7 @@ def sync_bound(shown: Shown) -> Blocks:
                 ]
                 for device in _by(devices, "percent")
             ],
-            pdf_rows=_PDF_DEVICES,
+            pdf_rows=_in_pdf(devices),
         ),
         table(
             f"{shown.id}-calls",
@@ -310,7 +311,7 @@ def short_kernels(shown: Shown) -> Blocks:
                 ]
                 for device in _by(devices, "gap_percent")
             ],
-            pdf_rows=_PDF_DEVICES,
+            pdf_rows=_in_pdf(devices),
         ),
         _kernels(
             shown, "Short kernels with most gaps", ("count", "Runs", count), ("mean_ns", "Mean", duration), ("gap_ns", "Gaps", duration)
@@ -348,7 +349,7 @@ def straggler_rank(shown: Shown) -> Blocks:
                 ]
                 for rank in _by(ranks, "excess_percent")
             ],
-            pdf_rows=_PDF_DEVICES,
+            pdf_rows=_in_pdf(ranks),
         ),
     ]
 
@@ -422,6 +423,11 @@ def _kernels(shown: Shown, caption: str, *columns: tuple[str, str, Callable[...,
         ],
         pdf_rows=_PDF_KERNELS,
     )
+
+
+def _in_pdf(devices: Sequence[Row]) -> int:
+    """How many rows of devices the PDF has: the finding tells all of a single one."""
+    return _PDF_DEVICES if len(devices) > 1 else 0
 
 
 def _times(row: Row, *keys: str) -> list[Cell]:

@@ -108,7 +108,7 @@ def _overview(found: Sequence[Judged]) -> Table | None:
             Column("Recommendation", html_only=True),
             Column("Times triggered", "number"),
             Column("Data points", "number"),
-            Column("Parameters"),
+            Column("Parameters", html_only=True),
         ],
         [
             [
