@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
@@ -19,6 +20,7 @@ from .wording import whole_percent
 SERIES_POINTS: Final = 400
 HEAT_BUCKETS: Final = 200
 _BUSY: Final = 70.0
+_AT_ONCE: Final = 1_000_000  # samples
 
 # Figure of the report -> metrics that are added up for it, per snapshot, after averaging each over its units.
 _FIGURES: Final[dict[str, tuple[str, ...]]] = {
@@ -51,27 +53,37 @@ def system_usage(store: Store) -> SystemUsage:
     sampled = store.frame("SELECT DISTINCT node FROM sample WHERE metric = 'gpu_utilization'")["node"].to_list()
     derived = derived.filter(~pl.col("node").is_in(sampled))
     found = {*store.frame("SELECT DISTINCT node FROM sample")["node"], *derived["node"]}
-    usage: list[MetricUsage] = []
-    statements: list[tuple[str, str]] = []
-    series: list[Series] = []
-    heat: list[UnitHeat] = []
-    for node in sorted(found, key=places.node):
+    machines: dict[int, _Machine] = {}
+    for node, samples in _samples(store, sorted(found)):
         name = places.node(node)
-        figures = _figures(store, node, derived.filter(pl.col("node") == node))
+        figures = _figures(samples, derived.filter(pl.col("node") == node) if len(derived) else derived)
         own = [_usage(name, figure) for figure in figures]
-        usage += own
-        statements += [(name, sentence) for sentence in [_statement({row.metric: row for row in own}, _mean(figures))] if sentence]
-        series += [_series(name, figure) for key in _DRAWN for figure in figures if figure.name == key]
-        heat += [_heat(name, figure) for key in ("cpu", "gpu") for figure in figures if figure.name == key]
+        sentence = _statement({row.metric: row for row in own}, _mean(figures))
+        machines[node] = _Machine(
+            usage=own,
+            statements=[(name, sentence)] if sentence else [],
+            series=[_series(name, figure) for key in _DRAWN for figure in figures if figure.name == key],
+            heat=[_heat(name, figure) for key in ("cpu", "gpu") for figure in figures if figure.name == key],
+        )
+    ordered = [machines[node] for node in sorted(machines, key=places.node)]
+    usage = tuple(row for machine in ordered for row in machine.usage)
     return SystemUsage(
-        nodes=tuple(usage),
-        statements=tuple(statements),
+        nodes=usage,
+        statements=tuple(row for machine in ordered for row in machine.statements),
         gpu_active=_active(store, "gpu_utilization") or _derived_active(derived),
         cpu_active=_active(store, "cpu_utilization"),
-        series=tuple(series),
-        heat=tuple(heat),
+        series=tuple(row for machine in ordered for row in machine.series),
+        heat=tuple(row for machine in ordered for row in machine.heat),
         absent=None if usage else _ABSENT,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    usage: list[MetricUsage]
+    statements: list[tuple[str, str]]
+    series: list[Series]
+    heat: list[UnitHeat]
 
 
 class _Figure:
@@ -81,8 +93,25 @@ class _Figure:
         self.name, self.unit, self.units, self.whole, self.derived = name, unit, units, whole, derived
 
 
-def _figures(store: Store, node: int, derived: pl.DataFrame) -> list[_Figure]:
-    samples = store.frame("SELECT metric, unit, time_ns, value FROM sample WHERE node = ?", [node])
+def _samples(store: Store, nodes: Sequence[int]) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Samples (metric, unit, time_ns, value) of each machine; ``nodes`` ascending. Read in groups of about a million samples."""
+    counts = dict(store.frame("SELECT node, count(*) FROM sample GROUP BY node").rows())
+    group: list[int] = []
+    for place, node in enumerate(nodes):
+        group.append(node)
+        with_next = nodes[place + 1 : place + 2]
+        if with_next and sum(counts.get(one, 0) for one in (*group, *with_next)) <= _AT_ONCE:
+            continue
+        rows = store.frame(
+            "SELECT node, metric, unit, time_ns, value FROM sample WHERE node BETWEEN ? AND ?", [group[0], group[-1]]
+        ).with_columns(pl.col("metric").cast(pl.Categorical))
+        parts = rows.partition_by("node", as_dict=True, include_key=False)
+        for one in group:
+            yield one, parts.get((one,), rows.clear().drop("node"))
+        group = []
+
+
+def _figures(samples: pl.DataFrame, derived: pl.DataFrame) -> list[_Figure]:
     if len(samples):
         samples = with_snapshots(samples)
     present = set(samples["metric"].unique())
