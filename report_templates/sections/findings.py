@@ -64,7 +64,7 @@ def _cost(finding: Finding) -> tuple[str, str]:
         return f"{duration(finding.cost_per_step_ns)} per step", f"{share}{of}" if share else ""
     if share:
         return share, of.strip()
-    return (duration(finding.cost_ns), of.strip()) if finding.cost_ns is not None else (UNKNOWN, "no time to its name")
+    return (duration(finding.cost_ns), of.strip()) if finding.cost_ns is not None else (UNKNOWN, "")
 
 
 def _saving(finding: Finding) -> tuple[str, str]:

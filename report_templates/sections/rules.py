@@ -58,10 +58,9 @@ def rules(report: Report) -> Section:
         )
     made = Section("rules", "Rules", say("{}", _lead(found)))
     summary = next((rule for rule in report.rules if rule.category == "report"), None)
+    told = (summary.finding or summary.reason) if summary else None
     made.facts["summary"] = (
-        say("{}, which runs the documented rules: {}", summary.rule, glued(clip(summary.finding, 300)))
-        if summary and summary.finding
-        else None
+        say("{}, which runs the documented rules: {}", summary.rule, glued(clip(told, 300))) if summary and told else None
     )
     made.facts["further"] = findings(report)[FIRST:]
     made.facts["changed"] = _changed(report)
