@@ -11,6 +11,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
+from postrun import rule_options
+from postrun.analysis.rules import selection
+from postrun.analysis.rules.base import Outcome, Parameter, Parameters, Rule
+from postrun.analysis.rules.catalogue import RULES
+from postrun.analysis.rules.run_data import RunData
 from postrun.cli import main
 from postrun.simulate import write_demo
 
@@ -481,3 +486,39 @@ def test_rules_are_listed_without_what_a_report_needs(arguments: list[str]) -> N
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
+
+
+# -- without the command line ------------------------------------------------------------------------------------------------
+
+
+class UnderScored(Rule):
+    name = "Under_Scored"
+    category = "custom"
+    parameters = (Parameter("limit", "steps", 1, 2, "positive", "how many"),)
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        raise NotImplementedError
+
+
+def test_a_rule_of_a_package_may_have_an_underscore_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "installed", lambda: {"Under_Scored": UnderScored})
+    given = rule_options.settings(["under_scored_limit=7"])
+    assert given == {"Under_Scored_limit": 7}
+    chosen, fail_on = rule_options.chosen(
+        ["Under_Scored"], "documented", settings=given, of_file={"HostBound_host_share": 1}, fail_on=["UNDER_SCORED"]
+    )
+    assert [(one.rule.name, one.parameters["limit"], one.parameters.changed) for one in chosen.rules] == [("Under_Scored", 7, ("limit",))]
+    assert fail_on == ("Under_Scored",)
+
+
+def test_every_rule_says_itself_what_it_needs() -> None:
+    assert [name for name, rule in RULES.items() if rule.needs == Rule.needs] == []
+    assert [name for name, rule in RULES.items() if rule.informs] == ["OverallSystemUsage", "OverallFrameworkMetrics"]
+
+
+def test_a_title_without_a_cost_is_the_advice_without_its_full_stop(store: Path, here: Path) -> None:
+    done = report(store, "--rules", "OverallSystemUsage", "--custom-rule", "own.py:Always")
+    assert "  1. Look at what Always found\n" in done.stdout
+    assert [finding["title"] for finding in json.loads(Path("out/report.json").read_text("utf-8"))["findings"]] == [
+        "Look at what Always found"
+    ]
