@@ -1,0 +1,200 @@
+"""How long do all rules take over the samples of 1,000 machines, and how much memory?
+
+usage: python benchmarks/rules_1000_nodes.py [--quick] [--runs 3] [--variant gpu] [--keep FOLDER] [--stages]
+
+8,000 series of 7,200 samples, one every 500 ms for an hour: 57.6 million rows. Variant ``gpu``: 8 GPUs of each machine; ``mixed``: 4 GPUs,
+the memory of 3 and a core of each machine. The rows of the stores stand in the order in which the hosted profiler's files are read: minute
+by minute, machine by machine, all series of a machine at one time side by side. Every run is a process of its own on an existing store;
+printed are medians of wall seconds and of the peak memory of the whole process, imports included. ``--stages`` also prints the time of
+each rule. ``--quick`` takes 20 machines. The last result stands in benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+SAMPLES = 7200
+PER_MINUTE = 120
+STEP_NS = 500_000_000
+BEGIN_NS = 1_700_000_040_001_000_000
+VARIANTS = {
+    "gpu": [("gpu_utilization", unit) for unit in range(8)],
+    "mixed": [
+        *(("gpu_utilization", unit) for unit in range(4)),
+        *(("gpu_memory_used_percent", unit) for unit in range(3)),
+        ("cpu_utilization", 0),
+    ],
+}
+
+
+def make(path: Path, nodes: int, variant: str) -> None:
+    """A store of ``nodes`` machines. Values are pseudo-random with two decimals, other for every series."""
+    import polars as pl
+    from postrun.ingest.store import Store
+
+    series = pl.DataFrame(VARIANTS[variant], schema={"metric": pl.String, "unit": pl.Int32}, orient="row").with_row_index("series")
+    machines = pl.DataFrame({"node": pl.int_range(nodes, dtype=pl.Int32, eager=True)})
+    with Store.create(path) as store:
+        store.append("node", machines.select(id="node", hostname=pl.format("algo-{}", pl.col("node") + 1)))
+        for minute in range(SAMPLES // PER_MINUTE):
+            ticks = pl.DataFrame({"tick": pl.int_range(PER_MINUTE, eager=True) + minute * PER_MINUTE})
+            rows = machines.join(ticks, how="cross").join(series, how="cross")
+            noise = pl.struct("node", "series", "tick").hash(seed=1) % 10_001
+            rows = rows.select(
+                "node", "metric", "unit", time_ns=BEGIN_NS + pl.col("tick") * STEP_NS, value=noise.cast(pl.Float64) / 100
+            )  # fmt: skip
+            store.append("sample", rows)
+        store.checkpoint()
+
+
+def evaluate(path: Path, stages: bool) -> None:
+    """All rules over the store at ``path``; prints verdicts, seconds and peak memory of this process."""
+    begin = time.perf_counter()
+    from postrun.analysis.rules import engine
+    from postrun.analysis.rules.base import SampleRule
+    from postrun.analysis.rules.samples import SampleBlock, Samples
+    from postrun.analysis.rules.selection import select
+    from postrun.ingest.store import Store
+
+    spent: dict[str, float] = {}
+
+    def timed(name: str, function: Any) -> Any:
+        """Processor time in ``function`` without that of other timed ones in it."""
+
+        def call(*given: Any) -> Any:
+            start, before = time.process_time(), sum(spent.values())
+            try:
+                return function(*given)
+            finally:
+                inner = sum(spent.values()) - before
+                spent[name] = spent.get(name, 0.0) + time.process_time() - start - inner
+
+        return call
+
+    selection = select()
+    if stages:
+        for one in selection.rules:
+            rule: Any = one.rule
+            for method in ("observe", "conclude") if isinstance(rule, SampleRule) else ("evaluate",):
+                setattr(rule, method, timed(f"{rule.name}.{method}", getattr(rule, method)))
+        for cls, methods in {
+            SampleBlock: ("series", "ends", "quantiles", "boxes", "snapshots", "_read"),
+            Samples: ("__init__", "_block"),
+        }.items():
+            for method in methods:
+                setattr(cls, method, timed(f"{cls.__name__}.{method}", getattr(cls, method)))
+    with Store.open(path) as store:
+        results, _ = engine.evaluate(_run(store), selection)
+    wall = time.perf_counter() - begin
+    if stages:
+        for result in results:
+            print(f"# {result.rule}: {result.verdict}, {result.triggered} triggered{f' ({result.reason})' if result.reason else ''}")
+        for name, seconds in sorted(spent.items(), key=lambda item: -item[1])[:25]:
+            print(f"# {seconds:7.2f} s {name}")
+    failed = [result.rule for result in results if result.verdict == "Error"]
+    if failed:
+        print(f"# failed: {', '.join(failed)}")
+    spent_and_held(wall)
+
+
+def spent_and_held(wall: float) -> None:
+    """Prints wall and processor seconds, and the peak memory of this process in MiB."""
+    print(f"{wall:.2f} {time.process_time():.2f} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f}")
+
+
+def usage(path: Path) -> None:
+    """Figures of all machines, as the report shows them; prints seconds and peak memory of this process."""
+    begin = time.perf_counter()
+    from postrun.analysis.system_usage import system_usage
+    from postrun.ingest.store import Store
+
+    with Store.open(path) as store:
+        system_usage(store)
+    spent_and_held(time.perf_counter() - begin)
+
+
+def _run(store: Any) -> Any:
+    """What rules see of the run. System usage is measured apart and missing here."""
+    from postrun.analysis import run_info
+    from postrun.analysis.activity import activity
+    from postrun.analysis.annotations import annotation_groups
+    from postrun.analysis.framework import framework
+    from postrun.analysis.idle import idle
+    from postrun.analysis.job_statistics import job_statistics
+    from postrun.analysis.kernels import kernels
+    from postrun.analysis.launches import launches
+    from postrun.analysis.memory_operations import memory_operations
+    from postrun.analysis.places import Places
+    from postrun.analysis.precision import precision
+    from postrun.analysis.report import SystemUsage
+    from postrun.analysis.rules.run_data import RunData
+    from postrun.analysis.rules.samples import Samples
+    from postrun.analysis.steps import steps
+    from postrun.analysis.time_breakdown import time_breakdown, whole_devices
+
+    breakdown = time_breakdown(store)
+    whole = whole_devices(store, breakdown)
+    found = kernels(store, whole)
+    return RunData(
+        store=store, places=Places(store), samples=Samples(store), nodes=run_info.nodes(store), devices=run_info.devices(store),
+        processes=run_info.processes(store), job=job_statistics(store), usage=SystemUsage((), (), None, None, (), (), None),
+        breakdown=breakdown, whole_devices=whole, kernels=found, precision=precision(found), activity=activity(store),
+        memory_operations=memory_operations(store), launches=launches(store), idle=idle(store), steps=steps(store),
+        annotations=annotation_groups(store), framework=framework(store),
+    )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="20 machines")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--variant", choices=VARIANTS)
+    parser.add_argument("--keep", type=Path, help="folder for the stores; made once, reused")
+    parser.add_argument("--stages", action="store_true", help="time of each rule")
+    parser.add_argument("--evaluate", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--usage", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.evaluate:
+        evaluate(given.evaluate, given.stages)
+        return
+    if given.usage:
+        usage(given.usage)
+        return
+    nodes = 20 if given.quick else 1000
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        for variant in [given.variant] if given.variant else VARIANTS:
+            path = folder / f"{variant}_{nodes}.duckdb"
+            if not path.exists():
+                make(path, nodes, variant)
+            for what in ("evaluate", "usage"):
+                print(f"{variant}, {measured(what, path, given)}: {nodes} machines, {nodes * len(VARIANTS[variant]) * SAMPLES:,} samples")
+
+
+def measured(what: str, path: Path, given: argparse.Namespace) -> str:
+    """Median seconds and peak memory of a process over the store at ``path``, as text."""
+    found = []
+    said: list[str] = []
+    for _ in range(given.runs):
+        command = [sys.executable, "-P", __file__, f"--{what}", str(path), *(["--stages"] if given.stages else [])]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        *said, last = done.stdout.splitlines()
+        found.append(tuple(map(float, last.split())))
+    for line in said:
+        print(line)
+    wall, processor, memory = (statistics.median(column) for column in zip(*found, strict=True))
+    what = {"evaluate": "rules", "usage": "system usage"}[what]
+    return f"{what}: {wall:.1f} s, {processor:.1f} s of processor time, {memory:.0f} MiB (median of {given.runs})"
+
+
+if __name__ == "__main__":
+    main()
