@@ -1,9 +1,14 @@
-/* postrun.h - the public C interface of postrun.
+/* postrun.h - the public C interface of postrun: records what a program does into trace files.
  *
- * Licence: Apache-2.0. This header needs nothing but a C11 compiler.
+ * Licence: Apache-2.0. This header needs nothing but a C11 (or C++) compiler. Functions that can fail return 0 or a negative errno value;
+ * nothing prints and nothing exits. Every function may be called from any thread at any time, also before postrun_start and after
+ * postrun_stop, when recording calls do nothing.
  */
 #ifndef POSTRUN_H
 #define POSTRUN_H
+
+#include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +27,78 @@ extern "C" {
 /* The version of the library that is loaded, "MAJOR.MINOR.PATCH"; static storage, never NULL.
  * It may differ from the macros above when a program runs with another library than it was compiled with. */
 POSTRUN_API const char *postrun_version(void);
+
+/* ---------------------------------------------------------------- session */
+
+/* What a session does. Fill with POSTRUN_CONFIG_INIT; a 0 stands for the default. */
+typedef struct postrun_config {
+    size_t size;             /* sizeof(postrun_config): fields that a newer header adds are defaults for an older program */
+    const char *directory;   /* where trace files go; created if missing. Default: $POSTRUN_DIR, else "postrun-traces" */
+    uint64_t rotate_bytes;   /* a file larger than this is closed and another begun; default 1 GiB */
+    uint32_t ring_records;   /* 32-byte records a thread can hold until they are drained, a power of two; default 16384 */
+    uint32_t drain_ms;       /* time between two drains; default 50 */
+    uint32_t sample_ms;      /* interval of the system sampler: 100, 200, 500, 1000, 5000 or 60000; default 0: no sampler */
+    uint32_t sample_for_s;   /* the sampler ends after so many seconds; default 0: with the session */
+    int32_t zstd_level;      /* compression of blocks; default 0: none. -ENOTSUP from postrun_start where libzstd cannot be loaded */
+    uint32_t flags;          /* POSTRUN_FOLLOW_FORK */
+} postrun_config;
+
+#define POSTRUN_CONFIG_INIT {sizeof(postrun_config), NULL, 0, 0, 0, 0, 0, 0, 0}
+#define POSTRUN_FOLLOW_FORK 1u /* a forked child records, too, to a file of its own */
+
+/* Sets the configuration of the next session; copies what it is given. -EBUSY while recording, -EINVAL for a value out of range. */
+POSTRUN_API int postrun_configure(const postrun_config *config);
+/* Begins to record. 0, -EALREADY when already recording (nothing changes), or why no file can be written (-EACCES, -ENOSPC, ...). */
+POSTRUN_API int postrun_start(void);
+/* Writes what is pending and ends the files. 0, or -EALREADY when not recording. Ranges that are open are closed here and marked. */
+POSTRUN_API int postrun_stop(void);
+/* 1 while recording, else 0. */
+POSTRUN_API int postrun_recording(void);
+/* Writes everything recorded before the call to the file. 0 or a negative errno value. */
+POSTRUN_API int postrun_flush(void);
+/* The file being written, into `path` of `size` bytes: its length, or -ENOENT when none is. */
+POSTRUN_API int postrun_path(char *path, size_t size);
+
+/* What a session has done so far. */
+typedef struct postrun_statistics {
+    size_t size;             /* sizeof(postrun_statistics) */
+    uint64_t recorded;       /* records put into rings */
+    uint64_t written;        /* records written to files */
+    uint64_t lost;           /* records dropped: ring full, disk full */
+    uint64_t bytes;          /* written to files */
+    uint64_t blocks;
+    uint64_t unbalanced;     /* ends without a begin, and begins beyond the depth of 64 */
+    int32_t error;           /* 0, or the negative errno value that ended file output */
+} postrun_statistics;
+POSTRUN_API void postrun_get_statistics(postrun_statistics *statistics);
+
+/* ---------------------------------------------------------------- names */
+
+/* The id of a name; the same text gives the same id as long as the process lives. 0 when there is no memory or `text` is NULL.
+ * `length` bytes; cut at 4095. Not for the hot path: keep the id. */
+POSTRUN_API uint32_t postrun_name(const char *text, size_t length);
+
+/* ---------------------------------------------------------------- recording */
+
+#define POSTRUN_NO_VALUE INT64_MIN
+
+/* A range of the calling thread: begins now, ends at the matching postrun_end. Ranges nest, at most 64 deep. */
+POSTRUN_API void postrun_begin(uint32_t name, int64_t value);
+POSTRUN_API void postrun_end(void);
+
+/* A range that may end in any order and on any thread. The handle is never 0 while recording, and 0 (to which an end is nothing) else.
+ * postrun_range_end: 0, or -EINVAL for a handle that is not open. */
+POSTRUN_API uint64_t postrun_range_begin(uint32_t name, int64_t value);
+POSTRUN_API int postrun_range_end(uint64_t handle);
+
+/* The value of a counter at this time. */
+POSTRUN_API void postrun_counter(uint32_t name, double value);
+
+/* A fact of the run (key and value as UTF-8), kept for the next session when none is recording. 0 or -ENOMEM, -EINVAL. */
+POSTRUN_API int postrun_metadata(const char *key, const char *value);
+
+/* Nanoseconds of CLOCK_REALTIME as the library's own clock gives them, for measurements beside a trace. */
+POSTRUN_API int64_t postrun_now_ns(void);
 
 #ifdef __cplusplus
 }
