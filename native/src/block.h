@@ -11,14 +11,19 @@ enum prt_block_type {
 };
 enum prt_loss_reason { PRT_LOSS_RING = 1, PRT_LOSS_DISK, PRT_LOSS_FORK, PRT_LOSS_DEPTH };
 enum prt_encoding {
-    PRT_FIXED64, PRT_VARINT, PRT_ZIGZAG, PRT_DELTA, PRT_RLE, PRT_RLE_DELTA, PRT_BYTES, PRT_DELTA_SAME, PRT_GAP, PRT_SCALED
+    PRT_FIXED64, PRT_VARINT, PRT_ZIGZAG, PRT_DELTA, PRT_RLE, PRT_RLE_DELTA, PRT_BYTES, PRT_DELTA_SAME, PRT_GAP, PRT_SCALED,
+    PRT_RLE_SAME
 };
 
+#define PRT_MAJOR 1
+#define PRT_MINOR 0
 #define PRT_FILE_HEADER 64
 #define PRT_BLOCK_HEADER 48
 #define PRT_STORED_MAX (16u << 20)
 #define PRT_RAW_MAX (64u << 20)
 #define PRT_COUNT_MAX (1u << 20)
+#define PRT_SAME_MAX (1 << 20)  /* names below this can be what DELTA_SAME and RLE_SAME refer to */
+#define PRT_STREAMS_MAX 256     /* streams that GAP can tell apart in a block */
 
 /* Bytes that grow; `failed` stays set once memory was refused. Begin with {0}. */
 typedef struct prt_bytes {
@@ -70,6 +75,8 @@ int prt_file_header_write(prt_bytes *out, const prt_file_header *header);
 /* Whether libzstd is there: compiled in, or loaded at run time (dlopen of libzstd.so.1). */
 int prt_zstd_available(void);
 
+/* Continues from `crc`, 0 at first. */
 uint32_t prt_crc32c(uint32_t crc, const void *data, size_t length);
+uint32_t prt_crc32c_by_table(uint32_t crc, const void *data, size_t length); /* the same without the processor's instruction */
 
 #endif
