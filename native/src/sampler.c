@@ -1,0 +1,205 @@
+/* sampler.c - when are the system's counters read, and what does that cost?
+ *
+ * Files stay open and are read with pread into one buffer; the first sample opens them and grows the buffer, later ones allocate nothing
+ * unless a device appears. What a metric means is decided beside the code that reads it (sampler_proc.c, sampler_cgroup.c,
+ * sampler_perf.c) and listed in docs/capture-metrics.md. */
+#define _DEFAULT_SOURCE 1
+#include "sampler.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BUFFER_START 16384u
+#define BUFFER_MAX (8u << 20)
+#define DEAR_SAMPLES 3   /* so many in a row double the interval: one alone may be a page fault or an interrupt */
+#define CHEAP_SAMPLES 60 /* so many in a row halve it again */
+#define INTERVAL_MAX 60000u
+
+static const char *const metric_names[SAMPLER_METRICS] = {
+    "cpu_utilization", "cpu_iowait", "memory_used_percent", "disk_iops", "disk_read", "disk_write", "network_receive", "network_transmit",
+    "cgroup.cpu_quota_cores", "cgroup.throttled_percent", "cgroup.memory_used_bytes", "cgroup.memory_limit_bytes",
+    "psi.cpu_some", "psi.memory_some", "psi.memory_full", "psi.io_some", "psi.io_full",
+    "perf.ref_cycles", "perf.itlb_misses", "perf.cycles", "perf.instructions",
+    "sampler.cost_us", "sampler.interval_ms",
+};
+
+/* ---------------------------------------------------------------- files */
+
+int postrun_sampler_open(const char *root, const char *name) {
+    char path[2 * PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/%s", root, name);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return -ENAMETOOLONG;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return -errno;
+    if (fd < 3) {
+        int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3), error = errno;
+        close(fd);
+        if (moved < 0)
+            return -error;
+        fd = moved;
+    }
+    return fd;
+}
+
+void postrun_sampler_close(int *fd) {
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+int64_t postrun_sampler_read(struct sampler *sampler, int fd, int single, char **text) {
+    if (fd < 0)
+        return -EBADF;
+    size_t length = 0;
+    for (;;) {
+        if (length + 1 >= sampler->capacity) {
+            size_t capacity = sampler->capacity == 0 ? BUFFER_START : sampler->capacity * 2;
+            if (capacity > BUFFER_MAX)
+                break; /* the last line is cut off, and lines without an end are not used */
+            char *buffer = realloc(sampler->buffer, capacity);
+            if (buffer == NULL)
+                return -ENOMEM;
+            sampler->buffer = buffer;
+            sampler->capacity = capacity;
+        }
+        size_t room = sampler->capacity - 1 - length;
+        ssize_t got = pread(fd, sampler->buffer + length, room, (off_t)length);
+        if (got < 0) {
+            if (errno == EINTR)
+                continue;
+            return -errno;
+        }
+        length += (size_t)got;
+        if (got == 0 || (single && (size_t)got < room))
+            break;
+    }
+    sampler->buffer[length] = '\0';
+    *text = sampler->buffer;
+    return (int64_t)length;
+}
+
+const char *postrun_sampler_error(int error) {
+    switch (error) {
+    case EPERM: return "operation not permitted";
+    case EACCES: return "permission denied";
+    case ENOENT: return "not there";
+    case ENODEV: return "no such device";
+    case EINVAL: return "not known to the kernel";
+    case ENOSYS: return "the kernel has no such call";
+    case EOPNOTSUPP: return "not supported";
+    case EMFILE: return "too many open files";
+    case ENFILE: return "too many open files on the machine";
+    case ENOMEM: return "no memory";
+    case EBUSY: return "used by another program";
+    case ENOTDIR: return "part of the path is not a folder";
+    case EIO: return "input/output error";
+    default: return NULL;
+    }
+}
+
+/* ---------------------------------------------------------------- sampling */
+
+static int64_t processor_ns(void) { /* of this thread: waiting for a core is no cost */
+    struct timespec now;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0)
+        return 0;
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void postrun_sampler_emit(struct sampler *sampler, enum sampler_metric metric, int32_t unit, double value) {
+    int error = postrun_session_metric(sampler->names[metric], unit, sampler->ticks, value);
+    if (error < 0 && sampler->error == 0)
+        sampler->error = error;
+}
+
+struct sampler *postrun_sampler_new(uint32_t interval_ms, const char *proc_root, const char *sys_root) {
+    struct sampler *sampler = calloc(1, sizeof *sampler);
+    if (sampler == NULL)
+        return NULL;
+    sampler->made_up = proc_root != NULL || sys_root != NULL;
+    int proc = snprintf(sampler->proc, sizeof sampler->proc, "%s", proc_root != NULL ? proc_root : "/proc");
+    int sys = snprintf(sampler->sys, sizeof sampler->sys, "%s", sys_root != NULL ? sys_root : "/sys");
+    if (proc < 0 || (size_t)proc >= sizeof sampler->proc || sys < 0 || (size_t)sys >= sizeof sampler->sys) {
+        free(sampler);
+        return NULL;
+    }
+    sampler->asked_ms = sampler->interval_ms = interval_ms > 0 ? interval_ms : 1;
+    sampler->stat = sampler->meminfo = sampler->diskstats = sampler->net = -1;
+    for (int i = 0; i < PSI_FILES; i++)
+        sampler->psi[i].fd = -1;
+    for (int i = 0; i < SAMPLER_METRICS; i++)
+        sampler->names[i] = postrun_name(metric_names[i], strlen(metric_names[i]));
+    return sampler;
+}
+
+void postrun_sampler_free(struct sampler *sampler) {
+    if (sampler == NULL)
+        return;
+    postrun_sampler_perf_close(sampler);
+    postrun_sampler_cgroup_close(sampler);
+    postrun_sampler_proc_close(sampler);
+    free(sampler->buffer);
+    free(sampler);
+}
+
+uint32_t postrun_sampler_interval_ms(const struct sampler *sampler) {
+    return sampler->interval_ms;
+}
+
+/* One per cent of an interval is 10 us per ms of it. */
+static void adapt(struct sampler *sampler, int64_t cost_ns) {
+    int64_t limit_ns = (int64_t)sampler->interval_ms * 10000;
+    sampler->dear = cost_ns > limit_ns ? sampler->dear + 1 : 0;
+    sampler->cheap = cost_ns < limit_ns / 4 ? sampler->cheap + 1 : 0;
+    uint32_t interval_ms = sampler->interval_ms;
+    if (sampler->dear >= DEAR_SAMPLES && interval_ms < INTERVAL_MAX)
+        interval_ms = interval_ms > INTERVAL_MAX / 2 ? INTERVAL_MAX : interval_ms * 2;
+    else if (sampler->cheap >= CHEAP_SAMPLES && interval_ms > sampler->asked_ms)
+        interval_ms = interval_ms / 2 > sampler->asked_ms ? interval_ms / 2 : sampler->asked_ms;
+    if (interval_ms == sampler->interval_ms)
+        return;
+    if (!sampler->backed_off) {
+        char why[160];
+        snprintf(why, sizeof why, "a sample took %lld us, more than 1 %% of %u ms: longer intervals, see sampler.interval_ms",
+                 (long long)(cost_ns / 1000), sampler->interval_ms);
+        postrun_session_capability("sampler.interval", why);
+        sampler->backed_off = 1;
+    }
+    sampler->interval_ms = interval_ms;
+    sampler->dear = sampler->cheap = 0;
+    postrun_sampler_emit(sampler, M_INTERVAL, -1, interval_ms);
+}
+
+int postrun_sampler_sample(struct sampler *sampler, int64_t ticks) {
+    int64_t begun = processor_ns();
+    int first = sampler->number++ == 0;
+    double rate = postrun_clock_rate();
+    sampler->ticks = ticks;
+    sampler->elapsed_s = first || ticks <= sampler->last_ticks || !(rate > 0) ? 0 : (double)(ticks - sampler->last_ticks) / rate;
+    sampler->error = 0;
+    sampler->anything = 0;
+    if (first) {
+        postrun_sampler_proc_open(sampler);
+        postrun_sampler_cgroup_open(sampler);
+    }
+    postrun_sampler_proc_sample(sampler);
+    postrun_sampler_cgroup_sample(sampler);
+    if (first)
+        postrun_sampler_perf_open(sampler);
+    postrun_sampler_perf_sample(sampler);
+    sampler->last_ticks = ticks;
+
+    int64_t cost = processor_ns() - begun;
+    postrun_sampler_emit(sampler, M_COST, -1, (double)cost / 1e3);
+    if (first) /* opens everything, so its cost says nothing of the others' */
+        postrun_sampler_emit(sampler, M_INTERVAL, -1, sampler->interval_ms);
+    else
+        adapt(sampler, cost);
+    return sampler->error != 0 ? sampler->error : sampler->anything ? 0 : -ENODATA;
+}
