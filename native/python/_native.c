@@ -3,6 +3,7 @@
 #include <Python.h>
 
 #include "postrun.h"
+#include "trace_reader.h"
 #include "trace_scanner.h"
 
 static PyObject *py_version(PyObject *module, PyObject *unused) {
@@ -16,7 +17,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, add_trace_scanner}, {0, NULL}};
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, add_trace_scanner}, {Py_mod_exec, add_trace_reader}, {0, NULL}};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_native", "Python face of libpostrun.", 0, methods, slots, NULL, NULL, NULL,

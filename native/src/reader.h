@@ -1,0 +1,111 @@
+/* reader.h - what is in a trace file, and what of it is damaged or lost? (docs/trace-format.md)
+ *
+ * Opening reads the file once, checks every block, and keeps where the blocks lie, the strings and the clock anchors. The rows of a
+ * table are decoded block by block as an Arrow C stream. A damaged file opens: what is lost is told as problems. */
+#ifndef POSTRUN_READER_H
+#define POSTRUN_READER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The Arrow C data and stream interfaces: a stable ABI that every consumer declares for itself. */
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+#define ARROW_FLAG_NULLABLE 2
+struct ArrowSchema {
+    const char *format, *name, *metadata;
+    int64_t flags, n_children;
+    struct ArrowSchema **children, *dictionary;
+    void (*release)(struct ArrowSchema *);
+    void *private_data;
+};
+struct ArrowArray {
+    int64_t length, null_count, offset, n_buffers, n_children;
+    const void **buffers;
+    struct ArrowArray **children, *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+#endif
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+struct ArrowArrayStream {
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
+    const char *(*get_last_error)(struct ArrowArrayStream *);
+    void (*release)(struct ArrowArrayStream *);
+    void *private_data;
+};
+#endif
+
+typedef struct prt_reader prt_reader;
+
+typedef struct {
+    uint64_t row_limit; /* rows of all tables together; 0: 1 Mi and 32 for each byte of the file */
+    int name_ids;       /* names as int32 indices of prt_reader_name, not as Arrow dictionaries */
+} prt_reader_options;
+
+typedef struct {
+    uint16_t major, minor;
+    uint32_t compatible, incompatible, pid, parent, number;
+    uint8_t session[16];
+    int64_t created_ns;
+} prt_reader_header;
+
+enum prt_problem_code {
+    PRT_DAMAGED,          /* bytes that are no block */
+    PRT_MISSING_BLOCKS,   /* sequence numbers left out where no byte is damaged */
+    PRT_TRUNCATED,        /* the file ends inside a block */
+    PRT_NO_END,           /* not stopped properly, or still being written */
+    PRT_BAD_HEADER,       /* the file header fails its checksum */
+    PRT_UNDECODABLE,      /* an intact block whose columns make no sense */
+    PRT_NO_ZSTD,          /* compressed, and libzstd cannot be loaded */
+    PRT_UNKNOWN_CODEC, PRT_UNKNOWN_TYPE, PRT_UNKNOWN_ENCODING,
+    PRT_OUT_OF_ORDER,     /* sequence numbers that go back */
+    PRT_ROW_LIMIT,        /* blocks left out */
+    PRT_NO_CLOCK,         /* no anchor: times count from when the file was made */
+    PRT_BAD_CLOCK,        /* anchors that contradict each other, left out */
+    PRT_BAD_STRING,       /* an id beyond reason, or with two texts */
+    PRT_UNRESOLVED_NAME,  /* rows whose name is not in the file */
+    PRT_OUT_OF_RANGE,     /* numbers that do not fit their column: null */
+    PRT_UNREADABLE,       /* the operating system failed to read */
+    PRT_PROBLEMS
+};
+
+/* Blocks lost (or touched), bytes and rows lost as far as known; the time range that it concerns, INT64_MIN where not known. */
+typedef struct {
+    enum prt_problem_code code;
+    uint64_t offset, bytes, blocks, rows;
+    int64_t first_ns, last_ns;
+} prt_problem;
+
+/* 0 or a negative errno value; then `message` says why: not a trace file, another version, ... */
+int prt_reader_open(prt_reader **reader, const char *path, const prt_reader_options *options, char *message, size_t message_size);
+/* The same of bytes in memory, which must stay there until the last stream and array is released. */
+int prt_reader_open_memory(prt_reader **reader, const void *data, size_t length, const prt_reader_options *options, char *message,
+                           size_t message_size);
+void prt_reader_release(prt_reader *reader); /* streams and arrays hold it, too */
+
+const prt_reader_header *prt_reader_get_header(const prt_reader *reader);
+uint64_t prt_reader_size(const prt_reader *reader);
+size_t prt_reader_names(const prt_reader *reader);
+const char *prt_reader_name(const prt_reader *reader, size_t index, size_t *length);
+
+/* What intact blocks hold, by type; types from PRT_TYPES on are counted as 0. */
+#define PRT_TYPES 16
+typedef struct {
+    uint64_t blocks, rows, stored, raw;
+} prt_type_count;
+prt_type_count prt_reader_count(const prt_reader *reader, unsigned type);
+
+/* Problems known so far: those inside blocks are found as streams are read. Sites of one kind beyond a thousand are told together. */
+size_t prt_reader_problem_count(prt_reader *reader);
+prt_problem prt_reader_problem(prt_reader *reader, size_t index);
+const char *prt_problem_name(enum prt_problem_code code);
+
+size_t prt_tables(void);
+const char *prt_table_name(size_t table);
+/* The rows of a table; any number of streams, on any thread each. 0 or -ENOMEM, -EINVAL. */
+int prt_reader_stream(prt_reader *reader, size_t table, struct ArrowArrayStream *out);
+
+#endif

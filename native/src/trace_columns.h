@@ -1,0 +1,50 @@
+/* trace_columns.h - how do the bytes of a block become columns of values? (docs/trace-format.md) Every length is checked. */
+#ifndef POSTRUN_TRACE_COLUMNS_H
+#define POSTRUN_TRACE_COLUMNS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "block.h"
+
+#define PRT_COLUMN_IDS 32 /* columns with a larger id are skipped */
+#define PRT_MISSING INT64_MIN
+
+/* Where the columns of a payload lie; at is NULL where there is none. */
+struct prt_payload {
+    uint16_t type;
+    uint32_t count;
+    int64_t first_time;
+    struct {
+        const uint8_t *at;
+        uint32_t length;
+        uint8_t encoding;
+    } columns[PRT_COLUMN_IDS];
+};
+
+/* What decoding keeps from column to column and from block to block. Begin with {0}. */
+struct prt_workspace {
+    const struct prt_payload *payload;
+    int64_t *values[PRT_COLUMN_IDS]; /* of columns that others refer to */
+    uint8_t known[PRT_COLUMN_IDS];
+    size_t capacity[PRT_COLUMN_IDS];
+    uint64_t *residuals;
+    size_t residual_capacity;
+    int64_t *last; /* by name */
+    size_t last_capacity;
+    uint64_t unknown_encodings;
+};
+void prt_workspace_free(struct prt_workspace *workspace);
+void prt_workspace_begin(struct prt_workspace *workspace, const struct prt_payload *payload);
+
+/* 0, or -EBADMSG where columns do not fit into the payload. */
+int prt_payload_find(struct prt_payload *payload, const uint8_t *data, size_t length);
+
+/* Each of these: 0, 1 when the payload has no such column (or one of an unknown encoding), -EBADMSG when it is malformed, -ENOMEM. */
+int prt_integers(struct prt_workspace *workspace, uint8_t id, int64_t *values);            /* `count` of them */
+int prt_kept_integers(struct prt_workspace *workspace, uint8_t id, const int64_t **values); /* decoded once; valid to the next block */
+int prt_doubles(struct prt_workspace *workspace, uint8_t id, double *values);
+/* `count` + 1 offsets into `bytes`, which hold as much as the column is long; what is no UTF-8 becomes '?'. */
+int prt_texts(struct prt_workspace *workspace, uint8_t id, int32_t *offsets, uint8_t *bytes);
+
+#endif
