@@ -95,6 +95,7 @@ struct sampler_device {
 };
 struct sampler_devices {
     struct sampler_device *device;
+    uint64_t broken;              /* the last sample with a line that could not be read; 0: none */
     size_t count, capacity, next; /* next: where the next line's device probably is, as the order seldom changes */
 };
 

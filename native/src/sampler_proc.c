@@ -208,6 +208,14 @@ static void count_device(struct sampler *sampler, struct sampler_device *device,
     device->seen = sampler->number;
 }
 
+/* Whether the sums are those of the interval. `broken`: a line could not be read, so that a device is missing, and the sums are too small
+ * now, and once more when it is back and nothing is known of where it was before. */
+static int complete(const struct sampler *sampler, struct sampler_devices *table, const struct sum *sum, int broken) {
+    if (broken)
+        table->broken = sampler->number;
+    return sum->compared > 0 && !sum->reset && (table->broken == 0 || table->broken + 1 < sampler->number) && sampler->elapsed_s > 0;
+}
+
 /* SYS/FOLDER/NAME/TAIL */
 static int exists(const struct sampler *sampler, const char *folder, const char *name, const char *tail) {
     char path[2 * PATH_MAX];
@@ -281,16 +289,21 @@ static void sample_disks(struct sampler *sampler) {
     if (length < 0)
         return;
     const char *end = at + length;
+    int broken = 0;
     sampler->disks.next = 0;
     for (char *line; (line = sampler_line(&at, end)) != NULL;) {
         const char *p = line;
         uint64_t major, minor, field[7], now[SAMPLER_COUNTERS];
-        if (!sampler_number(&p, &major) || !sampler_number(&p, &minor))
+        if (!sampler_number(&p, &major) || !sampler_number(&p, &minor)) {
+            broken = 1;
             continue;
+        }
         p += strspn(p, " ");
         size_t size = strcspn(p, " ");
-        if (size == 0 || size >= SAMPLER_NAME)
+        if (size == 0 || size >= SAMPLER_NAME) {
+            broken = 1;
             continue;
+        }
         char name[SAMPLER_NAME];
         memcpy(name, p, size);
         name[size] = '\0';
@@ -298,8 +311,10 @@ static void sample_disks(struct sampler *sampler) {
         int fields = 0;
         while (fields < 7 && sampler_number(&p, &field[fields]))
             fields++;
-        if (fields < 7) /* partitions of Linux 2.6 before 2.6.25 have four */
+        if (fields < 7) {
+            broken = 1;
             continue;
+        }
         now[READS] = field[0];
         now[SECTORS_READ] = field[2];
         now[WRITES] = field[4];
@@ -308,8 +323,10 @@ static void sample_disks(struct sampler *sampler) {
         if (device == NULL) {
             int kind = disk_kind(sampler, name);
             device = add_device(&sampler->disks, name, sampler->number);
-            if (device == NULL)
+            if (device == NULL) {
+                broken = 1;
                 continue;
+            }
             device->kind = kind;
         }
         count_device(sampler, device, now, sums);
@@ -319,7 +336,7 @@ static void sample_disks(struct sampler *sampler) {
         sampler->anything = 1;
     else if (sampler->number == 1)
         postrun_session_capability("disk", "no whole disk among the block devices");
-    if (sum->compared == 0 || sum->reset || sampler->elapsed_s <= 0)
+    if (!complete(sampler, &sampler->disks, sum, broken || at != end))
         return;
     postrun_sampler_emit(sampler, M_DISK_IOPS, -1, (sum->value[READS] + sum->value[WRITES]) / sampler->elapsed_s);
     postrun_sampler_emit(sampler, M_DISK_READ, -1, 512 * sum->value[SECTORS_READ] / sampler->elapsed_s);
@@ -334,27 +351,36 @@ static void sample_network(struct sampler *sampler) {
     if (length < 0)
         return;
     const char *end = at + length;
+    int broken = 0;
     sampler->interfaces.next = 0;
     for (char *line; (line = sampler_line(&at, end)) != NULL;) {
         char *name = line + strspn(line, " "), *colon = strchr(name, ':');
-        if (colon == NULL || colon == name || colon - name >= SAMPLER_NAME) /* the heading */
+        if (strchr(line, '|') != NULL) /* the heading */
             continue;
+        if (colon == NULL || colon == name || colon - name >= SAMPLER_NAME) {
+            broken = 1;
+            continue;
+        }
         *colon = '\0';
         const char *p = colon + 1;
         uint64_t field[9], now[SAMPLER_COUNTERS] = {0};
         int fields = 0;
         while (fields < 9 && sampler_number(&p, &field[fields]))
             fields++;
-        if (fields < 9)
+        if (fields < 9) {
+            broken = 1;
             continue;
+        }
         now[RECEIVED] = field[0];
         now[TRANSMITTED] = field[8];
         struct sampler_device *device = find_device(&sampler->interfaces, name);
         if (device == NULL) {
             int kind = interface_kind(sampler, name);
             device = add_device(&sampler->interfaces, name, sampler->number);
-            if (device == NULL)
+            if (device == NULL) {
+                broken = 1;
                 continue;
+            }
             device->kind = kind;
         }
         count_device(sampler, device, now, sums);
@@ -365,7 +391,7 @@ static void sample_network(struct sampler *sampler) {
         sampler->anything = 1;
     else if (sampler->number == 1)
         postrun_session_capability("network", "no network interface but the loopback");
-    if (sum->compared == 0 || sum->reset || sampler->elapsed_s <= 0)
+    if (!complete(sampler, &sampler->interfaces, sum, broken || at != end))
         return;
     postrun_sampler_emit(sampler, M_NETWORK_RECEIVE, -1, sum->value[RECEIVED] / sampler->elapsed_s);
     postrun_sampler_emit(sampler, M_NETWORK_TRANSMIT, -1, sum->value[TRANSMITTED] / sampler->elapsed_s);
