@@ -1,0 +1,27 @@
+/* fork.c - what happens when a process begins, forks and ends?
+ *
+ * A forked child has the memory of its parent, but none of its other threads: what they were changing may be half changed, and what they
+ * locked is locked for ever. So the child takes nothing over: it frees nothing, takes no lock and waits for nobody. */
+#define _GNU_SOURCE
+#include "fork.h"
+
+#include <pthread.h>
+
+#include "names.h"
+#include "postrun.h"
+#include "ring.h"
+
+void postrun_forked(void) {
+    postrun_names_forked();
+    postrun_threads_forked();
+    postrun_handles_forked();
+    postrun_session_forked();
+}
+
+static __attribute__((constructor)) void loaded(void) {
+    postrun_threads_init();
+    pthread_atfork(NULL, NULL, postrun_forked);
+    postrun_session_environment();
+}
+
+static __attribute__((destructor)) void unloaded(void) { postrun_stop(); }

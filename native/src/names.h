@@ -1,0 +1,11 @@
+/* names.h - what the writer of files asks of the table of names. */
+#ifndef POSTRUN_NAMES_H
+#define POSTRUN_NAMES_H
+
+#include "block.h"
+
+uint32_t postrun_names_count(void);              /* ids 1 to this exist, and never change */
+prt_text postrun_names_text(uint32_t id);        /* of an existing id */
+void postrun_names_forked(void);                 /* in a child: nobody else is in here any more */
+
+#endif

@@ -1,0 +1,153 @@
+/* record.c - what happens when a program records? (the hot path)
+ *
+ * A range costs two readings of the clock: its begin stays on the thread's own stack, its end becomes one record in the thread's ring.
+ * No memory is asked for, no lock taken and no system call made here, except by a thread's first record and to wake the drain thread
+ * when a ring is half full. Who is at the same time stopped between two of these lines is not waited for: what it writes carries the
+ * number of its session, and is passed over in the next. */
+#include <errno.h>
+#include <string.h>
+
+#include "postrun.h"
+#include "ring.h"
+
+#define HANDLE_UNHELD UINT64_MAX /* there was no memory to hold the range */
+
+static inline void publish(struct thread *thread, uint64_t head) { atomic_store_explicit(&thread->head, head, memory_order_release); }
+
+static inline void add_one(_Atomic uint64_t *counter) {
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+void postrun_begin(uint32_t name, int64_t value) {
+    uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
+    if (session == SESSION_NONE) {
+        return;
+    }
+    struct thread *thread = recording_thread(session);
+    if (UNLIKELY(!thread)) {
+        return;
+    }
+    uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_relaxed);
+    if (LIKELY(depth < STACK_DEPTH)) {
+        struct frame *frame = &thread->stack[depth];
+        atomic_store_explicit(&frame->name, name, memory_order_relaxed);
+        atomic_store_explicit(&frame->value, value, memory_order_relaxed);
+        atomic_store_explicit(&frame->start, clock_ticks(), memory_order_relaxed);
+    } else {
+        add_one(&thread->beyond);
+    }
+    atomic_store_explicit(&thread->depth, depth + 1, memory_order_release);
+}
+
+static __attribute__((noinline)) void end_without_frame(struct thread *thread, uint32_t depth) {
+    if (depth == 0) {
+        add_one(&thread->unbalanced);
+    } else { /* of a begin that was too deep, and counted */
+        atomic_store_explicit(&thread->depth, depth - 1, memory_order_release);
+    }
+}
+
+void postrun_end(void) {
+    uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
+    if (session == SESSION_NONE || UNLIKELY(session == SESSION_LAZY)) {
+        return;
+    }
+    struct thread *thread = recording_thread(session);
+    if (UNLIKELY(!thread)) {
+        return;
+    }
+    uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_relaxed) - 1;
+    if (UNLIKELY(depth >= STACK_DEPTH)) {
+        end_without_frame(thread, depth + 1);
+        return;
+    }
+    int64_t now = clock_ticks();
+    uint64_t head = atomic_load_explicit(&thread->head, memory_order_relaxed);
+    struct record *record = ring_slot(thread, head, 1);
+    if (LIKELY(record != NULL)) {
+        struct frame *frame = &thread->stack[depth];
+        record->start = atomic_load_explicit(&frame->start, memory_order_relaxed);
+        record->end = now;
+        record->value = atomic_load_explicit(&frame->value, memory_order_relaxed);
+        record->what = thread->stamp | RECORD_WHAT(atomic_load_explicit(&frame->name, memory_order_relaxed), depth, RECORD_RANGE);
+        publish(thread, head + 1);
+    } else {
+        postrun_ring_lost(thread, now);
+    }
+    atomic_store_explicit(&thread->depth, depth, memory_order_release);
+}
+
+uint64_t postrun_range_begin(uint32_t name, int64_t value) {
+    uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
+    if (session == SESSION_NONE) {
+        return 0;
+    }
+    struct thread *thread = recording_thread(session);
+    if (UNLIKELY(!thread)) {
+        return atomic_load(&postrun_session) == SESSION_NONE ? 0 : HANDLE_UNHELD;
+    }
+    uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_relaxed);
+    struct open_range range = {0, clock_ticks(), value, name, session, thread->number, depth < STACK_DEPTH ? depth : STACK_DEPTH};
+    range.session = atomic_load_explicit(&thread->session, memory_order_relaxed); /* a lazy start may have given another */
+    uint64_t handle = postrun_handle_open(thread, &range);
+    if (UNLIKELY(handle == 0)) {
+        postrun_ring_lost(thread, range.start);
+        return HANDLE_UNHELD;
+    }
+    return handle;
+}
+
+int postrun_range_end(uint64_t handle) {
+    if (handle == 0 || handle == HANDLE_UNHELD) {
+        return 0;
+    }
+    uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
+    struct thread *thread = session == SESSION_NONE || session == SESSION_LAZY ? NULL : recording_thread(session);
+    struct open_range range;
+    int64_t now = thread ? clock_ticks() : 0;
+    if (!postrun_handle_close(thread, handle, &range)) {
+        return -EINVAL;
+    }
+    if (!thread) {
+        return atomic_load(&postrun_session) == range.session ? 0 : -EINVAL; /* no memory for a ring: counted; else no longer recording */
+    }
+    if (range.session != atomic_load_explicit(&thread->session, memory_order_relaxed)) {
+        return -EINVAL; /* of a session that has stopped in between */
+    }
+    uint64_t head = atomic_load_explicit(&thread->head, memory_order_relaxed);
+    uint64_t records = range.number == thread->number ? 1 : 2;
+    struct record *record = ring_slot(thread, head, records);
+    if (UNLIKELY(!record)) {
+        postrun_ring_lost(thread, now);
+        return 0;
+    }
+    if (records == 2) {
+        *record = (struct record){range.number, 0, 0, thread->stamp | RECORD_WHAT(0, 0, RECORD_SOURCE)};
+        record = &thread->ring[(head + 1) & thread->mask];
+    }
+    *record = (struct record){range.start, now, range.value, thread->stamp | RECORD_WHAT(range.name, range.depth, RECORD_HANDLE)};
+    publish(thread, head + records);
+    return 0;
+}
+
+void postrun_counter(uint32_t name, double value) {
+    uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
+    if (session == SESSION_NONE) {
+        return;
+    }
+    struct thread *thread = recording_thread(session);
+    if (UNLIKELY(!thread)) {
+        return;
+    }
+    int64_t now = clock_ticks();
+    uint64_t head = atomic_load_explicit(&thread->head, memory_order_relaxed);
+    struct record *record = ring_slot(thread, head, 1);
+    if (UNLIKELY(!record)) {
+        postrun_ring_lost(thread, now);
+        return;
+    }
+    int64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    *record = (struct record){now, 0, bits, thread->stamp | RECORD_WHAT(name, 0, RECORD_COUNTER)};
+    publish(thread, head + 1);
+}
