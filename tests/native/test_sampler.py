@@ -686,38 +686,66 @@ def read_cores() -> dict[int, list[int]]:
     return {int(row[0][3:]): [int(ticks) for ticks in row[1:9]] for row in rows}
 
 
+def read_devices() -> dict[str, int]:
+    """The sums over disks and network interfaces that have a hardware device in /sys."""
+    disks = [
+        row for line in Path("/proc/diskstats").read_text().splitlines() if Path("/sys/block", (row := line.split())[2], "device").exists()
+    ]
+    rows = [line.replace(":", " ").split() for line in Path("/proc/net/dev").read_text().splitlines()[2:]]
+    interfaces = [row for row in rows if Path("/sys/class/net", row[0], "device").exists()] or [row for row in rows if row[0] != "lo"]
+    return {
+        "disk_iops": sum(int(row[3]) + int(row[7]) for row in disks),
+        "disk_read": sum(512 * int(row[5]) for row in disks),
+        "disk_write": sum(512 * int(row[9]) for row in disks),
+        "network_receive": sum(int(row[1]) for row in interfaces),
+        "network_transmit": sum(int(row[9]) for row in interfaces),
+    }
+
+
 @linux
 def test_this_machine(start: Start) -> None:
-    """The sampler's values of a second lie between plain readings just before and after its own."""
+    """The sampler's values of a second lie between plain readings just inside of its own and just outside."""
     player = start(own=True)
-    outer_first, started = read_cores(), time.monotonic_ns()
+    outer_first, outer_devices, started = read_cores(), read_devices(), time.monotonic_ns()
     player.sample(started)
-    inner_first = read_cores()
+    inner_first, inner_devices = read_cores(), read_devices()
     time.sleep(1.0)
+    inner = {name: value - inner_devices[name] for name, value in read_devices().items()}
     inner_last, ended = read_cores(), time.monotonic_ns()
     values = player.sample(ended)
     outer_last = read_cores()
+    outer = {name: value - outer_devices[name] for name, value in read_devices().items()}
     assert player.result == 0
+    pairs = ((inner_first, inner_last), (outer_first, outer_last))
     for core in inner_first:
-        busy = [
-            sum(last[core][i] - first[core][i] for i in (0, 1, 2, 5, 6, 7))
-            for first, last in ((inner_first, inner_last), (outer_first, outer_last))
-        ]
-        total = [
-            sum(b - a for a, b in zip(first[core], last[core], strict=True))
-            for first, last in ((inner_first, inner_last), (outer_first, outer_last))
-        ]
-        if min(total) <= 0:
-            continue
-        low, high = 100 * busy[0] / total[1], 100 * busy[1] / total[0]
-        assert low - 1e-6 <= values["cpu_utilization", core] <= high + 1e-6
-    total_kb, available_kb = (
-        int(line.split()[1]) for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith(("MemTotal:", "MemAvailable:"))
-    )
-    assert values["memory_used_percent", -1] == pytest.approx(100 * (1 - available_kb / total_kb), abs=3)
-    if Path("/proc/net/dev").exists():
-        assert ("network_receive", -1) in values or "network" in player.capabilities
-    assert ("disk_iops", -1) in values or "disk" in player.capabilities
+        busy = [sum(last[core][i] - first[core][i] for i in (0, 1, 2, 5, 6, 7)) for first, last in pairs]
+        total = [sum(b - a for a, b in zip(first[core], last[core], strict=True)) for first, last in pairs]
+        if min(total) > 2:  # idle time and I/O wait are each rounded to a tick
+            low, high = 100 * busy[0] / (total[1] + 2), 100 * busy[1] / (total[0] - 2)
+            assert low <= values["cpu_utilization", core] <= high
+    for name, value in inner.items():
+        if (name, -1) in values:
+            moved = values[name, -1] * (ended - started) / SECOND
+            assert value - 0.5 <= moved <= outer[name] + 0.5
+        else:
+            assert name.split("_")[0] in player.capabilities
+    numbers = dict(line.split()[:2] for line in Path("/proc/meminfo").read_text().splitlines())
+    used = 100 - 100 * int(numbers["MemAvailable:"]) / int(numbers["MemTotal:"])
+    assert values["memory_used_percent", -1] == pytest.approx(used, abs=5)
     for which in ("cpu", "memory", "io"):
         assert (f"psi.{which}_some", -1) in values or f"psi.{which}" in player.capabilities
     assert player.allocations == 0
+
+
+@linux
+def test_against_psutil(start: Start) -> None:
+    psutil = pytest.importorskip("psutil")
+    player = start(own=True)
+    psutil.cpu_percent(percpu=True)
+    player.sample(time.monotonic_ns())
+    time.sleep(1.0)
+    values = player.sample(time.monotonic_ns())
+    measured = psutil.cpu_percent(percpu=True)
+    assert psutil.virtual_memory().percent == pytest.approx(values["memory_used_percent", -1], abs=5)
+    for core, percent in enumerate(measured):  # the two look at the clock ticks a little apart
+        assert values["cpu_utilization", core] == pytest.approx(percent, abs=15)
