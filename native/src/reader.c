@@ -521,6 +521,14 @@ static int number_names(struct walk *w) {
     return 0;
 }
 
+/* Untouched pages of zeros cost no memory. */
+static int make_zeros(prt_reader *r) {
+    size_t most = 0;
+    for (size_t i = 0; i < r->entry_count; i++) most = r->entries[i].count > most ? r->entries[i].count : most;
+    r->zeros = calloc(most + 1, 8);
+    return r->zeros ? 0 : -ENOMEM;
+}
+
 static int set_clock(struct walk *w) {
     prt_reader *r = w->reader;
     if (!w->anchor_count) {
@@ -598,6 +606,7 @@ static int read_all(prt_reader *r, char *message, size_t message_size) {
     int status = start < 0 ? (int)start : walk_blocks(&w, (uint64_t)start);
     if (!status) status = set_clock(&w);
     if (!status) status = number_names(&w);
+    if (!status) status = make_zeros(r);
     if (status == -ENOMEM) snprintf(message, message_size, "not enough memory");
     free(w.window);
     free(w.anchors);
@@ -661,6 +670,7 @@ void prt_reader_release(prt_reader *r) {
     free(r->name_offsets);
     free(r->name_bytes);
     free(r->name_known);
+    free(r->zeros);
     free(r->problems);
     pthread_mutex_destroy(&r->lock);
     free(r);

@@ -183,17 +183,17 @@ static int set_validity(struct ArrowArray *a, const int64_t *values, int64_t low
     return 0;
 }
 
-/* A column that the block does not have. */
-static int all_null(struct ArrowArray *a, uint8_t kind) {
+/* A column that the block does not have: all its buffers are the reader's zeros. */
+static void all_null(struct ArrowArray *a, prt_reader *r) {
     struct array_piece *piece = a->private_data;
-    size_t count = (size_t)a->length, size = kind == TEXT ? (count + 1) * 4 : count * 8;
-    void *values = buffer(piece, 1, size), *bits = buffer(piece, 0, (count + 7) / 8);
-    if (!values || !bits) return -ENOMEM;
-    memset(values, 0, size);
-    memset(bits, 0, (count + 7) / 8);
-    if (kind == TEXT && !buffer(piece, 2, 1)) return -ENOMEM;
+    for (size_t i = 0; i < 3; i++) {
+        free(piece->owned[i]);
+        piece->owned[i] = NULL;
+        piece->buffers[i] = r->zeros;
+    }
+    prt_reader_hold(r);
+    piece->reader = r;
     a->null_count = a->length;
-    return 0;
 }
 
 /* ---------------------------------------------------------------- a batch */
@@ -220,7 +220,7 @@ static int wide_column(struct stream *s, const struct column *c, struct ArrowArr
     } else {
         status = prt_integers(&s->workspace, c->id, values);
     }
-    if (status) return status;
+    if (status || (!kept && s->workspace.complete)) return status;
     int64_t smallest = INT64_MAX;
     for (size_t i = 0; i < count; i++) smallest = values[i] < smallest ? values[i] : smallest;
     return smallest == PRT_MISSING ? set_validity(a, values, PRT_MISSING + 1, INT64_MAX) : 0;
@@ -329,12 +329,9 @@ static int decode_column(struct stream *s, const struct prt_entry *e, const stru
     case TEXT: status = text_column(s, c, a); break;
     default: status = source_column(e, a);
     }
-    if (status == 1) { /* not there */
-        for (size_t i = 0; i < 3; i++) {
-            free(piece->owned[i]);
-            piece->owned[i] = NULL;
-        }
-        status = all_null(a, c->kind);
+    if (status == 1) {
+        all_null(a, s->reader);
+        status = 0;
     }
     if (!status && c->kind == NAME && !s->reader->options.name_ids) status = add_dictionary(a, s->reader);
     return status;

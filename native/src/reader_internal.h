@@ -37,6 +37,7 @@ struct prt_reader {
     uint8_t *name_bytes;
     uint8_t *name_known;
     size_t name_count; /* the last one stands for every id beyond */
+    void *zeros; /* 8 bytes for each row of the largest block, and 8 more */
     pthread_mutex_t lock; /* problems */
     prt_problem *problems;
     size_t problem_count, problem_capacity, sites[PRT_PROBLEMS];

@@ -105,9 +105,17 @@ static int get_varints(const uint8_t *at, const uint8_t *end, size_t count, uint
             if (!(at = get_varint(at, end, &values[i++]))) return -EBADMSG;
             continue;
         }
-        uint64_t upto = ends ^ (ends - 1);
-        values[i++] = join(word & upto);
-        at += ((unsigned)__builtin_ctzll(ends) >> 3) + 1;
+        uint64_t upto = ends ^ (ends - 1), more = ends & (ends - 1);
+        unsigned first = ((unsigned)__builtin_ctzll(ends) >> 3) + 1;
+        values[i] = join(word & upto);
+        if (!more || count - i < 2) {
+            i++;
+            at += first;
+            continue;
+        }
+        values[i + 1] = join((word & (more ^ (more - 1)) & ~upto) >> (8 * first)); /* a second one in the same word */
+        i += 2;
+        at += ((unsigned)__builtin_ctzll(more) >> 3) + 1;
     }
     for (; i < count; i++)
         if (!(at = get_varint(at, end, &values[i]))) return -EBADMSG;
@@ -131,11 +139,13 @@ static size_t next_run(struct run *r, uint64_t *value) {
 
 /* ---------------------------------------------------------------- encodings */
 
-static int get_runs(struct run r, int64_t *values) {
+static int get_runs(struct prt_workspace *w, struct run r, int64_t *values) {
+    w->complete = 1;
     while (r.left) {
         uint64_t value;
         size_t length = next_run(&r, &value);
         if (!length) return -EBADMSG;
+        w->complete &= (int64_t)value != PRT_MISSING;
         for (size_t i = 0; i < length; i++) values[i] = (int64_t)value;
         values += length;
     }
@@ -169,8 +179,11 @@ static int begin_same(struct prt_workspace *w, uint8_t id, const int64_t **names
             if ((status = room(&w->last, &w->last_capacity, wanted))) return status;
         }
         w->known[1] = 2;
+        w->largest_name = (size_t)largest;
     }
-    for (size_t i = 0; i < count; i++) w->last[(*names)[i]] = 0;
+    if (w->largest_name < count) memset(w->last, 0, (w->largest_name + 1) * sizeof *w->last);
+    else
+        for (size_t i = 0; i < count; i++) w->last[(*names)[i]] = 0;
     return 0;
 }
 
@@ -275,6 +288,7 @@ int prt_integers(struct prt_workspace *w, uint8_t id, int64_t *values) {
     const struct prt_payload *p = w->payload;
     size_t count = p->count;
     const uint8_t *at = p->columns[id].at, *end = at + p->columns[id].length;
+    w->complete = 0;
     if (!at) return 1;
     uint64_t base = is_time(p->type, id) ? (uint64_t)p->first_time : 0;
     struct run r = {at, end, count};
@@ -283,7 +297,7 @@ int prt_integers(struct prt_workspace *w, uint8_t id, int64_t *values) {
         if (p->columns[id].length != count * 8) return -EBADMSG;
         for (size_t i = 0; i < count; i++) values[i] = (int64_t)get64(at + i * 8);
         return 0;
-    case PRT_RLE: return get_runs(r, values);
+    case PRT_RLE: return get_runs(w, r, values);
     case PRT_RLE_DELTA: return get_run_differences(r, base, values);
     case PRT_RLE_SAME: return get_run_same(w, r, id, values);
     case PRT_VARINT:

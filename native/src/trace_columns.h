@@ -31,7 +31,8 @@ struct prt_workspace {
     uint64_t *residuals;
     size_t residual_capacity;
     int64_t *last; /* by name */
-    size_t last_capacity;
+    size_t last_capacity, largest_name;
+    int complete; /* prt_integers saw that no value of the column is PRT_MISSING; 0: not looked at */
     uint64_t unknown_encodings;
 };
 void prt_workspace_free(struct prt_workspace *workspace);
