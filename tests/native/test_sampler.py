@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 import shutil
 import subprocess
 import time
@@ -115,6 +116,15 @@ def write(tmp_path: Path) -> Write:
         (tmp_path / path).write_text(text)
 
     return put
+
+
+def test_every_metric_is_documented(project_root: Path) -> None:
+    source = (project_root / "native/src/sampler.c").read_text(encoding="utf-8")
+    names = re.search(r"metric_names\[SAMPLER_METRICS\] = \{(.*?)\};", source, re.DOTALL)
+    assert names is not None
+    table = [line for line in (project_root / "docs/capture-metrics.md").read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    documented = [name for line in table for name in re.findall(r"`([^`]+)`", line.split("|")[1])]
+    assert sorted(documented) == sorted(re.findall(r'"([^"]+)"', names[1]))
 
 
 def stat(cores: dict[int, list[int]]) -> str:
