@@ -205,6 +205,13 @@ static int put_integers(struct work *w, prt_bytes *out, const prt_column *column
     w->best_size = SIZE_MAX;
     size_t equal = 1;
     while (equal < count && values[equal] == values[0]) equal++;
+    if (equal == count && count >= 4 && column->kind != PRT_COLUMN_TIME) { /* one run is the shortest */
+        uint64_t value = zigzag((uint64_t)values[0]);
+        uint8_t *run = begin_column(out, column, PRT_RLE, varint_length(count) + varint_length(value));
+        if (!run) return out->failed ? -ENOMEM : -EINVAL;
+        put_varint(put_varint(run, count), value);
+        return 0;
+    }
     if (column->kind == PRT_COLUMN_TIME) {
         try_differences(w, values, w->block->first_time);
         if (column->id == 2) try_gaps(w, values);

@@ -9,6 +9,8 @@
 #include <x86intrin.h>
 #endif
 
+#pragma GCC visibility push(hidden)
+
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
@@ -17,19 +19,23 @@ extern bool postrun_clock_has_counter;  /* the processor's counter can be truste
 int64_t postrun_clock_monotonic(void);  /* CLOCK_MONOTONIC, ns */
 int64_t postrun_clock_realtime(void);   /* CLOCK_REALTIME, ns */
 
-static inline int64_t clock_ticks(void) {
+/* The counter itself, where CLOCK_INLINE says that it is the clock. */
 #if defined(__x86_64__)
-    if (LIKELY(postrun_clock_has_counter)) {
-        return (int64_t)__rdtsc();
-    }
+#define CLOCK_INLINE postrun_clock_has_counter
+static inline int64_t clock_counter(void) { return (int64_t)__rdtsc(); }
 #elif defined(__aarch64__)
-    if (LIKELY(postrun_clock_has_counter)) {
-        uint64_t ticks;
-        __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
-        return (int64_t)ticks;
-    }
-#endif
-    return postrun_clock_monotonic();
+#define CLOCK_INLINE postrun_clock_has_counter
+static inline int64_t clock_counter(void) {
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return (int64_t)ticks;
 }
+#else
+#define CLOCK_INLINE 0
+static inline int64_t clock_counter(void) { return 0; }
+#endif
 
+static inline int64_t clock_ticks(void) { return LIKELY(CLOCK_INLINE) ? clock_counter() : postrun_clock_monotonic(); }
+
+#pragma GCC visibility pop
 #endif

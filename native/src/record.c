@@ -18,17 +18,25 @@ static inline void add_one(_Atomic uint64_t *counter) {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
-void postrun_begin(uint32_t name, int64_t value) {
+static inline void finish(struct thread *thread, struct record *record, uint64_t head, uint32_t depth, int64_t now) {
+    struct frame *frame = &thread->stack[depth];
+    record->start = atomic_load_explicit(&frame->start, memory_order_relaxed);
+    record->end = now;
+    record->value = atomic_load_explicit(&frame->value, memory_order_relaxed);
+    record->what = thread->stamp | RECORD_WHAT(atomic_load_explicit(&frame->name, memory_order_relaxed), depth, RECORD_RANGE);
+    publish(thread, head + 1);
+}
+
+/* What begin and end do in every case but the usual one. They stand apart, and are jumped to, so that the usual case needs no room on
+ * the program's stack. */
+static __attribute__((noinline)) void begin_slowly(uint32_t name, int64_t value) {
     uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
-    if (session == SESSION_NONE) {
-        return;
-    }
-    struct thread *thread = recording_thread(session);
-    if (UNLIKELY(!thread)) {
+    struct thread *thread = session == SESSION_NONE ? NULL : recording_thread(session);
+    if (!thread) {
         return;
     }
     uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_relaxed);
-    if (LIKELY(depth < STACK_DEPTH)) {
+    if (depth < STACK_DEPTH) {
         struct frame *frame = &thread->stack[depth];
         atomic_store_explicit(&frame->name, name, memory_order_relaxed);
         atomic_store_explicit(&frame->value, value, memory_order_relaxed);
@@ -39,41 +47,64 @@ void postrun_begin(uint32_t name, int64_t value) {
     atomic_store_explicit(&thread->depth, depth + 1, memory_order_release);
 }
 
-static __attribute__((noinline)) void end_without_frame(struct thread *thread, uint32_t depth) {
+static __attribute__((noinline)) void end_slowly(void) {
+    uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
+    struct thread *thread = session == SESSION_NONE || session == SESSION_LAZY ? NULL : recording_thread(session);
+    if (!thread) {
+        return;
+    }
+    uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_relaxed);
     if (depth == 0) {
         add_one(&thread->unbalanced);
-    } else { /* of a begin that was too deep, and counted */
-        atomic_store_explicit(&thread->depth, depth - 1, memory_order_release);
+        return;
     }
+    depth--;
+    if (depth < STACK_DEPTH) { /* else of a begin that was too deep, and counted */
+        int64_t now = clock_ticks();
+        uint64_t head = atomic_load_explicit(&thread->head, memory_order_relaxed);
+        struct record *record = ring_slot(thread, head, 1);
+        if (record) {
+            finish(thread, record, head, depth, now);
+        } else {
+            postrun_ring_lost(thread, now);
+        }
+    }
+    atomic_store_explicit(&thread->depth, depth, memory_order_release);
+}
+
+void postrun_begin(uint32_t name, int64_t value) {
+    uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
+    if (session == SESSION_NONE) {
+        return;
+    }
+    struct thread *thread = postrun_self;
+    uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_relaxed);
+    if (UNLIKELY(atomic_load_explicit(&thread->session, memory_order_relaxed) != session) || UNLIKELY(depth >= STACK_DEPTH) ||
+        UNLIKELY(!CLOCK_INLINE)) {
+        begin_slowly(name, value);
+        return;
+    }
+    struct frame *frame = &thread->stack[depth];
+    atomic_store_explicit(&frame->name, name, memory_order_relaxed);
+    atomic_store_explicit(&frame->value, value, memory_order_relaxed);
+    atomic_store_explicit(&frame->start, clock_counter(), memory_order_relaxed);
+    atomic_store_explicit(&thread->depth, depth + 1, memory_order_release);
 }
 
 void postrun_end(void) {
     uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
-    if (session == SESSION_NONE || UNLIKELY(session == SESSION_LAZY)) {
+    if (session == SESSION_NONE) {
         return;
     }
-    struct thread *thread = recording_thread(session);
-    if (UNLIKELY(!thread)) {
-        return;
-    }
+    struct thread *thread = postrun_self;
     uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_relaxed) - 1;
-    if (UNLIKELY(depth >= STACK_DEPTH)) {
-        end_without_frame(thread, depth + 1);
+    uint64_t head = atomic_load_explicit(&thread->head, memory_order_relaxed);
+    if (UNLIKELY(atomic_load_explicit(&thread->session, memory_order_relaxed) != session) || UNLIKELY(depth >= STACK_DEPTH) ||
+        UNLIKELY(!CLOCK_INLINE) || UNLIKELY(head - thread->tail_seen >= thread->half)) {
+        end_slowly();
         return;
     }
-    int64_t now = clock_ticks();
-    uint64_t head = atomic_load_explicit(&thread->head, memory_order_relaxed);
-    struct record *record = ring_slot(thread, head, 1);
-    if (LIKELY(record != NULL)) {
-        struct frame *frame = &thread->stack[depth];
-        record->start = atomic_load_explicit(&frame->start, memory_order_relaxed);
-        record->end = now;
-        record->value = atomic_load_explicit(&frame->value, memory_order_relaxed);
-        record->what = thread->stamp | RECORD_WHAT(atomic_load_explicit(&frame->name, memory_order_relaxed), depth, RECORD_RANGE);
-        publish(thread, head + 1);
-    } else {
-        postrun_ring_lost(thread, now);
-    }
+    finish(thread, &thread->ring[head & thread->mask], head, depth, clock_counter());
     atomic_store_explicit(&thread->depth, depth, memory_order_release);
 }
 

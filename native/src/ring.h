@@ -8,6 +8,8 @@
 
 #include "clock.h"
 
+#pragma GCC visibility push(hidden) /* so that the hot path needs no table of addresses */
+
 #define STACK_DEPTH 64
 #define HANDLE_CACHE 32
 
@@ -108,4 +110,5 @@ void postrun_session_sweep(void);    /* frees threads that exited while nothing 
 void postrun_session_forked(void);
 int postrun_session_environment(void); /* starts if POSTRUN_CAPTURE=1 */
 
+#pragma GCC visibility pop
 #endif
