@@ -1,0 +1,499 @@
+"""Does the recording library write what a program did, and do no harm where it cannot?
+
+Small C programs use it, built with sanitizers; their files are read by the plain reader of tests/helpers.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import prt_reader
+import pytest
+
+VARIANTS = {
+    "address": ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+    "thread": ["-O1", "-fsanitize=thread"],
+    "plain": ["-O2"],
+}
+WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Wvla", "-Werror"]
+PARTS = ["version", "clock", "names", "ring", "handles", "record", "output", "session", "fork", "block", "crc32c", "zstd_loader"]
+SAMPLER = ["sampler", "sampler_proc", "sampler_cgroup", "sampler_perf"]
+CLOSED_BY_STOP, BY_HANDLE = 1, 2
+RING_FULL, DISK, DEPTH = 1, 2, 4
+
+Rows = list[dict[str, Any]]
+Run = Callable[..., dict[str, int]]
+
+
+class Programs:
+    """Test programs beside a library of their variant, each built when first asked for."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self.folder = root, folder
+
+    @functools.cache  # noqa: B019
+    def library(self, variant: str) -> Path:
+        folder = self.folder / variant
+        folder.mkdir()
+        sources = [self.root / "native" / "src" / f"{part}.c" for part in PARTS + SAMPLER]
+        self.compile(variant, sources, folder / "libpostrun.so", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,nodelete", *WARNINGS)
+        return folder
+
+    @functools.cache  # noqa: B019
+    def program(self, name: str, variant: str) -> Path:
+        folder = self.library(variant)
+        source = self.root / "tests" / "native" / f"{name}.c"
+        flags = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function", f"-L{folder}", "-lpostrun", f"-Wl,-rpath,{folder}"]
+        self.compile(variant, [source], folder / name, *flags)
+        return folder / name
+
+    def compile(self, variant: str, sources: list[Path], built: Path, *flags: str) -> None:
+        compiler = shutil.which("cc")
+        if compiler is None:
+            pytest.skip("no C compiler (cc)")
+        command = [compiler, "-std=gnu11" if built.suffix == "" else "-std=c11", "-g", *VARIANTS[variant]]
+        command += [f"-I{self.root / 'native' / 'include'}", *map(str, sources), "-o", str(built), *flags, "-pthread", "-ldl", "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode and "sanitize" in done.stderr and "error: " not in done.stderr.replace("cannot find", ""):
+            pytest.skip(f"the compiler has no sanitizers: {done.stderr[-200:]}")
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def programs(project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    return Programs(project_root, tmp_path_factory.mktemp("programs"))
+
+
+@pytest.fixture(params=sorted(VARIANTS))
+def variant(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def environment(**more: str) -> dict[str, str]:
+    ranks = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "OMPI_", "PMI_", "SLURM_", "POSTRUN_", "MPI_")
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(ranks)}
+    return clean | {"TSAN_OPTIONS": "halt_on_error=1 die_after_fork=0", "ASAN_OPTIONS": "detect_leaks=1"} | more
+
+
+def call(program: Path, *arguments: object, timeout: float = 300, **more: str) -> dict[str, int]:
+    """Runs it; what it tells."""
+    command = [str(program), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment(**more), cwd=program.parent)
+    if done.returncode == 77:
+        pytest.skip(done.stdout.strip() or "cannot be tried here")
+    if "unexpected memory mapping" in done.stderr or "ptrace" in done.stderr:
+        pytest.skip(f"the sanitizer does not run here: {done.stderr[:200]}")
+    assert done.returncode == 0, f"{done.returncode}: {done.stdout[-500:]}{done.stderr[-3000:]}"
+    told = dict(line.split() for line in done.stdout.splitlines())
+    return {key: int(value) for key, value in told.items()}
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.prt"))
+
+
+def read(folder: Path) -> dict[str, Rows]:
+    """The tables of the only file."""
+    (file,) = files(folder)
+    return prt_reader.read(file.read_bytes())
+
+
+def check_whole(data: bytes) -> None:
+    """Blocks without gaps from the header to the end of the file, numbered, names before their use, ended by END."""
+    at, known = 64, set()
+    blocks = prt_reader.blocks(data)
+    for number, block in enumerate(blocks):
+        assert block.sequence == number
+        assert data[at : at + 4] == b"PRBK"
+        at += 48 + int.from_bytes(data[at + 8 : at + 12], "little")
+        if block.table == "strings":
+            known |= set(block.column(1) or [])
+        if block.table in ("annotation", "counter"):
+            assert {name for name in block.column(1) or [] if name != 987654} <= known
+    assert at == len(data)
+    assert [block.table for block in blocks].count("end") == 1
+    assert blocks[-1].table == "end"
+    assert blocks[0].table == "clock"
+
+
+# ---------------------------------------------------------------- what is written
+
+
+def test_nested_ranges(programs: Programs, variant: str, tmp_path: Path) -> None:
+    before = time.time_ns()
+    told = call(programs.program("capture_ranges", variant), "nesting", tmp_path)
+    after = time.time_ns()
+    assert (told["recorded"], told["written"], told["lost"], told["unbalanced"], told["error"]) == (300, 300, 0, 0, 0)
+    (file,) = files(tmp_path)
+    check_whole(file.read_bytes())
+    assert told["bytes"] == file.stat().st_size
+    assert told["blocks"] == len(prt_reader.blocks(file.read_bytes()))
+    tables = read(tmp_path)
+    steps = [row for row in tables["annotation"] if row["name"] == "step"]
+    inner = [row for row in tables["annotation"] if row["name"] == "forward"]
+    assert [row["value"] for row in steps] == list(range(100))
+    assert [row["value"] for row in inner] == [None] * 100
+    assert {row["depth"] for row in steps} == {0}
+    assert {row["depth"] for row in inner} == {1}
+    assert {row["flags"] for row in tables["annotation"]} == {0}
+    for step, forward, counter in zip(steps, inner, tables["counter"], strict=True):
+        end = step["start_ns"] + step["duration_ns"]
+        assert (
+            before <= step["start_ns"] <= forward["start_ns"] <= forward["start_ns"] + forward["duration_ns"] <= counter["time_ns"] <= end
+        )
+        assert end <= after + 1000  # the reader's clock may be off by its uncertainty
+    assert [row["value"] for row in tables["counter"]] == [1 / (i + 1) for i in range(100)]
+    (end_row,) = tables["end"]
+    assert (end_row["written"], end_row["lost"], end_row["blocks"]) == (300, 0, told["blocks"] - 1)
+    (process,) = tables["process"]
+    assert process["parent_pid"] == os.getpid()
+    assert (process["rank"], process["local_rank"], process["world_size"]) == (-1, -1, -1)
+    assert "capture_ranges nesting" in process["command"]
+    assert before - 2 * 10**9 < process["start_ns"] < after
+    (thread,) = tables["thread"]
+    assert (thread["tid"], thread["name"]) == (process["pid"], "capture_ranges"[:15])
+    assert file.name.startswith(f"{process['host']}.{process['pid']}.")
+    facts = {row["key"]: row["value"] for row in tables["meta"]}
+    assert facts["before"] == "start"
+    assert facts["clock"] in ("tsc", "cntvct", "monotonic")
+    assert facts["host"] == process["host"]
+    assert float(facts["clock.ticks_per_second"]) > 1e6
+    assert len(tables["clock"]) >= 2
+
+
+def test_ranges_too_deep_are_counted(programs: Programs, variant: str, tmp_path: Path) -> None:
+    told = call(programs.program("capture_ranges", variant), "deep", tmp_path)
+    assert (told["written"], told["unbalanced"], told["lost"]) == (65, 36, 0)
+    tables = read(tmp_path)
+    assert [row["value"] for row in tables["annotation"]] == [*range(63, -1, -1), 1000]
+    assert [row["depth"] for row in tables["annotation"]] == [*range(63, -1, -1), 0]
+    assert [(row["reason"], row["count"]) for row in tables["loss"]] == [(DEPTH, 36)]
+
+
+def test_ends_without_a_begin_are_counted(programs: Programs, variant: str, tmp_path: Path) -> None:
+    told = call(programs.program("capture_ranges", variant), "unbalanced", tmp_path)
+    assert (told["written"], told["unbalanced"]) == (2, 3)
+    assert [(row["value"], row["depth"]) for row in read(tmp_path)["annotation"]] == [(1, 0), (2, 0)]
+
+
+def test_stop_closes_what_is_open(programs: Programs, variant: str, tmp_path: Path) -> None:
+    told = call(programs.program("capture_ranges", variant), "open", tmp_path)
+    assert (told["recorded"], told["written"]) == (4, 4)
+    rows = {row["name"]: (row["value"], row["depth"], row["flags"]) for row in read(tmp_path)["annotation"]}
+    closed = {"outer": (1, 0, CLOSED_BY_STOP), "inner": (2, 1, CLOSED_BY_STOP), "handle": (3, 2, CLOSED_BY_STOP | BY_HANDLE)}
+    assert rows == {"done": (0, 0, 0)} | closed
+
+
+def test_handles_on_two_threads(programs: Programs, variant: str, tmp_path: Path) -> None:
+    """A range belongs to the thread on which it began."""
+    told = call(programs.program("capture_ranges", variant), "handles", tmp_path)
+    assert (told["recorded"], told["written"]) == (1001, 1001)
+    tables = read(tmp_path)
+    assert sorted(row["value"] for row in tables["annotation"]) == list(range(1001))
+    assert {row["flags"] for row in tables["annotation"]} == {BY_HANDLE}
+    (main_thread,) = [row["source"] for row in tables["thread"] if row["tid"] == tables["process"][0]["pid"]]
+    assert {row["source"] for row in tables["annotation"]} == {main_thread}
+
+
+def test_extreme_values(programs: Programs, variant: str, tmp_path: Path) -> None:
+    call(programs.program("capture_ranges", variant), "values", tmp_path)
+    tables = read(tmp_path)
+    assert [row["value"] for row in tables["annotation"]] == [0, -1, 1, 2**63 - 1, -(2**63) + 1, None, 1]
+    assert tables["annotation"][-1]["name"] == "?name#987654"
+    assert [row["value"] for row in tables["counter"]] == [0, -1.5, 1e300, 0.1, 12345.678]
+
+
+def test_facts(programs: Programs, variant: str, tmp_path: Path) -> None:
+    call(programs.program("capture_ranges", variant), "facts", tmp_path)
+    facts = [(row["key"], row["value"]) for row in read(tmp_path)["meta"]]
+    assert [value for key, value in facts if key == "model"] == ["ResNet-50 é"]
+    assert [value for key, value in facts if key == "batch"] == ["32", "64"]
+
+
+RANKS = {
+    "torchrun": ({"RANK": "9", "LOCAL_RANK": "1", "WORLD_SIZE": "16"}, (9, 1, 16)),
+    "OpenMPI": ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4"}, (3, 0, 4)),
+    "PMI": ({"PMI_RANK": "2", "PMI_SIZE": "8"}, (2, -1, 8)),
+    "Slurm": ({"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NTASKS": "6"}, (5, 1, 6)),
+    "mpirun in sbatch": ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, (3, -1, 4)),
+    "nonsense": ({"RANK": "first", "WORLD_SIZE": "-3", "PMI_RANK": "99999999999999999999"}, (-1, -1, -1)),
+}
+
+
+@pytest.mark.parametrize("launcher", RANKS)
+def test_ranks(programs: Programs, launcher: str, tmp_path: Path) -> None:
+    variables, expected = RANKS[launcher]
+    call(programs.program("capture_ranges", "plain"), "unbalanced", tmp_path, **variables)
+    (process,) = read(tmp_path)["process"]
+    assert (process["rank"], process["local_rank"], process["world_size"]) == expected
+
+
+# ---------------------------------------------------------------- many threads
+
+
+def test_names_of_many_threads(programs: Programs, variant: str, tmp_path: Path) -> None:
+    call(programs.program("capture_threads", variant), "names", tmp_path, 16, 0)
+    rows = read(tmp_path)["annotation"]
+    assert Counter(row["name"] for row in rows) == {f"name {n}": 16 for n in range(500)}
+    assert all(row["name"] == f"name {row['value']}" for row in rows)
+
+
+def test_five_hundred_threads(programs: Programs, variant: str, tmp_path: Path) -> None:
+    told = call(programs.program("capture_threads", variant), "record", tmp_path, 500, 40)
+    tables = read(tmp_path)
+    assert told["lost"] == 0
+    assert len({row["source"] for row in tables["thread"]}) == len({row["tid"] for row in tables["thread"]} | {-1}) - 1 == 500
+    assert Counter(row["source"] for row in tables["annotation"]) == {row["source"]: 40 for row in tables["thread"]}
+
+
+def test_a_full_ring_is_counted(programs: Programs, variant: str, tmp_path: Path) -> None:
+    """The program itself checks that recorded and lost add up to the calls."""
+    told = call(programs.program("capture_threads", variant), "overflow", tmp_path, 4, 20000)
+    assert told["lost"] > 0
+    tables = read(tmp_path)
+    assert len(tables["annotation"]) + len(tables["counter"]) == told["written"]
+    assert sum(row["count"] for row in tables["loss"]) == told["lost"]
+    assert {row["reason"] for row in tables["loss"]} == {RING_FULL}
+    assert all(row["first_ns"] <= row["last_ns"] for row in tables["loss"])
+
+
+def test_stop_while_others_record(programs: Programs, variant: str, tmp_path: Path) -> None:
+    call(programs.program("capture_threads", variant), "stop", tmp_path, 3, 15)
+    for file in files(tmp_path):
+        check_whole(file.read_bytes())
+
+
+# ---------------------------------------------------------------- sessions
+
+
+def test_start_and_stop_leave_nothing_behind(programs: Programs, variant: str, tmp_path: Path) -> None:
+    rounds = 3000 if variant == "plain" else 400
+    told = call(programs.program("capture_sessions", variant), "loop", tmp_path, rounds)
+    if variant == "plain":  # sanitizers keep what was freed, and have a thread of their own
+        assert told["grown_kib"] < 512
+        assert told["threads"] == 1
+
+
+def test_rotation(programs: Programs, variant: str, tmp_path: Path) -> None:
+    told = call(programs.program("capture_sessions", variant), "rotate", tmp_path, 20)
+    found = files(tmp_path)
+    assert len(found) == 21
+    texts = [file.read_bytes() for file in found]
+    assert len({text[24:40] for text in texts}) == 1
+    assert sorted(int.from_bytes(text[56:60], "little") for text in texts) == list(range(1, 22))
+    for text in texts:
+        check_whole(text)
+        tables = prt_reader.read(text)
+        assert {row["name"] for row in tables["annotation"]} <= {"step"}
+        assert ("fact", "in every file") in {(row["key"], row["value"]) for row in tables["meta"]}
+        assert len(tables["process"]) == 1
+        assert tables["end"][0]["written"] == len(tables["annotation"])
+    assert sum(row["written"] for text in texts for row in prt_reader.read(text)["end"]) == told["written"] == 10000
+    assert {file.name.split(".")[-2].partition("-")[2] for file in found} == {"", *map(str, range(2, 22))}
+
+
+def test_limits_of_the_configuration(programs: Programs, variant: str, tmp_path: Path) -> None:
+    call(programs.program("capture_sessions", variant), "limits", tmp_path, 0)
+
+
+def test_signals_stay_with_the_program(programs: Programs, tmp_path: Path) -> None:
+    call(programs.program("capture_sessions", "plain"), "signals", tmp_path, 100)
+
+
+def test_the_end_of_the_program_stops(programs: Programs, variant: str, tmp_path: Path) -> None:
+    call(programs.program("capture_sessions", variant), "exit", tmp_path, 100)
+    (file,) = files(tmp_path)
+    check_whole(file.read_bytes())
+    assert len(read(tmp_path)["annotation"]) == 100
+
+
+def test_an_end_without_handlers_loses_one_drain_period(programs: Programs, tmp_path: Path) -> None:
+    call(programs.program("capture_sessions", "plain"), "quick", tmp_path, 100)
+    tables = read(tmp_path)
+    assert [row["name"] for row in tables["annotation"]][:100] == ["step"] * 100
+    assert tables["end"] == []
+
+
+def test_start_by_the_environment(programs: Programs, variant: str, tmp_path: Path) -> None:
+    folder = tmp_path / "made" / "here"
+    program = programs.program("capture_sessions", variant)
+    call(program, "environment", "-", 10, POSTRUN_CAPTURE="1", POSTRUN_DIR=str(folder))
+    assert len(read(folder)["annotation"]) == 10
+
+
+def test_the_sampler_runs_in_the_session(programs: Programs, variant: str, tmp_path: Path) -> None:
+    call(programs.program("capture_sessions", variant), "sampled", tmp_path, 5)
+    tables = read(tmp_path)
+    assert "cpu_utilization" in {row["metric"] for row in tables["metric"]}
+    assert len({row["time_ns"] for row in tables["metric"]}) >= 3
+    assert ("sample_ms", "100") in {(row["key"], row["value"]) for row in tables["meta"]}
+
+
+def test_compression(programs: Programs, variant: str, tmp_path: Path) -> None:
+    call(programs.program("capture_sessions", variant), "compressed", tmp_path, 5000)
+    assert [row["value"] for row in read(tmp_path)["annotation"]] == list(range(5000))
+
+
+# ---------------------------------------------------------------- forks
+
+
+@pytest.mark.parametrize("behaviour", ["quiet", "while recording", "exec", "spawn", "vfork", "raw"])
+def test_a_child_leaves_alone_what_it_inherits(programs: Programs, variant: str, behaviour: str, tmp_path: Path) -> None:
+    if behaviour == "raw" and variant != "plain":
+        pytest.skip("the sanitizer must know of a fork")
+    call(programs.program("capture_forks", variant), behaviour, tmp_path, 30)
+    (file,) = files(tmp_path)
+    check_whole(file.read_bytes())
+    tables = read(tmp_path)
+    assert "child" not in {row["name"] for row in tables["annotation"]}
+    parents = [row for row in tables["annotation"] if row["name"] == "parent"]
+    assert len(parents) == 60
+    assert {row["flags"] for row in parents} == {0, BY_HANDLE}
+
+
+@pytest.mark.parametrize("behaviour", ["own", "follow", "children", "exit"])
+def test_a_child_records_to_its_own_file(programs: Programs, variant: str, behaviour: str, tmp_path: Path) -> None:
+    call(programs.program("capture_forks", variant), behaviour, tmp_path, 10)
+    found = [file.read_bytes() for file in files(tmp_path)]
+    assert len(found) == 11
+    processes = {prt_reader.read(text)["process"][0]["pid"]: text for text in found}
+    assert len(processes) == 11
+    (parent,) = [pid for pid, text in processes.items() if any(row["name"] == "parent" for row in prt_reader.read(text)["annotation"])]
+    for pid, text in processes.items():
+        check_whole(text)
+        assert pid == int.from_bytes(text[40:44], "little")
+        if pid == parent:
+            continue
+        tables = prt_reader.read(text)
+        assert [row["name"] for row in tables["annotation"]][:1] == ["child"]
+        assert (text[24:40] == processes[parent][24:40]) == (behaviour != "own")
+        if behaviour != "children":
+            assert tables["process"][0]["parent_pid"] == parent
+
+
+# ---------------------------------------------------------------- kills
+
+
+def test_every_complete_block_survives_a_kill(programs: Programs, tmp_path: Path) -> None:
+    program = programs.program("capture_kill", "plain")
+    random_source = random.Random(1)
+    steps = 0
+    for round_number in range(30):
+        folder = tmp_path / str(round_number)
+        with subprocess.Popen([str(program), str(folder)], stdout=subprocess.PIPE, env=environment()) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"recording\n"
+            time.sleep(random_source.random() * 0.1)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        values: dict[int, list[int]] = {}
+        *earlier, last = sorted(files(folder), key=lambda file: int.from_bytes(file.read_bytes()[56:60], "little"))
+        for file in earlier:
+            check_whole(file.read_bytes())
+        for file in [*earlier, last]:
+            data = file.read_bytes()
+            blocks = prt_reader.blocks(data)
+            assert [block.sequence for block in blocks] == list(range(len(blocks)))
+            texts: dict[int, bytes] = {}
+            for block in blocks:
+                if block.table == "strings":
+                    texts.update(zip(block.column(1) or [], block.column(2) or [], strict=True))
+                elif block.table == "annotation":
+                    names, of_rows = block.column(1) or [], block.column(4) or [None] * block.count
+                    of_steps = [value for name, value in zip(names, of_rows, strict=True) if texts[name] == b"step"]
+                    values.setdefault(block.source, []).extend(of_steps)
+            size = 64 + sum(48 + int.from_bytes(data[at + 8 : at + 12], "little") for at in block_offsets(data))
+            assert len(data) - size < 200000
+        for of_thread in values.values():
+            assert of_thread == list(range(len(of_thread)))  # nothing is missing in between
+            steps += len(of_thread)
+    assert steps > 1000
+
+
+def block_offsets(data: bytes) -> list[int]:
+    """Where blocks begin that follow each other without a gap."""
+    offsets, at = [], 64
+    while data[at : at + 4] == b"PRBK" and len(data) >= at + 48 + int.from_bytes(data[at + 8 : at + 12], "little"):
+        offsets.append(at)
+        at += 48 + int.from_bytes(data[at + 8 : at + 12], "little")
+    return offsets
+
+
+# ---------------------------------------------------------------- disks
+
+
+def check_loss_is_told(folder: Path, told: dict[str, int]) -> None:
+    (file,) = files(folder)
+    data = file.read_bytes()
+    tables = prt_reader.read(data)
+    assert len(tables["annotation"]) == told["written"]
+    assert sum(48 + int.from_bytes(data[at + 8 : at + 12], "little") for at in block_offsets(data)) == len(data) - 64
+    losses = [row for row in tables["loss"] if row["reason"] == DISK]
+    assert 0 < sum(row["count"] for row in losses) <= told["lost"]
+
+
+def test_a_limit_on_file_sizes(programs: Programs, variant: str, tmp_path: Path) -> None:
+    told = call(programs.program("capture_disk", variant), "limit", tmp_path)
+    check_loss_is_told(tmp_path, told)
+    (file,) = files(tmp_path)
+    assert 100000 < file.stat().st_size <= 200000
+
+
+def on_tmpfs(program: Path, behaviour: str, options: str, folder: Path, copy: Path) -> dict[str, int]:
+    """Runs it with a small file system of its own, and copies what is left there."""
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("no unshare (apt-get install util-linux)")
+    folder.mkdir()
+    script = f'mount -t tmpfs -o "{options}" none "{folder}" && "{program}" {behaviour} "{folder}" && cp -r "{folder}" "{copy}"'
+    done = subprocess.run([unshare, "-rm", "sh", "-c", script], capture_output=True, text=True, timeout=120, env=environment())
+    if "mount" in done.stderr or "unshare" in done.stderr:
+        pytest.skip(f"no file system can be mounted: {done.stderr.strip()[:200]}")
+    assert done.returncode == 0, done.stderr
+    return {key: int(value) for key, value in (line.split() for line in done.stdout.splitlines())}
+
+
+def test_a_full_disk(programs: Programs, tmp_path: Path) -> None:
+    told = on_tmpfs(programs.program("capture_disk", "plain"), "full", "size=300k", tmp_path / "disk", tmp_path / "copy")
+    check_loss_is_told(tmp_path / "copy", told)
+
+
+def test_a_disk_that_is_full_at_the_start(programs: Programs, tmp_path: Path) -> None:
+    told = on_tmpfs(programs.program("capture_disk", "plain"), "start", "nr_inodes=1", tmp_path / "disk", tmp_path / "copy")
+    assert told["start"] == -28  # ENOSPC
+
+
+def test_a_read_only_folder(programs: Programs, tmp_path: Path) -> None:
+    told = on_tmpfs(programs.program("capture_disk", "plain"), "start", "ro", tmp_path / "disk", tmp_path / "copy")
+    assert told["start"] == -30  # EROFS
+
+
+@pytest.mark.parametrize("behaviour", ["deleted", "gone"])
+def test_a_folder_that_disappears(programs: Programs, variant: str, behaviour: str, tmp_path: Path) -> None:
+    call(programs.program("capture_disk", variant), behaviour, tmp_path / "traces")
+
+
+def test_folders_that_cannot_be_written(programs: Programs, variant: str, tmp_path: Path) -> None:
+    program = programs.program("capture_disk", variant)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    assert call(program, "start", tmp_path / "file")["start"] == -20  # ENOTDIR
+    assert call(program, "start", tmp_path / "file" / "below")["start"] == -20
+    assert call(program, "start", tmp_path / "loop")["start"] == -40  # ELOOP
+    assert call(program, "start", tmp_path / ("x" * 300))["start"] == -36  # ENAMETOOLONG
+    assert call(program, "start", "/proc/nowhere")["start"] in (-2, -13)  # ENOENT, EACCES
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    if os.access(closed, os.W_OK):
+        pytest.skip("root may write anywhere")
+    assert call(program, "start", closed)["start"] == -13
