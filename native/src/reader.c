@@ -252,6 +252,8 @@ static uint64_t next_magic(struct walk *w, uint64_t offset) {
     uint64_t size = w->reader->input.size;
     while (size - offset >= PRT_BLOCK_HEADER) {
         size_t piece = size - offset < WINDOW ? (size_t)(size - offset) : WINDOW;
+        uint64_t window_end = w->window_at + w->window_size;
+        if (offset >= w->window_at && offset + PRT_BLOCK_HEADER < window_end) piece = (size_t)(window_end - offset);
         const uint8_t *at = view(w, offset, piece);
         if (!at) return size;
         const uint8_t *end = at + piece - 3, *p = at;
