@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from ..ingest.store import Store
+from ..ingest.store import MEASURED, Store
 from .report import JobStatistics
 
 # Times before 2001-09-09 count from an anchor, not from the epoch; they cannot be set against ones that do.
@@ -69,7 +69,7 @@ def job_statistics(store: Store) -> JobStatistics:
 
 def _captured_only(store: Store) -> bool:
     """Whether neither system samples nor timelines of the whole job tell when it began and ended."""
-    whole = store.frame("SELECT EXISTS (FROM sample) OR EXISTS (FROM source WHERE format = 'hosted framework timeline')")
+    whole = store.frame(f"SELECT EXISTS (FROM sample WHERE {MEASURED}) OR EXISTS (FROM source WHERE format = 'hosted framework timeline')")
     return not whole.item()
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from ..ingest.store import METRICS, Store
+from ..ingest.store import MEASURED, METRICS, Store
 from .places import Places
 from .quantiles import quantile
 from .report import ActiveTime, MetricUsage, Series, SystemUsage, UnitHeat
@@ -52,7 +52,7 @@ def system_usage(store: Store) -> SystemUsage:
     derived = derived_utilisation(store)
     sampled = store.frame("SELECT DISTINCT node FROM sample WHERE metric = 'gpu_utilization'")["node"].to_list()
     derived = derived.filter(~pl.col("node").is_in(sampled))
-    found = {*store.frame("SELECT DISTINCT node FROM sample")["node"], *derived["node"]}
+    found = {*store.frame(f"SELECT DISTINCT node FROM sample WHERE {MEASURED}")["node"], *derived["node"]}
     machines: dict[int, _Machine] = {}
     for node, samples in _samples(store, sorted(found)):
         name = places.node(node)
@@ -95,7 +95,7 @@ class _Figure:
 
 def _samples(store: Store, nodes: Sequence[int]) -> Iterator[tuple[int, pl.DataFrame]]:
     """Samples (metric, unit, time_ns, value) of each machine; ``nodes`` ascending. Read in groups of about a million samples."""
-    counts = dict(store.frame("SELECT node, count(*) FROM sample GROUP BY node").rows())
+    counts = dict(store.frame(f"SELECT node, count(*) FROM sample WHERE {MEASURED} GROUP BY node").rows())
     group: list[int] = []
     for place, node in enumerate(nodes):
         group.append(node)
@@ -103,7 +103,7 @@ def _samples(store: Store, nodes: Sequence[int]) -> Iterator[tuple[int, pl.DataF
         if with_next and sum(counts.get(one, 0) for one in (*group, *with_next)) <= _AT_ONCE:
             continue
         rows = store.frame(
-            "SELECT node, metric, unit, time_ns, value FROM sample WHERE node BETWEEN ? AND ?", [group[0], group[-1]]
+            f"SELECT node, metric, unit, time_ns, value FROM sample WHERE node BETWEEN ? AND ? AND {MEASURED}", [group[0], group[-1]]
         ).with_columns(pl.col("metric").cast(pl.Categorical))
         parts = rows.partition_by("node", as_dict=True, include_key=False)
         for one in group:

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from ..ingest.store import Store
+from ..ingest.store import MEASURED, Store
 from .intervals import union
 from .windows import pauses_ns, windows, with_window
 
@@ -95,9 +95,9 @@ def _busy_share(busy: pl.DataFrame, first: int, last: int, width: int) -> pl.Dat
 
 def _interval(store: Store) -> int | None:
     """The run's sampling interval: the median distance of successive samples of one series."""
-    found = store.frame("""
+    found = store.frame(f"""
         SELECT median(step) AS step FROM (
-            SELECT time_ns - lag(time_ns) OVER (PARTITION BY node, metric, unit ORDER BY time_ns) AS step FROM sample
+            SELECT time_ns - lag(time_ns) OVER (PARTITION BY node, metric, unit ORDER BY time_ns) AS step FROM sample WHERE {MEASURED}
         ) WHERE step > 0
     """).item()
     return None if found is None else round(found)

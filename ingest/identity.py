@@ -107,12 +107,19 @@ class Placement:
     registry: Registry
     _placed: list[_Placed] = field(default_factory=list)
     _files: dict[int, list[int]] = field(default_factory=dict)  # sources by process, in the order in which they were read
+    _recorded: list[tuple[int, int, Identity, int, int]] = field(default_factory=list)
+
+    def recorded(self, node: int, process: int, pid: int, rank: int | None, first_ns: int, last_ns: int) -> None:
+        """The capture library recorded this process in this time: traces that do not name their machine can be of it."""
+        self._recorded.append((node, process, Identity(None, pid, rank, None), first_ns, last_ns))
 
     def place(self, identity: Identity, facts: Facts, source: int, label: str) -> tuple[int, int]:
         """Ids of the node and the process of a file, new ones where it belongs to none of the files placed before."""
         if identity.hostname is not None:
             node = self.registry.node(identity.hostname)
             return node, self._process(node, identity, source, label)
+        if (recorded := self._recording(identity, facts)) is not None:
+            return recorded, self._process(recorded, identity, source, label)
         for number in range(1, len(self._placed) + 2):
             node = self.registry.node(UNKNOWN_HOST if number == 1 else f"{UNKNOWN_HOST} {number}")
             here = [placed for placed in self._placed if placed.node == node]
@@ -137,6 +144,16 @@ class Placement:
         if source not in files:
             files.append(source)
         return files.index(source)
+
+    def _recording(self, identity: Identity, facts: Facts) -> int | None:
+        """The machine of the only recorded process that has this pid, and not another rank, at this time."""
+        found = {
+            (node, process)
+            for node, process, known, first_ns, last_ns in self._recorded
+            if identity.pid is not None and identity.pid == known.pid and (identity.rank is None or known.rank in (None, identity.rank))
+            and facts.first_ns <= last_ns and first_ns <= facts.last_ns
+        }  # fmt: skip
+        return found.pop()[0] if len(found) == 1 else None
 
     def _process(self, node: int, identity: Identity, source: int, label: str, *, fresh: bool = False) -> int:
         return self.registry.process(

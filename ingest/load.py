@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import InputError, UsageError
 from .checksum import Checksums
 from .source import (
+    CAPTURE,
     END_MARKER,
     JOB,
     KNOWN,
@@ -112,6 +113,7 @@ def _gives_events(found: Found) -> bool:
 
 def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progress, name: str | None) -> list[ReadResult]:
     """Read every file, then derive; the results of the readers."""
+    from .capture import CaptureResult
     from .finish import classify_kernels, ranks_by_order
     from .kineto import TraceResult
     from .plausibility import note_several_runs
@@ -136,7 +138,8 @@ def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progr
         job={**run.job, **({"name": name} if name else {})},
         name=name_of(paths),
         framework=next((trace.framework for trace in traces if trace.framework), None),
-        metadata=common_metadata(trace.metadata for trace in traces if trace.events),
+        metadata=common_metadata(trace.metadata for trace in traces if trace.events)
+        | common_metadata(result.metadata for result in results if isinstance(result, CaptureResult) and result.events),
         ended=any(one.format is not None and one.format.name == END_MARKER for one in found),
     )
     report("loaded", 1.0)
@@ -147,6 +150,7 @@ class _Reading:
     """The files of one run on their way into the store; a file's source id is its position."""
 
     def __init__(self, store: Store, found: list[Found], report: Progress) -> None:
+        from .capture import Captures
         from .identity import Placement
         from .registry import Registry
 
@@ -156,6 +160,7 @@ class _Reading:
         self.ids = [store.next_id("source") for _ in found]
         self.registry = Registry(store)
         self.placement = Placement(self.registry)
+        self.captures = Captures(store, self.placement)
         self.results: dict[int, ReadResult] = {}
         self.job: dict[str, Any] = {}
         self._total = sum(one.bytes or 0 for one in found if one.readable) or 1
@@ -174,12 +179,14 @@ class _Reading:
             pairs = [(self.found[i].path, self.ids[i]) for i in metrics]
             self.results.update(zip(metrics, read_system_metrics_many(self.store, pairs, self.registry), strict=True))
             self._done += sum(self.found[i].bytes or 0 for i in metrics)
-        for i in reading:
-            if self._format(i) in {TRACE, TIMELINE, JOB}:
+        # Recordings name their machine and process; traces often do not, and are then found among them.
+        for i in sorted(reading, key=lambda i: self._format(i) != CAPTURE):
+            if self._format(i) in {CAPTURE, TRACE, TIMELINE, JOB}:
                 self._tell(f"reading {self.found[i].path.name}")
                 checksums.start(i)
                 self._read_one(i)
                 self._done += self.found[i].bytes or 0
+        self.captures.settle()
 
     def _read_one(self, i: int) -> None:
         from .kineto import read_trace
@@ -188,7 +195,9 @@ class _Reading:
 
         path, size, source = self.found[i].path, self.found[i].bytes or 0, self.ids[i]
         try:
-            if self._format(i) == TRACE:
+            if self._format(i) == CAPTURE:
+                self.results[i] = self.captures.read(path, source, lambda part: self._tell(f"reading {path.name}", part * size))
+            elif self._format(i) == TRACE:
                 head = read_head(path, TRACE_HEAD_BYTES)
                 self.results[i] = read_trace(
                     self.store, self.placement, path, source, head, lambda part: self._tell(f"reading {path.name}", part * size)

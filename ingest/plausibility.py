@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from .capture import CaptureResult
 from .kineto import TraceResult
 from .registry import ReadResult
 from .store import Store
@@ -24,7 +25,7 @@ def note_several_runs(store: Store, results: Iterable[ReadResult]) -> None:
     spans: dict[tuple[bool, int], tuple[int, int]] = {}
     processes: set[int] = set()
     for position, result in enumerate(results):
-        if isinstance(result, TraceResult) and result.process is not None:
+        if isinstance(result, TraceResult | CaptureResult) and result.process is not None:
             key = (True, result.process)
             processes.add(result.process)
         else:

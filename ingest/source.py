@@ -14,6 +14,7 @@ from typing import Final
 from ..errors import InputError, UsageError
 from .smdebug_metrics import recognises_system_metrics
 from .smdebug_pevents import recognises_pevents
+from .trace_format import MAGIC
 
 HEAD_BYTES: Final = 16 << 10
 """How much of a file is looked at to tell its format."""
@@ -26,6 +27,7 @@ JOB: Final = "job information"
 SYSTEM_METRICS: Final = "hosted system metrics"
 TIMELINE: Final = "hosted framework timeline"
 TRACE: Final = "PyTorch profiler trace"
+CAPTURE: Final = "postrun capture"
 REPORT: Final = "postrun report"
 UNKNOWN: Final = "unknown"
 
@@ -103,13 +105,13 @@ FORMATS: Final[tuple[Format, ...]] = (
         lambda head, path: head.startswith(b"SQLite format 3\0") or path.lower().endswith((".nsys-rep", ".qdrep")),
         "reading Nsight Systems exports is not part of this version",
     ),
-    Format("postrun capture", _named(r"\.prt$"), f"captures of the C library are {_NOT_YET}"),
+    Format(CAPTURE, lambda head, path: head.startswith(MAGIC) or path.lower().endswith(".prt")),
     Format(TRACE, _is_trace),
 )
 
 KNOWN: Final = (
-    "PyTorch profiler traces (.json, .json.gz, .json.zst), folders of the hosted profiler (system metrics, framework timelines) and run"
-    " stores (.duckdb)"
+    "PyTorch profiler traces (.json, .json.gz, .json.zst), folders of the hosted profiler (system metrics, framework timelines),"
+    " recordings of the capture library (.prt) and run stores (.duckdb)"
 )
 
 _URL: Final = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)

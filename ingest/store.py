@@ -82,7 +82,7 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
         "node": "INTEGER", "process": "INTEGER", "phase": "VARCHAR", "index": "BIGINT", "host_start_ns": "BIGINT",
         "host_duration_ns": "BIGINT", "device_start_ns": "BIGINT", "device_duration_ns": "BIGINT", "device_events": "BIGINT",
     },
-    # one row per metric value. metric: see METRICS; unit: index of the core or GPU, null for the whole node
+    # one row per metric value. metric: see METRICS, or COUNTER and a name; unit: index of the core or GPU, null for the whole node
     "sample": {"node": "INTEGER", "metric": "VARCHAR", "unit": "INTEGER", "time_ns": "BIGINT", "value": "DOUBLE"},
     # one row per function of a Python profile
     "python_profile": {
@@ -117,7 +117,26 @@ METRICS: Final[dict[str, str]] = {
     "network_transmit": "B/s",
     "network_receive_platform": "B/s",
     "network_transmit_platform": "B/s",
+    "cgroup.cpu_quota_cores": "cores",
+    "cgroup.throttled_percent": "% of periods",
+    "cgroup.memory_limit_bytes": "B",
+    "cgroup.memory_used_bytes": "B",
+    "psi.cpu_some": "% of the interval",
+    "psi.memory_some": "% of the interval",
+    "psi.memory_full": "% of the interval",
+    "psi.io_some": "% of the interval",
+    "psi.io_full": "% of the interval",
+    "perf.ref_cycles": "1/s",
+    "perf.itlb_misses": "1/s",
+    "perf.cycles": "1/s",
+    "perf.instructions": "1/s",
+    "sampler.cost_us": "us",
+    "sampler.interval_ms": "ms",
 }
+COUNTER: Final = "counter."
+"""Before the name of a counter that the program itself records; it has no unit, and values whenever the program gives one."""
+MEASURED: Final = f"NOT starts_with(metric, '{COUNTER}')"
+"""As a condition on `sample`: what a sampler measured at its intervals, not what the program counted."""
 
 
 class Store:

@@ -24,7 +24,7 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from ...ingest.store import Store
+from ...ingest.store import MEASURED, Store
 from ..snapshots import SNAPSHOT_NS, begins, tolerance_ns
 from ..utilisation import derived_utilisation
 
@@ -71,7 +71,7 @@ class Samples:
         self._counts = store.frame(f"""
             SELECT node, metric, count(*) AS n, count(*) FILTER ({_FINITE}) AS finite, min(time_ns) AS first, max(time_ns) AS last,
                 min(coalesce(unit, 0)) AS first_unit, max(coalesce(unit, 0)) AS last_unit
-            FROM sample WHERE node IS NOT NULL GROUP BY ALL
+            FROM sample WHERE node IS NOT NULL AND {MEASURED} GROUP BY ALL
         """)
         self.metrics: frozenset[str] = frozenset(self._counts.filter(pl.col("finite") > 0)["metric"])
         first = [v for v in (self._counts["first"].min(), self.derived["time_ns"].min()) if isinstance(v, int)]
@@ -544,9 +544,10 @@ def _interval_ns(store: Store, counts: pl.DataFrame, derived: pl.DataFrame) -> i
     machines = counts.group_by("node").agg(pl.col("n").sum()).sort("n", "node", descending=[True, False])
     if len(machines):
         found = store.frame(
-            """
+            f"""
             SELECT median(step) AS step FROM (
-                SELECT time_ns - lag(time_ns) OVER (PARTITION BY metric, unit ORDER BY time_ns) AS step FROM sample WHERE node = ?
+                SELECT time_ns - lag(time_ns) OVER (PARTITION BY metric, unit ORDER BY time_ns) AS step
+                FROM sample WHERE node = ? AND {MEASURED}
             ) WHERE step > 0
             """,
             [machines["node"][0]],

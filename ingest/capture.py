@@ -1,0 +1,397 @@
+"""What do the trace files of the C capture library (.prt) say, and which rows do they become?
+
+The native reader decodes a file block by block (:mod:`.trace_format`, docs/trace-format.md); here its tables become rows of the run
+store, some hundred thousand at a time. Several files of one process (a file is followed by the next when it is full) share its row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from .capture_notes import BROKEN, note_losses, note_missing, note_problems
+from .categories import features
+from .devices import add_devices
+from .identity import Placement
+from .registry import UNKNOWN_HOST, ReadResult
+from .store import COUNTER, ENUM_VALUES, METRICS, Severity, Store
+from .trace_format import TraceFile
+
+FLUSH_ROWS: Final = 300_000
+"""How many rows of a table are collected before they go to the store."""
+SAME_START_NS: Final = 10 * 10**9
+"""Two recordings with one process id are of one process where its start differs by at most this: it is told to hundredths of seconds."""
+CYCLE_IDS: Final = 1 << 40
+"""As for profiler traces: correlations of different sources of one process are this far apart."""
+
+Progress = Callable[[float], None]
+
+_NAME: Final = re.compile(r"(.+)\.(\d+)\.(\d+)(-\d+)?\.prt$")
+_NO_NAME: Final = "(no name)"
+_ENDED_BY_STOP: Final = 1
+_API_KINDS: Final = ("launch", "sync", "call")
+_DEVICE_ENUM: Final = pl.Enum(ENUM_VALUES["DEVICE_KIND"])
+_HOST_ENUM: Final = pl.Enum(ENUM_VALUES["HOST_KIND"])
+# Numbers of the device tracer for kinds of copies and of synchronisation.
+_COPY_KINDS: Final = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
+_SYNC_KINDS: Final = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+_SHAPE: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory", "graph_node")
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureResult(ReadResult):
+    """``process``: its row. ``metadata``: what the recording says of itself and of the run."""
+
+    process: int | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Recorded:
+    """One process, as its recordings tell of it."""
+
+    node: int
+    process: int
+    pid: int
+    parent: int | None
+    start_ns: int | None
+    rank: int | None
+    files: dict[bytes, dict[int, str]] = field(default_factory=dict)  # names by session and number
+    sampled: list[tuple[int, int]] = field(default_factory=list)  # in which times its sampler ran
+    cycles: dict[bytes, int] = field(default_factory=dict)
+
+
+class Captures:
+    """The recordings of one run on their way into the store: :meth:`read` each, then :meth:`settle`."""
+
+    def __init__(self, store: Store, placement: Placement) -> None:
+        self.store = store
+        self.placement = placement
+        self._recorded: list[_Recorded] = []
+
+    def read(self, path: Path, source: int, progress: Progress | None = None) -> CaptureResult:
+        """Store the rows of one file, and note what of it is lost. Raises InputError where it is none, or the native part is missing."""
+        opened = TraceFile(path, name_ids=True)
+        header = opened.header
+        sound = not any(problem.code == "bad_header" for problem in opened.problems())
+        process = self._process(opened, header if sound else {}, source)
+        files = process.files.setdefault(header["session"], {}) if sound else {}
+        if (known := files.setdefault(header["number"], path.name)) != path.name:
+            text = f"The same part of the same recording as {known}; left out. Keep only one of the two."
+            self.store.note("warning", "duplicate_part", text, source=source, file=path.name)
+            return CaptureResult(0, None, None, process=process.process)
+        return _File(self, opened, process, header["session"], source).read(progress)
+
+    def settle(self) -> None:
+        """What only all files tell: which parts are missing, and which processes are helpers of another."""
+        for one in self._recorded:
+            for files in one.files.values():
+                if missing := max(files) - len(files):
+                    text = f"{missing} of the {max(files)} files of one recording of process {one.pid} are missing; give all of them."
+                    self.store.note("warning", "file_missing", text, count=missing, file=files[max(files)])
+            # A data-loader worker has its parent's environment, and so says its parent's rank.
+            parents = [other for other in self._recorded if other is not one and (other.node, other.pid) == (one.node, one.parent)]
+            if one.rank is not None and any(parent.rank == one.rank for parent in parents):
+                self.store.connection.execute("UPDATE process SET rank = NULL, local_rank = NULL WHERE id = ?", [one.process])
+
+    def sampled_by_others(self, process: _Recorded) -> list[tuple[int, int]]:
+        """When another process of the machine sampled it already."""
+        return [span for other in self._recorded if other is not process and other.node == process.node for span in other.sampled]
+
+    def _process(self, opened: TraceFile, header: dict[str, Any], source: int) -> _Recorded:
+        """Whose recording a file is: by its PROCESS block, else by its header and its name."""
+        rows = opened.table("process").arrow().to_pylist()
+        said = rows[0] if rows else {}
+        named = _NAME.match(opened.path.name)
+        pid = _known(said.get("pid"), header.get("pid"), int(named[2]) if named else None) or 0
+        host = said.get("host") or opened.metadata().get("host") or (named[1] if named else None) or UNKNOWN_HOST
+        node = self.placement.registry.node(host[:255])
+        start, rank = said.get("start_ns"), _count(said.get("rank"))
+        same = [one for one in self._recorded if (one.node, one.pid) == (node, pid)]
+        for one in same:
+            in_session = header.get("session") in one.files
+            if in_session or start is None or one.start_ns is None or abs(start - one.start_ns) <= SAME_START_NS:
+                return one
+        parent = _known(said.get("parent_pid"), header.get("parent_pid"))
+        process = self.placement.registry.process(
+            node, pid, rank=rank, local_rank=_count(said.get("local_rank")), world_size=_count(said.get("world_size")) or None,
+            source=source, fresh=bool(same),
+        )  # fmt: skip
+        if said.get("command"):
+            self.store.connection.execute("UPDATE process SET command = coalesce(command, ?) WHERE id = ?", [said["command"], process])
+        self._recorded.append(_Recorded(node, process, pid, parent, start, rank))
+        return self._recorded[-1]
+
+
+class _File:
+    """One file on its way into the store."""
+
+    def __init__(self, captures: Captures, opened: TraceFile, process: _Recorded, session: bytes, source: int) -> None:
+        self.captures, self.opened, self.process, self.session, self.source = captures, opened, process, session, source
+        self.store = captures.store
+        self.names = _Names(captures.store, opened.names())
+        self.stored = 0
+        self.first_ns: int | None = None
+        self.last_ns: int | None = None
+        self.dropped: dict[str, int] = {}
+        self.devices: set[int] = set()
+
+    def read(self, progress: Progress | None) -> CaptureResult:
+        import pyarrow as pa
+
+        readers: dict[str, Callable[[pl.DataFrame], tuple[str, pl.DataFrame]]] = {
+            "annotation": self._annotations, "counter": self._counters, "metric": self._samples, "api": self._calls,
+            "kernel": self._kernels, "memcpy": self._copies, "memset": self._memsets, "sync": self._syncs,
+        }  # fmt: skip
+        threads = self.opened.table("thread").arrow()
+        self.tids = dict(zip(threads["source"].to_pylist(), threads["tid"].to_pylist(), strict=True))
+        contents = self.opened.contents
+        total = sum(contents[table].rows for table in readers) or 1
+        done = 0
+        unreadable = None
+        for table, rows_of in readers.items():
+            try:
+                for frame in self._frames(table):
+                    target, rows = rows_of(frame)
+                    self._append(target, rows)
+                    done += frame.height
+                    if progress is not None:
+                        progress(min(done / total, 1.0))
+            except (pa.ArrowException, OSError) as error:
+                unreadable = f"Rows of kind {table} could not be decoded: {error}"
+                self.store.note("error", "undecodable", unreadable, source=self.source, file=self.opened.path.name)
+        self._finish_samples()
+        return self._finish(unreadable is not None)
+
+    def _frames(self, table: str) -> Iterator[pl.DataFrame]:
+        """The rows of a table, some hundred thousand at a time; without those that lack what each row must have."""
+        import pyarrow as pa
+
+        needed = ["time_ns", "value"] if table in {"counter", "metric"} else ["start_ns", "duration_ns"]
+        waiting: list[pa.RecordBatch] = []
+        rows = 0
+        with pa.RecordBatchReader.from_stream(self.opened.table(table)) as batches:
+            for batch in batches:
+                waiting.append(batch)
+                rows += batch.num_rows
+                if rows >= FLUSH_ROWS:
+                    yield self._whole(waiting, needed)
+                    waiting, rows = [], 0
+        if rows:
+            yield self._whole(waiting, needed)
+
+    def _whole(self, batches: list[Any], needed: list[str]) -> pl.DataFrame:
+        import pyarrow as pa
+
+        frame = pl.from_arrow(pa.Table.from_batches(batches))
+        assert isinstance(frame, pl.DataFrame)
+        whole = frame.drop_nulls(needed)
+        self._drop("incomplete_record", frame.height - whole.height)
+        return whole
+
+    def _append(self, table: str, rows: pl.DataFrame) -> None:
+        if rows.is_empty():
+            return
+        times = ["time_ns", "time_ns"] if table == "sample" else ["start_ns", "end_ns"]
+        ends = rows.with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns")) if table != "sample" else rows
+        first, last = ends.select(first=pl.col(times[0]).min(), last=pl.col(times[1]).max()).row(0)
+        self.first_ns = first if self.first_ns is None else min(first, self.first_ns)
+        self.last_ns = last if self.last_ns is None else max(last, self.last_ns)
+        owner = {"node": self.process.node} | ({} if table == "sample" else {"process": self.process.process})
+        self.store.append(table, rows.with_columns(pl.lit(value, pl.Int32).alias(column) for column, value in owner.items()))
+        self.stored += rows.height
+
+    def _drop(self, code: str, count: int) -> None:
+        if count:
+            self.dropped[code] = self.dropped.get(code, 0) + count
+
+    # -- tables --------------------------------------------------------------------------------------------------------
+
+    def _annotations(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
+        ids, numbers = self.names.ids(frame["name"])
+        return "annotation", frame.select(
+            tid=self._tids(frame["source"]), side=pl.lit("host"), name=ids, value=pl.coalesce("value", numbers), start_ns="start_ns",
+            duration_ns=_length(), depth="depth", complete=pl.col("flags").fill_null(0) & _ENDED_BY_STOP == 0,
+        )  # fmt: skip
+
+    def _counters(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
+        text = self.names.texts(frame["name"]).fill_null(_NO_NAME)
+        return "sample", frame.select(metric=COUNTER + text, time_ns="time_ns", value="value")
+
+    def _samples(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
+        rows = frame.select(
+            metric=self.names.texts(frame["metric"]), unit=pl.when(pl.col("unit") >= 0).then("unit"), time_ns="time_ns", value="value"
+        )
+        known = rows.filter(pl.col("metric").is_in(list(METRICS)))
+        self._drop("unknown_metric", rows.height - known.height)
+        others = self.captures.sampled_by_others(self.process)
+        if others:
+            alone = known.filter(~pl.any_horizontal(pl.col("time_ns").is_between(first, last) for first, last in others))
+            self._drop("sampled_twice", known.height - alone.height)
+            known = alone
+        if known.height:
+            self._sampled(known)
+        return "sample", known
+
+    def _calls(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
+        kinds = dict(enumerate(_API_KINDS))
+        return "host_event", frame.select(
+            tid="tid", kind=pl.col("kind").replace_strict(kinds, default="call", return_dtype=pl.String).cast(_HOST_ENUM),
+            name=self.names.ids(frame["name"])[0], start_ns="start_ns", duration_ns=_length(), correlation=self._correlation(),
+        )  # fmt: skip
+
+    def _kernels(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
+        shape = {column: pl.col(column).cast(pl.Int64) for column in _SHAPE}
+        return self._device_rows(frame, "kernel", self.names.ids(frame["name"])[0], **shape)
+
+    def _copies(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
+        kind = frame["copy_kind"].replace_strict(_COPY_KINDS, default=None, return_dtype=pl.String)
+        pageable = pl.col("pageable").cast(pl.Boolean)
+        name = self.names.store_ids("Memcpy " + kind.fill_null("(unknown)"))
+        return self._device_rows(frame, "memcpy", name, bytes=pl.col("bytes"), copy_kind=kind, pageable=pageable)
+
+    def _memsets(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
+        return self._device_rows(frame, "memset", self.names.store_ids(_constant("Memset (Device)", frame.height)), bytes=pl.col("bytes"))
+
+    def _syncs(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
+        name = frame["type"].replace_strict(_SYNC_KINDS, default="Sync", return_dtype=pl.String)
+        return self._device_rows(frame, "sync", self.names.store_ids(name))
+
+    def _device_rows(self, frame: pl.DataFrame, kind: str, name: pl.Series, **more: pl.Expr | pl.Series) -> tuple[str, pl.DataFrame]:
+        self._drop("device_unknown", int((frame["device"].fill_null(-1) < 0).sum()))
+        device = pl.when(pl.col("device") >= 0).then("device").otherwise(0)
+        rows = frame.select(
+            device=device, context="context", stream="stream", kind=pl.lit(kind, _DEVICE_ENUM), name=name, start_ns="start_ns",
+            duration_ns=_length(), correlation=self._correlation(), **more,
+        )  # fmt: skip
+        self.devices.update(rows["device"].unique())
+        return "device_event", rows
+
+    def _correlation(self) -> pl.Expr:
+        """Correlations count through all files of a session; those of a profiler that traced the same process are others."""
+        cycles = self.process.cycles
+        if self.session not in cycles:
+            cycles[self.session] = self.captures.placement.cycle(self.process.process, self.source)
+        return pl.when(pl.col("correlation") > 0).then(pl.col("correlation") + cycles[self.session] * CYCLE_IDS)
+
+    def _tids(self, sources: pl.Series) -> pl.Series:
+        """Thread ids; of threads whose description is lost, their negative number: no id is negative."""
+        found = {number: self.tids.get(number) for number in sources.unique().drop_nulls()}
+        unknown = [number for number, tid in found.items() if tid is None]
+        self._drop("thread_unknown", int(sources.is_in(unknown).sum()))
+        tids = [-number if tid is None else tid for number, tid in found.items()]
+        return sources.replace_strict(list(found), tids, default=None, return_dtype=pl.Int64)
+
+    # -- at the end ----------------------------------------------------------------------------------------------------
+
+    _spans: tuple[int, int] | None = None
+    _cores: frozenset[int] = frozenset()
+    _gpus: frozenset[int] = frozenset()
+    _quota: float | None = None
+
+    def _sampled(self, rows: pl.DataFrame) -> None:
+        first, last = rows.select(pl.col("time_ns").min(), last=pl.col("time_ns").max()).row(0)
+        self._spans = (min(first, self._spans[0]), max(last, self._spans[1])) if self._spans else (first, last)
+        self._cores |= frozenset(rows.filter(pl.col("metric") == "cpu_utilization")["unit"].unique().drop_nulls())
+        self._gpus |= frozenset(rows.filter(pl.col("metric") == "gpu_utilization")["unit"].unique().drop_nulls())
+        quotas = rows.filter(pl.col("metric") == "cgroup.cpu_quota_cores").sort("time_ns")["value"]
+        self._quota = quotas[-1] if len(quotas) else self._quota
+
+    def _finish_samples(self) -> None:
+        if self._spans is not None:
+            self.process.sampled.append(self._spans)
+            self.store.connection.execute(
+                "UPDATE node SET cores = greatest(cores, ?), gpus = greatest(gpus, ?), quota = coalesce(?, quota) WHERE id = ?",
+                [len(self._cores) or None, len(self._gpus) or None, self._quota, self.process.node],
+            )
+
+    def _finish(self, unreadable: bool) -> CaptureResult:
+        store, file = self.store, self.opened.path.name
+        if self.devices:
+            add_devices(store, self.process.node, {}, self.devices)
+            if self.first_ns is not None and self.last_ns is not None:
+                window = {"process": self.process.process, "source": self.source, "first_ns": self.first_ns, "last_ns": self.last_ns}
+                store.insert("profile_window", window)
+        if self.first_ns is not None and self.last_ns is not None:
+            self.captures.placement.recorded(
+                self.process.node, self.process.process, self.process.pid, self.process.rank, self.first_ns, self.last_ns
+            )
+        problems = self.opened.problems()
+        note_problems(store, self.source, file, problems)
+        disk = note_losses(store, self.source, file, self.opened)
+        for code, count in sorted(self.dropped.items()):
+            store.note(*_DROPPED[code], count=count, source=self.source, file=file)
+        if not self.stored and "sampled_twice" not in self.dropped:
+            store.note("warning", "no_events", "The recording holds no event and no sample.", count=0, source=self.source, file=file)
+        metadata = self.opened.metadata()
+        note_missing(store, self.source, file, metadata)
+        return CaptureResult(
+            events=self.stored,
+            first_ns=self.first_ns,
+            last_ns=self.last_ns,
+            partial=unreadable or disk or any(problem.code in BROKEN for problem in problems),
+            process=self.process.process,
+            metadata={key[:60]: value[:200] for key, value in metadata.items() if not key.startswith(("capability.", "host", "command"))},
+        )
+
+
+class _Names:
+    """The names of one file: those that are used get ids of the store."""
+
+    def __init__(self, store: Store, texts: list[str]) -> None:
+        self.store = store
+        self._texts = pl.Series("text", texts, pl.String)
+        self._ids = pl.Series([None] * len(texts), dtype=pl.Int32)
+        self._values = features(self._texts)["value"]
+
+    def texts(self, column: pl.Series) -> pl.Series:
+        """The text of each name, null for none."""
+        return self._texts.gather(column)
+
+    def ids(self, column: pl.Series) -> tuple[pl.Series, pl.Series]:
+        """Ids in the store, and the numbers at the ends of the names."""
+        used = column.unique().drop_nulls()
+        fresh = used.filter(self._ids.gather(used).is_null())
+        if len(fresh):
+            self._ids = self._ids.scatter(fresh, self.store.name_ids(self._texts.gather(fresh).to_list()))
+        ids = self._ids.gather(column)
+        if ids.null_count():
+            ids = ids.fill_null(self.store.name_ids([_NO_NAME])[0])
+        return ids, self._values.gather(column)
+
+    def store_ids(self, texts: pl.Series) -> pl.Series:
+        """Ids in the store of texts of which there are few."""
+        distinct = texts.unique().to_list()
+        return texts.replace_strict(distinct, self.store.name_ids(distinct), return_dtype=pl.Int32)
+
+
+_DROPPED: Final[dict[str, tuple[Severity, str, str]]] = {
+    "incomplete_record": ("warning", "incomplete_record", "Records without a time, a duration or a value were left out."),
+    "unknown_metric": ("info", "unknown_metric", "Samples of metrics that this version does not know were left out."),
+    "sampled_twice": (
+        "info", "sampled_twice", "Samples of a machine that another process sampled at the same time were left out; one process is enough."
+    ),
+    "device_unknown": ("warning", "device_unknown", "Device events that name no device are shown as of device 0."),
+    "thread_unknown": ("warning", "thread_unknown", "Ranges of threads whose description is lost have a negative thread id."),
+}  # fmt: skip
+
+
+def _length() -> pl.Expr:
+    return pl.max_horizontal("duration_ns", pl.lit(0))
+
+
+def _constant(text: str, count: int) -> pl.Series:
+    return pl.repeat(text, count, dtype=pl.String, eager=True)
+
+
+def _count(value: int | None) -> int | None:
+    return value if value is not None and 0 <= value < 2**31 else None
+
+
+def _known(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None and value >= 0), None)

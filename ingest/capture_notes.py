@@ -1,0 +1,84 @@
+"""How is what a recording of the C capture library lost told to the report's reader?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import polars as pl
+
+from .store import Severity, Store
+from .trace_format import Problem, TraceFile
+
+BROKEN: Final = frozenset(
+    {"damaged", "missing_blocks", "truncated", "no_end", "undecodable", "no_zstd", "unknown_codec", "row_limit", "unreadable"}
+)
+"""Codes of problems that mean that a part of the run is missing."""
+
+_PROBLEMS: Final[dict[str, tuple[Severity, str]]] = {
+    "damaged": ("warning", "Damaged bytes were skipped"),
+    "missing_blocks": ("warning", "Blocks of events are missing"),
+    "truncated": ("warning", "The file ends inside a block (a killed job, an unfinished copy); what comes before is reported"),
+    "no_end": ("warning", "The recording was not stopped (a killed job), or goes on; the events up to there are reported"),
+    "bad_header": ("warning", "The file's header is damaged; what follows was read"),
+    "undecodable": ("warning", "Blocks of events could not be decoded"),
+    "no_zstd": ("error", "Compressed blocks were left out: libzstd.so.1 cannot be loaded. Install it (Debian, Ubuntu: libzstd1)"),
+    "unknown_codec": ("warning", "Blocks with a compression that this version does not know were left out; read them with a newer postrun"),
+    "unknown_type": ("info", "Blocks of a kind that this version does not know were left out"),
+    "unknown_encoding": ("warning", "Columns in an encoding that this version does not know were left out; read them with a newer postrun"),
+    "out_of_order": ("warning", "The numbers of blocks go back: the file was put together from several"),
+    "row_limit": ("warning", "Blocks that stand for more rows than a file of this size warrants were left out"),
+    "no_clock": ("warning", "The file says nothing of its clock: times count from when it was made"),
+    "bad_clock": ("warning", "Readings of the clock that contradict each other were left out; times may be wrong"),
+    "bad_string": ("warning", "Names were damaged"),
+    "unresolved_name": ("warning", "The names of some events are lost; they are shown as ?name and a number"),
+    "out_of_range": ("warning", "Numbers beyond the range of their column were read as missing"),
+    "unreadable": ("error", "The file could not be read to its end"),
+}  # fmt: skip
+_RING, _DISK, _FORK, _DEPTH = 1, 2, 3, 4
+_LOSSES: Final = {
+    _RING: ("ring_full", "Records were lost: a thread made them faster than they could be written. Give its ring more records"),
+    _DISK: ("disk_full", "Records were lost: they could not be written to disk. Free some space, or record to another place"),
+    _FORK: ("lost_at_fork", "Records were lost when the process forked"),
+    _DEPTH: ("too_deep", "Ranges nested deeper than 64 were left out"),
+}
+
+
+def note_problems(store: Store, source: int, file: str, problems: Iterable[Problem]) -> None:
+    """One note per kind of damage: how much, and where the first is."""
+    kinds: dict[str, list[Problem]] = {}
+    for problem in problems:
+        kinds.setdefault(problem.code, []).append(problem)
+    for code, sites in kinds.items():
+        severity, text = _PROBLEMS.get(code, ("warning", f"Damage of kind {code} was found"))
+        rows, size = sum(site.rows for site in sites), sum(site.bytes for site in sites)
+        blocks = sum(site.blocks for site in sites)
+        if code in {"damaged", "truncated", "missing_blocks", "undecodable"}:
+            parts = [f"{n:,} {word}{'' if n == 1 else 's'}" for n, word in ((size, "byte"), (blocks, "block"), (rows, "row")) if n]
+            text += f": {', '.join(parts)}, first at byte {sites[0].offset:,}" if parts else f", first at byte {sites[0].offset:,}"
+        first = min((site.first_ns for site in sites if site.first_ns is not None), default=None)
+        last = max((site.last_ns for site in sites if site.last_ns is not None), default=None)
+        store.note(severity, code, f"{text}.", count=rows or blocks or len(sites), source=source, file=file, first_ns=first, last_ns=last)
+
+
+def note_losses(store: Store, source: int, file: str, opened: TraceFile) -> bool:
+    """One note per reason why the recorder itself lost records; whether it was the disk, after which nothing more was written."""
+    losses = pl.from_arrow(opened.table("loss").arrow())
+    assert isinstance(losses, pl.DataFrame)
+    sums = losses.group_by("reason").agg(pl.col("count").sum(), pl.col("first_ns").min(), pl.col("last_ns").max()).sort("reason")
+    for reason, count, first, last in sums.iter_rows():
+        code, text = _LOSSES.get(reason, ("records_lost", "Records were lost"))
+        store.note("warning", code, f"{text}.", count=count, source=source, file=file, first_ns=first, last_ns=last)
+    return bool((losses["reason"] == _DISK).any())
+
+
+def note_missing(store: Store, source: int, file: str, metadata: Mapping[str, str]) -> None:
+    """What the recorder could not capture on that machine, and why: its ``capability.`` metadata."""
+    reasons: dict[str, list[str]] = {}
+    for key, reason in sorted(metadata.items()):
+        if key.startswith("capability."):
+            reasons.setdefault(reason, []).append(key.removeprefix("capability."))
+    if reasons:
+        text = "; ".join(f"{', '.join(parts)} ({reason})" for reason, parts in reasons.items())
+        count = sum(map(len, reasons.values()))
+        store.note("info", "not_captured", f"Not captured on that machine: {text}.", count=count, source=source, file=file)
