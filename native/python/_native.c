@@ -2,6 +2,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "capture.h"
 #include "postrun.h"
 #include "trace_reader.h"
 #include "trace_scanner.h"
@@ -17,10 +18,11 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, add_trace_scanner}, {Py_mod_exec, add_trace_reader}, {0, NULL}};
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, add_trace_scanner}, {Py_mod_exec, add_trace_reader}, {Py_mod_exec, add_capture}, {0, NULL}};
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_native", "Python face of libpostrun.", 0, methods, slots, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "_native", "Python face of libpostrun.", sizeof(capture_state), methods, slots,
+    capture_traverse, capture_clear, capture_free,
 };
 
 PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }

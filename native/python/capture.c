@@ -1,0 +1,606 @@
+/* capture.c - the Python face of record.c and session.c: what postrun.capture calls.
+ *
+ * A name costs one comparison: texts are found by their address in a small table. An annotation costs no allocation: the memory of the
+ * last ones is kept. What was begun in one session, or before a fork, never ends a range of another: `generation` tells them apart. */
+#include "capture.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "postrun.h"
+
+#define SPARE_MAX 64u
+#define CACHED_LENGTH_MAX 255 /* longer texts are not kept alive */
+
+static _Atomic uint32_t generation = 1; /* of the process, as the library's session is */
+
+static void next_generation(void) { atomic_fetch_add(&generation, 1); }
+
+static uint32_t now_generation(void) { return atomic_load_explicit(&generation, memory_order_relaxed); }
+
+/* ---------------------------------------------------------------- names */
+
+static uint32_t name_of_text(PyObject *text, bool *keep) {
+    Py_ssize_t length;
+    const char *bytes = PyUnicode_AsUTF8AndSize(text, &length);
+    if (bytes) {
+        *keep = length <= CACHED_LENGTH_MAX;
+        return postrun_name(bytes, (size_t)length);
+    }
+    PyErr_Clear(); /* half a surrogate pair */
+    *keep = false;
+    PyObject *encoded = PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace");
+    char *at;
+    uint32_t id = 0;
+    if (encoded && PyBytes_AsStringAndSize(encoded, &at, &length) == 0) id = postrun_name(at, (size_t)length);
+    Py_XDECREF(encoded);
+    PyErr_Clear();
+    return id;
+}
+
+/* A text comes into the second place of its set, and into the first when it comes again: texts made for one use push no constant out. */
+static uint32_t name_slowly(cached_name set[2], PyObject *text) {
+    if (set[1].text == text) {
+        cached_name found = set[1];
+        set[1] = set[0];
+        set[0] = found;
+        return found.id;
+    }
+    bool keep = false;
+    uint32_t id = name_of_text(text, &keep);
+    if (keep && id) {
+        PyObject *before = set[1].text;
+        Py_INCREF(text);
+        set[1] = (cached_name){text, id};
+        Py_XDECREF(before);
+    }
+    return id;
+}
+
+static inline uint32_t name_id(capture_state *state, PyObject *text) {
+    uint64_t mixed = (uint64_t)(uintptr_t)text * 0x9e3779b97f4a7c15u;
+    cached_name *set = state->names[mixed >> 55]; /* 9 bits: NAME_SETS */
+    return set[0].text == text ? set[0].id : name_slowly(set, text);
+}
+_Static_assert(NAME_SETS == 512, "name_id takes 9 bits");
+
+static inline bool is_name(PyObject *object) {
+    if (PyUnicode_CheckExact(object) || PyUnicode_Check(object)) return true;
+    PyErr_Format(PyExc_TypeError, "a name is a str, not %R", object);
+    return false;
+}
+
+/* ---------------------------------------------------------------- arguments */
+
+static int read_value(PyObject *object, int64_t *value) {
+    if (object == Py_None) return 0;
+    PyObject *index = PyNumber_Index(object);
+    if (!index) return -1;
+    int overflow;
+    long long number = PyLong_AsLongLongAndOverflow(index, &overflow);
+    Py_DECREF(index);
+    if (number == -1 && !overflow && PyErr_Occurred()) return -1;
+    if (overflow || number == POSTRUN_NO_VALUE) {
+        PyErr_SetString(PyExc_OverflowError, "a value has 64 bits; -2**63 stands for none");
+        return -1;
+    }
+    *value = number;
+    return 0;
+}
+
+/* (name, value=None) of a fast call. */
+static int read_slowly(capture_state *state, PyObject *const *args, Py_ssize_t count, PyObject *keywords, PyObject **name, int64_t *value) {
+    PyObject *given[2] = {NULL, NULL};
+    Py_ssize_t more = keywords ? PyTuple_Size(keywords) : 0;
+    if (count + more > 2) {
+        PyErr_Format(PyExc_TypeError, "a name and a value are taken, not %zd arguments", count + more);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) given[i] = args[i];
+    for (Py_ssize_t i = 0; i < more; i++) {
+        PyObject *keyword = PyTuple_GetItem(keywords, i);
+        size_t place = 1;
+        if (keyword != state->value_text && PyUnicode_CompareWithASCIIString(keyword, "value") != 0) {
+            if (PyUnicode_CompareWithASCIIString(keyword, "name") != 0) {
+                PyErr_Format(PyExc_TypeError, "unknown argument %R; possible: name, value", keyword);
+                return -1;
+            }
+            place = 0;
+        }
+        if (given[place]) {
+            PyErr_Format(PyExc_TypeError, "argument %R is given twice", keyword);
+            return -1;
+        }
+        given[place] = args[count + i];
+    }
+    if (!given[0]) {
+        PyErr_SetString(PyExc_TypeError, "a name is needed");
+        return -1;
+    }
+    *name = given[0];
+    if (!is_name(*name)) return -1;
+    return given[1] ? read_value(given[1], value) : 0;
+}
+
+static inline int read_arguments(capture_state *state, PyObject *const *args, Py_ssize_t count, PyObject *keywords, PyObject **name,
+                                 int64_t *value) {
+    *value = POSTRUN_NO_VALUE;
+    if (count == 1 && !keywords && PyUnicode_CheckExact(args[0])) {
+        *name = args[0];
+        return 0;
+    }
+    return read_slowly(state, args, count, keywords, name, value);
+}
+
+static PyObject *system_error(int error) {
+    if (error == -ENOMEM) return PyErr_NoMemory();
+    errno = -error;
+    return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+/* ---------------------------------------------------------------- ranges on the thread's stack */
+
+static PyObject *py_begin(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    capture_state *state = PyModule_GetState(module);
+    PyObject *name;
+    int64_t value;
+    if (read_arguments(state, args, count, keywords, &name, &value)) return NULL;
+    if (postrun_recording()) postrun_begin(name_id(state, name), value);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_end(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    postrun_end();
+    Py_RETURN_NONE;
+}
+
+/* ---------------------------------------------------------------- ranges by handle */
+
+typedef struct {
+    PyObject_HEAD
+    uint64_t handle; /* 0: begun while nothing was recorded */
+    uint32_t generation;
+    bool ended;
+} range_object;
+
+static PyObject *range_begin(capture_state *state, PyObject *name, int64_t value) {
+    range_object *self = PyObject_New(range_object, state->range);
+    if (!self) return NULL;
+    self->generation = now_generation();
+    self->ended = false;
+    self->handle = postrun_recording() ? postrun_range_begin(name_id(state, name), value) : 0;
+    return (PyObject *)self;
+}
+
+static void range_dealloc(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *range_repr(PyObject *object) {
+    range_object *self = (range_object *)object;
+    const char *how = self->handle == 0 ? "not recorded" : self->ended ? "ended" : self->generation == now_generation() ? "open" : "stopped";
+    return PyUnicode_FromFormat("<range, %s>", how);
+}
+
+static PyObject *py_range_begin(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    capture_state *state = PyModule_GetState(module);
+    PyObject *name;
+    int64_t value;
+    if (read_arguments(state, args, count, keywords, &name, &value)) return NULL;
+    return range_begin(state, name, value);
+}
+
+static PyObject *py_range_end(PyObject *module, PyObject *object) {
+    capture_state *state = PyModule_GetState(module);
+    if (Py_TYPE(object) != state->range) return PyErr_Format(PyExc_ValueError, "%R is no range that was begun", object);
+    range_object *self = (range_object *)object;
+    if (self->handle) {
+        if (self->ended) return PyErr_Format(PyExc_ValueError, "the range has been ended before");
+        self->ended = true;
+        /* one of a session that has stopped was closed there */
+        if (self->generation == now_generation()) postrun_range_end(self->handle);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyType_Slot range_slots[] = {
+    {Py_tp_dealloc, range_dealloc},
+    {Py_tp_repr, range_repr},
+    {Py_tp_doc, "A range that may end in any order, on any thread."},
+    {0, NULL},
+};
+static PyType_Spec range_spec = {
+    .name = "postrun.native._native.Range",
+    .basicsize = sizeof(range_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = range_slots,
+};
+
+/* ---------------------------------------------------------------- annotations */
+
+typedef struct annotation {
+    PyObject_HEAD
+    capture_state *state; /* the type holds the module */
+    PyObject *name;       /* an exact str */
+    int64_t value;
+    PyObject *range;             /* of "async with" */
+    uint32_t generation, entered; /* how often it was entered in that generation, and not left */
+} annotation_object;
+
+static PyObject *py_annotate(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    capture_state *state = PyModule_GetState(module);
+    PyObject *name;
+    int64_t value;
+    if (read_arguments(state, args, count, keywords, &name, &value)) return NULL;
+    if (PyUnicode_CheckExact(name)) {
+        Py_INCREF(name);
+    } else if (!(name = PyUnicode_FromObject(name))) {
+        return NULL;
+    }
+    annotation_object *self = state->spare;
+    if (self) {
+        state->spare = self->name; /* the link, while it is spare */
+        state->spare_count--;
+    } else if (!(self = PyObject_Malloc(sizeof *self))) {
+        Py_DECREF(name);
+        return PyErr_NoMemory();
+    }
+    PyObject_Init((PyObject *)self, state->annotation);
+    self->state = state;
+    self->name = name;
+    self->value = value;
+    self->range = NULL;
+    self->generation = self->entered = 0;
+    return (PyObject *)self;
+}
+
+static void annotation_dealloc(PyObject *object) {
+    annotation_object *self = (annotation_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    capture_state *state = self->state;
+    Py_DECREF(self->name);
+    Py_XDECREF(self->range);
+    if (state->spare_count < SPARE_MAX) {
+        self->name = state->spare;
+        state->spare = self;
+        state->spare_count++;
+    } else {
+        PyObject_Free(object);
+    }
+    Py_DECREF(type);
+}
+
+static PyObject *annotation_enter(PyObject *object, PyObject *unused) {
+    (void)unused;
+    if (postrun_recording()) {
+        annotation_object *self = (annotation_object *)object;
+        uint32_t now = now_generation();
+        self->entered = self->generation == now ? self->entered + 1 : 1;
+        self->generation = now;
+        postrun_begin(name_id(self->state, self->name), self->value);
+    }
+    Py_INCREF(object);
+    return object;
+}
+
+static PyObject *annotation_exit(PyObject *object, PyObject *const *args, Py_ssize_t count) {
+    (void)args;
+    (void)count;
+    annotation_object *self = (annotation_object *)object;
+    if (self->entered && self->generation == now_generation()) {
+        self->entered--;
+        postrun_end();
+    }
+    Py_RETURN_NONE;
+}
+
+/* "async with": other tasks run in between, so a range by handle. The annotation itself is what is awaited, and is ready at once. */
+static PyObject *annotation_async_enter(PyObject *object, PyObject *unused) {
+    (void)unused;
+    annotation_object *self = (annotation_object *)object;
+    if (self->range) {
+        PyErr_SetString(PyExc_RuntimeError, "this annotation is entered already; make one for each \"async with\"");
+        return NULL;
+    }
+    self->range = range_begin(self->state, self->name, self->value);
+    if (!self->range) return NULL;
+    Py_INCREF(object);
+    return object;
+}
+
+static PyObject *annotation_async_exit(PyObject *object, PyObject *const *args, Py_ssize_t count) {
+    (void)args;
+    (void)count;
+    annotation_object *self = (annotation_object *)object;
+    range_object *range = (range_object *)self->range;
+    if (range && range->handle && range->generation == now_generation()) postrun_range_end(range->handle);
+    Py_CLEAR(self->range);
+    Py_INCREF(object);
+    return object;
+}
+
+static PyObject *annotation_await(PyObject *object) {
+    (void)object;
+    PyObject *nothing = PyTuple_New(0);
+    PyObject *iterator = nothing ? PyObject_GetIter(nothing) : NULL;
+    Py_XDECREF(nothing);
+    return iterator;
+}
+
+static PyObject *annotation_call(PyObject *object, PyObject *args, PyObject *keywords) {
+    annotation_object *self = (annotation_object *)object;
+    PyObject *function;
+    if (keywords && PyDict_Size(keywords)) {
+        PyErr_SetString(PyExc_TypeError, "a decorator takes one function");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(args, "O:annotate", &function)) return NULL;
+    if (!self->state->decorator) {
+        PyErr_SetString(PyExc_RuntimeError, "import postrun.capture to annotate functions");
+        return NULL;
+    }
+    if (self->value == POSTRUN_NO_VALUE) return PyObject_CallFunction(self->state->decorator, "OOO", function, self->name, Py_None);
+    return PyObject_CallFunction(self->state->decorator, "OOL", function, self->name, (long long)self->value);
+}
+
+static PyObject *annotation_repr(PyObject *object) {
+    annotation_object *self = (annotation_object *)object;
+    if (self->value == POSTRUN_NO_VALUE) return PyUnicode_FromFormat("annotate(%R)", self->name);
+    return PyUnicode_FromFormat("annotate(%R, %lld)", self->name, (long long)self->value);
+}
+
+static PyMethodDef annotation_methods[] = {
+    {"__enter__", annotation_enter, METH_NOARGS, "Begins the range."},
+    {"__exit__", (PyCFunction)(void (*)(void))annotation_exit, METH_FASTCALL, "Ends the range."},
+    {"__aenter__", annotation_async_enter, METH_NOARGS, "Begins the range."},
+    {"__aexit__", (PyCFunction)(void (*)(void))annotation_async_exit, METH_FASTCALL, "Ends the range."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot annotation_slots[] = {
+    {Py_tp_dealloc, annotation_dealloc},
+    {Py_tp_methods, annotation_methods},
+    {Py_tp_call, annotation_call},
+    {Py_tp_repr, annotation_repr},
+    {Py_am_await, annotation_await},
+    {Py_tp_doc, "A range with a name: for \"with\", \"async with\", or as a decorator."},
+    {0, NULL},
+};
+static PyType_Spec annotation_spec = {
+    .name = "postrun.native._native.Annotation",
+    .basicsize = sizeof(annotation_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = annotation_slots,
+};
+
+static PyObject *py_set_decorator(PyObject *module, PyObject *decorator) {
+    capture_state *state = PyModule_GetState(module);
+    PyObject *before = state->decorator;
+    Py_INCREF(decorator);
+    state->decorator = decorator;
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+/* ---------------------------------------------------------------- counters, facts */
+
+static PyObject *py_counter(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "a name and a value are needed, not %zd arguments", count);
+    if (!is_name(args[0])) return NULL;
+    double value = PyFloat_AsDouble(args[1]);
+    if (value == -1 && PyErr_Occurred()) return NULL;
+    if (postrun_recording()) postrun_counter(name_id(PyModule_GetState(module), args[0]), value);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_metadata(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *key, *value;
+    if (!PyArg_ParseTuple(args, "ss:metadata", &key, &value)) return NULL;
+    int error = postrun_metadata(key, value);
+    if (error == -EINVAL) return PyErr_Format(PyExc_ValueError, "a key is needed, and key and value have at most 65536 bytes");
+    if (error) return system_error(error);
+    Py_RETURN_NONE;
+}
+
+/* ---------------------------------------------------------------- session */
+
+static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywords) {
+    (void)module;
+    static char *names[] = {"directory", "rotate_bytes", "ring_records", "drain_ms", "sample_ms", "sample_for_s", "zstd_level", "follow_fork",
+                            NULL};
+    PyObject *directory = Py_None, *folder = NULL;
+    unsigned long long rotate_bytes = 0;
+    long long ring_records = 0, drain_ms = 0, sample_ms = 0, sample_for_s = 0;
+    int zstd_level = 0, follow_fork = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OKLLLLip:configure", names, &directory, &rotate_bytes, &ring_records, &drain_ms,
+                                     &sample_ms, &sample_for_s, &zstd_level, &follow_fork))
+        return NULL;
+    const long long numbers[] = {ring_records, drain_ms, sample_ms, sample_for_s};
+    for (size_t i = 0; i < 4; i++) {
+        if (numbers[i] < 0 || numbers[i] > UINT32_MAX) return PyErr_Format(PyExc_ValueError, "%s: %lld is out of range", names[2 + i], numbers[i]);
+    }
+    if (directory != Py_None && !PyUnicode_FSConverter(directory, &folder)) return NULL;
+    postrun_config config = POSTRUN_CONFIG_INIT;
+    config.directory = folder ? PyBytes_AsString(folder) : NULL;
+    config.rotate_bytes = rotate_bytes;
+    config.ring_records = (uint32_t)ring_records;
+    config.drain_ms = (uint32_t)drain_ms;
+    config.sample_ms = (uint32_t)sample_ms;
+    config.sample_for_s = (uint32_t)sample_for_s;
+    config.zstd_level = zstd_level;
+    config.flags = follow_fork ? POSTRUN_FOLLOW_FORK : 0;
+    int error;
+    Py_BEGIN_ALLOW_THREADS
+    error = postrun_configure(&config);
+    Py_END_ALLOW_THREADS
+    Py_XDECREF(folder);
+    if (error == -EBUSY) {
+        PyErr_SetString(PyExc_RuntimeError, "the configuration cannot change while recording; stop first");
+        return NULL;
+    }
+    if (error == -EINVAL) {
+        PyErr_SetString(PyExc_ValueError,
+                        "out of range: sample_ms is 0, 100, 200, 500, 1000, 5000 or 60000; ring_records a power of two from 64 to 4194304; "
+                        "rotate_bytes at least 4096; drain_ms at most 60000; zstd_level from -7 to 22; directory not empty");
+        return NULL;
+    }
+    if (error) return system_error(error);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_start(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    if (!postrun_recording()) next_generation();
+    int error;
+    Py_BEGIN_ALLOW_THREADS
+    error = postrun_start();
+    Py_END_ALLOW_THREADS
+    if (error == -EALREADY) Py_RETURN_FALSE;
+    if (error) return system_error(error);
+    Py_RETURN_TRUE;
+}
+
+static PyObject *py_stop(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    int error;
+    Py_BEGIN_ALLOW_THREADS
+    error = postrun_stop();
+    Py_END_ALLOW_THREADS
+    if (error == -EALREADY) Py_RETURN_FALSE;
+    if (error) return system_error(error);
+    Py_RETURN_TRUE;
+}
+
+static PyObject *py_flush(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    int error;
+    Py_BEGIN_ALLOW_THREADS
+    error = postrun_flush();
+    Py_END_ALLOW_THREADS
+    if (error) return system_error(error);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_recording(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(postrun_recording());
+}
+
+static PyObject *py_path(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    char path[PATH_MAX];
+    int length = postrun_path(path, sizeof path);
+    if (length == -ENOENT) Py_RETURN_NONE;
+    if (length < 0) return system_error(length);
+    return PyUnicode_DecodeFSDefaultAndSize(path, length);
+}
+
+static PyObject *py_statistics(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    postrun_statistics s = {.size = sizeof s};
+    Py_BEGIN_ALLOW_THREADS
+    postrun_get_statistics(&s);
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("{sKsKsKsKsKsKsi}", "recorded", (unsigned long long)s.recorded, "written", (unsigned long long)s.written, "lost",
+                         (unsigned long long)s.lost, "bytes", (unsigned long long)s.bytes, "blocks", (unsigned long long)s.blocks,
+                         "unbalanced", (unsigned long long)s.unbalanced, "error", (int)s.error);
+}
+
+static PyObject *py_now_ns(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    return PyLong_FromLongLong(postrun_now_ns());
+}
+
+/* ---------------------------------------------------------------- module */
+
+#define FAST(function) ((PyCFunction)(void (*)(void))(function))
+static PyMethodDef functions[] = {
+    {"begin", FAST(py_begin), METH_FASTCALL | METH_KEYWORDS, "begin(name, value=None): a range of this thread begins; ranges nest."},
+    {"end", py_end, METH_NOARGS, "end(): the range of this thread that was begun last ends."},
+    {"annotate", FAST(py_annotate), METH_FASTCALL | METH_KEYWORDS,
+     "annotate(name, value=None): a range for \"with\" and \"async with\", or a decorator."},
+    {"range_begin", FAST(py_range_begin), METH_FASTCALL | METH_KEYWORDS, "range_begin(name, value=None): a handle for range_end."},
+    {"range_end", py_range_end, METH_O, "range_end(handle): ends the range, in any order and on any thread."},
+    {"counter", FAST(py_counter), METH_FASTCALL, "counter(name, value): the value of a counter now."},
+    {"metadata", py_metadata, METH_VARARGS, "metadata(key, value): a fact of the run."},
+    {"configure", FAST(py_configure), METH_VARARGS | METH_KEYWORDS, "configure(**options): what the next session does."},
+    {"start", py_start, METH_NOARGS, "start(): whether a session begins; False where one is recording."},
+    {"stop", py_stop, METH_NOARGS, "stop(): whether a session ends; False where none is."},
+    {"recording", py_recording, METH_NOARGS, "recording(): whether a session is recording."},
+    {"flush", py_flush, METH_NOARGS, "flush(): writes everything recorded so far to the file."},
+    {"path", py_path, METH_NOARGS, "path(): the file being written, or None."},
+    {"statistics", py_statistics, METH_NOARGS, "statistics(): what the session has done so far."},
+    {"now_ns", py_now_ns, METH_NOARGS, "now_ns(): the time of the library's clock."},
+    {"set_decorator", py_set_decorator, METH_O, "set_decorator(f): f(function, name, value) is what a decorator does."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
+    PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    return type && PyModule_AddType(module, type) == 0 ? type : NULL;
+}
+
+int add_capture(PyObject *module) {
+    static _Atomic bool told;
+    bool first = false;
+    if (atomic_compare_exchange_strong(&told, &first, true)) pthread_atfork(NULL, NULL, next_generation);
+    capture_state *state = PyModule_GetState(module);
+    state->value_text = PyUnicode_InternFromString("value");
+    if (!state->value_text) return -1;
+    state->range = add_type(module, &range_spec);
+    if (!state->range) return -1;
+    state->annotation = add_type(module, &annotation_spec);
+    if (!state->annotation) return -1;
+    return PyModule_AddFunctions(module, functions);
+}
+
+int capture_traverse(PyObject *module, visitproc visit, void *arg) {
+    capture_state *state = PyModule_GetState(module);
+    if (state) {
+        Py_VISIT(state->annotation);
+        Py_VISIT(state->range);
+        Py_VISIT(state->decorator);
+    }
+    return 0;
+}
+
+int capture_clear(PyObject *module) {
+    capture_state *state = PyModule_GetState(module);
+    if (state) {
+        Py_CLEAR(state->decorator);
+        Py_CLEAR(state->value_text);
+        for (size_t i = 0; i < NAME_SETS; i++) {
+            Py_CLEAR(state->names[i][0].text);
+            Py_CLEAR(state->names[i][1].text);
+        }
+        Py_CLEAR(state->annotation);
+        Py_CLEAR(state->range);
+    }
+    return 0;
+}
+
+void capture_free(void *module) {
+    capture_clear(module);
+    capture_state *state = PyModule_GetState(module);
+    for (annotation_object *one = state ? state->spare : NULL, *next; one; one = next) {
+        next = (annotation_object *)(void *)one->name;
+        PyObject_Free(one);
+    }
+    if (state) state->spare = NULL;
+}

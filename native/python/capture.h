@@ -1,0 +1,29 @@
+/* capture.h - the Python face of the recording library, as _native.c adds it to the module. */
+#ifndef POSTRUN_PYTHON_CAPTURE_H
+#define POSTRUN_PYTHON_CAPTURE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+#define NAME_SETS 512u
+
+typedef struct {
+    PyObject *text; /* strong: the address cannot become that of another text */
+    uint32_t id;
+} cached_name;
+
+typedef struct { /* what one interpreter's module holds */
+    PyTypeObject *annotation, *range;
+    PyObject *decorator, *value_text;
+    void *spare; /* memory of annotations that are gone */
+    unsigned int spare_count;
+    cached_name names[NAME_SETS][2];
+} capture_state;
+
+int add_capture(PyObject *module);
+int capture_traverse(PyObject *module, visitproc visit, void *arg);
+int capture_clear(PyObject *module);
+void capture_free(void *module);
+
+#endif
