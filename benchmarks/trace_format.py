@@ -1,0 +1,215 @@
+"""How many bytes does an event take in the trace format, beside others, and how many events a second are read?
+
+    python benchmarks/trace_format.py [TRACE.json.gz ...] [--rows 8192] [--repeat 5] [--events 8000000]
+
+Without traces, those of the shared test data are taken ($POSTRUN_TEST_DATA, else ../shared/data; nothing where there are none).
+Kernels, copies, memsets, synchronisations, launches and annotations of each PyTorch profiler trace are loaded into a run store and
+written in our format. Bytes per event, headers and names included, beside the JSON of the same events, its gzip, and Parquet (delta
+encoding, zstd). "all" has launch geometry, too; "core" has kind, name, start, duration, device, context, stream or thread, correlation,
+bytes, in both formats.
+
+Then the events of the largest trace are repeated up to --events and read: decoded and thrown away (processor seconds), and loaded into
+DuckDB (wall seconds). Best of --repeat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from postrun.ingest.trace_format import TraceFile
+from postrun.native import _native
+
+INT, TIME, DURATION, TEXT = 0, 1, 2, 4
+GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory", "graph_node")
+PLACE = {1: "name", 2: "start_ns", 3: "duration_ns", 4: "device", 5: "context", 6: "stream", 7: "correlation"}
+# table of the format -> (type, query, column ids)
+TABLES: dict[str, tuple[int, str, dict[int, str]]] = {
+    "kernel": (9, "FROM device_event WHERE kind = 'kernel'", PLACE | dict(enumerate(GEOMETRY, 8))),
+    "memcpy": (10, "FROM device_event WHERE kind = 'memcpy'", PLACE | {9: "bytes", 10: "pageable"}),
+    "memset": (11, "FROM device_event WHERE kind = 'memset'", PLACE | {9: "bytes"}),
+    "sync": (12, "FROM device_event WHERE kind = 'sync'", PLACE),
+    "api": (
+        8,
+        "FROM host_event WHERE kind IN ('launch', 'sync', 'call')",
+        {1: "name", 2: "start_ns", 3: "duration_ns", 4: "correlation", 5: "kind", 6: "tid"},
+    ),
+    "annotation": (6, "FROM annotation WHERE side = 'host'", {1: "name", 2: "start_ns", 3: "duration_ns", 4: "value"}),
+}
+JSON_CATEGORIES = {
+    *("kernel", "gpu_memcpy", "gpu_memset", "cuda_sync", "cuda_runtime", "cuda_driver", "user_annotation"),
+    *("Kernel", "Memcpy", "Memset", "Runtime"),
+}
+CORE_LEFT_OUT = {*GEOMETRY, "pageable", "value"}
+Columns = dict[str, tuple[int, dict[int, np.ndarray[Any, Any]]]]
+
+
+def default_traces() -> list[Path]:
+    named = os.environ.get("POSTRUN_TEST_DATA")
+    folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
+    return sorted((folder / "kineto" / "h100").glob("*.json.gz")) + sorted((folder / "kineto" / "diff_pair").glob("*.json.gz"))
+
+
+def events_of(trace: Path, folder: Path) -> tuple[Columns, list[str]]:
+    """The columns of each table, by column id, and the names."""
+    store = folder / "run.duckdb"
+    store.unlink(missing_ok=True)
+    subprocess.run([sys.executable, "-P", "-m", "postrun", "ingest", str(trace), "-o", str(store)], check=True, capture_output=True)
+    columns: Columns = {}
+    with duckdb.connect(str(store), read_only=True) as connection:
+        names = [text for (text,) in connection.sql("SELECT text FROM name ORDER BY id").fetchall()]
+        for table, (kind, query, ids) in TABLES.items():
+            rows = connection.sql(f"SELECT {', '.join(ids.values())} {query} ORDER BY start_ns").to_arrow_table()
+            found = {
+                number: as_integers(rows.column(name), name) for number, name in ids.items() if rows.column(name).null_count < len(rows)
+            }
+            if rows.num_rows:
+                columns[table] = kind, found
+    used = np.unique(np.concatenate([values[1] for _, values in columns.values()]))
+    for _, values in columns.values():
+        values[1] = np.searchsorted(used, values[1]) + 1
+    return columns, [names[number - 1] for number in used]
+
+
+def as_integers(column: pa.ChunkedArray, name: str) -> np.ndarray[Any, Any]:
+    if name == "kind":
+        return np.array([["launch", "sync", "call"].index(value) for value in column.to_pylist()], np.int64)
+    values = column.cast(pa.int64()).fill_null(-(2**63)).to_numpy()
+    return values + 1 if name == "name" else values
+
+
+def scale(columns: Columns) -> int:
+    """Nanoseconds of a tick: a profiler that counts microseconds is recorded in microseconds."""
+    times = [values[number] for _, values in columns.values() for number in (2, 3)]
+    return 1000 if all((some % 1000 == 0).all() for some in times) else 1
+
+
+def written(columns: Columns, names: list[str], rows: int, level: int, *, core: bool = False, copies: int = 1) -> bytes:
+    tick = scale(columns)
+    first = min(int(values[2][0]) for _, values in columns.values()) // tick
+    span = max(int(values[2][-1]) for _, values in columns.values()) // tick - first + 1000
+    parts = [_native.write_trace_header(bytes(16), 1, 0, 1, first * tick)]
+
+    def block(kind: int, count: int, columns: list[tuple[int, int, Any]], first_time: int = 0, level: int = level) -> None:
+        parts.append(_native.write_trace_block(kind, 0, count, len(parts) - 1, first_time, columns, level))
+
+    block(1, 1, [(1, TEXT, [b"clock.ticks_per_second"]), (2, TEXT, [str(10**9 // tick).encode()])])
+    anchor = np.array([first, first + span * copies + 10**9])
+    block(3, 2, [(1, TIME, anchor), (2, INT, anchor * tick), (3, INT, anchor * tick), (4, INT, anchor * 0)])
+    for at in range(0, len(names), rows):
+        piece = [name.encode() for name in names[at : at + rows]]
+        block(2, len(piece), [(1, INT, np.arange(at + 1, at + 1 + len(piece))), (2, TEXT, piece)])
+    for copy in range(copies):
+        for table, (kind, values) in columns.items():
+            ids = TABLES[table][2]
+            for at in range(0, len(values[2]), rows):
+                some = {n: np.ascontiguousarray(v[at : at + rows]) for n, v in values.items() if not (core and ids[n] in CORE_LEFT_OUT)}
+                some[2] = some[2] // tick + copy * span
+                some[3] = some[3] // tick
+                kinds = {2: TIME, 3: DURATION}
+                block(kind, len(some[2]), [(n, kinds.get(n, INT), v) for n, v in some.items()], int(some[2][0]))
+    block(15, 1, [(n, INT, np.array([len(parts) - 1])) for n in (1, 2, 3)])
+    return b"".join(parts)
+
+
+def parquet(columns: Columns, names: list[str], *, core: bool) -> int:
+    size = 0
+    for table, (_, values) in columns.items():
+        ids = TABLES[table][2]
+        arrays = {ids[n]: pa.array(v) for n, v in values.items() if not (core and ids[n] in CORE_LEFT_OUT)}
+        arrays["name"] = pa.DictionaryArray.from_arrays(pa.array(values[1] - 1, pa.int32()), pa.array(names)).cast(pa.string())
+        delta = {name: "DELTA_BINARY_PACKED" for name in ("start_ns", "duration_ns", "correlation") if name in arrays}
+        other = [name for name in arrays if name not in delta]
+        out = io.BytesIO()
+        pq.write_table(pa.table(arrays), out, compression="zstd", compression_level=3, use_dictionary=other, column_encoding=delta)
+        size += len(out.getvalue())
+    return size
+
+
+def json_of(trace: Path) -> tuple[bytes, int]:
+    """The events that are converted as the profiler writes them, and how many there are."""
+    text = gzip.decompress(trace.read_bytes()).decode("utf-8", "replace")
+    events = [e for e in json.loads(text, strict=False)["traceEvents"] if e.get("ph") == "X" and e.get("cat") in JSON_CATEGORIES]
+    return json.dumps(events, indent=1).encode(), len(events)
+
+
+def best(repeat: int, clock: Callable[[], float], action: Callable[[], object]) -> float:
+    shortest = float("inf")
+    for _ in range(repeat):
+        began = clock()
+        action()
+        shortest = min(shortest, clock() - began)
+    return shortest
+
+
+def measure_reading(path: Path, repeat: int) -> None:
+    trace = TraceFile(path, name_ids=True)
+    reader = _native.TraceReader(path, 0, True)
+    opening = best(repeat, time.process_time, lambda: _native.TraceReader(path))
+    total_rows = sum(trace.contents[table].rows for table in TABLES)
+    print(
+        f"{total_rows:,} events, {path.stat().st_size / 1e6:.0f} MB; checking every block on opening: {total_rows / opening / 1e6:.0f} M/s"
+    )
+    for table in TABLES:
+        count = trace.contents[table].rows
+        if count < 50_000:
+            continue
+        decode = count / best(repeat, time.process_time, lambda table=table: reader.drain(table)) / 1e6  # type: ignore[misc]
+        rates = []
+        for ids in (True, False):
+            rows = TraceFile(path, name_ids=ids).table(table)
+            with duckdb.connect() as connection:
+                connection.register("rows", rows)
+                load = best(repeat, time.perf_counter, lambda c=connection: c.execute("CREATE OR REPLACE TABLE t AS FROM rows"))  # type: ignore[misc]
+            rates.append(count / load / 1e6)
+        print(f"  {table}: decode {decode:.0f} M/s; into DuckDB {rates[0]:.1f} M/s with name ids, {rates[1]:.1f} M/s with texts")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("traces", nargs="*", type=Path)
+    parser.add_argument("--rows", type=int, default=8192, help="rows of a block")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--events", type=int, default=8_000_000)
+    options = parser.parse_args()
+    traces = options.traces or default_traces()
+    if not traces:
+        print("no traces: name some, or set POSTRUN_TEST_DATA")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        largest: tuple[Columns, list[str]] = {}, []
+        for trace in traces:
+            columns, names = events_of(trace, folder)
+            events = sum(len(values[2]) for _, values in columns.values())
+            text, text_events = json_of(trace)
+            if events > sum(len(values[2]) for _, values in largest[0].values()):
+                largest = columns, names
+            print(f"{trace.name}: {events:,} events, {scale(columns)} ns ticks, {len(names)} names; bytes per event:")
+            print(f"  JSON {len(text) / text_events:.0f}, its gzip {len(gzip.compress(text)) / text_events:.1f}")
+            for core in (True, False):
+                sizes = [len(written(columns, names, options.rows, level, core=core)) / events for level in (0, 3)]
+                other = parquet(columns, names, core=core) / events
+                print(f"  {'core' if core else 'all'}: plain {sizes[0]:.2f}, zstd {sizes[1]:.2f}; Parquet {other:.2f}")
+        events = sum(len(values[2]) for _, values in largest[0].values())
+        path = folder / "long.prt"
+        path.write_bytes(written(*largest, options.rows, 0, copies=max(1, options.events // events)))
+        measure_reading(path, options.repeat)
+
+
+if __name__ == "__main__":
+    main()
