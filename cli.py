@@ -340,6 +340,21 @@ def demo(output: Path, seed: int, quiet: bool, verbose: bool, memory_limit: str,
     _fail_if(made, fail_on)
 
 
+@main.command(short_help="Show what a trace file of the capture library holds.")
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.prt")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
+def inspect(file: Path, as_json: bool) -> None:
+    """Show what the trace file FILE.prt of the capture library holds: its tables, processes, threads, names and times, and what is lost."""
+    from .inspect_trace import contents, listed
+
+    found = contents(file)
+    if as_json:
+        _print_json(found)
+        return
+    for line in listed(found):
+        click.echo(line)
+
+
 @main.command(short_help="Check that this machine can make reports.")
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON on standard output.")
 def doctor(as_json: bool) -> None:
