@@ -519,6 +519,7 @@ static int number_names(struct walk *w) {
     }
     r->name_offsets[count] = (int32_t)used;
     r->name_count = count;
+    while (r->names_whole + 1 < count && r->name_known[r->names_whole + 1]) r->names_whole++;
     free(by_id);
     return 0;
 }

@@ -251,6 +251,12 @@ static int name_column(struct stream *s, const struct column *c, struct ArrowArr
     int32_t *values = buffer(a->private_data, 1, count * 4);
     if (!values) return -ENOMEM;
     const prt_reader *r = s->reader;
+    uint64_t outside = 0; /* borrows into the high bit where an id is not in 1 .. names_whole */
+    for (size_t i = 0; i < count; i++) {
+        values[i] = (int32_t)ids[i];
+        outside |= ((uint64_t)ids[i] - 1) | (r->names_whole - (uint64_t)ids[i]);
+    }
+    if (outside >> 63 == 0) return 0;
     uint64_t last = r->name_count - 1, unknown = 0, none = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t id = (uint64_t)ids[i] < last ? (uint64_t)ids[i] : last;

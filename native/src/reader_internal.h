@@ -36,6 +36,7 @@ struct prt_reader {
     int32_t *name_offsets;
     uint8_t *name_bytes;
     uint8_t *name_known;
+    uint64_t names_whole; /* ids from 1 to this all have a text */
     size_t name_count; /* the last one stands for every id beyond */
     void *zeros; /* 8 bytes for each row of the largest block, and 8 more */
     pthread_mutex_t lock; /* problems */

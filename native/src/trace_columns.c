@@ -243,6 +243,13 @@ static int referred(struct prt_workspace *w, int there, uint8_t id, const int64_
     return status < 0 ? status : 0;
 }
 
+static int all_equal(const int64_t *values, size_t count) {
+    if (!values || !count) return 1;
+    uint64_t different = 0;
+    for (size_t i = 1; i < count; i++) different |= (uint64_t)(values[i] ^ values[0]);
+    return !different;
+}
+
 static int get_gaps(struct prt_workspace *w, int64_t *values) {
     const struct prt_payload *p = w->payload;
     const int64_t *durations, *devices, *streams;
@@ -250,6 +257,15 @@ static int get_gaps(struct prt_workspace *w, int64_t *values) {
     if (!status) status = referred(w, p->type >= PRT_KERNEL, 4, &devices);
     if (!status) status = referred(w, p->type >= PRT_API, 6, &streams);
     if (status) return status;
+    if (all_equal(devices, p->count) && all_equal(streams, p->count)) {
+        uint64_t end = (uint64_t)p->first_time;
+        for (size_t i = 0; i < p->count; i++) {
+            uint64_t start = end + unzigzag(w->residuals[i]);
+            values[i] = (int64_t)start;
+            end = start + (durations ? (uint64_t)durations[i] : 0);
+        }
+        return 0;
+    }
     struct stream_end ends[SLOTS];
     for (size_t i = 0; i < SLOTS; i++) ends[i].used = 0;
     size_t known = 0;
