@@ -83,6 +83,7 @@ static const uint8_t *get_varint(const uint8_t *at, const uint8_t *end, uint64_t
 }
 
 #define LAST_BYTES 0x8080808080808080u
+#define PAIRS 0x8000800080008000u
 
 /* Takes the seven low bits of each byte of `word` together. */
 static uint64_t join(uint64_t word) {
@@ -98,6 +99,13 @@ static int get_varints(const uint8_t *at, const uint8_t *end, size_t count, uint
         if (ends == LAST_BYTES && count - i >= 8) { /* eight numbers of one byte */
             for (size_t k = 0; k < 8; k++) values[i + k] = at[k];
             i += 8;
+            at += 8;
+            continue;
+        }
+        if (ends == PAIRS && count - i >= 4) { /* four numbers of two bytes */
+            word = (word & 0x007F007F007F007Fu) | (word & 0x7F007F007F007F00u) >> 1;
+            for (size_t k = 0; k < 4; k++) values[i + k] = word >> 16 * k & 0xFFFFu;
+            i += 4;
             at += 8;
             continue;
         }

@@ -77,6 +77,7 @@ INT64 = st.integers(-(2**63) + 1, 2**63 - 1)
 COLUMN = st.one_of(
     st.lists(INT64, min_size=12, max_size=12),
     st.lists(st.integers(-3, 3), min_size=12, max_size=12),
+    st.lists(st.integers(120, 9000), min_size=12, max_size=12),
     st.lists(st.sampled_from([0, 2**40]), min_size=12, max_size=12),
     st.integers(0, 2**40).map(lambda start: [start + 7 * i for i in range(12)]),
     st.just([5] * 12),
