@@ -19,8 +19,8 @@ static void *record_until_told(void *unused) {
         postrun_range_end(handle);
         postrun_end();
         postrun_metadata("key", text);
-        if (i % 64 == 0) {
-            usleep(50);
+        if (i % 16 == 0) {
+            usleep(1000);
         }
     }
     return unused;

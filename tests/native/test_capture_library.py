@@ -82,7 +82,7 @@ def variant(request: pytest.FixtureRequest) -> str:
 def environment(**more: str) -> dict[str, str]:
     ranks = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "OMPI_", "PMI_", "SLURM_", "POSTRUN_", "MPI_")
     clean = {key: value for key, value in os.environ.items() if not key.startswith(ranks)}
-    return clean | {"TSAN_OPTIONS": "halt_on_error=1 die_after_fork=0", "ASAN_OPTIONS": "detect_leaks=1"} | more
+    return clean | {"TSAN_OPTIONS": "halt_on_error=1 die_after_fork=0 atexit_sleep_ms=0", "ASAN_OPTIONS": "detect_leaks=1"} | more
 
 
 def call(program: Path, *arguments: object, timeout: float = 300, **more: str) -> dict[str, int]:
@@ -351,18 +351,20 @@ def test_compression(programs: Programs, variant: str, tmp_path: Path) -> None:
 def test_a_child_leaves_alone_what_it_inherits(programs: Programs, variant: str, behaviour: str, tmp_path: Path) -> None:
     if behaviour == "raw" and variant != "plain":
         pytest.skip("the sanitizer must know of a fork")
-    call(programs.program("capture_forks", variant), behaviour, tmp_path, 30)
+    call(programs.program("capture_forks", variant), behaviour, tmp_path, 15)
     (file,) = files(tmp_path)
     check_whole(file.read_bytes())
     tables = read(tmp_path)
     assert "child" not in {row["name"] for row in tables["annotation"]}
     parents = [row for row in tables["annotation"] if row["name"] == "parent"]
-    assert len(parents) == 60
+    assert len(parents) == 30
     assert {row["flags"] for row in parents} == {0, BY_HANDLE}
 
 
 @pytest.mark.parametrize("behaviour", ["own", "follow", "children", "exit"])
 def test_a_child_records_to_its_own_file(programs: Programs, variant: str, behaviour: str, tmp_path: Path) -> None:
+    if variant == "thread":
+        pytest.skip("this sanitizer has no threads in a child of several threads")
     call(programs.program("capture_forks", variant), behaviour, tmp_path, 10)
     found = [file.read_bytes() for file in files(tmp_path)]
     assert len(found) == 11
