@@ -1,0 +1,380 @@
+"""How does a training script record what it does?
+
+With a session around what is to be recorded, and annotations in it::
+
+    from postrun import capture
+
+    with capture.session("traces"):
+        for i, batch in enumerate(loader):
+            with capture.annotate("step", value=i):
+                train(batch)
+
+or, for scripts of the hosted profiler, ``import postrun.capture as smprof``: SMProfiler, Config, annotate, annotation_begin and
+annotation_end are here. See docs/capture.md.
+
+Outside a session every call does nothing and costs almost nothing. All functions may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import socket
+import sys
+import time
+import warnings
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Final
+
+try:
+    from .native._native import (
+        Annotation,
+        Range,
+        annotate,
+        begin,
+        counter,
+        end,
+        flush,
+        now_ns,
+        path,
+        range_begin,
+        range_end,
+        recording,
+        set_decorator,
+        statistics,
+    )
+    from .native._native import configure as _configure
+    from .native._native import metadata as _metadata
+    from .native._native import start as _start
+    from .native._native import stop as _stop
+except ImportError:  # installed without a C compiler (POSTRUN_NO_NATIVE=1)
+    from .capture_absent import (  # type: ignore[assignment]
+        Annotation,
+        Range,
+        annotate,
+        begin,
+        counter,
+        end,
+        flush,
+        now_ns,
+        path,
+        range_begin,
+        range_end,
+        recording,
+        statistics,
+    )
+    from .capture_absent import configure as _configure
+    from .capture_absent import metadata as _metadata
+    from .capture_absent import start as _start
+    from .capture_absent import stop as _stop
+
+    def set_decorator(decorator: Callable[[Callable[..., Any], str, int | None], Callable[..., Any]], /) -> None:
+        """Nothing is decorated."""
+
+
+__all__ = [
+    "Annotation",
+    "Config",
+    "Range",
+    "SMProfiler",
+    "annotate",
+    "annotation_begin",
+    "annotation_end",
+    "begin",
+    "counter",
+    "end",
+    "flush",
+    "metadata",
+    "now_ns",
+    "path",
+    "recording",
+    "session",
+    "statistics",
+    "torch_trace_handler",
+]
+
+SAMPLE_MS: Final = 500
+"""How often the system is sampled where nothing else is said."""
+
+annotation_begin = range_begin
+annotation_end = range_end
+
+_TRUE: Final = frozenset({"1", "true", "yes", "on"})
+_RANKS: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+_NO_CUDA: Final = "GPU activity is not recorded by this version; trace it with torch.profiler and capture.torch_trace_handler"
+# Set while the session that POSTRUN_CAPTURE=1 began at import lasts.
+_by_environment = os.environ.get("POSTRUN_CAPTURE") == "1" and recording()
+
+
+def metadata(key: str, value: object) -> None:
+    """A fact of the run, written as text; kept for the next session where none is recording."""
+    _metadata(key, str(value).encode("utf-8", "backslashreplace").decode())
+
+
+# ------------------------------------------------------------------ annotations as decorators
+
+
+def _decorated(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
+    """``function`` with a range around each call. What can be suspended has a range by handle, from its first to its last step."""
+    if not callable(function) or isinstance(function, type):
+        raise TypeError(f"annotate decorates functions and methods, not {function!r}")
+    if inspect.iscoroutinefunction(function):
+        around = _around_coroutine
+    elif inspect.isasyncgenfunction(function):
+        around = _around_async_generator
+    elif inspect.isgeneratorfunction(function):
+        around = _around_generator
+    else:
+        around = _around_call
+    return functools.wraps(function)(around(function, name, value))
+
+
+def _around_call(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with annotate(name, value):
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+def _around_coroutine(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        async with annotate(name, value):
+            return await function(*args, **kwargs)
+
+    return wrapper
+
+
+def _around_generator(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        handle = range_begin(name, value)
+        try:
+            return (yield from function(*args, **kwargs))
+        finally:
+            range_end(handle)
+
+    return wrapper
+
+
+def _around_async_generator(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        async with annotate(name, value):
+            inner = function(*args, **kwargs)
+            try:
+                item = await inner.__anext__()
+                while True:
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        await inner.aclose()
+                        raise
+                    except BaseException as error:
+                        item = await inner.athrow(error)
+                    else:
+                        item = await inner.asend(sent)
+            except StopAsyncIteration:
+                return
+
+    return wrapper
+
+
+set_decorator(_decorated)
+
+
+# ------------------------------------------------------------------ sessions
+
+
+class session:  # noqa: N801 - used like a function
+    """Records while the ``with`` lasts.
+
+    ``directory``: where trace files go; else $POSTRUN_DIR, else "postrun-traces". ``sample_ms``: interval of the system sampler (100,
+    200, 500, 1000, 5000, 60000; 0: none), ``sample_for_s``: how long it samples. ``follow_fork``: forked processes record, too.
+    ``zstd_level``, ``rotate_bytes``, ``ring_records``, ``drain_ms``: see docs/capture.md.
+
+    Where a session is recording already, it goes on with a warning: what is recorded goes to its file.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        sample_ms: int = SAMPLE_MS,
+        sample_for_s: int = 0,
+        follow_fork: bool = False,
+        zstd_level: int = 0,
+        rotate_bytes: int = 0,
+        ring_records: int = 0,
+        drain_ms: int = 0,
+    ) -> None:
+        self._options: dict[str, Any] = {
+            "directory": directory,
+            "sample_ms": sample_ms,
+            "sample_for_s": sample_for_s,
+            "follow_fork": follow_fork,
+            "zstd_level": zstd_level,
+            "rotate_bytes": rotate_bytes,
+            "ring_records": ring_records,
+            "drain_ms": drain_ms,
+        }
+        self._started = False
+        self.path: Path | None = None
+        """The first file of the session, once it has begun."""
+
+    def __enter__(self) -> session:
+        if not recording():
+            _configure(**self._options)
+            self._started = _start_in(self._options["directory"])
+        if not self._started:
+            warnings.warn(f"a session is recording already, to {path()}; this one is part of it", RuntimeWarning, stacklevel=2)
+        file = path()
+        self.path = Path(file) if file else None
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /) -> None:
+        if self._started:
+            self._started = False
+            _stop()
+
+
+def _start_in(directory: str | os.PathLike[str] | None) -> bool:
+    """Begins to record. Raises OSError that names the folder."""
+    try:
+        return _start()
+    except OSError as error:
+        folder = os.fspath(directory) if directory is not None else os.environ.get("POSTRUN_DIR") or "postrun-traces"
+        raise OSError(error.errno, f"no trace file can be written ({error.strerror})", folder) from None
+
+
+# ------------------------------------------------------------------ the hosted profiler's interface
+
+
+class Config:
+    """What a profiler is to do: ``profiler`` is a dict of texts, such as ``{"EnableCuda": "1"}``."""
+
+    def __init__(self, profiler: Mapping[str, str | int | bool] | None = None) -> None:
+        self.profiler: Mapping[str, str | int | bool] = dict(profiler or {})
+
+
+class SMProfiler:
+    """The profiler of this process; there is one, :meth:`instance`."""
+
+    def __init__(self) -> None:
+        self._config: dict[str, str] = {}
+
+    @classmethod
+    def instance(cls) -> SMProfiler:
+        """The profiler of this process."""
+        return _PROFILER
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        """What was configured, as texts; also keys that mean nothing here."""
+        return MappingProxyType(self._config)
+
+    def configure(self, config: Config) -> None:
+        """Sets what the next session does. Keys that are not known are kept, and written to the trace file's metadata.
+
+        Raises RuntimeError while recording (not in a session that POSTRUN_CAPTURE=1 began), TypeError for what is no text or number.
+        """
+        if not isinstance(config, Config) or not isinstance(config.profiler, Mapping):
+            raise TypeError("configure takes a Config whose profiler is a dict, such as {'EnableCuda': '1'}")
+        found = {_text(key, "key"): _text(value, f"value of {key!r}") for key, value in config.profiler.items()}
+        if recording() and not _by_environment:
+            raise RuntimeError("the configuration cannot change while recording; call stop_profiling first")
+        self._config = found
+        if recording():
+            self._tell()
+
+    def start_profiling(self) -> None:
+        """Begins to record. Where that is so already: nothing, with a warning. Raises OSError where no file can be written."""
+        if recording():
+            _warn("start_profiling: recording already")
+            return
+        _configure(sample_ms=SAMPLE_MS, follow_fork=self._config.get("EnableForkFollow", "").lower() in _TRUE)
+        if not _start_in(None):
+            _warn("start_profiling: recording already")
+            return
+        self._tell()
+
+    def stop_profiling(self) -> None:
+        """Ends the recording; ranges that are open end here. Without one: nothing, with a warning."""
+        global _by_environment
+        _by_environment = False
+        if not _stop():
+            _warn("stop_profiling: nothing was recording")
+
+    def _tell(self) -> None:
+        for key, value in self._config.items():
+            if len(value.encode("utf-8", "replace")) < 60000:
+                metadata(f"config.{key}"[:200].replace("\0", " "), value.replace("\0", " "))
+        if self._config.get("EnableCuda", "").lower() in _TRUE:
+            metadata("capability.cuda", _NO_CUDA)
+
+
+_PROFILER: Final = SMProfiler()
+
+
+def _text(value: object, what: str) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, str | int):
+        return str(value)
+    raise TypeError(f"Config.profiler: the {what} is {value!r}; accepted: str, int, bool")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+# ------------------------------------------------------------------ traces of torch.profiler
+
+
+def torch_trace_handler(directory: str | os.PathLike[str]) -> Callable[[Any], None]:
+    """For ``torch.profiler.profile(on_trace_ready=...)``: writes each trace, gzipped, to where ``postrun report DIRECTORY`` reads it.
+
+    Files are named ``<host>_<pid>.<time>.pt.trace.json.gz``, in a folder ``rank<N>`` where the process has a rank. A file is complete
+    or not there; where it cannot be written, there is a warning, and training goes on.
+    """
+    root = Path(directory)
+
+    def handler(profiler: Any) -> None:
+        rank = _rank()
+        folder = root if rank is None else root / f"rank{rank}"
+        name = f"{socket.gethostname().replace('/', '_')}_{os.getpid()}.{time.time_ns()}.pt.trace.json"
+        plain, packed = folder / f".{name}", folder / f".{name}.gz"
+        try:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                profiler.export_chrome_trace(os.fspath(plain))
+                _pack(plain, packed)
+                packed.replace(folder / f"{name}.gz")
+            finally:
+                plain.unlink(missing_ok=True)
+                packed.unlink(missing_ok=True)
+        except OSError as error:
+            warnings.warn(f"{folder / name}.gz: the trace could not be written ({error.strerror or error})", RuntimeWarning, stacklevel=2)
+
+    return handler
+
+
+def _pack(source: Path, target: Path) -> None:
+    import gzip
+    import shutil
+
+    with source.open("rb") as plain, gzip.open(target, "wb", compresslevel=4) as packed:
+        shutil.copyfileobj(plain, packed, 1 << 20)
+
+
+def _rank() -> int | None:
+    """As torch.distributed knows it, where it is in use; else as the launcher set it."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    for variable in _RANKS:
+        text = os.environ.get(variable, "")
+        if text.isascii() and text.isdigit():
+            return int(text)
+    return None

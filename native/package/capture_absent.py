@@ -1,0 +1,122 @@
+"""What do the recording functions do where the C library was not built? Nothing, and the first start says so.
+
+Arguments are checked as the C functions check them, so that a program does not first fail where it is recorded.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from os import PathLike
+from types import TracebackType
+from typing import Any, SupportsFloat, SupportsIndex, TypeVar, final
+
+_F = TypeVar("_F")
+_told = False
+
+
+def _check(name: str, value: SupportsIndex | None = None) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"a name is a str, not {name!r}")
+    if value is not None and not -(2**63) < value.__index__() < 2**63:
+        raise OverflowError("a value has 64 bits; -2**63 stands for none")
+
+
+@final
+class Annotation:
+    """A range with a name, which is recorded nowhere."""
+
+    def __enter__(self) -> Annotation:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /) -> None:
+        return None
+
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /) -> None:
+        return None
+
+    def __call__(self, function: _F, /) -> _F:
+        if not callable(function):
+            raise TypeError(f"annotate decorates functions, not {function!r}")
+        return function
+
+
+@final
+class Range:
+    """What range_begin returns."""
+
+
+def begin(name: str, value: SupportsIndex | None = None) -> None:
+    _check(name, value)
+
+
+def end() -> None:
+    return None
+
+
+def annotate(name: str, value: SupportsIndex | None = None) -> Annotation:
+    _check(name, value)
+    return Annotation()
+
+
+def range_begin(name: str, value: SupportsIndex | None = None) -> Range:
+    _check(name, value)
+    return Range()
+
+
+def range_end(handle: Range, /) -> None:
+    if not isinstance(handle, Range):
+        raise ValueError(f"{handle!r} is no range that was begun")
+
+
+def counter(name: str, value: SupportsFloat | SupportsIndex, /) -> None:
+    _check(name)
+    float(value)
+
+
+def metadata(key: str, value: str, /) -> None:
+    _check(key)
+
+
+def configure(*, directory: str | PathLike[str] | None = None, **options: Any) -> None:
+    return None
+
+
+def start() -> bool:
+    """Warns once; True, as for a program nothing else differs."""
+    global _told
+    if not _told:
+        _told = True
+        warnings.warn(
+            "nothing is recorded: this installation of postrun has no C library; reinstall with a C compiler and without POSTRUN_NO_NATIVE",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return True
+
+
+def stop() -> bool:
+    return True
+
+
+def recording() -> bool:
+    return False
+
+
+def flush() -> None:
+    return None
+
+
+def path() -> str | None:
+    return None
+
+
+def statistics() -> dict[str, int]:
+    return dict.fromkeys(("recorded", "written", "lost", "bytes", "blocks", "unbalanced", "error"), 0)
+
+
+def now_ns() -> int:
+    return time.time_ns()
