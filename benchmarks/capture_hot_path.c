@@ -63,6 +63,12 @@ static void pair(void) {
         postrun_end();
     }
 }
+static void two_calls(void) { /* of a function that does nothing, in the same library */
+    for (int i = 0; i < BATCH; i++) {
+        sink = (uintptr_t)postrun_version();
+        sink = (uintptr_t)postrun_version();
+    }
+}
 static void handle(void) {
     for (int i = 0; i < BATCH; i++) {
         postrun_range_end(postrun_range_begin(name, i));
@@ -145,7 +151,7 @@ int main(int argc, char **argv) {
     }
     name = postrun_name("step", 4);
     two_counters();
-    measure((const char *const[]){"pair", "range", "counter", "rdtsc"}, (kind *const[]){pair, handle, count, two_counters}, 4, "disabled_");
+    measure((const char *const[]){"pair", "range", "counter", "calls"}, (kind *const[]){pair, handle, count, two_calls}, 4, "disabled_");
 
     int64_t before = resident_kib();
     if (postrun_start() != 0) {

@@ -61,6 +61,7 @@ def main() -> None:
         ("begin and end, two threads at once, above their floor", values["two_threads_pair"] - two_floor, "ns", 3.0),
         ("range by handle", values["range"], "ns", None),
         ("counter", values["counter"], "ns", None),
+        ("two calls of a function that does nothing", values["disabled_calls"], "ns", None),
         ("begin and end, not recording", values["disabled_pair"], "ns", 6.0),
         (f"draining {values['pairs_per_s']:.0f} pairs/s, of a core", values["drain_percent"], "%", 1.0),
         ("memory, idle", idle, "MiB", 4.0),

@@ -94,11 +94,12 @@ uint64_t postrun_handle_open(struct thread *thread, const struct open_range *ran
         return 0;
     }
     struct slot *slot = slot_at(index);
+    uint64_t handle = slot->last + (1u << INDEX_BITS);
+    slot->last = handle;
     slot->range = *range;
-    slot->last += 1u << INDEX_BITS;
-    slot->range.handle = slot->last;
-    atomic_store_explicit(&slot->handle, slot->last, memory_order_release);
-    return slot->last;
+    slot->range.handle = handle;
+    atomic_store_explicit(&slot->handle, handle, memory_order_release);
+    return handle; /* a stop may have closed the slot by now, and somebody else be using it */
 }
 
 bool postrun_handle_close(struct thread *thread, uint64_t handle, struct open_range *range) {

@@ -51,9 +51,19 @@ static int name_next(struct output *output) {
     return length > 0 && (size_t)length < sizeof output->path ? 0 : -ENAMETOOLONG;
 }
 
+/* A program that closes all descriptors, as some do, may have opened a file of its own by the same number. */
+static bool is_ours(const struct output *output, struct stat *file) {
+    return fstat(output->fd, file) == 0 && file->st_dev == output->device && file->st_ino == output->inode;
+}
+
 /* All of `data`, or none: the file is cut back. Where a limit on file sizes is met, its signal (blocked here) is taken away again. */
 static int write_all(struct output *output, const uint8_t *data, size_t length) {
     size_t done = 0;
+    struct stat file;
+    if (!is_ours(output, &file)) {
+        output->fd = -1;
+        return -EBADF;
+    }
     while (done < length) {
         ssize_t n = write(output->fd, data + done, length - done);
         if (n > 0) {
@@ -103,7 +113,15 @@ int postrun_output_open(struct output *output) {
     if (fd < 0) {
         return output->error = -errno;
     }
+    struct stat file;
+    if (fstat(fd, &file) != 0) {
+        output->error = -errno;
+        close(fd);
+        return output->error;
+    }
     output->fd = fd;
+    output->device = file.st_dev;
+    output->inode = file.st_ino;
     output->offset = output->sequence = output->records = output->lost = 0;
     prt_file_header header = {0, 0, {0}, (uint32_t)getpid(), (uint32_t)getppid(), output->number, postrun_clock_realtime()};
     memcpy(header.session, output->session, sizeof header.session);
@@ -151,14 +169,22 @@ int postrun_output_last_word(struct output *output, prt_block block) { return ou
 
 void postrun_output_check(struct output *output) {
     struct stat file;
-    if (!output->error && output->fd >= 0 && fstat(output->fd, &file) == 0 && file.st_nlink == 0) {
+    if (!output->error && output->fd >= 0 && is_ours(output, &file) && file.st_nlink == 0) {
         output->error = -ENOENT;
     }
 }
 
+void postrun_output_abandon(struct output *output) {
+    struct stat file;
+    if (output->fd >= 0 && is_ours(output, &file)) {
+        close(output->fd);
+    }
+}
+
 void postrun_output_close(struct output *output) {
-    int fd = output->fd;
-    output->fd = -1; /* first: a fork in between must not close a number that is somebody else's by then */
+    struct stat file;
+    int fd = output->fd >= 0 && is_ours(output, &file) ? output->fd : -1;
+    output->fd = -1;
     if (fd >= 0 && close(fd) != 0 && errno != EINTR && !output->error) {
         output->error = -errno;
     }

@@ -3,7 +3,9 @@
 #define POSTRUN_OUTPUT_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "block.h"
 
@@ -14,6 +16,8 @@
 
 struct output {
     int fd;
+    dev_t device; /* of the file behind fd, should the program close what is not its own */
+    ino_t inode;
     int error; /* negative errno value that ended the output; 0: goes on */
     int zstd_level;
     uint32_t number;                 /* of the file, from 1 */
@@ -37,5 +41,6 @@ int postrun_output_block(struct output *output, prt_block block);
 int postrun_output_last_word(struct output *output, prt_block block);
 void postrun_output_check(struct output *output); /* ends the output if the file was deleted */
 void postrun_output_close(struct output *output);
+void postrun_output_abandon(struct output *output); /* in a forked child: only closes */
 
 #endif

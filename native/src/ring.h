@@ -51,6 +51,7 @@ struct thread {
     uint32_t met; /* the session in which it was last seen */
     _Atomic uint64_t lost_taken;
     uint64_t unbalanced_taken, beyond_taken;
+    struct record last; /* that was drained, of a range */
     size_t mapped;
 
     _Atomic(struct thread *) next;

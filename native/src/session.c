@@ -624,6 +624,7 @@ static void meet(struct session *s, struct thread *thread) {
     thread->met = s->number;
     atomic_store_explicit(&thread->lost_taken, 0, memory_order_relaxed);
     thread->unbalanced_taken = thread->beyond_taken = 0;
+    thread->last = (struct record){INT64_MIN, 0, 0, 0};
     pthread_mutex_unlock(&state_lock);
     write_thread(s, thread);
 }
@@ -652,9 +653,10 @@ static void take_counts(struct session *s, struct thread *thread) {
     pthread_mutex_unlock(&state_lock);
 }
 
-/* Ranges still open on a thread that records no more, or no longer matters: ended at `now`. `last`: what was drained last; its frame may
- * still be there, as a thread that is just ending it takes the frame away after it wrote the record. */
-static void close_frames(struct session *s, struct thread *thread, const struct record *last, int64_t now) {
+/* Ranges still open on a thread that records no more, or no longer matters: ended at `now`. The frame of what was drained last may still be
+ * there, as a thread that is just ending it takes the frame away after it wrote the record. */
+static void close_frames(struct session *s, struct thread *thread, int64_t now) {
+    const struct record *last = &thread->last;
     uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_acquire), closed = 0;
     for (uint32_t i = 0; i < depth && i < STACK_DEPTH; i++) {
         struct frame *frame = &thread->stack[i];
@@ -681,7 +683,6 @@ static void drain_thread(struct session *s, struct thread *thread, bool final) {
             meet(s, thread);
         }
         struct rows *rows = s->rows;
-        struct record last = {INT64_MIN, 0, 0, 0};
         uint64_t stamp = (uint64_t)(s->number & 0xffff);
         uint64_t tail = atomic_load_explicit(&thread->tail, memory_order_relaxed);
         uint64_t head = atomic_load_explicit(&thread->head, memory_order_acquire);
@@ -709,7 +710,7 @@ static void drain_thread(struct session *s, struct thread *thread, bool final) {
                     source = thread->number;
                 } else {
                     add_row(s, record, kind == RECORD_HANDLE ? FLAG_HANDLE : 0);
-                    last = *record;
+                    thread->last = *record;
                 }
             }
             pthread_mutex_lock(&state_lock);
@@ -724,7 +725,7 @@ static void drain_thread(struct session *s, struct thread *thread, bool final) {
             }
         }
         if (final || exited) {
-            close_frames(s, thread, &last, exited ? exited : clock_ticks());
+            close_frames(s, thread, exited ? exited : clock_ticks());
         }
         write_rows(s, thread->number);
         take_counts(s, thread);
@@ -1240,9 +1241,7 @@ void postrun_session_forked(void) {
         return;
     }
     bool follow = (current->config.flags & POSTRUN_FOLLOW_FORK) && atomic_load(&postrun_session) != SESSION_NONE;
-    if (current->out.fd > STDERR_FILENO) {
-        close(current->out.fd);
-    }
+    postrun_output_abandon(&current->out);
     parent = follow ? current : NULL;
     current = NULL;
     atomic_store(&postrun_session, follow ? SESSION_LAZY : SESSION_NONE);

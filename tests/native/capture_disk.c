@@ -1,6 +1,7 @@
 /* capture_disk.c BEHAVIOUR FOLDER - does a program go on when its traces cannot be written? */
 #include "capture_check.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -72,6 +73,23 @@ int main(int argc, char **argv) {
         EQUAL(unlink(path), 0);
         EQUAL(rmdir(folder), 0);
         record_until_error(-ENOENT);
+    } else if (strcmp(behaviour, "closed") == 0) { /* the program closes all descriptors, and opens files of its own */
+        EQUAL(postrun_start(), 0);
+        for (int fd = 3; fd < 64; fd++) {
+            close(fd);
+        }
+        char own[4200];
+        snprintf(own, sizeof own, "%s/own", folder);
+        int fds[8];
+        for (int i = 0; i < 8; i++) {
+            fds[i] = open(own, O_RDWR | O_CREAT, 0666);
+        }
+        CHECK(fds[7] > 0 && write(fds[7], "mine", 4) == 4);
+        record_until_error(-EBADF);
+        EQUAL(postrun_stop(), 0);
+        EQUAL(lseek(fds[0], 0, SEEK_END), 4); /* and open */
+        EQUAL(statistics().written + statistics().lost, called);
+        return 0;
     } else if (strcmp(behaviour, "gone") == 0) { /* the folder is gone when the next file is due */
         configure(folder, 1024, 5, 20000, 0);
         EQUAL(postrun_start(), 0);
