@@ -640,17 +640,17 @@ def test_start_and_stop_beside_threads_that_record(folder: Path) -> None:
                 capture.annotation_end(capture.annotation_begin("c"))
 
     over = threading.Event()
-    threads = [threading.Thread(target=work) for _ in range(3)]
+    threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for i in range(20):
+    for i in range(5):
         with capture.session(folder / str(i), sample_ms=0):
-            time.sleep(0.005)
+            time.sleep(0.001)
         assert capture.statistics()["unbalanced"] == 0
     over.set()
     for thread in threads:
         thread.join()
-    for i in range(20):
+    for i in range(5):
         for row in ranges(folder / str(i)):
             assert row["name"] in "abc"
 

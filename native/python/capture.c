@@ -79,11 +79,16 @@ static inline bool is_name(PyObject *object) {
 
 static int read_value(PyObject *object, int64_t *value) {
     if (object == Py_None) return 0;
-    PyObject *index = PyNumber_Index(object);
-    if (!index) return -1;
     int overflow;
-    long long number = PyLong_AsLongLongAndOverflow(index, &overflow);
-    Py_DECREF(index);
+    long long number;
+    if (PyLong_CheckExact(object)) {
+        number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    } else {
+        PyObject *index = PyNumber_Index(object);
+        if (!index) return -1;
+        number = PyLong_AsLongLongAndOverflow(index, &overflow);
+        Py_DECREF(index);
+    }
     if (number == -1 && !overflow && PyErr_Occurred()) return -1;
     if (overflow || number == POSTRUN_NO_VALUE) {
         PyErr_SetString(PyExc_OverflowError, "a value has 64 bits; -2**63 stands for none");
@@ -133,6 +138,11 @@ static inline int read_arguments(capture_state *state, PyObject *const *args, Py
     if (count == 1 && !keywords && PyUnicode_CheckExact(args[0])) {
         *name = args[0];
         return 0;
+    }
+    if (count == 1 && keywords && PyUnicode_CheckExact(args[0]) && PyTuple_Size(keywords) == 1 &&
+        PyTuple_GetItem(keywords, 0) == state->value_text) {
+        *name = args[0];
+        return read_value(args[1], value);
     }
     return read_slowly(state, args, count, keywords, name, value);
 }
