@@ -72,7 +72,8 @@ class BatchSize(SampleRule):
         needed = max(parameters["patience"], window)
 
         def ends(figure: str) -> pl.DataFrame:
-            return block.quantiles(figure, scan, window, 0).filter(pl.col("count") > needed)
+            # A quantile that is the threshold is not below it: rounding must not decide.
+            return block.quantiles(figure, scan, window, 0).filter(pl.col("count") > needed).with_columns(pl.col("p95").round(9))
 
         limits = {"cpu": "cpu_threshold_p95", "gpu": "gpu_threshold_p95", "gpu_memory": "gpu_memory_threshold_p95"}
         memory = ends("gpu_memory").select(*_GPU, "window", gpu_memory_p95="p95")

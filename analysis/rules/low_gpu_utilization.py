@@ -72,7 +72,9 @@ class LowGPUUtilization(SampleRule):
     def observe(self, block: SampleBlock, parameters: Parameters) -> tuple[pl.DataFrame, pl.DataFrame]:
         """A row per GPU, and a row per evaluated window."""
         p95, p5 = parameters["threshold_p95"], parameters["threshold_p5"]
-        ends = block.quantiles("gpu", parameters["scan_interval_us"], samples_of(parameters["window"]), 0).with_columns(
+        ends = block.quantiles("gpu", parameters["scan_interval_us"], samples_of(parameters["window"]), 0)
+        # A quantile that is the threshold is not below it: rounding must not decide.
+        ends = ends.with_columns(pl.col("p95", "p5").round(9)).with_columns(
             judged=pl.col("count") > parameters["patience"],
             under=pl.col("p95") < p95,
             fluctuating=(pl.col("p95") >= p95) & (pl.col("p5") < p5),

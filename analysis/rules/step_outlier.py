@@ -170,11 +170,12 @@ def _group(place: Place, members: pl.DataFrame, factor: float, allowed: float) -
     duration = members["duration"]
     spread = quantiles(duration)
     assert spread is not None
-    threshold = spread.mean + factor * spread.std
+    # In whole thousandths of a nanosecond: a step that is exactly as long as the threshold is no outlier, whatever the sums round to.
+    threshold = round(spread.mean + factor * spread.std, 3)
     evaluable = spread.count > fewest_steps(factor)
     outliers = members.filter(pl.col("duration") > threshold) if evaluable else members.clear()
     deviation = (duration - spread.p50).abs().sort()
-    robust = spread.p50 + factor * MAD_TO_STD * quantile(deviation, 0.5)
+    robust = round(spread.p50 + factor * MAD_TO_STD * quantile(deviation, 0.5), 3)
     normal = members.filter(pl.col("duration") <= threshold)["duration"] if evaluable else duration
     return _Group(
         place=place,
