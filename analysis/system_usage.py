@@ -41,15 +41,16 @@ _ABSENT: Final = (
 )
 
 
-def system_usage(store: Store) -> SystemUsage:
+def system_usage(store: Store, derived: pl.DataFrame | None = None) -> SystemUsage:
     """Quantiles, statements, active time, series over time and heat of every unit, per machine in order of host name.
 
     Per snapshot (samples taken together) percentages are averaged over the machine's own units; network is receive + transmit of the
     algorithm. ``gpu_memory`` is used / total where it was sampled, else the memory controller's utilisation as the hosted profiler
-    records it; the unit says which. A machine without sampled GPU utilisation gets the one derived from kernel activity.
+    records it; the unit says which. A machine without sampled GPU utilisation gets the one derived from kernel activity (``derived``,
+    where it is known already).
     """
     places = Places(store)
-    derived = derived_utilisation(store)
+    derived = derived_utilisation(store) if derived is None else derived
     sampled = store.frame("SELECT DISTINCT node FROM sample WHERE metric = 'gpu_utilization'")["node"].to_list()
     derived = derived.filter(~pl.col("node").is_in(sampled))
     found = {*store.frame("SELECT DISTINCT node FROM sample")["node"], *derived["node"]}

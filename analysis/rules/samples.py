@@ -63,11 +63,11 @@ def window_ns(scan_interval_us: float) -> int:
 
 
 class Samples:
-    """The samples of a run, in blocks of whole machines."""
+    """The samples of a run, in blocks of whole machines. ``derived``: the store's derived utilisation, where it is known already."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, derived: pl.DataFrame | None = None) -> None:
         self._store = store
-        self.derived = derived_utilisation(store)
+        self.derived = derived_utilisation(store) if derived is None else derived
         self._counts = store.frame(f"""
             SELECT node, metric, count(*) AS n, count(*) FILTER ({_FINITE}) AS finite, min(time_ns) AS first, max(time_ns) AS last,
                 min(coalesce(unit, 0)) AS first_unit, max(coalesce(unit, 0)) AS last_unit
