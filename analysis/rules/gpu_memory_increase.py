@@ -11,6 +11,7 @@ import polars as pl
 
 from ..wording import count, moment, plural
 from .base import FINE, ISSUES, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .gpus import RECORD_LONGER
 from .run_data import RunData
 from .samples import FOOTPRINT, SampleBlock, box, samples_of
 
@@ -106,7 +107,7 @@ class GPUMemoryIncrease(SampleRule):
         details = {"devices": _rows(devices, episodes, run)}
         evaluated = devices.filter(pl.col("largest_increase").is_not_null())
         if evaluated.is_empty():
-            return not_evaluated(_too_few(devices, parameters), details=details)
+            return not_evaluated(_too_few(devices, parameters), RECORD_LONGER, details=details)
         violations = int(evaluated["violations"].sum())
         windows: set[int] = set().union(*(part.windows for part in observed))
         triggered: set[int] = set().union(*(part.windows_triggered for part in observed))

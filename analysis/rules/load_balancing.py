@@ -13,7 +13,7 @@ import polars as pl
 from ..utilisation import LABEL
 from ..wording import count, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
-from .gpus import GPU_TIME, gpu_time_ns, too_few
+from .gpus import GPU_TIME, RECORD_LONGER, gpu_time_ns, too_few
 from .run_data import RunData
 from .samples import SampleBlock
 
@@ -102,7 +102,7 @@ class LoadBalancing(SampleRule):
         evaluated = [device for device in devices if device.evaluated]
         in_pairs = len(devices) <= MOST_COMPARED
         if len(evaluated) < 2:
-            return not_evaluated(_too_few(devices, run, patience), details=_details(devices, [], in_pairs))
+            return not_evaluated(_too_few(devices, run, patience), RECORD_LONGER, details=_details(devices, [], in_pairs))
         pairs = _pairs(evaluated, threshold) if in_pairs else _with_mean(evaluated, threshold)
         pairs.sort(key=lambda pair: (-pair.distance, -abs(pair.mean_difference)))
         violating = [pair for pair in pairs if pair.violation]
