@@ -263,8 +263,8 @@ class SampleBlock:
             whiskers = (
                 series.select(
                     "series",
-                    whisker_lower=pl.when(value >= limits[0]).then(value),
-                    whisker_upper=pl.when(value <= limits[1]).then(value),
+                    whisker_lower=pl.when(value >= limits[0] - 1e-9).then(value),
+                    whisker_upper=pl.when(value <= limits[1] + 1e-9).then(value),
                 )
                 .group_by("series", maintain_order=True)
                 .agg(pl.col("whisker_lower").min(), pl.col("whisker_upper").max())
