@@ -97,6 +97,7 @@ def _result(chosen: Chosen, outcome: Outcome, interval_ns: int | None) -> RuleRe
         checks=rule.checks,
         condition=rule.condition,
         advice=rule.advice,
+        informs=rule.informs,
     )
 
 
