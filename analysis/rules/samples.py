@@ -83,6 +83,8 @@ class Samples:
 
     def has(self, figure: str) -> bool:
         """Whether any machine has samples of ``figure``."""
+        if figure not in FIGURES:
+            raise ValueError(f"{figure!r} is no figure of the samples; accepted: {', '.join(FIGURES)}")
         if figure == "gpu":
             return "gpu_utilization" in self.metrics or len(self.derived) > 0
         if figure == "gpu_memory":
@@ -191,6 +193,8 @@ class SampleBlock:
         position (0-based number in its series, u32), time_ns (i64), value (f64), source (enum of texts: "sampled", "derived"; for
         gpu_memory the metric: FOOTPRINT or CONTROLLER)."""
         if figure not in self._series:
+            if figure not in FIGURES:
+                raise ValueError(f"{figure!r} is no figure of the samples; accepted: {', '.join(FIGURES)}")
             self._series[figure] = self._make(figure)
         return self._series[figure]
 
