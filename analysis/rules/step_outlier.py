@@ -19,6 +19,7 @@ from ..report import Histogram, Quantiles
 from ..steps import SLOWEST, timed_steps
 from .active_during import active_during
 from .base import FINE, ISSUES, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from .device_names import process_place
 from .event_windows import window_of
 from .run_data import RunData
 
@@ -457,7 +458,7 @@ def _cause(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
 
 def _imperative(kind: str, name: str) -> str:
     if kind == "loader":
-        return "Load further ahead (more `num_workers`, a larger `prefetch_factor`)"
+        return "Load further ahead (a larger `prefetch_factor`, more `num_workers` where cores are free)"
     if kind == "sync":
         return "Remove what waits for the device inside the step (`.item()`, `.cpu()`, `torch.cuda.synchronize()`)"
     if kind == "memcpy":
@@ -492,8 +493,7 @@ def _cost(groups: Sequence[_Group]) -> Cost:
 
 def _where(place: Place) -> str:
     """A process in words: rank 5, node-1."""
-    process = f"rank {place.rank}, " if place.rank is not None else f"pid {place.pid}, " if place.pid is not None else ""
-    return f"{process}{place.node}"
+    return process_place(place.node, place.rank, place.pid)
 
 
 def _number(value: float) -> str:

@@ -188,7 +188,7 @@ def reasons(folder: Path, settings: Mapping[str, Any]) -> dict[str, tuple[str, s
             (GPU, SECOND_GPU),
             {
                 **dict.fromkeys(("LowGPUUtilization", "BatchSize", "CPUBottleneck", "IOBottleneck"), "no GPU utilisation in this run"),
-                "LoadBalancing": "no GPU utilisation and no kernel activity in this run",
+                "LoadBalancing": "no GPU utilisation in this run",
             },
         ),
     ],
