@@ -96,7 +96,7 @@ def printing_aside(who: str) -> Iterator[None]:
     finally:
         if capped.left:
             told = f"{plural(max(capped.left_lines, 1), 'line')} ({plural(capped.left, 'character')})"
-            target.write(f"{capped.line_end}note: {who} printed {told} more, left out here\n")
+            target.write(f"{capped.line_end}note: {who} printed more: {told} are left out here\n")
 
 
 class _Capped:
