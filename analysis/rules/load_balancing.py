@@ -14,7 +14,7 @@ from ..utilisation import LABEL
 from ..wording import count, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
 from .device_names import place, ranks
-from .gpus import GPU_TIME, NO_GPU, RECORD_LONGER, gpu_time_ns, too_few
+from .gpus import GPU_TIME, NO_GPU, RECORD_LONGER, gpu_time_ns, record, too_few
 from .run_data import RunData
 from .samples import SampleBlock
 
@@ -99,7 +99,7 @@ class LoadBalancing(SampleRule):
         rows = pl.concat(observed).rows(named=True) if observed else []
         devices = sorted((_device(row, run, known, patience) for row in rows), key=lambda device: (device.node, device.unit))
         if not devices:
-            return not_evaluated(NO_GPU, _CAPTURE)
+            return not_evaluated(NO_GPU, record(run, NO_GPU) if run.samples.metrics else _CAPTURE)
         if len(devices) == 1:
             return not_evaluated("one GPU in this run, nothing to compare it with", datapoints=devices[0].samples)
         evaluated = [device for device in devices if device.evaluated]
