@@ -18,14 +18,14 @@ import click
 from click.core import ParameterSource
 
 from . import option_values
-from .errors import PostrunError, UsageError
+from .errors import PostrunError, Terminated, UsageError
 
 if TYPE_CHECKING:
     from .analysis.report import Report
     from .analysis.rules.base import Preset
-    from .analysis.rules.custom import Guarded
     from .analysis.rules.selection import Selection
     from .report_templates.pdf import Printer
+    from .rule_options import RuleText
 
 _CONFIG_FILE = "postrun.config_file"
 _FILE_SETTINGS = "postrun.file_settings"
@@ -36,7 +36,7 @@ class _Group(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         # A job scheduler ends a job with SIGTERM: leave as for any other exit, so that temporary files go.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        signal.signal(signal.SIGTERM, _terminated)
         try:
             return super().main(*args, **{**kwargs, "standalone_mode": False})
         except click.ClickException as error:
@@ -62,6 +62,10 @@ class _Group(click.Group):
                 raise
             click.echo("postrun: this is a mistake of postrun, not yours; run again with --verbose and report what it prints", err=True)
             sys.exit(1)
+
+
+def _terminated(*_: object) -> NoReturn:
+    raise Terminated(128 + signal.SIGTERM)
 
 
 def _interrupted() -> NoReturn:
@@ -98,26 +102,28 @@ def _rules(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[st
         return rule_options.names(value)
 
 
-def _settings(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, Any]:
-    """--set of the command line over POSTRUN_SET, parameter by parameter. The configuration file's tables stand below both."""
+def _settings(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """POSTRUN_SET, and --set of the command line, which stands over it parameter by parameter. The configuration file's tables stand
+    below both. What they name is looked at in :func:`_selection`, when the rules of --custom-rule are known."""
     of_environment = param.value_from_envvar(ctx) if ctx.get_parameter_source("settings") is ParameterSource.COMMANDLINE else None
     if not value and not of_environment:
-        return {}
+        return (), ()
     from . import rule_options
 
     with _bad_parameter(f" (from the environment variable {param.envvar})"):
-        found = rule_options.settings(of_environment or ())
+        below = rule_options.pairs(of_environment or ())
     with _bad_parameter():
-        return found | rule_options.settings(value)
+        above = rule_options.pairs(value)
+    return (below, above) if ctx.get_parameter_source("settings") is ParameterSource.COMMANDLINE else (above, ())
 
 
-def _custom_rules(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[Guarded, ...]:
+def _custom_rules(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[RuleText, ...]:
     if not value:
         return ()
     from . import rule_options
 
     with _bad_parameter():
-        return rule_options.custom_rules(value)
+        return rule_options.rule_texts(value)
 
 
 def _fail_on(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
@@ -130,12 +136,12 @@ def _fail_on(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[
 
 
 @contextmanager
-def _bad_parameter(origin: str = "") -> Iterator[None]:
-    """A UsageError inside becomes one that names the option."""
+def _bad_parameter(origin: str = "", option: str | None = None) -> Iterator[None]:
+    """A UsageError inside becomes one that names the option (in a callback of one: this option)."""
     try:
         yield
     except UsageError as error:
-        raise click.BadParameter(f"{error}{origin}") from error
+        raise click.BadParameter(f"{error}{origin}", param_hint=f"'{option}'" if option else None) from error
 
 
 def _configure(ctx: click.Context, _param: click.Parameter, value: Path | None) -> None:
@@ -206,6 +212,16 @@ class _Listed(click.ParamType):  # type: ignore[type-arg]  # generic only in new
         return [text.strip() for text in re.split(self.split, rv) if text.strip()]
 
 
+class _Number(click.IntRange):
+    """A whole number in a range, which every message about it names."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is no whole number from {self.min} to {self.max}", param, ctx)
+
+
 _config = click.option(
     "--config", type=click.Path(path_type=Path), is_eager=True, expose_value=False, callback=_configure, envvar="POSTRUN_CONFIG",
     help="TOML file with defaults (else postrun.toml, or [tool.postrun] in pyproject.toml).",
@@ -227,9 +243,11 @@ _report_options = [
             help="Set a parameter of a rule, such as LowGPUUtilization_patience=100; may be repeated."),
     _option("--custom-rule", "custom_rules", multiple=True, type=_Listed(r"[\n;]+"), callback=_custom_rules,
             metavar="FILE.py:CLASS[?NAME=VALUE&...]", help="Run a rule of your own, too; may be repeated."),
+    _option("--rule-timeout", type=_Number(1, 86_400 * 30), default=300, show_default=True, metavar="SECONDS",
+            help="How long the file of a rule of your own may take to load, and then to judge; after that it failed."),
     _option("--fail-on", type=click.UNPROCESSED, callback=_fail_on, metavar="LIST",
             help="Exit with code 3 when a rule found an issue: issues (any rule), error (a rule failed), or names of rules."),
-    _option("--top", type=click.IntRange(1, 1000), default=15, show_default=True, help="Rows in tables and figures of the top kernels."),
+    _option("--top", type=_Number(1, 1000), default=15, show_default=True, help="Rows in tables and figures of the top kernels."),
     _option("--histogram", "histograms", multiple=True, metavar="NAME", help="Draw the durations of this annotation; may be repeated."),
     _option("--paper", type=click.Choice(["A4", "Letter"], case_sensitive=False), default="A4", show_default=True, help="Page of the PDF."),
     _option("--name", help="Name of the run in the report."),
@@ -246,7 +264,7 @@ _store_options = [
         show_default=True,
         help="Bound of the database's memory, such as 2GB.",
     ),
-    _option("--threads", type=click.IntRange(1, 1024), help="Threads of the database (default: all cores)."),
+    _option("--threads", type=_Number(1, 1024), help="Threads of the database (default: all cores)."),
 ]
 
 
@@ -263,6 +281,11 @@ def _with(*groups: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 @click.version_option(installed_version("postrun"), prog_name="postrun")
 def main() -> None:
     """A training job ends; one command turns what was captured into a report."""
+    from . import environment
+
+    envvars = [str(option.envvar) for command in main.commands.values() for option in command.params if option.envvar]
+    for line in environment.unknown(envvars):
+        click.echo(f"postrun: {line}", err=True)
 
 
 @main.command(short_help="Write the report of one run.")
@@ -273,7 +296,7 @@ def report(sources: tuple[str, ...], quiet: bool, verbose: bool, memory_limit: s
 
     SOURCE is a trace file, a folder (searched through; unknown files are listed in the report), or a run store that `postrun ingest` made.
     """
-    selection, fail_on = _selection(options)
+    selection, fail_on = _selection(options, quiet)
     from .ingest import ingest
 
     with (
@@ -327,7 +350,7 @@ def ingest(
 @_with(_report_options[1:], [_config], _store_options, _verbosity)
 def demo(output: Path, seed: int, quiet: bool, verbose: bool, memory_limit: str, threads: int | None, **options: Any) -> None:
     """Simulate a training run on two nodes with four GPUs each, with planted problems, and report it."""
-    selection, fail_on = _selection(options)
+    selection, fail_on = _selection(options, quiet)
     from .ingest import ingest
     from .simulate import write_demo
 
@@ -376,7 +399,22 @@ _preset_shown = _option("--preset", type=click.Choice(["documented", "service"],
                         help="Show the defaults of this preset only.")  # fmt: skip
 
 
-@main.group("rules", invoke_without_command=True, short_help="List every rule with its parameters and defaults.")
+class _RulesGroup(click.Group):
+    """``postrun rules HostBound`` is answered with what was meant."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if self.get_command(ctx, args[0]) is None:
+            from .analysis.rules.catalogue import PROFILER_REPORT
+            from .analysis.rules.selection import known
+
+            meant = {one.lower(): one for one in (PROFILER_REPORT, *known())}.get(args[0].lower())
+            if meant:
+                raise click.UsageError(f"write: postrun rules explain {meant}", ctx)
+            raise click.UsageError(f"{args[0]!r} is no command of postrun rules; write: postrun rules explain NAME", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@main.group("rules", cls=_RulesGroup, invoke_without_command=True, short_help="List every rule with its parameters and defaults.")
 @_preset_shown
 @click.option("--json", "as_json", is_flag=True, help="Print the rules as JSON on standard output.")
 @click.pass_context
@@ -432,6 +470,8 @@ def _write_report(
     stale = [path for kind, place in PLACES.items() if kind not in written and (path := output / place).exists()]
     if as_json:
         _print_json(report_words.summary(made, written))
+        for line in report_words.failures(made) if not quiet else ():
+            click.echo(f"note: {line}", err=True)
     elif not quiet:
         click.echo(made.summary.headline)
         for line in report_words.verdict_lines(made):
@@ -445,24 +485,46 @@ def _write_report(
     return made
 
 
-def _selection(options: dict[str, Any]) -> tuple[Selection, tuple[str, ...]]:
+def _selection(options: dict[str, Any], quiet: bool) -> tuple[Selection, tuple[str, ...]]:
     """The rules that run and the words of --fail-on, taken out of ``options`` before anything is read. Raises UsageError."""
     from . import rule_options
 
+    ctx = click.get_current_context()
+    with _bad_parameter(_origin(ctx, "custom_rules"), "--custom-rule"):
+        own = rule_options.custom_rules(options.pop("custom_rules"), options.pop("rule_timeout"))
+    for rule in own:
+        if rule.problem is not None and not quiet:
+            click.echo(f"note: --custom-rule: {rule.name} cannot be run, its verdict is Error: {rule.problem}", err=True)
+    below, above = options.pop("settings")
+    with _bad_parameter(" (from the environment variable POSTRUN_SET)", "--set"):
+        settings = rule_options.settings(below, own)
+    with _bad_parameter(option="--set"):
+        settings |= rule_options.settings(above, own)
     return rule_options.chosen(
         options.pop("rules"),
         options.pop("preset"),
-        settings=options.pop("settings"),
-        of_file=click.get_current_context().meta.get(_FILE_SETTINGS, {}),
-        own=options.pop("custom_rules"),
+        settings=settings,
+        of_file=ctx.meta.get(_FILE_SETTINGS, {}),
+        own=own,
         fail_on=options.pop("fail_on"),
     )
 
 
+def _origin(ctx: click.Context, name: str) -> str:
+    """Where the value of an option comes from, behind a message; nothing where that is the command line."""
+    source = ctx.get_parameter_source(name)
+    option = next(one for one in ctx.command.params if one.name == name)
+    if source is ParameterSource.ENVIRONMENT:
+        return f" (from the environment variable {option.envvar})"
+    return f" (from {ctx.meta.get(_CONFIG_FILE)})" if source is ParameterSource.DEFAULT_MAP else ""
+
+
 def _fail_if(report: Report, fail_on: tuple[str, ...]) -> None:
-    """Leave with exit code 3 where a verdict matches."""
+    """Leave with exit code 3 where a verdict matches; say what could not be answered."""
     from . import rule_options
 
+    for line in rule_options.unmatched(report, fail_on):
+        click.echo(f"postrun: --fail-on: {line}", err=True)
     if told := rule_options.matched(report, fail_on):
         click.echo(f"postrun: --fail-on: {told}", err=True)
         sys.exit(3)

@@ -31,6 +31,7 @@ from .steps import steps
 from .summary import summary
 from .system_usage import system_usage
 from .time_breakdown import time_breakdown, whole_devices
+from .utilisation import derived_utilisation
 
 # Libraries whose version can change a figure.
 _LIBRARIES: Final = ("duckdb", "polars", "pyarrow")
@@ -47,7 +48,8 @@ def assemble(store: Store, options: Options) -> Report:
     found_precision = precision(found_kernels)
     found_steps = steps(store)
     job = job_statistics(store)
-    usage = system_usage(store)
+    derived = derived_utilisation(store)
+    usage = system_usage(store, derived)
     found_activity, found_memory = activity(store), memory_operations(store)
     found_launches, found_idle = launches(store, top=options.top), idle(store)
     found_annotations, found_framework = annotation_groups(store, options), framework(store)
@@ -56,7 +58,7 @@ def assemble(store: Store, options: Options) -> Report:
         RunData(
             store=store,
             places=Places(store),
-            samples=Samples(store),
+            samples=Samples(store, derived),
             nodes=nodes,
             devices=devices,
             processes=processes,

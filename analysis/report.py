@@ -516,7 +516,7 @@ class RuleResult:
     ``capture`` which capture would supply what is missing. ``triggered``: times triggered; ``violations``, ``datapoints``: what violated
     the rule of all that was looked at; ``windows``: evaluation windows. ``parameters``: name to effective value, ``changed_parameters``
     those of them that are not the default. ``details``: per node and device, keys depend on the rule. ``finding``: one sentence;
-    ``recommendation``: what to do."""
+    ``recommendation``: what to do. ``informs``: the rule tells figures and never finds an issue."""
 
     rule: str
     category: str  # report, system, framework, trace, custom
@@ -539,6 +539,7 @@ class RuleResult:
     checks: str
     condition: str
     advice: str
+    informs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

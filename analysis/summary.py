@@ -79,6 +79,7 @@ def summary(
     ``loader_recorded``: whether the trace has data-loader events at all; without them a share of 0 would mean nothing.
     """
     sampled = [metric for metric in usage.nodes if metric.metric == "gpu" and not metric.derived]
+    cpu = [metric for metric in usage.nodes if metric.metric == "cpu"]
     return Summary(
         headline=_headline(
             breakdown,
@@ -89,6 +90,8 @@ def summary(
             loader_recorded=loader_recorded,
             processes=len(processes),
             cut=run.status == "partial",
+            cpu=cpu,
+            others=len(usage.nodes) > 0,
         ),
         subtitle=_subtitle(run, nodes, devices, processes, job),
         tiles=(
@@ -107,7 +110,7 @@ def summary(
 
 def _headline(
     breakdown: Sequence[DeviceTime], steps: Steps, sampled: Sequence[MetricUsage], active: ActiveTime | None, job: JobStatistics, *,
-    loader_recorded: bool, processes: int, cut: bool,
+    loader_recorded: bool, processes: int, cut: bool, cpu: Sequence[MetricUsage], others: bool,
 ) -> str:  # fmt: skip
     span = sum(device.span_ns for device in breakdown)
     if span:
@@ -128,6 +131,10 @@ def _headline(
         sentences = ["No GPU activity in what could be read: the trace was cut off.", _step_sentence(steps)]
     elif processes or steps.steps:
         sentences = [f"No GPU activity in this run, {wording.plural(processes, 'process', 'processes')} traced.", _step_sentence(steps)]
+    elif cpu:
+        sentences = [f"CPU utilisation was {_medians(cpu)} (median of the samples).", "Nothing was recorded of a GPU, and no steps."]
+    elif others:
+        sentences = ["Nothing was recorded of a GPU, and no steps: there are only system metrics."]
     else:
         sentences = ["No GPU activity, no steps and no utilisation in this run: there is nothing to time."]
     return " ".join(sentence for sentence in sentences if sentence)

@@ -41,15 +41,16 @@ _ABSENT: Final = (
 )
 
 
-def system_usage(store: Store) -> SystemUsage:
+def system_usage(store: Store, derived: pl.DataFrame | None = None) -> SystemUsage:
     """Quantiles, statements, active time, series over time and heat of every unit, per machine in order of host name.
 
     Per snapshot (samples taken together) percentages are averaged over the machine's own units; network is receive + transmit of the
     algorithm. ``gpu_memory`` is used / total where it was sampled, else the memory controller's utilisation as the hosted profiler
-    records it; the unit says which. A machine without sampled GPU utilisation gets the one derived from kernel activity.
+    records it; the unit says which. A machine without sampled GPU utilisation gets the one derived from kernel activity (``derived``,
+    where it is known already).
     """
     places = Places(store)
-    derived = derived_utilisation(store)
+    derived = derived_utilisation(store) if derived is None else derived
     sampled = store.frame("SELECT DISTINCT node FROM sample WHERE metric = 'gpu_utilization'")["node"].to_list()
     derived = derived.filter(~pl.col("node").is_in(sampled))
     found = {*store.frame(f"SELECT DISTINCT node FROM sample WHERE {MEASURED}")["node"], *derived["node"]}
@@ -158,28 +159,33 @@ def _mean(figures: Iterable[_Figure]) -> float:
     return next((float(figure.whole["value"].mean() or 0) for figure in figures if figure.name == "gpu"), 0.0)  # type: ignore[arg-type]
 
 
+def _exact(value: float) -> float:
+    """A quantile without the last digits that rounding leaves: 70 stays 70."""
+    return round(value, 9)
+
+
 def _statement(usage: dict[str, MetricUsage], gpu_mean: float) -> str | None:
     """The documented sentence about one machine: under-utilised, waiting for the CPU, well used, or else its medians."""
     gpu, cpu = usage.get("gpu"), usage.get("cpu")
     if gpu is None:
         if cpu is None:
             return None
-        if cpu.p95 > _BUSY:
+        if _exact(cpu.p95) > _BUSY:
             return f"Well used: the 95th percentile of the CPU is {whole_percent(cpu.p95)}, its median {whole_percent(cpu.p50)}."
         return f"No GPU was sampled; the median of the CPU is {whole_percent(cpu.p50)}, its 95th percentile {whole_percent(cpu.p95)}."
     if gpu.derived:  # short buckets of a profile are not the samples that the documented thresholds mean
         return f"No GPU utilisation was sampled; derived from kernel activity its median is {whole_percent(gpu.p50)}."
-    if gpu.p95 < _BUSY and cpu is not None and cpu.p95 < _BUSY:
+    if _exact(gpu.p95) < _BUSY and cpu is not None and _exact(cpu.p95) < _BUSY:
         return (
             f"Under-utilised: the 95th percentile of the GPUs is {whole_percent(gpu.p95)}, of the CPU {whole_percent(cpu.p95)};"
             " a smaller instance would do."
         )
-    if gpu.p95 < _BUSY and cpu is not None and cpu.p95 > _BUSY:
+    if _exact(gpu.p95) < _BUSY and cpu is not None and _exact(cpu.p95) > _BUSY:
         return (
             f"GPUs under-used, likely waiting for the CPU: the 95th percentile of the GPUs is {whole_percent(gpu.p95)},"
             f" of the CPU {whole_percent(cpu.p95)}."
         )
-    if gpu.p50 > _BUSY:
+    if _exact(gpu.p50) > _BUSY:
         return f"Well used: the median of the GPUs is {whole_percent(gpu.p50)}, their mean over the whole time {whole_percent(gpu_mean)}."
     rest = "; no CPU samples" if cpu is None else f", of the CPU {whole_percent(cpu.p50)}"
     return f"The median of the GPUs is {whole_percent(gpu.p50)}{rest}."

@@ -94,10 +94,11 @@ def _busy_share(busy: pl.DataFrame, first: int, last: int, width: int) -> pl.Dat
 
 
 def _interval(store: Store) -> int | None:
-    """The run's sampling interval: the median distance of successive samples of one series."""
+    """The run's sampling interval: the median distance of successive samples of one series, of the machine with most samples."""
     found = store.frame(f"""
         SELECT median(step) AS step FROM (
-            SELECT time_ns - lag(time_ns) OVER (PARTITION BY node, metric, unit ORDER BY time_ns) AS step FROM sample WHERE {MEASURED}
+            SELECT time_ns - lag(time_ns) OVER (PARTITION BY node, metric, unit ORDER BY time_ns) AS step FROM sample
+            WHERE {MEASURED} AND node = (SELECT node FROM sample WHERE {MEASURED} GROUP BY node ORDER BY count(*) DESC, node LIMIT 1)
         ) WHERE step > 0
     """).item()
     return None if found is None else round(found)

@@ -85,10 +85,8 @@ def evaluate(path: Path, stages: bool) -> None:
             rule: Any = one.rule
             for method in ("observe", "conclude") if isinstance(rule, SampleRule) else ("evaluate",):
                 setattr(rule, method, timed(f"{rule.name}.{method}", getattr(rule, method)))
-        for cls, methods in {
-            SampleBlock: ("series", "ends", "quantiles", "boxes", "snapshots", "_read"),
-            Samples: ("__init__", "_block"),
-        }.items():
+        of_block = ("_read", "series", "ends", "quantiles", "boxes", "snapshots")
+        for cls, methods in {SampleBlock: of_block, Samples: ("__init__",)}.items():
             for method in methods:
                 setattr(cls, method, timed(f"{cls.__name__}.{method}", getattr(cls, method)))
     with Store.open(path) as store:

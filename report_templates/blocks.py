@@ -56,6 +56,7 @@ class Cell:
     """``sort``: what the column is sorted by, where the text is not. ``title``: the full text, where it is shortened.
 
     ``sector`` and ``number``: colour and number of the text in a ring. ``link``: an id that it leads to. ``mark``: a class of style.css.
+    ``camel``: HTML may break it between its words, of which each but the first begins with a capital letter, and nowhere else.
     """
 
     text: str
@@ -65,6 +66,7 @@ class Cell:
     number: int | None = None
     link: str | None = None
     mark: str | None = None
+    camel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Table:
     """A table; ``total`` rows exist, ``rows`` holds at most TABLE_ROWS of them, the PDF shows ``pdf_rows``, none for zero.
 
     ``sortable``: another order of the rows makes sense. ``half``: the legend of a ring on half of the page. ``rest``: what the PDF says
-    instead of how many rows it leaves out.
+    instead of how many rows it leaves out. ``note``: what must be known to read it, below the table; ``html_note``: only in HTML.
     """
 
     id: str
@@ -84,6 +86,8 @@ class Table:
     pdf_rows: int = PDF_ROWS
     half: bool = False
     rest: Markup | None = None
+    note: str | None = None
+    html_note: str | None = None
 
     def shown(self, target: str) -> list[int]:
         """Which columns stand on the page for "html" or "pdf"."""
@@ -245,11 +249,14 @@ def table(
     pdf_rows: int = PDF_ROWS,
     half: bool = False,
     rest: Markup | None = None,
+    note: str | None = None,
+    html_note: str | None = None,
 ) -> Table | None:
     """None where there is no row."""
     if not rows:
         return None
-    return Table(id, caption, tuple(columns), tuple(tuple(row) for row in rows[:TABLE_ROWS]), len(rows), sortable, pdf_rows, half, rest)
+    kept = tuple(tuple(row) for row in rows[:TABLE_ROWS])
+    return Table(id, caption, tuple(columns), kept, len(rows), sortable, pdf_rows, half, rest, note, html_note)
 
 
 @dataclass(frozen=True, slots=True)

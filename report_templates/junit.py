@@ -15,7 +15,7 @@ _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 def junit(report: Report) -> bytes:
     """report.junit.xml. A rule that found an issue is a failure, one that could not be evaluated is skipped, one that failed is an error;
-    rules that only inform pass. ProfilerReport is left out: it is the sum of the others. Equal reports give equal bytes."""
+    rules that only inform pass and say so. ProfilerReport is left out: it is the sum of the others. Equal reports give equal bytes."""
     rules = [result for result in report.rules if result.category != "report"]
     counts = {
         "tests": str(len(rules)),
@@ -53,6 +53,8 @@ def _case(suite: Element, result: RuleResult) -> None:
         SubElement(case, "error", told).text = _clean(_judged(result))
     elif result.verdict == "NotEvaluated":
         SubElement(case, "skipped", {"message": _clean(result.reason or "not evaluated")}).text = _clean(_lines(result.capture))
+    elif result.informs:
+        SubElement(case, "system-out").text = _clean(_lines(f"{result.rule} only informs; it finds no issue in any run.", result.finding))
 
 
 def _judged(result: RuleResult) -> str:

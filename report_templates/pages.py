@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from .blocks import Figure
 from .context import Context
@@ -19,6 +19,7 @@ from .figures.donut import Sector
 from .figures.palette import themed
 from .formats import count, moment, printable
 
+_WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=_)(?=[^_])")
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
@@ -55,6 +56,7 @@ def _environment() -> Environment:
         finalize=_printable,
     )
     environment.globals.update(count=count, moment=moment, swatch=_swatch)
+    environment.filters["camel"] = _camel
     return environment
 
 
@@ -86,6 +88,11 @@ def _image(figure: Figure) -> Markup:
     """An image with the SVG in it: WeasyPrint lays out inline SVG ten times slower."""
     data = base64.b64encode(figure.svg.encode()).decode()
     return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, printable(figure.alt))
+
+
+def _camel(text: str | Markup) -> Markup:
+    """A name that may be broken between its words: CPU|Bottleneck, GPU|Memory|Increase."""
+    return Markup(_WORDS.sub("<wbr>", str(escape(printable(text) if type(text) is str else text))))
 
 
 def _swatch(sector: Sector) -> Markup:

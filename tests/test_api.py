@@ -144,6 +144,9 @@ def test_the_examples_of_the_documentation(
         # 120 samples; all of them are above 5 %
         assert printed.splitlines()[0] == "120 GPU samples; 500 are wanted."
         assert "IssuesFound {'RuleTriggered': 0, 'Violations': 120" in printed
+        # and only windows with such a sample are triggered: above 101 % there is none
+        rule = ProfilerRule.custom(source="my_rule.py", rule_to_invoke="HotGPU", rule_parameters={"threshold": 101})
+        assert postrun.analyze(run, [rule]).rules[-1].verdict == "NoIssuesFound"
     else:
         assert "('LowGPUUtilization', 'IssuesFound')" in printed
         assert "ProfilerReport IssuesFound" in printed

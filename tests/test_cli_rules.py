@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -197,10 +199,17 @@ def test_the_environment_holds_several_values(here: Path, text: str) -> None:
     assert "POSTRUN_SET" in message
 
 
-def test_values_of_rules_that_a_file_turns_off_are_kept_for_later(store: Path, here: Path) -> None:
-    (here / "postrun.toml").write_text("[rules.HostBound]\nenabled = false\nidle_threshold = 3\n", encoding="utf-8")
-    assert "HostBound" not in rules_of(report(store))
+def test_values_of_a_file_for_rules_that_the_line_leaves_out_are_kept_for_later(store: Path, here: Path) -> None:
+    (here / "postrun.toml").write_text("[rules.HostBound]\nidle_threshold = 3\n", encoding="utf-8")
+    assert "HostBound" not in rules_of(report(store, "--rules", "SyncBound"))
+    assert "HostBound" not in rules_of(report(store, env={"POSTRUN_RULES": "-HostBound"}))
     assert rules_of(report(store, "--rules", "HostBound"))["HostBound"]["parameters"]["idle_threshold"] == 3
+
+
+def test_the_name_of_the_sum_before_a_parameter_changes_nothing(store: Path, here: Path) -> None:
+    given = ("--set", "ProfilerReport_LowGPUUtilization_patience=5", "--set", "LowGPUUtilization_window=7.0")
+    low = rules_of(report(store, "--rules", "ProfilerReport", *given))["LowGPUUtilization"]
+    assert (low["parameters"]["patience"], low["parameters"]["window"]) == (5, 7)
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------------
@@ -232,7 +241,20 @@ def test_values_of_rules_that_a_file_turns_off_are_kept_for_later(store: Path, h
         (("--custom-rule", "own.py"), ("names no class", "checks.py:SlowSteps")),
         (("--custom-rule", "own.py:Always?limit"), ("'limit' in", "sets nothing")),
         (("--custom-rule", "absent.py:Always"), ("absent.py", "--custom-rule")),
-        (("--custom-rule", "own.py:Allways"), ("Always", "Never")),
+        (("--custom-rule", "http://host/own.py:Always"), ("no file of this machine",)),
+        (("--custom-rule", ".:Always"), ("cannot be read", "give the path of a Python file")),
+        (("--custom-rule", "own.py:Always", "--set", "Always_limits=3"), ("no parameter of Always (did you mean limit?)",)),
+        (("--custom-rule", "own.py:Always", "--fail-on", "Alway"), ("issues, error, Always",)),
+        (("--set", "idle_threshold=5"), ("write HostBound_idle_threshold",)),
+        (("--set", "stddev=5"), ("write StepOutlier_stddev",)),
+        (("--set", "ProfilerReport_patience=5"), ("ProfilerReport has no parameters of its own", "LowGPUUtilization_patience")),
+        (("--set", "ProfilerReport_LowGPU_patience=5"), ("'LowGPU' is no rule",)),
+        (("--set", "LoadBalancing_threshold=50"), ("never above 1", "0 to 1")),
+        (("--set", "LowGPUUtilization_window=2.5"), ("=2.5: window must be a whole number",)),
+        (("--set", "Dataloader_patience=0.5"), ("patience must be a whole number",)),
+        (("--rules", "-"), ("'-' names no rule", "--rules -StepOutlier")),
+        (("--rule-timeout", "0"), ("no whole number from 1 to",)),
+        (("--top", "abc"), ("'abc' is no whole number from 1 to 1000",)),
         (("--custom-rule", "own.py:Always?limits=3"), ("limits", "limit")),
         (("--format", "json,xml"), ("xml is no report format", "html,pdf,json,junit,rule-json")),
     ],
@@ -329,6 +351,84 @@ def test_parameters_of_own_rules_of_postruns_kind_are_checked(store: Path, here:
     assert rules_of(report(store, "--custom-rule", "kind.py:Wide"))["Wide"]["verdict"] == "NoIssuesFound"
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("class Mine(:\n", "SyntaxError: invalid syntax (broken.py, line 1)"),
+        ("import absent_module\nclass Mine: pass\n", "ModuleNotFoundError: No module named 'absent_module' (broken.py, line 1)"),
+        ("class Other: pass\n", "ValueError: broken.py has no class Mine; it has: Other"),
+        ("raise SystemExit(3)\n", "SystemExit: 3 (broken.py, line 1)"),
+        (
+            "import postrun\nclass Mine(postrun.Rule):\n    parameters = (postrun.Parameter('a', '', 1, 1, 'share', 'a'),)\n",
+            "ValueError: the parameter a has the kind 'share'; accepted: percentile, positive, text (broken.py, line 3)",
+        ),
+    ],
+)
+def test_what_fails_in_a_rule_file_is_the_verdict_of_the_rule(store: Path, here: Path, text: str, reason: str) -> None:
+    (here / "broken.py").write_text(text, encoding="utf-8")
+    given = ("--rules", "HostBound", "--custom-rule", "broken.py:Mine")
+    done = report(store, *given)
+    mine = rules_of(done)["Mine"]
+    assert (mine["verdict"], mine["reason"]) == ("Error", reason)
+    assert done.stderr == f"note: --custom-rule: Mine cannot be run, its verdict is Error: {reason}\n"
+    assert f"  Mine failed: {reason}\n" in done.stdout
+    assert report(store, *given, "--fail-on", "error").exit_code == 3
+
+
+def test_a_constructor_that_fails_is_told_with_json_too(store: Path, here: Path) -> None:
+    text = "class Mine:\n    def __init__(self, trial):\n        raise OSError('none')\n    def invoke(self, step): pass\n"
+    (here / "broken.py").write_text(text, encoding="utf-8")
+    done = report(store, "--rules", "HostBound", "--custom-rule", "broken.py:Mine", "--json")
+    assert json.loads(done.stdout)["rules"]["Mine"] == "Error"
+    assert done.stderr == "note: Mine failed: OSError: none (broken.py, line 3)\n"
+
+
+NAMED = """
+import postrun
+class MeanG(postrun.Rule):
+    name = "MeanGPU"
+    parameters = (postrun.Parameter("limit", "%", 5, 5, "percentile", "a limit"),)
+    def evaluate(self, run, parameters):
+        return postrun.Outcome("IssuesFound" if parameters["limit"] == 7 else "NoIssuesFound", finding="found")
+"""
+
+
+@pytest.mark.parametrize("name", ["MeanGPU", "meang"])
+def test_an_own_rule_has_the_name_that_its_class_declares_and_answers_to_both(store: Path, here: Path, name: str) -> None:
+    (here / "named.py").write_text(NAMED, encoding="utf-8")
+    given = ("--rules", "HostBound", "--custom-rule", "named.py:MeanG", "--fail-on", name)
+    assert rules_of(report(store, *given))["MeanGPU"]["verdict"] == "NoIssuesFound"
+    assert rules_of(report(store, *given, "--set", f"{name}_limit=7"), 3)["MeanGPU"]["changed_parameters"] == {"limit": 7}
+    assert rules_of(report(store, *given, env={"POSTRUN_SET": f"{name}_limit=7"}), 3)["MeanGPU"]["parameters"]["limit"] == 7
+    message = " ".join(refused(*given[2:], "--set", f"{name}_limit=101").split())
+    assert "--set" in message
+    assert "limit must be a valid percentile!" in message
+    listed = " ".join(refused("--custom-rule", "named.py:MeanG", "--fail-on", "Nonsense").split())
+    assert "issues, error, MeanGPU, MeanG" in listed
+
+
+@pytest.mark.parametrize("where", ["", "    def invoke_for_timerange(self, start, end):\n"])
+def test_an_endless_loop_in_a_rule_file_ends(store: Path, here: Path, where: str) -> None:
+    loop = "{0}while True:\n{0}    try: pass\n{0}    except Exception: pass\n"
+    text = f"class Mine:\n    def __init__(self, trial): pass\n{where}{loop.format('        ' if where else '    ')}"
+    (here / "endless.py").write_text(text, encoding="utf-8")
+    before = signal.getsignal(signal.SIGALRM)
+    found = rules_of(report(store, "--rules", "HostBound", "--custom-rule", "endless.py:Mine", "--rule-timeout", "1"))["Mine"]
+    assert found["verdict"] == "Error"
+    assert found["reason"].startswith("RuleTimeout: stopped after 1 s; --rule-timeout")
+    assert "endless.py, line" in found["reason"]
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_what_a_rule_prints_is_cut_and_the_rest_counted(store: Path, here: Path) -> None:
+    text = "class Mine:\n    def __init__(self, trial): pass\n    def invoke(self, step): pass\nfor n in range(250): print('line', n)\n"
+    (here / "loud.py").write_text(text, encoding="utf-8")
+    lines = report(store, "--rules", "HostBound", "--custom-rule", "loud.py:Mine").stderr.splitlines()
+    # lines 100 to 249 are of 8 characters and a line end
+    assert lines == [*(f"line {n}" for n in range(100)), "note: loud.py printed more: 150 lines (1\u2009350 characters) are left out here"]
+
+
 # -- what a verdict ends in --------------------------------------------------------------------------------------------------
 
 
@@ -337,19 +437,41 @@ def test_parameters_of_own_rules_of_postruns_kind_are_checked(store: Path, here:
     [
         (("Always", "Never"), "issues", 3, "Always found issues"),
         (("Never",), "issues", 0, None),
-        (("Fails",), "issues", 0, None),
+        (("Fails",), "issues", 0, ("Fails failed, so it is not known whether there is an issue; --fail-on error matches rules that fail",)),
+        (("Fails", "Never"), "fails,never", 0, ("Fails failed, so it is not known",)),
+        (("Never",), "NEVER,Never", 0, None),
         (("Fails", "Always"), "error", 3, "Fails failed"),
         (("Fails", "Always"), "Error,ALWAYS", 3, "Always found issues; Fails failed"),
         (("Always", "Never"), "never", 0, None),
-        (("Never",), "error,issues,IOBottleneck", 0, None),  # without samples: not evaluated
+        (("Never",), "error,issues,IOBottleneck", 0, ("IOBottleneck was not evaluated (no I/O wait samples in this run)",)),
     ],
 )
-def test_fail_on(store: Path, here: Path, own: tuple[str, ...], fail_on: str, code: int, told: str | None) -> None:
+def test_fail_on(store: Path, here: Path, own: tuple[str, ...], fail_on: str, code: int, told: str | tuple[str] | None) -> None:
     arguments = ["--rules", "IOBottleneck", *(word for name in own for word in ("--custom-rule", f"own.py:{name}"))]
     done = report(store, *arguments, "--fail-on", fail_on, "--quiet")
     assert rules_of(done, code)["IOBottleneck"]["verdict"] == "NotEvaluated"
-    assert done.stderr == (f"postrun: --fail-on: {told}\n" if told else "")
+    if isinstance(told, tuple):  # only the beginning, of the one line
+        assert done.stderr.startswith(f"postrun: --fail-on: {told[0]}")
+        assert done.stderr.count("\n") == 1
+    else:
+        assert done.stderr == (f"postrun: --fail-on: {told}\n" if told else "")
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("POSTRUN_FAILON", "did you mean POSTRUN_FAIL_ON?"),
+        ("POSTRUN_CUSTOM_RULES", "did you mean POSTRUN_CUSTOM_RULE?"),
+        ("POSTRUN_HOUSE_OF_MINE", "such as POSTRUN_TOP"),
+    ],
+)
+def test_an_unknown_variable_is_told(store: Path, here: Path, name: str, told: str) -> None:
+    done = report(store, "--rules", "HostBound", "--quiet", env={name: "issues", "POSTRUN_UPDATE_GOLDEN": "1", "POSTRUN_FORMAT": "json"})
+    assert done.exit_code == 0
+    assert done.stderr.startswith(f"postrun: the environment variable {name} is unknown and counts for nothing (")
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_fail_on_comes_from_line_environment_and_file(store: Path, here: Path) -> None:
@@ -374,6 +496,14 @@ def test_the_terminal_shows_verdicts_and_findings(store: Path, here: Path) -> No
     assert lines[2].startswith("  1. Look at what Always found")
     assert lines[3].startswith("  Fails failed: ValueError: no luck")
     assert lines[4:] == ["out/report.json"]
+
+
+def test_rules_that_only_inform_are_counted_apart(store: Path, here: Path) -> None:
+    given = ("--rules", "OverallSystemUsage,IOBottleneck", "--custom-rule", "own.py:Never")
+    assert report(store, *given).stdout.splitlines()[1] == "Rules: 0 issues, 1 fine, 1 for information, 1 not evaluated"
+    assert json.loads(report(store, *given, "--json").stdout)["rule_counts"] == {
+        "issues": 0, "failed": 0, "fine": 1, "informing": 1, "not_evaluated": 1,
+    }  # fmt: skip
 
 
 def test_at_most_three_findings_are_shown(store: Path, here: Path) -> None:
@@ -472,6 +602,28 @@ def test_the_condition_has_the_numbers_of_the_preset() -> None:
         assert "threshold (0.24)" in " ".join(listed(*arguments).stdout.split())
 
 
+@pytest.mark.parametrize("preset", ["documented", "service"])
+@pytest.mark.parametrize("rule", [*DOCUMENTED, *TRACE])
+def test_every_parameter_of_a_condition_shows_its_number(rule: str, preset: str) -> None:
+    """The condition as the rule has it tells which parameters it speaks of; windows of evaluation are no parameter."""
+    text = " ".join(listed("explain", rule, "--preset", preset).stdout.split())
+    shown = text.partition(f"Issue when ({preset} defaults)")[2].partition(" Parameters ")[0]
+    said = RULES[rule].condition.replace("in any window", "")
+    own = {parameter: values for (name, parameter), values in DEFAULTS.items() if name == rule}
+    used = {parameter for parameter in own if re.search(rf"\b{parameter}\b", said)}
+    assert used or RULES[rule].informs
+    for parameter in used:
+        value = own[parameter][preset == "service"]
+        assert re.search(rf"\b{parameter} \({re.escape(str(value))}( %| µs| minutes)?\)", shown), (parameter, shown)
+
+
+def test_a_rule_without_explain_is_answered_with_what_was_meant() -> None:
+    for word, told in (("hostbound", "write: postrun rules explain HostBound"), ("Nonsense", "write: postrun rules explain NAME")):
+        done = CliRunner().invoke(main, ["rules", word])
+        assert done.exit_code == 2
+        assert told in done.stderr
+
+
 def test_a_rule_that_does_not_exist_is_not_explained() -> None:
     done = CliRunner().invoke(main, ["rules", "explain", "LowGPU"])
     assert done.exit_code == 2
@@ -502,7 +654,7 @@ class UnderScored(Rule):
 
 def test_a_rule_of_a_package_may_have_an_underscore_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "installed", lambda: {"Under_Scored": UnderScored})
-    given = rule_options.settings(["under_scored_limit=7"])
+    given = rule_options.settings(rule_options.pairs(["under_scored_limit=7"]))
     assert given == {"Under_Scored_limit": 7}
     chosen, fail_on = rule_options.chosen(
         ["Under_Scored"], "documented", settings=given, of_file={"HostBound_host_share": 1}, fail_on=["UNDER_SCORED"]

@@ -69,12 +69,13 @@ def test_the_table_of_a_command_stands_over_the_common_one(tmp_path: Path) -> No
 
 def test_tables_of_rules_are_words_and_parameters(tmp_path: Path) -> None:
     table = {
-        "stepoutlier": {"enabled": False, "stddev": 4.5, "mode": "TRAIN"},
+        "stepoutlier": {"stddev": 4.5, "mode": "TRAIN"},
         "only": ["StepOutlier", "HostBound"],
         "HostBound": {"enabled": True, "idle_threshold": 30},
+        "SyncBound": {"enabled": False},
     }
     assert config.rules(tmp_path / "postrun.toml", table) == (
-        ["StepOutlier", "HostBound", "-StepOutlier"],
+        ["StepOutlier", "HostBound", "-SyncBound"],
         {"StepOutlier_stddev": 4.5, "StepOutlier_mode": "TRAIN", "HostBound_idle_threshold": 30},
     )
     assert config.rules(tmp_path / "postrun.toml", {"HostBound": {"host_share": 1}}) == (None, {"HostBound_host_share": 1})
@@ -92,6 +93,17 @@ def test_tables_of_rules_are_words_and_parameters(tmp_path: Path) -> None:
         ("[rules.HostBound]\nidle_threshold = 101\n", r"\[rules.HostBound\]: HostBound_idle_threshold=101.*0 to 100"),
         ("[rules.HostBound]\nenabled = 0\n", r"\[rules.HostBound\] enabled = 0: accepted: true, false"),
         ("[rules]\nHostBound = 30\n", r"rules.HostBound = 30 is no table"),
+        (
+            "[rules.HostBound]\nenabled = false\nidle_threshold = 3\n",
+            r"\[rules.HostBound\]: HostBound is turned off by enabled = false; leave its values out",
+        ),
+        (
+            "[rules]\nonly = ['StepOutlier']\n[rules.hostbound]\nidle_threshold = 3\n",
+            r"\[rules.hostbound\]: HostBound is turned off, because only does not list it",
+        ),
+        ("[rules.ProfilerReport]\npatience = 3\n", r"\[rules.ProfilerReport\]: its parameters are those of the rules it runs"),
+        ("[rules.LoadBalancing]\nthreshold = 50\n", r"a distance, which is never above 1 \(accepted: 0 to 1"),
+        ("[rules.BatchSize]\nwindow = 2.5\n", r"window must be a whole number"),
         ("[rules]\nonly = []\n", r"\[rules\] only = \[\] is no list of rules"),
     ],
 )
@@ -106,3 +118,17 @@ def test_mistakes_in_tables_of_rules_name_file_key_and_accepted_names(tmp_path: 
 def test_single_values_stand_in_tables_of_rules(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match=r"write a table per rule: \[rules.LowGPUUtilization\]"):
         config.read(write(tmp_path / "postrun.toml", text), RULES)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("rules = ['HostBound']\n[rules.HostBound]\nidle_threshold = 3\n", True),
+        ("[report]\nrules = ['HostBound']\n[report.rules.HostBound]\nidle_threshold = 3\n", True),
+        ("rules = ['HostBound'\n", False),
+    ],
+)
+def test_a_list_of_rules_beside_tables_is_answered_with_only(tmp_path: Path, text: str, hint: bool) -> None:
+    with pytest.raises(UsageError, match="not valid TOML") as caught:
+        config.read(write(tmp_path / "postrun.toml", text), RULES)
+    assert ('write [rules] and below it only = ["StepOutlier"]' in str(caught.value)) == hint

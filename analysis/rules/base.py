@@ -25,6 +25,10 @@ VERDICTS: Final = (ISSUES, ERROR, FINE, NOT_EVALUATED)
 """Most important first."""
 
 Category = Literal["report", "system", "framework", "trace", "custom"]
+KINDS: Final = ("percentile", "positive", "text")
+"""What :class:`Parameter` can check."""
+DISTANCE: Final = "distance 0..1"
+"""Unit of a parameter that is compared with a distance; the documented check lets it be 0 to 100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,10 @@ class Parameter:
     meaning: str
     seconds: bool = False
     choices: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"the parameter {self.name} has the kind {self.kind!r}; accepted: {', '.join(KINDS)}")
 
     def default(self, preset: Preset) -> Value:
         return self.documented if preset == "documented" else self.service
@@ -58,6 +66,13 @@ class Parameter:
         if self.kind == "positive" and value <= 0:
             return f"{self.name} must be a positive integer!"
         return None
+
+    @property
+    def accepted(self) -> str:
+        """Which values make sense, in words."""
+        if self.unit == DISTANCE:
+            return "0 to 1"
+        return {"percentile": "0 to 100", "positive": "above 0"}.get(self.kind) or ", ".join(self.choices) or "a name"
 
 
 SCAN_INTERVAL: Final = Parameter(
@@ -106,7 +121,8 @@ class Cost:
 class Outcome:
     """What a rule answers. ``finding``: one plain sentence with the numbers and the threshold. ``recommendation``: an imperative with the
     concrete knob, then why it helps here. ``reason``: why not evaluated, or the error. ``capture``: which capture would supply what is
-    missing. ``details``: plain data (dicts, lists, strings, numbers, None), times in ns under keys ending in ``_ns``."""
+    missing. ``details``: plain data (dicts, lists, strings, numbers, None), times in ns under keys ending in ``_ns``.
+    ``title``: the imperative that heads the finding where there is no cost (None: the rule's advice)."""
 
     verdict: str
     reason: str | None = None
@@ -122,6 +138,7 @@ class Outcome:
     recommendation: str | None = None
     capture: str | None = None
     cost: Cost | None = None
+    title: str | None = None
 
 
 def not_evaluated(reason: str, capture: str | None = None, **more: Any) -> Outcome:

@@ -20,10 +20,13 @@ from .gpus import (
     capped,
     gpu,
     gpu_time_ns,
+    in_windows,
+    record,
     sample_ns,
     threshold,
     too_few,
     where,
+    with_ranks,
 )
 from .run_data import RunData
 from .samples import CONTROLLER, FOOTPRINT, SampleBlock, box, samples_of
@@ -72,7 +75,8 @@ class BatchSize(SampleRule):
         needed = max(parameters["patience"], window)
 
         def ends(figure: str) -> pl.DataFrame:
-            return block.quantiles(figure, scan, window, 0).filter(pl.col("count") > needed)
+            # A quantile that is the threshold is not below it: rounding must not decide.
+            return block.quantiles(figure, scan, window, 0).filter(pl.col("count") > needed).with_columns(pl.col("p95").round(9))
 
         limits = {"cpu": "cpu_threshold_p95", "gpu": "gpu_threshold_p95", "gpu_memory": "gpu_memory_threshold_p95"}
         memory = ends("gpu_memory").select(*_GPU, "window", gpu_memory_p95="p95")
@@ -102,10 +106,10 @@ class BatchSize(SampleRule):
     def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
         for figure, reason in (("gpu", NO_GPU), ("cpu", NO_CPU), ("gpu_memory", NO_MEMORY)):
             if not run.samples.has(figure):
-                return not_evaluated(reason, RECORD)
+                return not_evaluated(reason, record(run, reason))
         cpu = {row["node"]: row for _, part, _ in observed for row in part.iter_rows(named=True)}
         found = [row for part, _, _ in observed for row in part.iter_rows(named=True)]
-        devices = sorted((_device(row, cpu.get(row["node"]), run) for row in found), key=lambda row: (row["node"], row["device"]))
+        devices = with_ranks((_device(row, cpu.get(row["node"]), run) for row in found), run)
         small = [row for row in devices if row["violations"]]
         judged = [row for row in devices if row["windows"]]
         details = capped(devices, {at for at, row in enumerate(devices) if row["violations"]}, "devices")
@@ -135,7 +139,7 @@ class BatchSize(SampleRule):
         counts = [(min(box["samples"] if box else 0 for box in row["boxes"].values()), row) for row in devices]
         most, row = max(counts, key=lambda item: item[0], default=(0, None))
         if not devices:
-            return NO_GPU, RECORD
+            return NO_GPU, record(run, NO_GPU)
         if not most:
             return "no machine has samples of its GPUs, of their memory and of its CPU", RECORD
         if most > max(parameters["patience"], samples_of(parameters["window"])):
@@ -198,11 +202,11 @@ def _figures(row: Row, at: Row) -> str:
 def _finding(small: Sequence[Row], judged: Sequence[Row], parameters: Parameters) -> str:
     """How often, and the figures of the GPU with most violations in the last of them."""
     worst = max(small, key=lambda row: (row["violations"], -row["gpu_p95"]))
-    windows = f"{count(sum(row['violations'] for row in small))} of {plural(sum(row['windows'] for row in small), 'window')}"
+    windows = in_windows(sum(row["violations"] for row in small), sum(row["windows"] for row in small))
+    of_all = f", {count(len(small))} of {plural(len(judged), 'GPU')}" if len(judged) > 1 else ""
     return (
-        f"CPU, GPU and GPU memory were all low ({_limits(parameters)} of p95) in {windows} of {where(small)},"
-        f" {count(len(small))} of {plural(len(judged), 'GPU')}: in the last of them {_figures(worst, worst['at_last_violation'])}"
-        + (f" on {gpu(worst)}" if len(small) > 1 else "")
+        f"CPU, GPU and GPU memory were all low ({_limits(parameters)} of p95) in {windows} of {where(small)}{of_all}:"
+        f" in the last of them {_figures(worst, worst['at_last_violation'])}" + (f" on {gpu(worst)}" if len(small) > 1 else "")
     )
 
 

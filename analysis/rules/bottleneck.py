@@ -10,7 +10,7 @@ import polars as pl
 from ..wording import count, duration, percent, plural
 from .active_during import active_during
 from .base import FINE, ISSUES, Cost, Outcome, Parameters, SampleRule, not_evaluated
-from .gpus import GPU_TIME, NO_GPU, RECORD, RECORD_LONGER, capped, machines, per_gpu, threshold, too_few
+from .gpus import GPU_TIME, NO_GPU, RECORD, RECORD_LONGER, capped, machines, per_gpu, record, threshold, too_few
 from .run_data import RunData
 from .samples import SampleBlock, window_ns
 
@@ -26,8 +26,9 @@ class Bottleneck(SampleRule):
     *bottleneck*: low, and the highest core is above the limit. A GPU that is 0 % for the whole run is not used.
 
     Every machine with more than ``patience`` such snapshots is judged: an issue where bottlenecks / snapshots x 100 > ``threshold`` over
-    the whole run. Triggered: windows in which this share is over the threshold, summed over the machines; violations: bottleneck
-    snapshots; data points: snapshots. ``active``: what ran on the machine between each bottleneck snapshot and the next one.
+    the whole run. Triggered: windows in which this share is over the threshold, summed over the machines, from the first window on:
+    ``patience`` says which machines are judged, not from when on. Violations: bottleneck snapshots; data points: snapshots. ``active``:
+    what ran on the machine between each bottleneck snapshot and the next one.
 
     Cost: bottleneck snapshots x sampling interval x used GPUs of the machine x what is missing of the lowest of them to 100 %: in data
     parallel training, all of them wait for the lowest. Of the machines with an issue.
@@ -80,9 +81,9 @@ class Bottleneck(SampleRule):
 
     def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
         if not run.samples.has("gpu"):
-            return not_evaluated(NO_GPU, RECORD)
+            return not_evaluated(NO_GPU, record(run, NO_GPU))
         if not run.samples.has(self.figure):
-            return not_evaluated(self.absent, RECORD)
+            return not_evaluated(self.absent, record(run, self.absent))
         interval = run.samples.interval_ns or 0
         found = [row for part in observed for row in part["nodes"].iter_rows(named=True)]
         nodes = sorted((_node(row, run, parameters) for row in found), key=lambda row: str(row["node"]))
@@ -130,7 +131,7 @@ class Bottleneck(SampleRule):
     def _nothing(self, nodes: Sequence[Row], run: RunData, parameters: Parameters) -> tuple[str, str | None]:
         """Why no machine was judged, and which capture would help."""
         if not nodes:
-            return NO_GPU, RECORD
+            return NO_GPU, record(run, NO_GPU)
         most = max(nodes, key=lambda row: int(row["snapshots"]))
         if not any(row["used_gpus"] for row in nodes):
             return _UNUSED, None
@@ -143,7 +144,8 @@ class Bottleneck(SampleRule):
 
     def _finding(self, issues: Sequence[Row], judged: Sequence[Row], parameters: Parameters) -> str:
         worst = max(issues, key=_share)
-        more = f"; {count(len(issues))} of {plural(len(judged), 'machine')} are over it" if len(judged) > 1 else ""
+        verb = "is" if len(issues) == 1 else "are"
+        more = f"; {count(len(issues))} of {plural(len(judged), 'machine')} {verb} over it" if len(judged) > 1 else ""
         return (
             f"{self.state(parameters)} in {percent(_share(worst))} of {plural(worst['snapshots'], 'snapshot')} of {worst['node']}"
             f" (threshold {threshold(parameters['threshold'])}){more}{_derived(issues)}"
@@ -154,7 +156,7 @@ class Bottleneck(SampleRule):
         most = f", the highest share of {plural(len(judged), 'machine')}" if len(judged) > 1 else ""
         return (
             f"{self.state(parameters)} in {percent(_share(worst))} of {plural(worst['snapshots'], 'snapshot')} of {worst['node']}{most}"
-            f" (threshold {threshold(parameters['threshold'])}){_derived(judged)}"
+            f" (threshold {threshold(parameters['threshold'])}){_in_windows(judged)}{_derived(judged)}"
         )
 
     def _cost(self, issues: Sequence[Row], judged: Sequence[Row], nodes: Sequence[Row], interval: int) -> Cost:
@@ -172,6 +174,14 @@ class Bottleneck(SampleRule):
 def _exceeded(bottlenecks: Any, snapshots: Any, share: float) -> Any:
     """Whether bottlenecks / snapshots x 100 > share, without a division that rounds."""
     return bottlenecks * 100 > snapshots * share
+
+
+def _in_windows(judged: Sequence[Row]) -> str:
+    """That single windows were over the threshold, where the whole run, which is judged, is not."""
+    over = sum(row["windows_exceeded"] for row in judged)
+    if not over:
+        return ""
+    return f"; {count(over)} of {plural(sum(row['windows'] for row in judged), 'single window')} are over it, the whole run is not"
 
 
 def _stretches(rows: pl.DataFrame) -> pl.DataFrame:

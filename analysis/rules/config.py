@@ -15,9 +15,10 @@ from typing import Any, ClassVar, Final
 
 from ...errors import UsageError
 from .base import PRESETS, Parameter, Preset, Rule, Value
+from .bounds import LIMIT_S
 from .catalogue import DOCUMENTED, PROFILER_REPORT, RULES
 from .custom import Guarded, broken, guarded, load
-from .selection import Chosen, Selection, checked, effective, known, select, setting
+from .selection import Chosen, Selection, checked, effective, known, named_setting, select, turned_off
 
 ATTACHED: Final = 20
 """How many rules can be attached to a run; postrun's own trace rules do not count."""
@@ -230,7 +231,7 @@ class ProfilerRule:
     ) -> ProfilerRule:
         """The class ``rule_to_invoke`` of the Python file ``source``, made with ``rule_parameters``; see docs/custom-rules.md.
 
-        ``name``: in the report; where it is not given, that of the class.
+        ``name``: in the report; where it is not given, the ``name`` that the class declares, else that of the class.
         """
         if bool(source) != bool(rule_to_invoke):
             raise ValueError("If you provide a source, you must also provide a rule to invoke (and vice versa).")
@@ -284,28 +285,36 @@ Attached = str | RuleConfig | ProfilerRule | Rule | type[Rule]
 
 
 def selection(
-    rules: Sequence[Attached] | None = None, *, preset: Preset = "documented", settings: Mapping[str, Any] | None = None
+    rules: Sequence[Attached] | None = None,
+    *,
+    preset: Preset = "documented",
+    settings: Mapping[str, Any] | None = None,
+    rule_timeout: float = LIMIT_S,
 ) -> Selection:
     """What runs when ``rules`` are attached (None: every rule, and those of installed packages).
 
     Configurations carry all of their values; ``preset`` counts for rules given by name or class and for ProfilerReport, ``settings``
-    ("LowGPUUtilization_patience" -> value) stand over everything. Raises UsageError for more than 20 rules, two of one name, unknown
-    names and values out of range, TypeError for what is no rule.
+    ("LowGPUUtilization_patience" -> value) stand over everything. ``rule_timeout``: seconds that a rule file may take to load, and then
+    to judge. Raises UsageError for more than 20 rules, two of one name, unknown names, values out of range and values of rules that do
+    not run, TypeError for what is no rule.
     """
     if preset not in PRESETS:
         raise UsageError(f"preset={preset!r}; accepted: {', '.join(PRESETS)}")
+    if not isinstance(rule_timeout, int | float) or not rule_timeout > 0:
+        raise UsageError(f"rule_timeout={rule_timeout!r}; accepted: seconds above 0")
     if rules is None:
         return select(None, preset=preset, settings=settings)
     if isinstance(rules, str | RuleConfig | ProfilerRule | Rule | type):
         rules = [rules]
-    return _Attaching(preset).all(rules, settings or {})
+    return _Attaching(preset, rule_timeout).all(rules, settings or {})
 
 
 class _Attaching:
     """Rules on their way into a Selection."""
 
-    def __init__(self, preset: Preset) -> None:
+    def __init__(self, preset: Preset, limit_s: float) -> None:
         self.preset = preset
+        self.limit_s = limit_s
         self.known = known()
         self.chosen: dict[str, tuple[type[Rule], dict[str, Any], Preset]] = {}
         self.report: tuple[dict[str, dict[str, Any]], Preset] | None = None
@@ -357,8 +366,9 @@ class _Attaching:
         given = {key: value for key, value in parameters.items() if key not in (_INVOKE, _SOURCE)}
         invoked = parameters.get(_INVOKE)
         if _SOURCE in parameters:
-            kind: type[Rule] = type(load(str(parameters[_SOURCE]), str(invoked), given, name=name))
-            self._put(name, kind, {}, self.preset)
+            own = None if name == invoked else name  # a name that is not given is that of the class
+            kind: type[Rule] = type(load(str(parameters[_SOURCE]), str(invoked), given, name=own, limit_s=self.limit_s))
+            self._put(kind.name, kind, {}, self.preset)
         elif invoked == PROFILER_REPORT:
             self._add_report(given, preset)
         elif invoked in self.known:
@@ -366,7 +376,9 @@ class _Attaching:
             table = {one.name: one for one in kind.all_parameters()}
             if unknown := [key for key in given if key not in table]:
                 raise UsageError(f"{', '.join(unknown)}: no parameter of {invoked}; accepted: {', '.join(table)}")
-            self._put(name, kind, {key: checked(kind, table[key], value) for key, value in given.items()}, preset or self.preset)
+            self._put(
+                name, kind, {key: checked(kind, table[key], value, documented=True) for key, value in given.items()}, preset or self.preset
+            )
         else:
             reason = "its code is in a container image, which does not run here; give a source file and rule_to_invoke"
             self._put(name, broken(name, reason), {}, self.preset)
@@ -407,12 +419,15 @@ class _Attaching:
 
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, dict[str, Value]]:
         """Values by name of a chosen rule."""
-        by_name = {**self.known, **{name: kind for name, (kind, _, _) in self.chosen.items()}}
+        chosen = {name: kind for name, (kind, _, _) in self.chosen.items()}
+        aliases = {kind.invoked: name for name, kind in chosen.items() if issubclass(kind, Guarded) and kind.invoked}
+        by_name = {**self.known, **{alias: chosen[name] for alias, name in aliases.items()}, **chosen}
         found: dict[str, dict[str, Value]] = {}
         for key, value in settings.items():
-            kind, parameter = setting(key, by_name)
-            # setting() answers with the class; two names may share it
-            name = max((one for one in by_name if key.lower().startswith(f"{one.lower()}_")), key=len)
+            given, kind, parameter = named_setting(key, by_name)
+            name = given if given in chosen else aliases.get(given, given)
+            if name not in chosen:
+                raise UsageError(turned_off(key, name, chosen))
             found.setdefault(name, {})[parameter.name] = checked(kind, parameter, value)
         return found
 

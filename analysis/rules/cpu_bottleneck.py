@@ -20,7 +20,15 @@ class CPUBottleneck(Bottleneck):
         Parameter("threshold", "%", 50, 50, "percentile", "share of a machine's snapshots that may be bottlenecks"),
         Parameter("gpu_threshold", "%", 10, 10, "percentile", "a snapshot is low when a used GPU is below this"),
         Parameter("cpu_threshold", "%", 90, 90, "percentile", "a low snapshot is a bottleneck when a core is above this"),
-        Parameter("patience", "samples", 100, 1000, "positive", "a machine is judged when it has more snapshots than this", seconds=True),
+        Parameter(
+            "patience",
+            "samples",
+            100,
+            1000,
+            "positive",
+            "a machine is judged, over the whole run, when it has more snapshots than this",
+            seconds=True,
+        ),
     )
     needs = "Samples of GPU utilisation and of every core's utilisation; kernel activity stands in for the first."
     checks = "Looks for snapshots in which a GPU is low while a core of the same machine is at its limit."

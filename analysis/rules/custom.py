@@ -20,9 +20,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Final
 
+from ...errors import Terminated
 from ...ingest.store import storable
 from ..wording import count, duration
 from .base import ERROR, FINE, ISSUES, SCAN_INTERVAL, VERDICTS, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from .bounds import LIMIT_S, TimeLimit, printing_aside
 from .catalogue import PROFILER_REPORT, RULES
 from .run_data import RunData
 from .trial import ContractRule, Trial, stand_ins
@@ -36,6 +38,14 @@ _DEPTH: Final = 20
 _TEXT: Final = 500
 _OF_THE_BASE: Final = ("action_str", "other_trials")
 """Parameters of the contract's base class, which are no setting of a rule."""
+
+
+class MisuseError(Exception):
+    """A rule file is loaded with values that its class does not take: a mistake of who names it, not of the file."""
+
+    def __init__(self, message: str, kind: str = "TypeError") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class FreeParameter(Parameter):
@@ -59,14 +69,18 @@ class Guarded(Rule):
     """Values of parameters that the rule was loaded with."""
     problem: ClassVar[str | None] = None
     """Why the rule could not be loaded, which is then its answer."""
+    misused: ClassVar[bool] = False
+    """Whether that is because of the values it was loaded with."""
+    invoked: ClassVar[str | None] = None
+    """Name of the class in its file, by which the rule can be meant, too."""
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if self.problem is not None:
             return Outcome(ERROR, reason=self.problem)
         try:
-            with self.file.active() if self.file else _printing_aside():
+            with self.file.active() if self.file else printing_aside(self.name):
                 return self._judge(run, parameters)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Terminated):
             raise
         except BaseException as error:
             return Outcome(ERROR, reason=described(error, self.place))
@@ -108,7 +122,7 @@ def guarded(
     })  # fmt: skip
 
 
-def broken(name: str, reason: str) -> type[Guarded]:
+def broken(name: str, reason: str, *, misused: bool = False) -> type[Guarded]:
     """A rule of that name that could not be loaded: its verdict is always Error, with the reason."""
     return type("Broken", (Guarded,), {
         "name": name,
@@ -116,6 +130,7 @@ def broken(name: str, reason: str) -> type[Guarded]:
         "condition": "never",
         "advice": f"Mend the rule {name}.",
         "problem": reason,
+        "misused": misused,
     })  # fmt: skip
 
 
@@ -134,14 +149,14 @@ def _problem(kind: type[Rule], name: Any) -> str | None:
 
 
 def _fitting(kind: type[Rule], given: Mapping[str, Any]) -> dict[str, Any]:
-    """``given`` as values of the parameters of ``kind``; texts are read as numbers. Raises TypeError or ValueError."""
+    """``given`` as values of the parameters of ``kind``; texts are read as numbers. Raises MisuseError."""
     parameters = {parameter.name: parameter for parameter in (*kind.parameters, SCAN_INTERVAL)}
     if unknown := [key for key in given if key not in parameters]:
-        raise TypeError(f"{kind.__name__} has no parameter {', '.join(unknown)}; it has: {', '.join(parameters)}")
+        raise MisuseError(f"{kind.__name__} has no parameter {', '.join(unknown)}; it has: {', '.join(parameters)}")
     values = {key: value if parameters[key].kind == "text" else _number(value) for key, value in given.items()}
     for key, value in values.items():
         if problem := parameters[key].problem(value):
-            raise ValueError(f"{problem} (given: {value!r})")
+            raise MisuseError(f"{problem} (given: {value!r})", "ValueError")
     return values
 
 
@@ -192,32 +207,58 @@ def _whole(key: str, value: Any) -> int:
 # -- rule files ----------------------------------------------------------------------------------------------------------------
 
 
-def load(source: str | Path, rule_to_invoke: str, parameters: Mapping[str, Any] | None = None, *, name: str | None = None) -> Guarded:
-    """The class ``rule_to_invoke`` of the Python file ``source`` as a rule named ``name`` (default: like the class).
+def load(
+    source: str | Path,
+    rule_to_invoke: str,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    name: str | Callable[[str], str] | None = None,
+    limit_s: float = LIMIT_S,
+) -> Guarded:
+    """The class ``rule_to_invoke`` of the Python file ``source`` as a rule named ``name`` (default: the ``name`` that the class declares,
+    else that of the class; a function makes it of this one).
 
     It is a subclass of :class:`postrun.Rule`, or a class of the public rule contract, which is made with ``base_trial`` and ``parameters``
     and called for every evaluation window (docs/custom-rules.md). Texts are read as numbers, except where the default is a text. A file
-    that cannot be loaded gives a rule with a ``problem``, whose verdict is Error. The file runs with the rights of this program.
+    that cannot be loaded gives a rule with a ``problem``, whose verdict is Error. The file runs with the rights of this program; it may
+    take ``limit_s`` to load, and as long to judge.
     """
-    shown = name or rule_to_invoke
-    file = RuleFile(source)
+    file = RuleFile(source, limit_s)
+    shown = _shown(name, rule_to_invoke)
     try:
         with file.active():
             kind = file.find(rule_to_invoke)
+            shown = _shown(name, _declared(kind) or rule_to_invoke)
             if issubclass(kind, Rule):
-                return guarded(kind, name=shown, file=file, given=parameters)()
-            return _contract(file, kind, dict(parameters or {}), shown)()
-    except KeyboardInterrupt:
+                made = guarded(kind, name=shown, file=file, given=parameters)
+            else:
+                made = _contract(file, kind, dict(parameters or {}), shown)
+            made.invoked = rule_to_invoke
+            return made()
+    except (KeyboardInterrupt, Terminated):
         raise
     except BaseException as error:
-        return broken(shown, described(error, str(file.path)))()
+        failed = broken(shown, described(error, str(file.path)), misused=isinstance(error, MisuseError))
+        failed.invoked = rule_to_invoke
+        return failed()
+
+
+def _shown(name: str | Callable[[str], str] | None, own: str) -> str:
+    return name(own) if callable(name) else name or own
+
+
+def _declared(kind: type) -> str | None:
+    """The name in the report that a class declares, where it is one."""
+    name = getattr(kind, "name", None)
+    return name if isinstance(name, str) and name.strip() and "\n" not in name else None
 
 
 class RuleFile:
     """A Python file with rules. What it brings into ``sys.modules`` and ``sys.path`` is there only while it runs."""
 
-    def __init__(self, source: str | Path) -> None:
+    def __init__(self, source: str | Path, limit_s: float = LIMIT_S) -> None:
         self.path = Path(source)
+        self.limit = TimeLimit(limit_s)
         self._given = str(source)
         self._name = f"postrun_rule_file_{self.path.stem}"
         self._module: ModuleType | None = None
@@ -250,7 +291,8 @@ class RuleFile:
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
-        """While the file is loaded or called: its own modules and its folder can be imported, and what it prints goes to standard error."""
+        """While the file is loaded or called: its own modules and its folder can be imported, what it prints goes to standard error, and
+        its time is limited."""
         folder = self.path.resolve().parent
         added = str(folder) not in sys.path
         lent = {} if _installed("smdebug") else stand_ins()
@@ -261,7 +303,7 @@ class RuleFile:
         if added:
             sys.path.append(str(folder))
         try:
-            with _printing_aside():
+            with printing_aside(self.path.name), self.limit.running():
                 yield
         finally:
             if added:
@@ -338,6 +380,8 @@ class _Contract(Guarded):
         hits: list[int] = []
         windows = trial.windows
         for number in range(windows):
+            if self.file is not None:
+                self.file.limit.check()
             start = trial.first_ns + number * trial.interval_ns
             trial.window = (_us(start), _us(start + trial.interval_ns))
             try:
@@ -405,10 +449,12 @@ def _contract(file: RuleFile, kind: type, given: dict[str, Any], name: str) -> t
     free = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
     defaults = {one.name: None if one.default is one.empty else plain(one.default) for one in accepted}
     if not free and (unknown := [key for key in given if key not in {*defaults, SCAN_INTERVAL.name}]):
-        raise TypeError(f"{kind.__name__} has no parameter {', '.join(unknown)}; it has: {', '.join(defaults) or 'none'}")
+        raise MisuseError(f"{kind.__name__} has no parameter {', '.join(unknown)}; it has: {', '.join(defaults) or 'none'}")
     missing = [one.name for one in accepted if one.default is one.empty and one.name not in given]
     if missing:
-        raise TypeError(f"{kind.__name__} needs a value for {', '.join(missing)}; give it in rule_parameters")
+        raise MisuseError(
+            f"{kind.__name__} needs a value for {', '.join(missing)}; give it in rule_parameters, or as CLASS?{missing[0]}=VALUE"
+        )
     given = {key: value if isinstance(defaults.get(key), str) else _number(value) for key, value in given.items()}
     names = [key for key in {**defaults, **given} if key != SCAN_INTERVAL.name]
     meaning = "parameter of the rule file"
@@ -475,7 +521,7 @@ def _package(point: metadata.EntryPoint) -> str:
 
 def _of_package(point: metadata.EntryPoint) -> type[Guarded]:
     try:
-        with _printing_aside():
+        with printing_aside(point.name):
             kind = point.load()
         if not isinstance(kind, type) or not issubclass(kind, Rule):
             raise TypeError(f"{point.value} is no subclass of postrun.Rule")
@@ -483,7 +529,7 @@ def _of_package(point: metadata.EntryPoint) -> type[Guarded]:
         if own != point.name:
             raise ValueError(f"the entry point is named {point.name}, its rule {own}; name them alike")
         return guarded(kind, name=point.name)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated):
         raise
     except BaseException as error:
         return broken(point.name, f"{described(error)}; loaded from the package {_package(point)}")
@@ -505,7 +551,8 @@ def described(error: BaseException, file: str | None = None) -> str:
     elif file is not None:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
         line = lines[-1] if lines else None
-    message = f"{type(error).__name__}: {text[0][:_TEXT]}" if text else type(error).__name__
+    kind = error.kind if isinstance(error, MisuseError) else type(error).__name__
+    message = f"{kind}: {text[0][:_TEXT]}" if text else kind
     place = f" ({Path(file).name}, line {line})" if file and line else ""
     return storable(message + place)
 
@@ -541,10 +588,6 @@ def plain(value: Any, depth: int = 0) -> Any:
             if callable(convert := getattr(value, method, None)):
                 return plain(convert(), depth + 1)
     return storable(str(value)[:_TEXT])
-
-
-def _printing_aside() -> contextlib.AbstractContextManager[Any]:
-    return contextlib.redirect_stdout(sys.stderr)
 
 
 def _first_line(kind: type) -> str | None:

@@ -24,6 +24,7 @@ from ...ingest.store import Store
 from ..idle import KERNEL_WAIT_NS
 from ..places import Places
 from ..windows import windows, with_window
+from .device_names import place
 
 HOST_WAIT: Final = 0
 KERNEL_WAIT: Final = 1
@@ -54,8 +55,7 @@ class IdleDevice:
     @property
     def label(self) -> str:
         """ "rank 5, node-1 GPU 3" """
-        place = f"{self.node} GPU {self.device}"
-        return place if self.rank is None else f"rank {self.rank}, {place}"
+        return place(self.node, self.rank, self.device)
 
     @property
     def order(self) -> tuple[str, bool, int, bool, int, int]:

@@ -9,11 +9,10 @@ from typing import Any, Final
 from .. import wording
 from ..report import DeviceTime
 from .base import FINE, ISSUES, Cost, Outcome, not_evaluated
+from .device_names import place_of
 from .run_data import RunData
 
 CAPTURE_DEVICES: Final = "Profile with torch.profiler on CUDA activity (activities=[CPU, CUDA] of its ProfilerActivity)."
-
-_UNKNOWN_HOST: Final = "unknown host"
 
 Process = tuple[str, int | None, int | None]
 
@@ -44,17 +43,6 @@ def no_device_activity() -> Outcome:
 def above(part: float, whole: float, threshold: float) -> bool:
     """Whether ``part`` is more than ``threshold`` percent of ``whole``. Nothing is divided, so that what is equal stays equal."""
     return 100 * part > threshold * whole
-
-
-def place(node: str, rank: int | None, device: int) -> str:
-    """A device in words: "rank 5, node-1 GPU 3". A host that no file names is left out where nothing depends on its number."""
-    unknown = node == _UNKNOWN_HOST or (rank is not None and node.startswith(_UNKNOWN_HOST))
-    gpu = f"GPU {device}" if unknown else f"{node} GPU {device}"
-    return gpu if rank is None else f"rank {rank}, {gpu}"
-
-
-def place_of(device: DeviceTime) -> str:
-    return place(device.node, device.rank, device.device)
 
 
 def issues(shares: Iterable[DeviceShare]) -> list[DeviceShare]:

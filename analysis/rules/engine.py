@@ -8,6 +8,8 @@ from typing import Any, Final
 from ..report import Finding, RuleParameter, RuleResult
 from . import profiler_report
 from .base import ERROR, ISSUES, Outcome, SampleRule
+from .cross_reference import refer
+from .cut_files import copy_again
 from .run_data import RunData
 from .selection import Chosen, Selection
 
@@ -18,7 +20,8 @@ MEDIUM_PERCENT: Final = 5.0
 def evaluate(run: RunData, selection: Selection) -> tuple[tuple[RuleResult, ...], tuple[Finding, ...]]:
     """Results in the order of the selection (ProfilerReport's own first), and the ranked findings. A rule that fails has the verdict Error
     and stops no other."""
-    outcomes = _outcomes(run, selection.rules)
+    rules = [chosen.rule for chosen in selection.rules]
+    outcomes = refer(rules, copy_again(rules, _outcomes(run, selection.rules), run.store))
     interval = run.samples.interval_ns
     results = [_result(chosen, outcome, interval) for chosen, outcome in zip(selection.rules, outcomes, strict=True)]
     if selection.summarised:
@@ -97,6 +100,7 @@ def _result(chosen: Chosen, outcome: Outcome, interval_ns: int | None) -> RuleRe
         checks=rule.checks,
         condition=rule.condition,
         advice=rule.advice,
+        informs=rule.informs,
     )
 
 
@@ -116,7 +120,7 @@ def _findings(rules: Sequence[Chosen], outcomes: Sequence[Outcome]) -> tuple[Fin
                 rank=rank,
                 rule=chosen.label or chosen.rule.name,
                 severity=_severity(percent),
-                title=(cost.title if cost else chosen.rule.advice).rstrip("."),
+                title=(cost.title if cost else outcome.title or chosen.rule.advice).rstrip("."),
                 text=outcome.finding or outcome.reason or chosen.rule.checks,
                 recommendation=outcome.recommendation,
                 where=cost.where if cost else None,
@@ -124,7 +128,7 @@ def _findings(rules: Sequence[Chosen], outcomes: Sequence[Outcome]) -> tuple[Fin
                 cost_percent=percent,
                 cost_per_step_ns=cost.per_step_ns if cost else None,
                 saving_ns=cost.saving_ns if cost else None,
-                saving_percent=100 * cost.saving_ns / cost.of_ns if cost and cost.saving_ns is not None and cost.of_ns else None,
+                saving_percent=_share(cost.saving_ns, cost.of_ns) if cost and cost.saving_ns is not None else None,
                 base=cost.base if cost else None,
             )
         )
@@ -133,7 +137,12 @@ def _findings(rules: Sequence[Chosen], outcomes: Sequence[Outcome]) -> tuple[Fin
 
 def _percent(outcome: Outcome) -> float | None:
     cost = outcome.cost
-    return 100 * cost.ns / cost.of_ns if cost and cost.of_ns else None
+    return _share(cost.ns, cost.of_ns) if cost else None
+
+
+def _share(part_ns: int, of_ns: int) -> float | None:
+    """In percent; a part is never more than its whole, whatever a rule says."""
+    return min(100 * part_ns / of_ns, 100.0) if of_ns else None
 
 
 def _severity(percent: float | None) -> str:

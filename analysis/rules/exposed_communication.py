@@ -24,7 +24,8 @@ from ..report import DeviceTime
 from ..wording import duration, percent, plural, whole_percent
 from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from .coverage import DEVICE, with_covered
-from .device_share import DeviceShare, above, finding, issues, no_device_activity, outcome, place_of
+from .device_names import place_of
+from .device_share import DeviceShare, above, finding, issues, no_device_activity, outcome
 from .run_data import RunData
 
 _THRESHOLD: Final = Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that exposed communication may take")
@@ -268,6 +269,6 @@ def _slow_rank(breakdown: Sequence[DeviceTime]) -> str | None:
     if not above(excess, typical, _SLOW_PERCENT) or waited * 2 < excess:
         return None
     return (
-        f"Look at {place_of(slow)} first: it computes {percent(100 * excess / typical)} longer than the median of the ranks and spends"
-        f" {duration(waited)} less in collectives than the others, which wait for it there."
+        f"Look at {place_of(slow)} first: it computes longest and spends {duration(waited)} less in collectives than the others, which wait"
+        " for it there."
     )

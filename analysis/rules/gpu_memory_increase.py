@@ -11,18 +11,24 @@ import polars as pl
 
 from ..wording import count, moment, plural
 from .base import FINE, ISSUES, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .gpus import RECORD_LONGER, gpu, with_ranks
 from .run_data import RunData
 from .samples import FOOTPRINT, SampleBlock, box, samples_of
 
 SLOPE_POINTS: Final = 64
 """A longer series is put in so many groups of successive samples, and the slope is that of their means."""
 
+SLOPE: Final = (
+    "Theil-Sen slope: the median of the slopes between all pairs of points. It shows a rise that lasts; one that happens at once leaves it"
+    " near 0."
+)
 _EPISODES: Final = 20
 _HOUR_NS: Final = 3.6e12
 _DIGITS: Final = 9
 _MOST: Final = 4e18
 _CAPTURE: Final = "Record system metrics with the hosted profiler's system monitor, or samples of another source that has GPU memory."
 _FIGURE: Final = {True: "footprint", False: "memory controller"}
+_TITLE: Final = {"footprint": "Find what keeps GPU memory allocated", "memory controller": "Find what raises the memory traffic"}
 _SAID: Final = {"footprint": "GPU memory in use", "memory controller": "The memory-controller utilisation, recorded as GPU memory,"}
 
 
@@ -103,10 +109,10 @@ class GPUMemoryIncrease(SampleRule):
         episodes = pl.concat([part.episodes for part in observed])
         if devices.is_empty():
             return not_evaluated("no GPU memory samples in this run", _CAPTURE)
-        details = {"devices": _rows(devices, episodes, run)}
+        details = {"devices": _rows(devices, episodes, run), "slope": SLOPE}
         evaluated = devices.filter(pl.col("largest_increase").is_not_null())
         if evaluated.is_empty():
-            return not_evaluated(_too_few(devices, parameters), details=details)
+            return not_evaluated(_too_few(devices, parameters), RECORD_LONGER, details=details)
         violations = int(evaluated["violations"].sum())
         windows: set[int] = set().union(*(part.windows for part in observed))
         triggered: set[int] = set().union(*(part.windows_triggered for part in observed))
@@ -123,6 +129,7 @@ class GPUMemoryIncrease(SampleRule):
             details=details,
             finding=_finding(evaluated, episodes, worst, run, parameters),
             recommendation=_recommendation(episodes, worst, run) if violations else None,
+            title=_TITLE[_FIGURE[worst["source"] == FOOTPRINT]],
         )
 
 
@@ -188,7 +195,7 @@ def _rows(devices: pl.DataFrame, episodes: pl.DataFrame, run: RunData) -> list[d
                 "box": box(row),
             }
         )
-    return sorted(rows, key=lambda row: (row["node"], row["device"]))
+    return with_ranks(rows, run)
 
 
 def _too_few(devices: pl.DataFrame, parameters: Parameters) -> str:
@@ -205,10 +212,11 @@ def _finding(evaluated: pl.DataFrame, episodes: pl.DataFrame, worst: dict[str, A
     largest = worst["largest_increase"]
     if worst["violations"]:
         growing = evaluated.filter(pl.col("violations") > 0).height
+        whose = f"{count(growing)} of {plural(evaluated.height, 'GPU')} grew so, in" if evaluated.height > 1 else "it grew so in"
         return (
             f"{said} grew on {place} by up to {_points(largest, increase)} percentage points from one window of"
-            f" {plural(window, 'sample')} to the next, more than the threshold of {increase:g}; {count(growing)} of"
-            f" {plural(evaluated.height, 'GPU')} grew so, in {plural(episodes.height, 'episode')}."
+            f" {plural(window, 'sample')} to the next, more than the threshold of {increase:g}; {whose}"
+            f" {plural(episodes.height, 'episode')}{_trend(worst)}."
         )
     grew = f"grew by at most {_points(largest, increase)} percentage points" if largest > 0 else "did not grow"
     text = f"{said} {grew} from one window of {plural(window, 'sample')} to the next; the threshold is {increase:g}"
@@ -238,8 +246,16 @@ def _recommendation(episodes: pl.DataFrame, worst: dict[str, Any], run: RunData)
     )
 
 
+def _trend(worst: dict[str, Any]) -> str:
+    """That the slope does not show what the windows do: less than a percentage point over the run."""
+    if worst["slope"] is None or abs(worst["slope"]) * (worst["last_ns"] - worst["first_ns"]) / _HOUR_NS >= 1:
+        return ""
+    return "; the slope over the run (Theil-Sen) stays near 0, because a median does not follow a single rise"
+
+
 def _place(row: dict[str, Any], run: RunData) -> str:
-    return f"{run.places.node(row['node'])} GPU {row['unit']}"
+    ranked = with_ranks([{"node": run.places.node(row["node"]), "device": row["unit"]}], run)
+    return gpu(ranked[0])
 
 
 def _points(value: float, threshold: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ..utilisation import LABEL
 from ..wording import count, duration, plural
+from .device_names import place, ranks
 from .run_data import RunData
 
 NO_GPU: Final = "no GPU utilisation in this run"
@@ -17,7 +18,11 @@ RECORD_LONGER: Final = "Record system metrics for longer, or at a shorter sampli
 GPU_TIME: Final = "GPU time of the run"
 MOST_ROWS: Final = 2000
 
+_METRICS: Final = {NO_GPU: "the utilisation of the GPUs", NO_CPU: "the utilisation of the cores", NO_MEMORY: "GPU memory"}
 _NAMED: Final = 3
+_ENOUGH: Final = 100
+_LEAST: Final = 50
+"""Fewer samples of derived utilisation than these tell nothing: no parameter is named that would have them judged."""
 
 
 def threshold(value: float) -> str:
@@ -26,14 +31,28 @@ def threshold(value: float) -> str:
 
 
 def gpu(row: Mapping[str, Any]) -> str:
-    """The GPU of a row of the details: "node-1 GPU 3"."""
-    return f"{row['node']} GPU {row['device']}"
+    """The GPU of a row of the details: "node-1 GPU 3", "rank 5, node-1 GPU 3" where kernels tell the rank."""
+    return place(row["node"], row.get("rank"), row["device"])
+
+
+def with_ranks(rows: Iterable[dict[str, Any]], run: RunData) -> list[dict[str, Any]]:
+    """Rows of the details, in order of machine and GPU, each with the ``rank`` that used the GPU (None where that is not known)."""
+    known = ranks(run.breakdown)
+    ranked = ({**row, "rank": known.get((row["node"], row["device"]))} for row in rows)
+    return sorted(ranked, key=lambda row: (row["node"], row["device"]))
+
+
+def record(run: RunData, missing: str) -> str:
+    """Which capture would supply what ``missing`` (the reason why a rule was not evaluated) says; a run may have other samples."""
+    if not run.samples.metrics or missing not in _METRICS:
+        return RECORD
+    return f"Record {_METRICS[missing]}, too: the samples of this run are of other metrics."
 
 
 def where(rows: Sequence[Mapping[str, Any]]) -> str:
     """The GPUs of rows of the details: up to three by name, more by their number and their machines."""
     if len(rows) <= _NAMED:
-        return _joined([gpu(row) for row in rows])
+        return _joined([gpu(row) for row in rows], "; " if any(row.get("rank") is not None for row in rows) else ", ")
     nodes = list(dict.fromkeys(row["node"] for row in rows))
     return f"{count(len(rows))} GPUs of {machines(nodes)}"
 
@@ -44,13 +63,24 @@ def machines(nodes: Sequence[str]) -> str:
 
 
 def too_few(rule: str, samples: int, more_than: float, run: RunData, *, parameter: str, derived: bool, what: str = "samples") -> str:
-    """Why a rule was not evaluated: "612 of more than 1 000 samples needed"; where the figures are derived, also how to need fewer."""
+    """Why a rule was not evaluated: "612 of more than 1 000 samples needed"; where the figures are derived, also how to need fewer, if so
+    few say anything at all."""
     reason = f"{count(samples)} of more than {number(more_than)} {what} needed"
     if derived:
-        example = 100 if samples > 100 else max(samples // 2, 1)
         buckets = f" in {duration(run.samples.bucket_ns)} buckets" if run.samples.bucket_ns else ""
-        reason += f", {LABEL}{buckets}; --set {rule}_{parameter}={example} needs fewer"
+        reason += f", {LABEL}{buckets}"
+        if samples < _ENOUGH:
+            reason += "; record for longer"
+        else:
+            reason += f"; --set {rule}_{parameter}={_ENOUGH if samples > _ENOUGH else _LEAST} needs fewer"
     return reason
+
+
+def in_windows(some: int, windows: int) -> str:
+    """In how many of the evaluation windows of one GPU or several: "the only window", "all 12 windows", "3 of 12 windows"."""
+    if some < windows:
+        return f"{count(some)} of {plural(windows, 'window')}"
+    return "the only window" if windows == 1 else f"all {count(windows)} windows"
 
 
 def gpu_time_ns(rows: Iterable[Mapping[str, Any]], run: RunData) -> float:
@@ -90,5 +120,5 @@ def also_too_few(rows: int) -> str:
     return f"; {plural(rows, 'GPU has', 'GPUs have')} too few samples to be judged" if rows else ""
 
 
-def _joined(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _joined(names: Sequence[str], between: str = ", ") -> str:
+    return names[0] if len(names) == 1 else f"{between.join(names[:-1])} and {names[-1]}"

@@ -20,7 +20,15 @@ class IOBottleneck(Bottleneck):
         Parameter("threshold", "%", 50, 50, "percentile", "share of a machine's snapshots that may be bottlenecks"),
         Parameter("gpu_threshold", "%", 70, 10, "percentile", "a snapshot is low when a used GPU is below this"),
         Parameter("io_threshold", "%", 50, 50, "percentile", "a low snapshot is a bottleneck when a core waits for I/O more than this"),
-        Parameter("patience", "samples", 1000, 1000, "positive", "a machine is judged when it has more snapshots than this", seconds=True),
+        Parameter(
+            "patience",
+            "samples",
+            1000,
+            1000,
+            "positive",
+            "a machine is judged, over the whole run, when it has more snapshots than this",
+            seconds=True,
+        ),
     )
     needs = "Samples of GPU utilisation and of every core's I/O wait; kernel activity stands in for the first."
     checks = "Looks for snapshots in which a GPU is low while a core of the same machine waits for I/O."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +13,8 @@ import polars as pl
 from ..utilisation import LABEL
 from ..wording import count, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
-from .gpus import GPU_TIME, gpu_time_ns, too_few
+from .device_names import place, ranks
+from .gpus import GPU_TIME, NO_GPU, RECORD_LONGER, gpu_time_ns, record, too_few
 from .run_data import RunData
 from .samples import SampleBlock
 
@@ -30,6 +31,7 @@ _CAPTURE: Final = "Record system metrics with the hosted profiler's system monit
 class _Device:
     node: str
     unit: int
+    rank: int | None
     derived: bool
     samples: int
     mean: float
@@ -40,11 +42,11 @@ class _Device:
 
     @property
     def place(self) -> str:
-        return f"{self.node} GPU {self.unit}"
+        return place(self.node, self.rank, self.unit)
 
     @property
     def row(self) -> dict[str, Any]:
-        return {**self.key, "derived": self.derived, "samples": self.samples}
+        return {**self.key, "rank": self.rank, "derived": self.derived, "samples": self.samples}
 
     @property
     def key(self) -> dict[str, Any]:
@@ -93,16 +95,17 @@ class LoadBalancing(SampleRule):
 
     def conclude(self, observed: Sequence[pl.DataFrame], run: RunData, parameters: Parameters) -> Outcome:
         threshold, patience = parameters["threshold"], parameters["patience"]
+        known = ranks(run.breakdown)
         rows = pl.concat(observed).rows(named=True) if observed else []
-        devices = sorted((_device(row, run, patience) for row in rows), key=lambda device: (device.node, device.unit))
+        devices = sorted((_device(row, run, known, patience) for row in rows), key=lambda device: (device.node, device.unit))
         if not devices:
-            return not_evaluated("no GPU utilisation and no kernel activity in this run", _CAPTURE)
+            return not_evaluated(NO_GPU, record(run, NO_GPU) if run.samples.metrics else _CAPTURE)
         if len(devices) == 1:
             return not_evaluated("one GPU in this run, nothing to compare it with", datapoints=devices[0].samples)
         evaluated = [device for device in devices if device.evaluated]
         in_pairs = len(devices) <= MOST_COMPARED
         if len(evaluated) < 2:
-            return not_evaluated(_too_few(devices, run, patience), details=_details(devices, [], in_pairs))
+            return not_evaluated(_too_few(devices, run, patience), RECORD_LONGER, details=_details(devices, [], in_pairs))
         pairs = _pairs(evaluated, threshold) if in_pairs else _with_mean(evaluated, threshold)
         pairs.sort(key=lambda pair: (-pair.distance, -abs(pair.mean_difference)))
         violating = [pair for pair in pairs if pair.violation]
@@ -135,10 +138,12 @@ def distance(p: Sequence[float], q: Sequence[float]) -> float:
     return math.sqrt(min(max(math.fsum(terms) / 2, 0.0), 1.0))
 
 
-def _device(row: dict[str, Any], run: RunData, patience: float) -> _Device:
+def _device(row: dict[str, Any], run: RunData, known: Mapping[tuple[str, int], int], patience: float) -> _Device:
+    node = run.places.node(row["node"])
     return _Device(
-        node=run.places.node(row["node"]),
+        node=node,
         unit=row["unit"],
+        rank=known.get((node, row["unit"])),
         derived=row["source"] == "derived",
         samples=row["samples"],
         mean=row["mean"],
@@ -234,7 +239,8 @@ def _finding(evaluated: Sequence[_Device], pairs: Sequence[_Pair], violating: Se
         number = f"{count(len(violating))} of {plural(len(pairs), 'GPU')}"
     what = f"Utilisation histograms{derived} {compared}" if furthest.b is not None else f"The utilisation histogram{derived} {compared}"
     if violating:
-        return f"{what} (Jensen-Shannon distance), above the threshold of {threshold:g}; so do {number}."
+        also = f"; so do {number}" if len(pairs) > 1 else ""
+        return f"{what} (Jensen-Shannon distance), above the threshold of {threshold:g}{also}."
     return f"{what} at most (Jensen-Shannon distance), not above the threshold of {threshold:g}."
 
 

@@ -1,4 +1,4 @@
-"""Are GPUs used too little, or not steadily, and is that so during the whole run or only in an idle tail?"""
+"""Are GPUs used too little, or not steadily, and is that so during the whole run or only while they idle at its start or end?"""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule
 from .gpus import (
     GPU_TIME,
     NO_GPU,
-    RECORD,
     RECORD_LONGER,
     also_too_few,
     capped,
     gpu,
     gpu_time_ns,
+    record,
     sample_ns,
     threshold,
     too_few,
     where,
+    with_ranks,
 )
 from .run_data import RunData
 from .samples import SampleBlock, box, samples_of
@@ -33,9 +34,13 @@ UNUSED: Final = "unused"
 FEW: Final = "too few samples"
 WHOLE_RUN: Final = "whole run"
 IDLE_TAIL: Final = "idle tail"
+IDLE_HEAD: Final = "idle head"
+IDLE_ENDS: Final = "idle head and tail"
 PARTS: Final = "parts of the run"
 
-_LEAST_TAIL: Final = 0.05
+_IDLE: Final = (IDLE_TAIL, IDLE_HEAD, IDLE_ENDS)
+_LEAST_STRETCH: Final = 0.05
+_NEAR: Final = 0.05
 _GPU: Final = ["node", "unit"]
 
 Row = dict[str, Any]
@@ -48,12 +53,16 @@ class LowGPUUtilization(SampleRule):
     ``state`` of a GPU: which of the two it was in more of its windows (as often: under-utilised), "unused" where it is 0 % for the whole
     run (its windows count as under-utilised).
 
-    ``pattern`` of a GPU with such windows. "idle tail": at its end the series has a stretch with all values below threshold_p5 that is at
-    least 5 % of its samples (the longest such stretch is the tail), and what lies before it is neither under-utilised nor fluctuating:
-    not its p95 and p5 as a whole, and no judged window that ends before the tail. "whole run": else, where all windows are one or the
-    other, also those before ``patience`` was reached. "parts of the run": else.
+    Idle head and idle tail of a GPU: the longest stretch at the start, or end, of its series with all values below threshold_p5, where that
+    is at least 5 % of the samples and not all of them. ``pattern`` of a GPU with such windows:
 
-    Cost: the unused share, 100 % - mean, of the time of the GPUs with such windows.
+    * "idle tail": each of them ends in the tail, and the last ``window`` samples before the tail (none of the head) are neither
+      under-utilised nor fluctuating. "idle head": each of them reaches into the head, and the first ``window`` samples behind it (none of
+      the tail) are neither. "idle head and tail": each does one of the two.
+    * "whole run": else, where all windows are one or the other, also those before ``patience`` was reached. "parts of the run": else.
+
+    Cost, of the GPUs with such windows: the unused share (100 % - mean) of head or tail where they are low only there; else of the time
+    between the two.
     """
 
     name = "LowGPUUtilization"
@@ -72,7 +81,10 @@ class LowGPUUtilization(SampleRule):
     def observe(self, block: SampleBlock, parameters: Parameters) -> tuple[pl.DataFrame, pl.DataFrame]:
         """A row per GPU, and a row per evaluated window."""
         p95, p5 = parameters["threshold_p95"], parameters["threshold_p5"]
-        ends = block.quantiles("gpu", parameters["scan_interval_us"], samples_of(parameters["window"]), 0).with_columns(
+        window = samples_of(parameters["window"])
+        ends = block.quantiles("gpu", parameters["scan_interval_us"], window, 0)
+        # A quantile that is the threshold is not below it: rounding must not decide.
+        ends = ends.with_columns(pl.col("p95", "p5").round(9)).with_columns(
             judged=pl.col("count") > parameters["patience"],
             under=pl.col("p95") < p95,
             fluctuating=(pl.col("p95") >= p95) & (pl.col("p5") < p5),
@@ -93,21 +105,21 @@ class LowGPUUtilization(SampleRule):
             always_low=pl.col("low").all(),
         )
         gpus = block.boxes("gpu").sort(_GPU).join(gpus, on=_GPU, maintain_order="left")
-        tails = _idle_tails(block.series("gpu"), gpus, ends.filter("triggered"), p95, p5)
+        idle = _idle_ends(block.series("gpu"), gpus, ends.filter("triggered"), window, p95, p5)
         windows = ends.filter("judged").group_by("window").agg(pl.col("triggered").any())
-        return gpus.join(tails, on=_GPU, how="left", maintain_order="left"), windows
+        return gpus.join(idle, on=_GPU, how="left", maintain_order="left"), windows
 
     def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
         if not run.samples.has("gpu"):
-            return not_evaluated(NO_GPU, RECORD)
+            return not_evaluated(NO_GPU, record(run, NO_GPU))
         found = [row for gpus, _ in observed for row in gpus.iter_rows(named=True)]
-        devices = sorted((_device(row, run) for row in found), key=lambda row: (row["node"], row["device"]))
+        devices = with_ranks((_device(row, run) for row in found), run)
         windows = pl.concat([part for _, part in observed]).group_by("window").agg(pl.col("triggered").any())
         low = [row for row in devices if row["triggered"]]
         details = capped(devices, {at for at, row in enumerate(devices) if row["triggered"]}, "devices")
         judged = [row for row in devices if row["windows"]]
         if not devices:
-            return not_evaluated(NO_GPU, RECORD)
+            return not_evaluated(NO_GPU, record(run, NO_GPU))
         if not judged:
             most = max(devices, key=lambda row: int(row["samples"]))
             reason = too_few(self.name, most["samples"], parameters["patience"], run, parameter="patience", derived=most["derived"])
@@ -124,37 +136,79 @@ class LowGPUUtilization(SampleRule):
             first_ns=min((row["first_ns"] for row in low), default=None),
             last_ns=max((row["last_ns"] for row in low), default=None),
             details=details,
-            finding=(_finding(low, judged, parameters) if low else _fine(judged, parameters)) + also_too_few(few) + ".",
+            finding=(_finding(low, judged, run, parameters) if low else _fine(judged, parameters)) + also_too_few(few) + ".",
             recommendation=_recommendation(low, run) if low else None,
             cost=_cost(low, devices, run) if low else None,
         )
 
 
-def _idle_tails(series: pl.DataFrame, gpus: pl.DataFrame, triggered: pl.DataFrame, p95: float, p5: float) -> pl.DataFrame:
-    """GPUs that are low in an idle tail only: node, unit, tail_ns (time of the tail's first sample). ``gpus``: sorted, one per series."""
+def _idle_ends(series: pl.DataFrame, gpus: pl.DataFrame, triggered: pl.DataFrame, window: int, p95: float, p5: float) -> pl.DataFrame:
+    """Per GPU: node, unit; ``head``, ``between``, ``tail`` (samples) and ``head_unused`` and so on (samples x unused share);
+    head_end_ns, tail_start_ns (None without one); in_head, in_tail (triggered windows that it explains), inside (that neither does).
+
+    ``gpus``: sorted, a row per series. ``triggered``: rows of the windows that are low."""
     ends = pl.col("samples").cum_sum().cast(pl.Int64)
-    rows = gpus.select(*_GPU, "samples", "triggered", first=ends - pl.col("samples"), end=ends)  # the series lie one behind the other
+    rows = gpus.select(*_GPU, "samples", begin=ends - pl.col("samples").cast(pl.Int64), end=ends)  # the series lie one behind the other
     busy = series["value"].ge(p5).arg_true().cast(pl.Int64)
-    after = pl.concat([pl.Series([-1], dtype=pl.Int64), busy]).gather(busy.search_sorted(rows["end"], side="left")) + 1
-    rows = rows.with_columns(tail=after).filter(
-        (pl.col("triggered") > 0) & (pl.col("tail") > pl.col("first")) & (pl.col("end") - pl.col("tail") >= _LEAST_TAIL * pl.col("samples"))
+    first, after = busy.search_sorted(rows["begin"], side="left"), busy.search_sorted(rows["end"], side="left")
+    rows = rows.with_columns(
+        head=pl.concat([busy, pl.Series([len(series)], dtype=pl.Int64)]).gather(first),
+        tail=pl.concat([pl.Series([-1], dtype=pl.Int64), busy]).gather(after) + 1,
     )
-    early = triggered.join(rows, on=_GPU).filter(pl.col("row") < pl.col("tail"))
-    rows = rows.join(early, on=_GPU, how="anti")
-    before = rows.select(*_GPU, index=pl.int_ranges("first", "tail")).explode("index")
-    good = (
-        before.with_columns(value=series["value"].gather(before["index"]))
+    least, used = _LEAST_STRETCH * pl.col("samples"), pl.col("tail") > pl.col("begin")
+    head, tail = pl.col("head"), pl.col("tail")
+    rows = rows.with_columns(
+        head=pl.when(used & (head - pl.col("begin") >= least)).then(head).otherwise("begin"),
+        tail=pl.when(used & (pl.col("end") - tail >= least)).then(tail).otherwise("end"),
+    )
+    good_before = _good(series, rows.select(*_GPU, begin=pl.max_horizontal(head, tail - window), end=tail), p95, p5)
+    good_behind = _good(series, rows.select(*_GPU, begin=head, end=pl.min_horizontal(tail, head + window)), p95, p5)
+    rows = rows.join(good_before.select(*_GPU, good_before="good"), on=_GPU, how="left", maintain_order="left")
+    rows = rows.join(good_behind.select(*_GPU, good_behind="good"), on=_GPU, how="left", maintain_order="left")
+    last = pl.col("row").cast(pl.Int64)
+    from_row = last + 1 - pl.min_horizontal(pl.col("count").cast(pl.Int64), window)
+    in_tail = (last >= tail) & pl.col("good_before").fill_null(False)
+    in_head = (from_row < head) & pl.col("good_behind").fill_null(False) & ~in_tail
+    explained = (
+        triggered.join(rows, on=_GPU)
+        .with_columns(in_tail=in_tail, in_head=in_head)
         .group_by(_GPU)
-        .agg(p95=pl.col("value").quantile(0.95, "linear"), p5=pl.col("value").quantile(0.05, "linear"))
-        .filter((pl.col("p95") >= p95) & (pl.col("p5") >= p5))
+        .agg(pl.col("in_tail", "in_head").sum(), inside=(~pl.col("in_tail") & ~pl.col("in_head")).sum())
     )
-    rows = rows.join(good, on=_GPU, how="semi")
-    return rows.select(*_GPU, tail_ns=series["time_ns"].gather(rows["tail"]))
+    sums = pl.concat([pl.Series([0.0]), series["value"].cum_sum()])
+
+    def part(name: str, begin: str, end: str) -> dict[str, pl.Expr | pl.Series]:
+        used = sums.gather(rows[end]) - sums.gather(rows[begin])
+        return {name: pl.col(end) - pl.col(begin), f"{name}_unused": (pl.col(end) - pl.col(begin) - used / 100).clip(lower_bound=0)}
+
+    times = pl.concat([series["time_ns"], pl.Series([None], dtype=pl.Int64)])
+    found = rows.select(
+        *_GPU,
+        **part("head", "begin", "head"),
+        **part("between", "head", "tail"),
+        **part("tail", "tail", "end"),
+        head_end_ns=pl.when(head > pl.col("begin")).then(times.gather(rows["head"])),
+        tail_start_ns=pl.when(tail < pl.col("end")).then(times.gather(rows["tail"])),
+    )
+    counts = pl.col("in_tail", "in_head", "inside").fill_null(0)
+    return found.join(explained, on=_GPU, how="left", maintain_order="left").with_columns(counts)
+
+
+def _good(series: pl.DataFrame, parts: pl.DataFrame, p95: float, p5: float) -> pl.DataFrame:
+    """Whether a part of each series (rows ``begin`` to ``end``) is neither under-utilised nor fluctuating: node, unit, good."""
+    index = parts.select(*_GPU, index=pl.int_ranges("begin", "end")).explode("index").drop_nulls("index")
+    value = pl.col("value")
+    return (
+        index.with_columns(value=series["value"].gather(index["index"]))
+        .group_by(_GPU)
+        .agg(p95=value.quantile(0.95, "linear").round(9), p5=value.quantile(0.05, "linear").round(9))
+        .select(*_GPU, good=(pl.col("p95") >= p95) & (pl.col("p5") >= p5))
+    )
 
 
 def _device(row: Mapping[str, Any], run: RunData) -> Row:
     derived = row["source"] == "derived"
-    tail = None if row["tail_ns"] is None else row["last_ns"] + sample_ns({"derived": derived}, run) - row["tail_ns"]
+    end = row["last_ns"] + sample_ns({"derived": derived}, run)
     return {
         "node": run.places.node(row["node"]),
         "device": row["unit"],
@@ -172,10 +226,29 @@ def _device(row: Mapping[str, Any], run: RunData) -> Row:
         "lowest_p5": row["lowest_p5"],
         "first_ns": row["triggered_first_ns"],
         "last_ns": row["triggered_last_ns"],
-        "pattern": None if not row["triggered"] else IDLE_TAIL if tail is not None else WHOLE_RUN if row["always_low"] else PARTS,
-        "idle_tail_ns": tail,
+        "pattern": _pattern(row),
+        "idle_head_ns": None if row["head_end_ns"] is None else row["head_end_ns"] - row["first_ns"],
+        "idle_tail_ns": None if row["tail_start_ns"] is None else end - row["tail_start_ns"],
+        "idle_head_ends_ns": row["head_end_ns"],
+        "idle_tail_starts_ns": row["tail_start_ns"],
+        "mean_between": 100 * (1 - row["between_unused"] / row["between"]) if row["between"] else None,
+        "unused_samples": _unused(row),
         "box": box(row),
     }
+
+
+def _pattern(row: Mapping[str, Any]) -> str | None:
+    if not row["triggered"]:
+        return None
+    if row["inside"]:
+        return WHOLE_RUN if row["always_low"] else PARTS
+    return IDLE_ENDS if row["in_head"] and row["in_tail"] else IDLE_TAIL if row["in_tail"] else IDLE_HEAD
+
+
+def _unused(row: Mapping[str, Any]) -> float:
+    """How many samples of a GPU its pattern is about, times the share that was unused."""
+    parts = {IDLE_TAIL: ("tail",), IDLE_HEAD: ("head",), IDLE_ENDS: ("head", "tail")}.get(_pattern(row) or "", ("between",))
+    return float(sum(row[f"{part}_unused"] for part in parts))
 
 
 def _state(row: Mapping[str, Any]) -> str:
@@ -191,7 +264,7 @@ def _state(row: Mapping[str, Any]) -> str:
 # -- what the reader sees --------------------------------------------------------------------------------------------------
 
 
-def _finding(low: Sequence[Row], judged: Sequence[Row], parameters: Parameters) -> str:
+def _finding(low: Sequence[Row], judged: Sequence[Row], run: RunData, parameters: Parameters) -> str:
     unused, under, fluctuating = (_of(low, state) for state in (UNUSED, UNDER, FLUCTUATING))
     parts = []
     if unused:
@@ -206,26 +279,75 @@ def _finding(low: Sequence[Row], judged: Sequence[Row], parameters: Parameters) 
         parts.append(f"{count(len(fluctuating))} fluctuating (p5 below {limit}, lowest {percent(worst['lowest_p5'])} on {gpu(worst)})")
     shown = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
     derived = ", derived from kernel activity" if any(row["derived"] for row in low) else ""
-    whose = "its" if len(low) == 1 else "their"
-    number = sum(row["windows"] for row in low)
-    windows = f"{count(sum(row['triggered'] for row in low))} of {whose} {plural(number, 'window')}"
-    verb = "is" if len(low) == 1 else "are"
-    return f"{count(len(low))} of {plural(len(judged), 'GPU')} {verb} used too little in {windows}{derived}: {shown}; {_when(low)}"
+    return f"{_used_too_little(low, judged)}{derived}: {shown}; {_when(low, run)}{_left_out(low)}"
 
 
-def _when(low: Sequence[Row]) -> str:
-    """For how many of the GPUs it is so in the whole run, only in an idle tail, or in parts."""
-    tails = [row for row in low if row["pattern"] == IDLE_TAIL]
-    words = {
-        WHOLE_RUN: "low for the whole run",
-        IDLE_TAIL: f"low only in an idle tail of {duration(max((row['idle_tail_ns'] for row in tails), default=0))}",
-        PARTS: "low in parts of the run",
-    }
-    patterns = {pattern: sum(row["pattern"] == pattern for row in low) for pattern in words}
-    present = [(words[pattern], number) for pattern, number in patterns.items() if number]
+def _used_too_little(low: Sequence[Row], judged: Sequence[Row]) -> str:
+    triggered, windows = (sum(row[key] for row in low) for key in ("triggered", "windows"))
+    if len(low) > 1:
+        which = _all(len(low)) if len(low) == len(judged) else f"{count(len(low))} of {plural(len(judged), 'GPU')}"
+        return f"{which} are used too little in {count(triggered)} of {count(windows)} GPU windows"
+    which = "The GPU" if len(judged) == 1 else f"1 of {plural(len(judged), 'GPU')}"
+    some = "its only window" if windows == 1 else f"{'all' if triggered == windows else count(triggered)} of its {count(windows)} windows"
+    return f"{which} is used too little in {some}"
+
+
+def _all(gpus: int) -> str:
+    return "Both GPUs" if gpus == 2 else f"All {count(gpus)} GPUs"
+
+
+def _when(low: Sequence[Row], run: RunData) -> str:
+    """For how many of the GPUs it is so in the whole run, only while they idle at its start or end, or in parts."""
+    kinds: dict[str, list[Row]] = {}
+    for row in low:
+        steady = row["pattern"] != WHOLE_RUN or row["state"] != FLUCTUATING
+        kinds.setdefault(row["pattern"] if steady else FLUCTUATING, []).append(row)
+    order = (WHOLE_RUN, FLUCTUATING, *_IDLE, PARTS)
+    present = [(_pattern_words(kind, kinds[kind], run), len(kinds[kind])) for kind in order if kind in kinds]
     if len(present) == 1:
         return present[0][0]
     return ", ".join(f"{count(number)} {word}" for word, number in present)
+
+
+def _pattern_words(kind: str, rows: Sequence[Row], run: RunData) -> str:
+    if kind == IDLE_TAIL:
+        return f"low only in an idle tail of {_tail(rows, run)}"
+    if kind == IDLE_HEAD:
+        return f"low only in an idle start of {_head(rows, run)}"
+    if kind == IDLE_ENDS:
+        return f"low only in an idle start of {_head(rows, run)} and an idle tail of {_tail(rows, run)}"
+    return {WHOLE_RUN: "low for the whole run", FLUCTUATING: "fluctuating throughout"}.get(kind, "low in parts of the run")
+
+
+def _tail(rows: Sequence[Row], run: RunData) -> str:
+    """The longest idle tail, and that it begins after the last step, where that is so."""
+    longest = max(rows, key=lambda row: int(row["idle_tail_ns"]))
+    after = ", after the last step" if _near(longest["idle_tail_starts_ns"], run.job.loop_ended_at_ns, run) else ""
+    return f"{duration(longest['idle_tail_ns'])}{after}"
+
+
+def _head(rows: Sequence[Row], run: RunData) -> str:
+    """The longest idle head, and that it ends with the first step, where that is so."""
+    longest = max(rows, key=lambda row: int(row["idle_head_ns"]))
+    before = ", before the first step" if _near(longest["idle_head_ends_ns"], run.job.loop_started_at_ns, run) else ""
+    return f"{duration(longest['idle_head_ns'])}{before}"
+
+
+def _near(time_ns: int, step_ns: int | None, run: RunData) -> bool:
+    """Whether an idle stretch begins or ends with the steps: steps of a short profile in the middle of a job say nothing of it."""
+    duration_ns = run.job.duration_ns
+    return step_ns is not None and duration_ns is not None and abs(time_ns - step_ns) <= _NEAR * duration_ns
+
+
+def _left_out(low: Sequence[Row]) -> str:
+    """That the cost leaves out what the GPUs idled before and after, where it is about what lies between."""
+    rows = [row for row in low if row["pattern"] not in _IDLE]
+    parts = []
+    for key, which in (("idle_head_ns", "first"), ("idle_tail_ns", "last")):
+        longest = max((row[key] for row in rows if row[key] is not None), default=None)
+        if longest is not None:
+            parts.append(f"{which} {duration(longest)}")
+    return f"; the idle {' and '.join(parts)} of the run not counted" if parts else ""
 
 
 def _fine(judged: Sequence[Row], parameters: Parameters) -> str:
@@ -247,7 +369,7 @@ def _recommendation(low: Sequence[Row], run: RunData) -> str:
 def _kinds(low: Sequence[Row]) -> dict[str, list[Row]]:
     kinds: dict[str, list[Row]] = {}
     for row in low:
-        kinds.setdefault(IDLE_TAIL if row["pattern"] == IDLE_TAIL else row["state"], []).append(row)
+        kinds.setdefault(row["pattern"] if row["pattern"] in _IDLE else row["state"], []).append(row)
     return kinds
 
 
@@ -256,29 +378,45 @@ def _advice(kind: str, rows: Sequence[Row], run: RunData) -> str:
         gpus = next((node.gpus for node in run.nodes if node.hostname == rows[0]["node"]), None)
         start = f"`torchrun --nproc_per_node={gpus}`" if gpus and gpus > 1 else "`--nproc_per_node` of torchrun"
         return f"Start a worker on every GPU ({start}) or choose an instance with fewer GPUs: nothing ran on {where(rows)}."
-    if kind == IDLE_TAIL:
-        longest = max(row["idle_tail_ns"] for row in rows)
-        return (
-            f"End the job when training ends, and move what follows it (last evaluation, export, upload) to a machine without GPUs:"
-            f" {where(rows)} stood idle for the last {duration(longest)}."
-        )
+    if kind in _IDLE:
+        parts = []
+        if kind != IDLE_HEAD:
+            takes = f" (finalisation takes {duration(run.job.finalization_ns)})" if run.job.finalization_ns else ""
+            parts.append(
+                "End the job when training ends, and move what follows it (last evaluation, export, upload) to a machine without GPUs:"
+                f" {where(rows)} stood idle for the last {_tail(rows, run)}{takes}."
+            )
+        if kind != IDLE_TAIL:
+            takes = f" (initialisation takes {duration(run.job.initialization_ns)})" if run.job.initialization_ns else ""
+            parts.append(
+                "Begin to train sooner: download and prepare data before the job, or read it as a stream:"
+                f" {where(rows)} stood idle for the first {_head(rows, run)}{takes}."
+            )
+        return " ".join(parts)
     if kind == FLUCTUATING:
         worst = min(rows, key=lambda row: row["lowest_p5"])
         return (
-            "Feed the GPUs without pauses: find what the host does while they wait, most often loading (more `num_workers`, a larger"
-            f" `prefetch_factor`), evaluation or checkpoints, because {gpu(worst)} reaches {percent(worst['box']['p95'])} but falls to"
-            f" {percent(worst['lowest_p5'])} in between."
+            "Feed the GPUs without pauses: find what the host does while they wait, most often loading (a larger `prefetch_factor`, more"
+            f" `num_workers` where cores are free), evaluation or checkpoints, because {gpu(worst)} reaches {percent(worst['box']['p95'])}"
+            f" but falls to {percent(worst['lowest_p5'])} in between."
         )
-    worst = min(rows, key=lambda row: row["box"]["mean"])
+    worst = min(rows, key=_mean)
     return (
         f"Raise `batch_size` while it fits into GPU memory, or use fewer or smaller GPUs: {gpu(worst)} is at"
-        f" {percent(worst['box']['mean'])} on average and leaves the rest unused."
+        f" {percent(_mean(worst))} on average and leaves the rest unused."
     )
+
+
+def _mean(row: Row) -> float:
+    """Of the time between idle head and idle tail."""
+    return float(row["box"]["mean"] if row["mean_between"] is None else row["mean_between"])
 
 
 _TITLES: Final = {
     UNUSED: "Use the idle GPUs or take fewer",
     IDLE_TAIL: "End the job when training ends",
+    IDLE_HEAD: "Begin to train sooner",
+    IDLE_ENDS: "Let the GPUs idle less before and after training",
     FLUCTUATING: "Feed the GPUs without pauses",
     UNDER: "Give the GPUs more work per step",
 }
@@ -300,7 +438,7 @@ def _cost(low: Sequence[Row], devices: Sequence[Row], run: RunData) -> Cost:
 
 
 def _unused_ns(rows: Sequence[Row], run: RunData) -> float:
-    return float(sum(row["samples"] * sample_ns(row, run) * max(100 - row["box"]["mean"], 0) / 100 for row in rows))
+    return float(sum(row["unused_samples"] * sample_ns(row, run) for row in rows))
 
 
 def _of(rows: Sequence[Row], state: str) -> list[Row]:

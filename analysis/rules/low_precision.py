@@ -25,7 +25,8 @@ from ..summary import short_model
 from ..wording import duration, percent, plural, significant
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .coverage import union_lengths
-from .device_share import above, gpus, no_device_activity, place, span_of_all, steps_of
+from .device_names import place
+from .device_share import above, gpus, no_device_activity, span_of_all, steps_of
 from .matrix_units import ORDER, matrix_units, speed_up
 from .run_data import RunData
 

@@ -63,7 +63,8 @@ def _finding(found: Framework) -> str:
     if found.phases:
         named = [dataclasses.replace(phase, name=_phase(phase.name)) for phase in found.phases if phase.name != OTHER]
         rest = next((phase.percent for phase in found.phases if phase.name == OTHER), 0.0)
-        return f"From the first step's start to the last one's end, {_parts(named)}; {wording.percent(rest)} lies outside of the steps."
+        outside = f"{wording.whole_percent(rest)} lies outside of the steps"
+        return f"From the first step's start to the last one's end, {_parts(named)}; {outside}."
     if found.step_parts:
         return f"Of the time in forward, backward, optimizer and data loading, {_parts(found.step_parts)}."
     if found.operator_time:
@@ -76,7 +77,7 @@ def _phase(name: str) -> str:
 
 
 def _parts(rows: Sequence[Share]) -> str:
-    return ", ".join(f"{row.name} took {wording.percent(row.percent)}" for row in rows[:_LISTED])
+    return ", ".join(f"{row.name} took {wording.whole_percent(row.percent)}" for row in rows[:_LISTED])
 
 
 def _recommendation(phases: Sequence[Share]) -> str | None:
@@ -85,5 +86,5 @@ def _recommendation(phases: Sequence[Share]) -> str | None:
         return None
     return (
         "Look at what runs between the steps (data loading, validation, checkpoints, logging):"
-        f" {wording.duration(rest.total_ns)} of the loop, {wording.percent(rest.percent)}, is spent there."
+        f" {wording.duration(rest.total_ns)} of the loop, {wording.whole_percent(rest.percent)}, is spent there."
     )

@@ -9,6 +9,7 @@ from typing import Any, Final
 from ..report import MetricUsage
 from ..wording import count, plural
 from .base import FINE, Outcome, Parameters, Rule, not_evaluated
+from .device_names import UNKNOWN_HOST
 from .gpus import MOST_ROWS, RECORD
 from .run_data import RunData
 
@@ -60,7 +61,7 @@ def _finding(usage: Iterable[MetricUsage], sentences: Mapping[str, str]) -> str:
     nodes = {row.node for row in usage}
     if len(nodes) == 1 and sentences:
         node, sentence = next(iter(sentences.items()))
-        return f"{node}: {sentence}"
+        return sentence if node == UNKNOWN_HOST else f"{node}: {sentence}"
     kinds = Counter(_kind(sentences.get(node)) for node in nodes)
     return f"{plural(len(nodes), 'machine')}: {', '.join(f'{count(number)} {kind}' for kind, number in sorted(kinds.items()))}."
 

@@ -30,8 +30,10 @@ def summarise(results: Sequence[RuleResult], selection: Selection) -> RuleResult
     first = [result.first_ns for result in issues if result.first_ns is not None]
     last = [result.last_ns for result in issues if result.last_ns is not None]
     able = [result for result in own if result.rule not in informing]
-    rules = wording.plural(len(able), "documented rule")
-    counted = f"{len(issues)} of {rules} found an issue, {len(able) - len(judged)} could not be evaluated"
+    rules = f"the {wording.plural(len(able), 'documented rule')} that {'judges' if len(able) == 1 else 'judge'}"
+    beyond = len(own) - len(able)
+    more = f" ({beyond} more {'informs' if beyond == 1 else 'inform'})" if beyond else ""
+    counted = f"{len(issues)} of {rules}{more} found an issue, {len(able) - len(judged)} could not be evaluated"
     others = [result for result in results if result.rule not in documented and result.verdict == ISSUES]
     beside = f"; {wording.plural(len(others), 'issue')} of other rules beside them" if others else ""
     return RuleResult(

@@ -63,11 +63,11 @@ def window_ns(scan_interval_us: float) -> int:
 
 
 class Samples:
-    """The samples of a run, in blocks of whole machines."""
+    """The samples of a run, in blocks of whole machines. ``derived``: the store's derived utilisation, where it is known already."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, derived: pl.DataFrame | None = None) -> None:
         self._store = store
-        self.derived = derived_utilisation(store)
+        self.derived = derived_utilisation(store) if derived is None else derived
         self._counts = store.frame(f"""
             SELECT node, metric, count(*) AS n, count(*) FILTER ({_FINITE}) AS finite, min(time_ns) AS first, max(time_ns) AS last,
                 min(coalesce(unit, 0)) AS first_unit, max(coalesce(unit, 0)) AS last_unit
@@ -83,6 +83,8 @@ class Samples:
 
     def has(self, figure: str) -> bool:
         """Whether any machine has samples of ``figure``."""
+        if figure not in FIGURES:
+            raise ValueError(f"{figure!r} is no figure of the samples; accepted: {', '.join(FIGURES)}")
         if figure == "gpu":
             return "gpu_utilization" in self.metrics or len(self.derived) > 0
         if figure == "gpu_memory":
@@ -191,6 +193,8 @@ class SampleBlock:
         position (0-based number in its series, u32), time_ns (i64), value (f64), source (enum of texts: "sampled", "derived"; for
         gpu_memory the metric: FOOTPRINT or CONTROLLER)."""
         if figure not in self._series:
+            if figure not in FIGURES:
+                raise ValueError(f"{figure!r} is no figure of the samples; accepted: {', '.join(FIGURES)}")
             self._series[figure] = self._make(figure)
         return self._series[figure]
 
@@ -263,8 +267,8 @@ class SampleBlock:
             whiskers = (
                 series.select(
                     "series",
-                    whisker_lower=pl.when(value >= limits[0]).then(value),
-                    whisker_upper=pl.when(value <= limits[1]).then(value),
+                    whisker_lower=pl.when(value >= limits[0] - 1e-9).then(value),
+                    whisker_upper=pl.when(value <= limits[1] + 1e-9).then(value),
                 )
                 .group_by("series", maintain_order=True)
                 .agg(pl.col("whisker_lower").min(), pl.col("whisker_upper").max())

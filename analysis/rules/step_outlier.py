@@ -19,6 +19,7 @@ from ..report import Histogram, Quantiles
 from ..steps import SLOWEST, timed_steps
 from .active_during import active_during
 from .base import FINE, ISSUES, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from .device_names import process_place
 from .event_windows import window_of
 from .run_data import RunData
 
@@ -170,11 +171,12 @@ def _group(place: Place, members: pl.DataFrame, factor: float, allowed: float) -
     duration = members["duration"]
     spread = quantiles(duration)
     assert spread is not None
-    threshold = spread.mean + factor * spread.std
+    # In whole thousandths of a nanosecond: a step that is exactly as long as the threshold is no outlier, whatever the sums round to.
+    threshold = round(spread.mean + factor * spread.std, 3)
     evaluable = spread.count > fewest_steps(factor)
     outliers = members.filter(pl.col("duration") > threshold) if evaluable else members.clear()
     deviation = (duration - spread.p50).abs().sort()
-    robust = spread.p50 + factor * MAD_TO_STD * quantile(deviation, 0.5)
+    robust = round(spread.p50 + factor * MAD_TO_STD * quantile(deviation, 0.5), 3)
     normal = members.filter(pl.col("duration") <= threshold)["duration"] if evaluable else duration
     return _Group(
         place=place,
@@ -456,7 +458,7 @@ def _cause(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
 
 def _imperative(kind: str, name: str) -> str:
     if kind == "loader":
-        return "Load further ahead (more `num_workers`, a larger `prefetch_factor`)"
+        return "Load further ahead (a larger `prefetch_factor`, more `num_workers` where cores are free)"
     if kind == "sync":
         return "Remove what waits for the device inside the step (`.item()`, `.cpu()`, `torch.cuda.synchronize()`)"
     if kind == "memcpy":
@@ -491,8 +493,7 @@ def _cost(groups: Sequence[_Group]) -> Cost:
 
 def _where(place: Place) -> str:
     """A process in words: rank 5, node-1."""
-    process = f"rank {place.rank}, " if place.rank is not None else f"pid {place.pid}, " if place.pid is not None else ""
-    return f"{process}{place.node}"
+    return process_place(place.node, place.rank, place.pid)
 
 
 def _number(value: float) -> str:

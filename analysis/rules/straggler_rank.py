@@ -30,7 +30,8 @@ from ..steps import timed_steps
 from ..wording import duration, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .coverage import DEVICE, with_covered
-from .device_share import no_device_activity, place, span_of_all
+from .device_names import place
+from .device_share import no_device_activity, span_of_all
 from .run_data import RunData
 
 _THRESHOLD: Final = Parameter(

@@ -11,6 +11,7 @@ from .analysis import Options
 from .analysis import analyze as _analyze
 from .analysis.report import Report
 from .analysis.rules.base import Preset
+from .analysis.rules.bounds import LIMIT_S
 from .analysis.rules.config import Attached, selection
 from .ingest import ingest
 from .ingest.store import Store
@@ -30,6 +31,7 @@ def analyze(
     generated_at_ns: int | None = None,
     memory_limit: str = "600MB",
     threads: int | None = None,
+    rule_timeout: float = LIMIT_S,
 ) -> Report:
     """The report of one run: ``source`` is a file, a folder, a list of them, a run store's file, or an open Store.
 
@@ -37,11 +39,12 @@ def analyze(
     None runs every rule, as the command line does; an empty list none. ``preset``: "documented" or "service", whose defaults hold for
     rules that do not carry their values. ``settings``: "LowGPUUtilization_patience" -> value, over everything. ``name``: of the run in
     the report. ``top``, ``histograms``, ``generated_at_ns``: see :class:`postrun.analysis.Options`. ``memory_limit``, ``threads``: of
-    the database. An open Store is read and left open; everything else goes through a temporary one.
+    the database. ``rule_timeout``: seconds that a rule file may take to load, and then to judge. An open Store is read and left open;
+    everything else goes through a temporary one.
 
     Raises postrun.errors.PostrunError: UsageError for rules and parameters, before anything is read; InputError for the source.
     """
-    chosen = selection(rules, preset=preset, settings=settings)
+    chosen = selection(rules, preset=preset, settings=settings, rule_timeout=rule_timeout)
     options = Options(top=top, histograms=tuple(histograms), generated_at_ns=generated_at_ns, name=name, selection=chosen)
     if isinstance(source, Store):
         opened: Any = nullcontext(source)

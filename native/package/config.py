@@ -20,8 +20,9 @@ as after ``--rules``, or a table with one table per rule; ``only`` among them li
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +83,15 @@ def read(path: Path, commands: Mapping[str, frozenset[str]]) -> dict[str, dict[s
 def rules(path: Path, table: Mapping[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:
     """The table ``[rules]`` as words of ``--rules`` (None: all rules) and parameters ("LowGPUUtilization_patience" -> value).
 
-    Raises UsageError naming the file, the key and the accepted names, also for a value out of range.
+    Raises UsageError naming the file, the key and the accepted names, also for a value out of range, and for values of a rule that the
+    file itself turns off.
     """
     from .analysis.rules import selection
+    from .analysis.rules.catalogue import PROFILER_REPORT
 
     words: list[str] = []
     settings: dict[str, Any] = {}
+    tables: dict[str, str] = {}
     for name, content in table.items():
         place = f"{path}: [rules.{name}]"
         if name == "only":
@@ -97,6 +101,11 @@ def rules(path: Path, table: Mapping[str, Any]) -> tuple[list[str] | None, dict[
                 )
             words = [*content, *words]
             continue
+        if name.lower() == PROFILER_REPORT.lower():
+            raise UsageError(
+                f"{place}: its parameters are those of the rules it runs; write them into their tables, such as [rules.LowGPUUtilization]."
+                f' Its sum is turned off with rules = ["-{PROFILER_REPORT}"]'
+            )
         try:
             rule = selection.find(name)
         except UsageError as error:
@@ -111,10 +120,28 @@ def rules(path: Path, table: Mapping[str, Any]) -> tuple[list[str] | None, dict[
                 continue
             try:
                 found, parameter = selection.setting(f"{rule.name}_{key}")
-                settings[f"{rule.name}_{parameter.name}"] = selection.checked(found, parameter, value)
+                settings[f"{rule.name}_{parameter.name}"] = selection.checked(found, parameter, value, whole=True)
+                tables[rule.name] = place
             except UsageError as error:
                 raise UsageError(f"{place}: {error}") from error
+    _all_run(tables, words)
     return words or None, settings
+
+
+def _all_run(tables: Mapping[str, str], words: Sequence[str]) -> None:
+    """Raises UsageError where a table gives values to a rule that ``words`` turn off. A mistake in ``words`` is told elsewhere."""
+    from .analysis.rules import selection
+
+    for rule, place in tables.items():
+        if f"-{rule}" in words:
+            raise UsageError(f"{place}: {rule} is turned off by enabled = false; leave its values out, or that line")
+        only = [word for word in words if not word.startswith("-")]
+        try:
+            running = {one.rule.name for one in selection.select(only or None).rules}
+        except UsageError:
+            return
+        if rule not in running:
+            raise UsageError(f"{place}: {rule} is turned off, because only does not list it; add it there, or leave its values out")
 
 
 def _unknown(path: Path, key: str, possible: frozenset[str]) -> UsageError:
@@ -125,9 +152,17 @@ def _unknown(path: Path, key: str, possible: frozenset[str]) -> UsageError:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        text = path.read_bytes().decode("utf-8")
+        return tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: is not valid TOML: {error}") from error
+        raise UsageError(f"{path}: is not valid TOML: {error}{_twice(path)}") from error
+
+
+def _twice(path: Path) -> str:
+    """What to do about a list of rules beside tables of rules, which TOML does not allow."""
+    text = path.read_bytes().decode("utf-8", "replace")
+    if re.search(r"^\s*rules\s*=", text, re.MULTILINE) and re.search(r"^\s*\[([\w.]+\.)?rules(\.[\w.]+)?\]", text, re.MULTILINE):
+        return '; rules = [...] and tables [rules.NAME] exclude each other: beside tables write [rules] and below it only = ["StepOutlier"]'
+    return ""

@@ -35,3 +35,7 @@ class RenderError(PostrunError):
     def __init__(self, message: str, written: Mapping[str, Path] | None = None) -> None:
         super().__init__(message)
         self.written = dict(written or {})
+
+
+class Terminated(SystemExit):
+    """The job scheduler ends the program (SIGTERM). A rule that is running must not take it for its own exit."""

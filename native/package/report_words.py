@@ -19,11 +19,10 @@ def verdict_lines(report: Report) -> Iterator[str]:
     rules = [result for result in report.rules if result.category != "report"]
     if not rules:
         return
-    counts = {word: sum(result.verdict == word for result in rules) for word in (ISSUES, ERROR, FINE, NOT_EVALUATED)}
-    told = [plural(counts[ISSUES], "issue")]
-    if counts[ERROR]:
-        told.append(f"{counts[ERROR]} failed")
-    told += [f"{counts[FINE]} fine", f"{counts[NOT_EVALUATED]} not evaluated"]
+    counts = _counts(report)
+    told = [plural(counts["issues"], "issue")]
+    told += [f"{counts['failed']} failed"] * bool(counts["failed"]) + [f"{counts['fine']} fine"]
+    told += [f"{counts['informing']} for information"] * bool(counts["informing"]) + [f"{counts['not_evaluated']} not evaluated"]
     yield f"Rules: {', '.join(told)}"
     for finding in report.findings[:_FINDINGS_SHOWN]:
         cost = [duration(finding.cost_ns)] if finding.cost_ns is not None else []
@@ -31,9 +30,22 @@ def verdict_lines(report: Report) -> Iterator[str]:
             cost.append(f"{percent(finding.cost_percent)} of {finding.base}")
         where = f" ({finding.where})" if finding.where else ""
         yield f"  {finding.rank}. {finding.title}{where}" + (f": {', '.join(cost)}" if cost else "")
-    for result in rules:
-        if result.verdict == ERROR:
-            yield f"  {result.rule} failed: {result.reason}"
+    yield from (f"  {line}" for line in failures(report))
+
+
+def failures(report: Report) -> Iterator[str]:
+    """Why rules failed, a line for each."""
+    for result in report.rules:
+        if result.verdict == ERROR and result.category != "report":
+            yield f"{result.rule} failed: {result.reason}"
+
+
+def _counts(report: Report) -> dict[str, int]:
+    """How many rules said what. A rule that only informs is not fine: it finds no issue in any run."""
+    rules = [result for result in report.rules if result.category != "report"]
+    words = {ISSUES: "issues", ERROR: "failed", FINE: "fine", NOT_EVALUATED: "not_evaluated"}
+    said = ["informing" if result.informs and result.verdict == FINE else words[result.verdict] for result in rules]
+    return {word: said.count(word) for word in ("issues", "failed", "fine", "informing", "not_evaluated")}
 
 
 def summary(report: Report, written: Mapping[str, Path]) -> dict[str, Any]:
@@ -44,6 +56,7 @@ def summary(report: Report, written: Mapping[str, Path]) -> dict[str, Any]:
         "headline": report.summary.headline,
         "figures": {tile.key: {"value": tile.number, "unit": tile.unit, "text": tile.value} for tile in report.summary.tiles},
         "rules": {result.rule: result.verdict for result in report.rules},
+        "rule_counts": _counts(report),
         "findings": [dataclasses.asdict(finding) for finding in report.findings],
         "warnings": list(report.summary.warnings),
         "notes": len(report.data_quality),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from .analysis.rules import profiler_report
-from .analysis.rules.base import PRESETS, SCAN_INTERVAL, Parameter, Preset, Rule
+from .analysis.rules.base import PRESETS, SCAN_INTERVAL, Parameter, Preset, Rule, Value
 from .analysis.rules.catalogue import DOCUMENTED, PROFILER_REPORT
 from .analysis.rules.selection import find, known
 
 _WIDTH: Final = 98
 _NAME, _UNIT, _DEFAULT = 26, 22, 12
 _UNITS_IN_SENTENCES: Final = ("%", "µs", "minutes")
+_ALSO_WORDS: Final = ("window", "increase", "mode")
 
 
 def listed(preset: Preset | None = None) -> Iterator[str]:
@@ -109,12 +111,18 @@ def _table(parameters: Sequence[Parameter], presets: Sequence[Preset]) -> list[s
 def _with_numbers(condition: str, parameters: Mapping[str, Parameter], preset: Preset) -> str:
     """The condition with the default behind the first mention of each parameter (of names that are also words: where they are marked)."""
     for name, parameter in parameters.items():
+        marked = f"`{name}`" in condition
+        if name in _ALSO_WORDS and not marked:
+            continue
         value = parameter.default(preset)
-        unit = f" {parameter.unit}" if parameter.unit in _UNITS_IN_SENTENCES else ""
-        told = f"{name} (none)" if value is None else f"{name} ({value}{unit})"
-        mention = f"`{name}`" if f"`{name}`" in condition else name
-        if "_" in name or mention != name:
-            condition = condition.replace(mention, told, 1)
+
+        def told(found: re.Match[str], name: str = name, value: Value = value, unit: str = parameter.unit) -> str:
+            said = found.string[found.end() :].lstrip().startswith(unit)  # "threshold minutes"
+            shown = f"{value} {unit}" if unit in _UNITS_IN_SENTENCES and not said else f"{value}"
+            return f"{name} (none)" if value is None else f"{name} ({shown})"
+
+        pattern = f"`{re.escape(name)}`" if marked else rf"(?<!\w){re.escape(name)}(?!\w)"
+        condition = re.sub(pattern, told, condition, count=1)
     return condition
 
 

@@ -15,6 +15,7 @@ WIDTH = 720.0
 _ROW, _TOP = 21.0, 20.0
 _PANEL, _PANEL_ROW, _BARS = 344.0, 124.0, 58.0
 _SLIM = 3.0  # least width of what a row shows: nearly equal values stay visible
+_VISIBLE = 1.5  # least height of a bar: a few outliers beside thousands of steps stay visible
 _WIDE = 20.0  # last edge by first edge from which on rows share a logarithmic axis
 
 
@@ -55,6 +56,9 @@ class _Axis:
             unit = time_unit(self.high)
             places = nice_ticks(self.low / unit.nanoseconds, self.high / unit.nanoseconds, most)
             labels = [f"{tick:g}" for tick in places]
+            if len(set(labels)) < len(labels):  # all values are nearly the same: one tick for them
+                middle = (self.low + self.high) / 2
+                return [(self.x(middle), f"{middle / unit.nanoseconds:g} {unit.name}")]
             if labels:
                 labels[-1] += f" {unit.name}"
             return [(self.x(tick * unit.nanoseconds), label) for tick, label in zip(places, labels, strict=True)]
@@ -93,14 +97,20 @@ def histogram(groups: Sequence[Bins], meaning: str, counted: str) -> str:
 
 
 def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[str]) -> str:
-    """SVG text of two columns of small histograms, each with its own axis, its label and a line of ``details`` above."""
+    """SVG text of two columns of small histograms, each with its own axis, its label and a line of ``details`` above; what lies above
+    the last edge is counted beside the label."""
     body = []
     for number, (group, detail, meaning) in enumerate(zip(groups, details, meanings, strict=True)):
         left = (number % 2) * (WIDTH - _PANEL)
         top = (number // 2) * _PANEL_ROW
         axis = _Axis(group.edges[0], group.edges[-1], left, left + _PANEL, group.logarithmic)
         base = top + 32 + _BARS
-        body.append(svg.text(left, top + 11, _fit(group.label, _PANEL, 11), bold=True))
+        room = _PANEL
+        if group.beyond:
+            above = f"{count(group.beyond)} above {duration(group.edges[-1])} not drawn"
+            room -= svg.width_of(above, 10) + 10
+            body.append(svg.text(left + _PANEL, top + 11, above, anchor="end", fill=MUTED, size=10))
+        body.append(svg.text(left, top + 11, _fit(group.label, room, 11), bold=True))
         body.append(svg.text(left, top + 24, _fit(detail, _PANEL, 10), fill=MUTED, size=10))
         body += _axis(axis, base, None, 5)
         body.append(svg.line(left, base, left + _PANEL, base, GRID))
@@ -133,7 +143,7 @@ def _outline(group: Bins, axis: _Axis, base: float, scale: float) -> str:
     parts, before = [], 0
     for number, entries in enumerate(group.counts):
         if entries:
-            start = f"V{base - entries * scale:.1f}"
+            start = f"V{base - max(entries * scale, _VISIBLE):.1f}"
             if not before:
                 start = f"M{axis.x(group.edges[number]):.1f} {base:g}{start}"
             parts.append(f"{start}H{axis.x(group.edges[number + 1]):.1f}")

@@ -43,7 +43,7 @@ def stacked_bars(
     bottom = _TOP + _ROW * len(rows)
     line = left + limit[0] * scale if limit and 0 <= limit[0] <= end else None
     numbers: list[str] = []
-    body = _legend([parts[i] for i in used], left, limit[1] if limit else None)
+    body = legend([parts[i] for i in used], left, limit[1] if limit else None)
     for tick in nice_ticks(0, end, 6):
         x = left + tick * scale
         body.append(svg.line(x, _TOP - 4, x, bottom, GRID))
@@ -87,7 +87,8 @@ def _beside(middle: float, wide: float, line: float | None, end: float) -> float
     return line + wide / 2 + 4 if line + wide + 6 < end else middle
 
 
-def _legend(parts: Sequence[Part], left: float, limit: str | None) -> list[str]:
+def legend(parts: Sequence[Part], left: float, limit: str | None) -> list[str]:
+    """Squares with the names of the parts, and a dashed line with that of the limit."""
     body = []
     widths = [26 + svg.width_of(part.name) for part in parts]
     if limit:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from ..blocks import Cell, Column, Figure, say, table, value, word
-from ..figures.histogram import Bins, histogram, panels
+from ..figures.histogram import histogram, panels
 from ..figures.strips import Piece, Strip, strips
 from ..formats import clip, count, duration, percent, plural
 from .bottlenecks import during
@@ -41,11 +43,14 @@ def max_initialization_time(shown: Shown) -> Blocks:
 
 
 def step_outlier(shown: Shown) -> Blocks:
-    groups = sorted(rows(shown.details, "groups"), key=lambda group: -(whole(group, "outliers") or 0))
+    groups = sorted(
+        rows(shown.details, "groups"),
+        key=lambda group: (group.get("evaluable") is False, -(whole(group, "outliers") or 0), -(whole(group, "steps") or 0)),
+    )
     few = all(whole(group, "steps") in (None, 0, 1) for group in groups)
     slowest = rows(shown.details, "slowest")
     return [
-        None if few else _distribution(shown, groups),
+        *([] if few else _distributions(shown, groups)),
         table(
             f"{shown.id}-groups",
             "Steps by process and phase",
@@ -77,6 +82,7 @@ def step_outlier(shown: Shown) -> Blocks:
                 for group in groups
             ],
             pdf_rows=8,
+            html_note=_robust(shown),
         ),
         table(
             f"{shown.id}-slowest",
@@ -108,37 +114,58 @@ def step_outlier(shown: Shown) -> Blocks:
     ]
 
 
-def _distribution(shown: Shown, groups: list[Row]) -> Figure | None:
-    """Of the groups with most outliers: all steps, and those that are no outliers, each on its own axis."""
+def _distributions(shown: Shown, groups: list[Row]) -> list[Figure]:
+    """A figure for each of the groups with most outliers: all steps, and those that are no outliers, each on its own axis."""
     with_outliers = [group for group in groups if whole(group, "outliers")] or groups[:1]
-    kept = with_outliers[:_GROUPS]
-    drawn: list[Bins] = []
-    details = []
-    for group in kept:
-        outliers, steps, limit = whole(group, "outliers") or 0, whole(group, "steps") or 0, number(group, "threshold_ns")
-        every = bins(group, "histogram", f"{_process(group)}: all steps", number(group, "p50_ns"), limit)
-        if every:
-            drawn.append(every)
-            details.append(f"{plural(steps, 'step')}, threshold {duration(limit)}")
-        normal = bins(group, "normal_histogram", f"{_process(group)}: without outliers", number(group, "p50_ns"), limit)
-        if every and normal and outliers and not narrow(normal):
-            drawn.append(normal)
-            details.append(f"{plural(steps - outliers, 'step')}, {plural(outliers, 'outlier')} left out")
+    drawn = [figure for group in with_outliers[:_GROUPS] if (figure := _distribution(shown, group)) is not None]
     if not drawn:
-        return None
+        return []
     share = number(shown.details, "limit_percent")
     most = f" With this factor at most {percent(share)} of the steps can ever be outliers." if share is not None else ""
     more = (
-        f" {count(len(kept))} of {count(len(with_outliers))} groups with outliers are drawn: those with most."
-        if len(kept) < len(with_outliers)
+        f" {count(len(drawn))} of {count(len(with_outliers))} groups with outliers are drawn: those with most."
+        if len(drawn) < len(with_outliers)
         else ""
     )
-    found = ", ".join(f"{_process(group)} {count(whole(group, 'outliers') or 0)} of {count(whole(group, 'steps'))}" for group in kept)
+    last = drawn[-1]
+    drawn[-1] = dataclasses.replace(last, caption=last.caption + say("{}{}", most, more))
+    return [dataclasses.replace(figure, id=f"{shown.id}-steps{i or ''}") for i, figure in enumerate(drawn)]
+
+
+def _distribution(shown: Shown, group: Row) -> Figure | None:
+    outliers, steps, limit = whole(group, "outliers") or 0, whole(group, "steps") or 0, number(group, "threshold_ns")
+    judged = group.get("evaluable") is not False
+    every = bins(group, "histogram", f"{_process(group)}: all steps", number(group, "p50_ns"), limit if judged else None)
+    if not every or (narrow(every) and not outliers):
+        return None
+    over = f"{count(outliers)} above the threshold of {duration(limit)}" if judged else "too few to be judged"
+    drawn, details = [every], [f"{plural(steps, 'step')}, {over}"]
+    normal = bins(group, "normal_histogram", f"{_process(group)}: without outliers", number(group, "p50_ns"), limit)
+    if normal and outliers and not narrow(normal):
+        drawn.append(normal)
+        details.append(f"{plural(steps - outliers, 'step')}, {plural(outliers, 'outlier')} left out")
+    found = f"{_process(group)}: {plural(outliers, 'outlier')} among {plural(steps, 'step')}"
+    longest = number(group, "max_ns")
+    cut = (
+        f" Not drawn: {plural(every.beyond, 'step')} above {duration(every.edges[-1])}"
+        + (f", the longest {duration(longest)}." if longest is not None else ".")
+        if every.beyond
+        else ""
+    )
     return Figure(
         f"{shown.id}-steps",
         panels(drawn, details, ["computation"] * len(drawn)),
-        f"Step durations with and without outliers. Outliers: {found}",
-        say("Dashed: median; solid line: threshold, where it lies within the axis. Outliers: {}.{}{}", found, most, more),
+        f"Step durations with and without outliers. {found}",
+        say("{}. Dashed: median; solid line: threshold, where it lies within the axis.{}", found, cut),
+    )
+
+
+def _robust(shown: Shown) -> str:
+    factor = shown.parameter("stddev")
+    times = f"{factor:g}" if factor is not None else "the factor"
+    return (
+        f"Robust outliers are longer than the median + {times} × 1.4826 × the median absolute deviation, a limit that slow steps "
+        f"hardly raise. They are told for comparison: the rule judges by the mean + {times} × the standard deviation."
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..blocks import BARS, Cell, Column, Figure, Slice, Table, of_all, ring, say, spread, table, value, word
 from ..figures.axes import time_unit
+from ..figures.paired_bars import paired_bars
 from ..figures.stacked_bars import Part, stacked_bars
 from ..formats import UNKNOWN, bandwidth, count, duration, percent, plural, size
 from .reading import Blocks, Row, Shown, answer, listed, marked, name, number, place, rows, share, text, truth, where, whole
@@ -333,8 +334,8 @@ def straggler_rank(shown: Shown) -> Blocks:
                 Column("Above the median", "number"),
                 Column("Steps over", "number"),
                 Column("Of steps", "number"),
-                Column("Waiting", "number"),
-                Column("Confirmed by the waiting", html_only=True),
+                Column("In collectives", "number"),
+                Column("Confirmed by the collectives", html_only=True),
             ],
             [
                 [
@@ -350,6 +351,7 @@ def straggler_rank(shown: Shown) -> Blocks:
                 for rank in _by(ranks, "excess_percent")
             ],
             pdf_rows=_in_pdf(ranks),
+            html_note="Time in collectives may overlap computation. A straggler is confirmed where the others spend more time in them.",
         ),
     ]
 
@@ -359,23 +361,21 @@ def _ranks(shown: Shown, ranks: Sequence[Row]) -> Figure | None:
     if not known:
         return None
     kept = spread(known, BARS, lambda rank: number(rank, "excess_percent") or 0.0)
-    parts = (Part("computation", "computation"), Part("waiting for others", "communication"))
-    longest = max((number(rank, "computation_per_step_ns") or 0.0) + (number(rank, "waiting_per_step_ns") or 0.0) for rank in kept)
-    unit = time_unit(longest or 1.0)
-    bars = [
-        (place(rank), [(number(rank, key) or 0.0) / unit.nanoseconds for key in ("computation_per_step_ns", "waiting_per_step_ns")])
-        for rank in kept
-    ]
+    parts = (Part("computation", "computation"), Part("in collectives (may overlap computation)", "communication"))
+    found = [(place(rank), [number(rank, key) for key in ("computation_per_step_ns", "waiting_per_step_ns")]) for rank in kept]
+    unit = time_unit(max(time or 0.0 for _, times in found for time in times) or 1.0)
+    bars = [(name_of, [None if time is None else time / unit.nanoseconds for time in times]) for name_of, times in found]
     median = number(shown.details, "median_ns")
-    limit = (median / unit.nanoseconds, f"median {duration(median)}") if median is not None else None
+    limit = (median / unit.nanoseconds, f"median computation {duration(median)}") if median is not None else None
     late = [place(rank) for rank in known if truth(rank, "straggler")]
     unusual = f"Later than the others: {', '.join(late[:4])}." if late else "No rank computes much longer than the median."
     return Figure(
         f"{shown.id}-bars",
-        stacked_bars(parts, bars, unit.name, limit=limit),
-        f"Computation and waiting per step of {plural(len(known), 'rank')}. {unusual}",
+        paired_bars(parts, bars, unit.name, limit=limit),
+        f"Computation and time in collectives per step of {plural(len(known), 'rank')}. {unusual}",
         say(
-            "What each rank does per step. Who computes longest waits least: the others wait for it. {}{}",
+            "Time of each rank per step; the two overlap and do not add up. Who computes longest is least in collectives: "
+            "there the others wait for it. {}{}",
             unusual,
             of_all(len(kept), len(known), "rank", "excess over the median"),
         ),

@@ -251,9 +251,10 @@ def _state(state: str | None) -> Cell:
 
 
 def _pattern(device: Row) -> str | None:
-    tail = number(device, "idle_tail_ns")
     pattern = text(device, "pattern")
-    return f"{pattern} ({duration(tail)})" if pattern == "idle tail" and tail else pattern
+    ends = {"head": number(device, "idle_head_ns"), "tail": number(device, "idle_tail_ns")}
+    lengths = [duration(length) for end, length in ends.items() if length and end in (pattern or "").split()]
+    return f"{pattern} ({', '.join(lengths)})" if lengths else pattern
 
 
 def _of(some: int | None, all_of: int | None) -> Cell:

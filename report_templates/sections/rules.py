@@ -34,8 +34,8 @@ _BLOCKS: Final[dict[str, Callable[[Shown], Blocks]]] = {
     "ShortKernels": trace.short_kernels,
     "StragglerRank": trace.straggler_rank,
 }
-# Information, never an issue: their numbers have a section of their own, and they are not in the documented table.
-_INFORMATION: Final = ("OverallSystemUsage", "OverallFrameworkMetrics")
+# Their numbers have sections of their own.
+_ELSEWHERE: Final = ("OverallSystemUsage", "OverallFrameworkMetrics")
 _SEE: Final = {
     "OverallSystemUsage": ("system-usage", "System usage"),
     "OverallFrameworkMetrics": ("framework", "Framework metrics"),
@@ -74,10 +74,13 @@ def _lead(found: Sequence[Judged]) -> str:
     evaluated = [one for one in found if one.evaluated]
     if not evaluated:
         return f"None of {plural(len(found), 'rule')} could be evaluated: what would supply the data is said below."
-    issues = [one for one in evaluated if one.rule.verdict == ISSUE]
-    of = plural(len(evaluated), "evaluated rule")
+    judging = [one for one in evaluated if not one.informs]
+    if not judging:
+        return f"{plural(len(evaluated), 'rule')} for information; no other rule could be evaluated."
+    issues = [one for one in judging if one.kind == ISSUE]
+    of = plural(len(judging), "evaluated rule")
     first = f"{count(len(issues))} of {of} found an issue." if issues else f"None of {of} found an issue."
-    most = min(evaluated, key=lambda one: (-one.rule.triggered, one.rule.rule)).rule
+    most = min(judging, key=lambda one: (-one.rule.triggered, one.rule.rule)).rule
     if not most.triggered:
         return first
     points = f", at {plural(most.datapoints, 'data point')}" if most.datapoints else ""
@@ -95,11 +98,11 @@ def _changed(report: Report) -> str:
 
 
 def _overview(found: Sequence[Judged]) -> Table | None:
-    """The documented summary of the rules, and of ours."""
-    listed = sorted((one for one in found if one.rule.rule not in _INFORMATION), key=lambda one: (-one.rule.triggered, one.rule.rule))
+    """The documented summary of the rules, and of ours: issues first, then in the documented order. What only informs is not in it."""
+    listed = sorted((one for one in found if not one.informs), key=lambda one: (one.kind != ISSUE, -one.rule.triggered, one.rule.rule))
     return table(
         "rules-overview",
-        "Summary of the evaluated rules, most often triggered first",
+        "Summary of the evaluated rules: issues first, then those triggered most often",
         [
             Column("Rule", "name"),
             Column("Verdict"),
@@ -114,7 +117,7 @@ def _overview(found: Sequence[Judged]) -> Table | None:
                 one.name,
                 one.cell,
                 word(plain(one.rule.checks), limit=300),
-                word(plain(one.rule.advice), limit=300),
+                word(plain(one.rule.advice) if one.kind == ISSUE else "none: the rule is fine", limit=300),
                 value(one.rule.triggered, count),
                 value(one.rule.datapoints, count),
                 word(
@@ -124,6 +127,7 @@ def _overview(found: Sequence[Judged]) -> Table | None:
             for one in listed
         ],
         pdf_rows=40,
+        note="Rules count different things (windows, snapshots, steps, devices): their times triggered and data points do not compare.",
     )
 
 
@@ -133,7 +137,12 @@ def _absent(found: Sequence[Judged]) -> Table | None:
         "Rules without a verdict",
         [Column("Rule", "name"), Column("Verdict"), Column("Why"), Column("What would supply it")],
         [
-            [Cell(clip(one.rule.rule, 60)), one.cell, word(plain(_why(one.rule)), limit=300), word(plain(one.rule.capture), limit=300)]
+            [
+                Cell(clip(one.rule.rule, 60), camel=True),
+                one.cell,
+                word(plain(_why(one.rule)), limit=300),
+                word(plain(one.rule.capture), limit=300),
+            ]
             for one in found
         ],
         pdf_rows=0,
@@ -158,11 +167,11 @@ def _part(report: Report, one: Judged) -> Section:
     made = Section(one.id, rule.rule, coded(clip(rule.finding or rule.reason or "", 600)))
     made.facts.update(
         sign=one.sign,
-        issue=rule.verdict == ISSUE,
+        issue=one.kind == ISSUE,
         recommendation=coded(clip(rule.recommendation, 800)) if rule.recommendation else None,
         checks=coded(clip(rule.checks, 400)),
-        condition=None if rule.rule in _INFORMATION else coded(clip(rule.condition, 400)),
-        counts=_counts(report, rule),
+        condition=None if one.informs else coded(clip(rule.condition, 400)),
+        counts="" if one.informs else _counts(report, rule),
         parameters=_line(rule.parameter_table),
         see=_SEE.get(rule.rule),
     )
@@ -170,15 +179,13 @@ def _part(report: Report, one: Judged) -> Section:
     of = shown(report, rule, one.id)
     if build is not None:
         made.add(*build(of))
-    elif rule.rule not in _INFORMATION:
+    elif rule.rule not in _ELSEWHERE:
         made.add(*generic.own_report(of))
     made.add(_parameters(one.id, rule.parameter_table))
     return made
 
 
 def _counts(report: Report, rule: RuleResult) -> str:
-    if rule.rule in _INFORMATION:
-        return ""
     points = plural(rule.datapoints, "data point")
     if not rule.triggered and not rule.violations:
         where = f" in {plural(rule.windows, 'window')}" if rule.windows else ""

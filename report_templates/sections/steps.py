@@ -282,7 +282,7 @@ def _thinned(steps: Sequence[Step]) -> Sequence[Step]:
 @dataclass(frozen=True, slots=True)
 class Telling:
     """The process whose average step says most. ``alike``: all processes take the same time, so that the one that computes longest is it.
-    ``title`` stands over its bar alone, ``sentence`` in a caption."""
+    ``title`` stands over its bar alone, ``sentence`` in a caption; both say that it is wall time: the tile tells device time."""
 
     part: StepParts
     alike: bool
@@ -294,26 +294,26 @@ def telling(every: Sequence[StepParts]) -> Telling:
     """Of at least one process. The slowest; where all take the same time (they wait for each other) the one with most kernel time."""
     slowest = max(every, key=lambda part: part.mean_step_ns)
     if len(every) == 1:
-        what = "Average step" if slowest.steps > 1 else "Step"
+        what = "Average step, wall time" if slowest.steps > 1 else "Step, wall time"
         text = f"{what}: {duration(slowest.mean_step_ns)}"
-        return Telling(slowest, False, text, text)
+        return Telling(slowest, False, text, f"{text[0].lower()}{text[1:]}")
     ranks = all(part.rank is not None for part in every)
     noun = "rank" if ranks else "process"
     where = plural(len(every), noun, "ranks" if ranks else "processes")
     mean = "average step" if any(part.steps > 1 for part in every) else "step"
     if slowest.mean_step_ns - min(part.mean_step_ns for part in every) >= _ALIKE * slowest.mean_step_ns:
         name = labels.process(slowest.node, slowest.rank, slowest.pid)
-        title = f"{mean.capitalize()} of {name}, the slowest of {count(len(every))}: {duration(slowest.mean_step_ns)}"
-        return Telling(slowest, False, title, f"the slowest is {name}, whose {mean} takes {duration(slowest.mean_step_ns)}")
+        title = f"{mean.capitalize()} of {name}, the slowest of {count(len(every))}, wall time: {duration(slowest.mean_step_ns)}"
+        return Telling(slowest, False, title, f"the slowest is {name}, whose {mean} takes {duration(slowest.mean_step_ns)} of wall time")
     kernels = [part.mean_ns.get("kernel", 0.0) for part in every]
     part = every[kernels.index(max(kernels))]
     name = labels.process(part.node, part.rank, part.pid)
-    title = f"{mean.capitalize()}: {duration(part.mean_step_ns)} on each of {where}; shown is {name}"
-    sentence = f"the {mean} takes {duration(part.mean_step_ns)} on each of {where}"
+    title = f"{mean.capitalize()}, wall time: {duration(part.mean_step_ns)} on each of {where}; shown is {name}"
+    sentence = f"the {mean} takes {duration(part.mean_step_ns)} of wall time on each of {where}"
     if max(kernels) > 0:
         compared = f"computes longest ({duration(max(kernels))}; the median {noun} {duration(statistics.median(kernels))})"
         if ranks:  # names of nodes and processes leave no room
-            title += f", which computes longest: {duration(max(kernels))}, median {duration(statistics.median(kernels))}"
+            title += f" (computes {duration(max(kernels))}, median {duration(statistics.median(kernels))})"
         sentence += f"; {name} {compared}"
     return Telling(part, True, title, sentence)
 

@@ -16,12 +16,18 @@ from .findings import FIRST, Advice, findings, overlap
 from .steps import PARTS, telling
 from .system_usage import panel
 from .time_breakdown import FIRST_PAGE, bars, wasted
-from .verdicts import ABSENT, FINE, NOT_EVALUATED, SIGNS, Judged, counted, judged
+from .verdicts import ABSENT, FINE, INFORMATION, NOT_EVALUATED, SIGNS, Judged, counted, judged
 
 _PAGE = 565  # points of a page of the smaller paper, less title, captions and the lines of what is left out
 _NODES = 3
 _PIECES = 7
 _SMALL = 0.5  # percent; less is not to be seen in a strip
+# What stands behind the names of rules that the first page of the PDF has no rows for.
+_MORE = {
+    FINE: Markup('What each of them found is told in <a href="#rules">Rules</a>.'),
+    INFORMATION: Markup('Their figures are told in <a href="#rules">Rules</a>.'),
+    NOT_EVALUATED: Markup('<a href="#{}">Why, and what would supply it</a>, is told in Rules.').format(ABSENT),
+}
 
 
 def summary(report: Report) -> Section:
@@ -92,7 +98,7 @@ def _told(one: Judged, above: Sequence[Advice]) -> Cell:
 
 def _kept(report: Report, first: Sequence[Advice], found: Sequence[Judged], rows: Sequence[Sequence[Cell]]) -> int:
     """How many rows of the verdicts the PDF has on its first page: not those of rules that could not be evaluated, and those of rules that
-    are fine only if all of them fit. Lengths are in points, those of pdf.css; estimated, for layout itself comes later."""
+    are fine or inform only if all of them fit. Lengths are in points, those of pdf.css; estimated, for layout itself comes later."""
 
     def lines(text: str, wide: int) -> int:
         return -(-len(text) // wide)
@@ -103,22 +109,21 @@ def _kept(report: Report, first: Sequence[Advice], found: Sequence[Judged], rows
     if first:
         room -= 38 + sum(10 + 10 * max(2, lines(one.title + one.rule + (one.where or ""), 62) + lines(one.evidence, 74)) for one in first)
     needed = [4 + 10 * lines(row[-1].text, 84) for row in rows]
-    evaluated = sum(one.sign is not SIGNS[NOT_EVALUATED] for one in found)
+    evaluated = sum(one.kind != NOT_EVALUATED for one in found)
     if sum(needed[:evaluated]) <= room:
         return evaluated
-    return sum(one.sign not in (SIGNS[NOT_EVALUATED], SIGNS[FINE]) for one in found)
+    return sum(one.kind not in (NOT_EVALUATED, FINE, INFORMATION) for one in found)
 
 
 def _rest(left: Sequence[Judged]) -> Markup | None:
     """The rules that the table leaves out, by their verdict, on a line each."""
     told = []
-    for verdict, more in ((FINE, "What was found"), (NOT_EVALUATED, "Why, and what would supply it")):
-        named = [one for one in left if one.sign is SIGNS[verdict]]
+    for kind, more in _MORE.items():
+        named = [one for one in left if one.kind == kind]
         if named:
-            to = ABSENT if verdict == NOT_EVALUATED else "rules"
-            sign = Markup('<span class="{}">{}</span>').format(SIGNS[verdict].mark, SIGNS[verdict].text)
+            sign = Markup('<span class="{}">{}</span>').format(SIGNS[kind].mark, SIGNS[kind].text)
             names = ", ".join(clip(one.rule.rule, 40) for one in named)
-            told.append(say('{}: {}. <a href="#{}">{}</a>.', sign, names, to, more))
+            told.append(say("{}: {}. {}", sign, names, more))
     return Markup("<br>").join(told) if told else None
 
 

@@ -15,6 +15,7 @@ from ..formats import clip, plural
 ISSUE: Final = "IssuesFound"
 ERROR: Final = "Error"
 FINE: Final = "NoIssuesFound"
+INFORMATION: Final = "Information"  # no verdict of its own: rules that only inform, where nothing failed
 NOT_EVALUATED: Final = "NotEvaluated"
 ABSENT: Final = "rules-absent"
 """Where rules without a verdict are told of."""
@@ -33,6 +34,7 @@ SIGNS: Final = {
     ISSUE: Sign("✕ Issue", "v-issue"),
     ERROR: Sign("! Error", "v-error"),
     FINE: Sign("✓ Fine", "v-fine"),
+    INFORMATION: Sign("i Information", "v-info"),
     NOT_EVALUATED: Sign("– Not evaluated", "v-none"),
 }
 _ORDER: Final = list(SIGNS)
@@ -40,16 +42,26 @@ _ORDER: Final = list(SIGNS)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A rule, its sign, the id of its own section (where it has a verdict), and its place among the findings, if it has one."""
+    """A rule, its ``kind`` (a key of SIGNS), the id of its own section (where it has a verdict), and its place among the findings, if it
+    has one."""
 
     rule: RuleResult
-    sign: Sign
+    kind: str
     id: str
     rank: int | None
 
     @property
+    def sign(self) -> Sign:
+        return SIGNS[self.kind]
+
+    @property
+    def informs(self) -> bool:
+        """It tells figures and finds no issue."""
+        return self.kind == INFORMATION
+
+    @property
     def evaluated(self) -> bool:
-        return self.rule.verdict in (ISSUE, FINE)
+        return self.kind in (ISSUE, FINE, INFORMATION)
 
     @property
     def anchor(self) -> str:
@@ -57,17 +69,16 @@ class Judged:
 
     @property
     def cell(self) -> Cell:
-        return Cell(
-            self.sign.text, mark=self.sign.mark, sort=_ORDER.index(self.rule.verdict) if self.rule.verdict in SIGNS else len(_ORDER)
-        )
+        return Cell(self.sign.text, mark=self.sign.mark, sort=_ORDER.index(self.kind))
 
     @property
     def name(self) -> Cell:
-        return Cell(clip(self.rule.rule, 60), link=self.anchor)
+        return Cell(clip(self.rule.rule, 60), link=self.anchor, camel=True)
 
 
 def judged(report: Report) -> list[Judged]:
-    """The rules in the order of their importance: issues by what they cost, errors, fine, not evaluated. Without the summary of all."""
+    """The rules in the order of their importance: issues by what they cost, errors, fine, information, not evaluated. Not the summary of
+    all."""
     ranks = {finding.rule: finding.rank for finding in reversed(report.findings)}
     taken: Counter[str] = Counter()
     found = []
@@ -79,17 +90,24 @@ def judged(report: Report) -> list[Judged]:
         taken[id] += 1
         own = id if taken[id] == 1 else f"{id}__{taken[id]}"
         rank = ranks.get(rule.rule) if rule.verdict == ISSUE else None
-        found.append(Judged(rule, SIGNS.get(rule.verdict, SIGNS[ERROR]), own, rank))
-    return sorted(
-        found, key=lambda one: (_ORDER.index(one.rule.verdict) if one.rule.verdict in SIGNS else 1, one.rank or len(report.rules))
-    )
+        found.append(Judged(rule, _kind(rule), own, rank))
+    return sorted(found, key=lambda one: (_ORDER.index(one.kind), one.rank or len(report.rules)))
+
+
+def _kind(rule: RuleResult) -> str:
+    if rule.verdict == FINE and rule.informs:
+        return INFORMATION
+    return rule.verdict if rule.verdict in (ISSUE, FINE, NOT_EVALUATED) else ERROR
 
 
 def counted(found: Sequence[Judged]) -> str:
-    """ "4 issues · 9 fine · 5 not evaluated"."""
+    """ "4 issues · 9 fine · 2 for information · 5 not evaluated"."""
     numbers = Counter(one.sign.mark for one in found)
     texts = [plural(numbers["v-issue"], "issue")]
     if numbers["v-error"]:
         texts.append(plural(numbers["v-error"], "error"))
-    texts += [f"{numbers['v-fine']}\u00a0fine", f"{numbers['v-none']}\u00a0not\u00a0evaluated"]
+    texts.append(f"{numbers['v-fine']}\u00a0fine")
+    if numbers["v-info"]:
+        texts.append(f"{numbers['v-info']}\u00a0for\u00a0information")
+    texts.append(f"{numbers['v-none']}\u00a0not\u00a0evaluated")
     return " · ".join(texts)

@@ -86,6 +86,7 @@
   function reachable() {
     for (const box of document.querySelectorAll(".table, .drawing")) {
       const scrolls = box.scrollWidth > box.clientWidth + 1;
+      box.classList.toggle("scrolls", scrolls);
       if (!scrolls) {
         for (const name of ["tabindex", "role", "aria-label"]) box.removeAttribute(name);
         continue;

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -21,7 +23,7 @@ from postrun.analysis.rules.catalogue import RULES
 from postrun.analysis.rules.config import ProfilerRule, selection
 from postrun.analysis.rules.custom import installed, load, plain
 from postrun.analysis.rules.selection import Chosen, Selection, effective, find, select, setting
-from postrun.errors import UsageError
+from postrun.errors import Terminated, UsageError
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]
@@ -729,3 +731,64 @@ def test_of_two_rules_of_one_name_the_first_runs_and_the_other_is_an_error(packa
     assert found["CPUBottleneck (acme_rules)"].reason == "a rule of postrun has the name CPUBottleneck; the one of acme_rules is not run"
     assert found["Counting"].verdict == "IssuesFound"
     assert found["counting (other_rules)"].reason == "a rule of acme_rules has the name counting; the one of other_rules is not run"
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["next(run.samples.blocks()).series('gpuu')", "run.samples.has('gpuu')"])
+def test_a_figure_that_does_not_exist_is_answered_with_those_that_do(call: str, make_store: MakeStore, tmp_path: Path) -> None:
+    text = f"import postrun\nclass Mine(postrun.Rule):\n    def evaluate(self, run, parameters):\n        {call}\n"
+    reason = judged(sampled(make_store, 1), attached(tmp_path, text)).reason or ""
+    assert reason.startswith("ValueError: 'gpuu' is no figure of the samples; accepted: gpu, gpu_memory, core, core_iowait, cpu")
+
+
+def test_each_window_of_the_documented_rule_is_judged_by_itself(make_store: MakeStore, tmp_path: Path, project_root: Path) -> None:
+    page = (project_root / "docs" / "custom-rules.md").read_text("utf-8")
+    text = page[page.index("# my_rule.py") :].partition("```")[0]
+    store = make_store(
+        run=[{"name": "falls"}],
+        sample=[
+            {"node": 0, "metric": "gpu_utilization", "unit": 0, "time_ns": ORIGIN + n * 10 * SECOND, "value": 99.0 if n < 6 else 1.0}
+            for n in range(18)
+        ],
+    )
+    result = judged(store, attached(tmp_path, text, rule="HotGPU", parameters={"threshold": 15}))
+    assert (result.windows, result.windows_triggered, result.violations, result.datapoints) == (3, 1, 6, 18)
+
+
+def test_time_is_looked_at_between_windows_where_there_is_no_alarm(make_store: MakeStore, tmp_path: Path) -> None:
+    text = BEGIN + "    def invoke(self, step):\n        import time\n        time.sleep(0.2)\n"
+    store, found = sampled(make_store), []
+    rule = attached(tmp_path, text)
+
+    def judge() -> None:
+        found.append(judged(store, rule, rule_timeout=0.1))
+
+    thread = threading.Thread(target=judge)
+    thread.start()
+    thread.join()
+    assert (found[0].verdict, found[0].windows) == ("Error", 0)
+    assert found[0].reason.startswith("RuleTimeout: stopped after 0.1 s; --rule-timeout")
+
+
+def test_an_alarm_of_the_caller_is_kept(make_store: MakeStore, tmp_path: Path) -> None:
+    rung: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: rung.append(1))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 500)
+        store, rule = sampled(make_store, 1), attached(tmp_path, HIGH)
+        assert judged(store, rule).verdict == "NoIssuesFound"
+        left = signal.getitimer(signal.ITIMER_REAL)[0]
+        assert 400 < left < 500
+        signal.raise_signal(signal.SIGALRM)
+        assert rung == [1]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_the_end_of_the_program_is_no_verdict(make_store: MakeStore, tmp_path: Path) -> None:
+    text = BEGIN + "    def invoke(self, step):\n        from postrun.errors import Terminated\n        raise Terminated(143)\n"
+    with pytest.raises(Terminated):
+        judged(sampled(make_store, 1), attached(tmp_path, text))

@@ -55,7 +55,7 @@ def test_all_low_is_a_violation_in_every_judged_window() -> None:
     assert found.cost is not None
     assert (found.cost.ns, found.cost.of_ns) == (210 * SECOND, 300 * SECOND)  # 70 % of 300 s unused, in all judged windows
     assert found.finding == (
-        "CPU, GPU and GPU memory were all low (threshold 70 % of p95) in 1 of 1 window of m0 GPU 0, 1 of 1 GPU:"
+        "CPU, GPU and GPU memory were all low (threshold 70 % of p95) in the only window of m0 GPU 0:"
         " in the last of them p95 of the CPU is 30.0 %, of the GPU 30.0 % and of GPU memory 40.0 %."
     )
     assert str(found.recommendation).startswith("Double `batch_size`")

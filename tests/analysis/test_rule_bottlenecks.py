@@ -159,7 +159,7 @@ def test_each_machine_is_judged_by_its_own() -> None:
     assert found.details["total"]["bottleneck_percent"] == 37.5  # of the two that are judged
     assert (found.triggered, found.windows, found.windows_triggered) == (1, 3, 1)
     assert str(found.finding).endswith(
-        "in 65.0 % of 200 snapshots of m0 (threshold 50 %); 1 of 2 machines are over it; 1 machine could not be judged."
+        "in 65.0 % of 200 snapshots of m0 (threshold 50 %); 1 of 2 machines is over it; 1 machine could not be judged."
     )
     assert found.cost is not None
     assert (found.cost.ns, found.cost.where) == (round(130 * 2 * 0.95 * STEP), "m0")

@@ -349,7 +349,7 @@ def test_configurations_carry_their_values_and_the_preset_counts_for_names() -> 
 
 def test_settings_stand_over_everything() -> None:
     rules = [rule_configs.ProfilerReport(BatchSize_patience=5), ProfilerRule.sagemaker(rule_configs.BatchSize(patience=6), name="mine")]
-    found = selection(rules, settings={"batchsize_patience": "7", "mine_patience": 8, "HostBound_host_share": 1})
+    found = selection(rules, settings={"profilerreport_batchsize_patience": "7", "mine_patience": 8})
     assert {
         chosen.label or chosen.rule.name: chosen.parameters["patience"] for chosen in found.rules if chosen.rule.name == "BatchSize"
     } == {
@@ -360,7 +360,8 @@ def test_settings_stand_over_everything() -> None:
         ({"BatchSize_patience": 0}, "BatchSize_patience=0: patience must be a positive integer! "),
         ({"BatchSize_pateince": 1}, "'pateince' is no parameter of BatchSize"),
         ({"Batch_patience": 1}, "'Batch' is no rule"),
-        ({"patience": 1}, "'patience' names no parameter"),
+        ({"patience": 1}, "'patience' names no rule; write CPUBottleneck_patience or "),
+        ({"HostBound_host_share": 1}, r"HostBound_host_share: HostBound is turned off; .* \(on: BatchSize\)"),
     ):
         with pytest.raises(UsageError, match=message):
             selection(["BatchSize"], settings=settings)

@@ -148,9 +148,7 @@ def test_the_rank_that_the_others_wait_for_is_named(make_store: Callable[..., St
     # rank 2 computes 80 instead of 60 ns and is in the collective for 20 instead of 40
     result, _ = judged(make_store(names=NAMES, **ranks((60, 40), (60, 40), (80, 20), (60, 40))))
     assert result.recommendation is not None
-    assert result.recommendation.startswith(
-        "Look at rank 2, host-1 GPU 0 first: it computes 33.3 % longer than the median of the ranks and spends 20 ns less in collectives"
-    )
+    assert result.recommendation.startswith("Look at rank 2, host-1 GPU 0 first: it computes longest and spends 20 ns less in collectives")
     # The same computation, but nobody waits: not named
     result, _ = judged(make_store(names=NAMES, **ranks((60, 40), (60, 40), (80, 40), (60, 40))))
     assert result.recommendation is not None

@@ -48,7 +48,7 @@ def test_a_jump_on_paper() -> None:
     assert (row["box"]["p25"], row["box"]["p75"], row["box"]["samples"]) == (10.0, 30.0, 40)
     assert found.finding == (
         "GPU memory in use grew on m0 GPU 0 by up to 20.0 percentage points from one window of 4 samples to the next,"
-        " more than the threshold of 10; 1 of 1 GPU grew so, in 1 episode."
+        " more than the threshold of 10; it grew so in 1 episode."
     )
     assert "_record_memory_history()" in str(found.recommendation)
     assert "m0 GPU 0 allocates from 2023-11-14 22:14:11 UTC on: its memory rises once, to 30 %" in str(found.recommendation)

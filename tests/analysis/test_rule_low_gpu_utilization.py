@@ -42,7 +42,7 @@ def test_a_steady_low_gpu_is_under_utilised_in_every_window() -> None:
     assert found.cost is not None
     assert (found.cost.ns, found.cost.saving_ns, found.cost.of_ns) == (180 * SECOND, 180 * SECOND, 300 * SECOND)
     assert found.finding == (
-        "1 of 1 GPU is used too little in 3 of its 3 windows: 1 under-utilised (p95 below 70 %, lowest 40.0 % on m0 GPU 2);"
+        "The GPU is used too little in all of its 3 windows: 1 under-utilised (p95 below 70 %, lowest 40.0 % on m0 GPU 2);"
         " low for the whole run."
     )
 
@@ -104,10 +104,14 @@ def test_unused_gpu() -> None:
         ([90.0] * 900 + [0.0] * 299 + [90.0], "parts of the run", None),  # no tail: the last sample is not low
         ([40.0] * 1200, "whole run", None),
         ([0.0] * 1200, "whole run", None),
-        ([40.0] * 900 + [0.0] * 300, "whole run", None),  # low before the tail, too
+        ([40.0] * 900 + [0.0] * 300, "whole run", 150),  # low before the tail, too
+        ([0.0] * 120 + [90.0] * 780 + [0.0] * 300, "idle head and tail", 150),  # windows that end at 120, 240 and 360 reach into the head
+        ([0.0] * 120 + [90.0] * 1080, "idle head", None),
+        ([0.0] * 120 + [40.0] * 1080, "whole run", None),  # low behind the head, too
+        ([0.0] * 120 + [90.0] * 360 + [0.0] * 120 + [90.0] * 600, "parts of the run", None),
         ([90.0] * 300 + [0.0] * 300 + [90.0] * 600, "parts of the run", None),
         # 5 % of the part before the tail at 0: as a whole it fluctuates
-        ([90.0] * 400 + [0.0] * 100 + [90.0] * 400 + [0.0] * 300, "parts of the run", None),
+        ([90.0] * 400 + [0.0] * 100 + [90.0] * 400 + [0.0] * 300, "parts of the run", 150),
         ([90.0] * 1200, None, None),
     ],
 )
@@ -126,7 +130,7 @@ def test_a_low_window_before_the_tail_is_no_tail_only() -> None:
     # 30 of 1200 samples before the tail are 0: p5 of all of them is 90, p5 of the window that they end in is 0.
     values = [90.0] * 570 + [0.0] * 30 + [90.0] * 600 + [0.0] * 300
     row = one(values, patience=100, window=240)
-    assert (row["pattern"], row["idle_tail_ns"]) == ("parts of the run", None)
+    assert (row["pattern"], row["idle_tail_ns"]) == ("parts of the run", 150 * SECOND)
 
 
 def test_idle_tail_in_the_words() -> None:
@@ -135,6 +139,54 @@ def test_idle_tail_in_the_words() -> None:
     assert str(found.recommendation).startswith("End the job when training ends")
     assert found.cost is not None
     assert found.cost.title == "End the job when training ends"
+
+
+def test_the_cost_is_what_the_pattern_is_about() -> None:
+    # 150 s of a tail at 4 %, after 60 s of start-up at 0 and 390 s at 90 %: 96 % of 150 s. Judged from 600 s on: the tail's windows only.
+    tail = judge(line(0, GPU, 0, [0.0] * 120 + [90.0] * 780 + [4.0] * 300, start=START), patience=900, window=240)
+    assert [row["pattern"] for row in tail.details["devices"]] == ["idle tail"]
+    assert tail.cost is not None
+    assert (tail.cost.ns, tail.cost.saving_ns, tail.cost.of_ns) == (144 * SECOND, 144 * SECOND, 600 * SECOND)
+    # The start-up, too, where its windows are judged: 60 s more.
+    both = judge(line(0, GPU, 0, [0.0] * 120 + [90.0] * 780 + [4.0] * 300, start=START), patience=100, window=240)
+    assert both.cost is not None
+    assert (both.cost.ns, both.details["devices"][0]["idle_head_ns"]) == (204 * SECOND, 60 * SECOND)
+    assert str(both.finding).endswith("; low only in an idle start of 1 min 00 s and an idle tail of 2 min 30 s.")
+    # Low between the two: 60 % of the 390 s between them, and the sentence says so.
+    between = judge(line(0, GPU, 0, [0.0] * 120 + [40.0] * 780 + [4.0] * 300, start=START), patience=100, window=240)
+    assert between.cost is not None
+    assert between.cost.ns == 234 * SECOND
+    assert str(between.finding).endswith("; low for the whole run; the idle first 1 min 00 s and last 2 min 30 s of the run not counted.")
+    assert "m0 GPU 0 is at 40.0 % on average" in str(between.recommendation)
+
+
+def test_a_gpu_that_fluctuates_is_not_low_for_the_whole_run() -> None:
+    found = judge(line(0, GPU, 0, [0.0 if number % 9 == 0 else 95.0 for number in range(1200)], start=START))
+    assert str(found.finding).endswith("; fluctuating throughout.")
+
+
+def test_an_idle_tail_after_the_last_step() -> None:
+    steps = [
+        {"node": 0, "process": 0, "index": number, "host_start_ns": START + at * SECOND, "host_duration_ns": SECOND}
+        for number, at in enumerate((60, 449))
+    ]
+    with sampled(line(0, GPU, 0, [90.0] * 900 + [0.0] * 300, start=START), step=steps) as store:
+        found = judged(store, RULE, patience=100, window=240)
+    assert str(found.finding).endswith("; low only in an idle tail of 2 min 30 s, after the last step.")
+    # The job ends with its last sample, at 599.5 s, its last step at 450 s.
+    assert "stood idle for the last 2 min 30 s, after the last step (finalisation takes 2 min 30 s)." in str(found.recommendation)
+
+
+@pytest.mark.parametrize(("samples", "advice"), [(4, "record for longer"), (99, "record for longer"), (100, None), (101, None)])
+def test_too_few_derived_samples_are_no_reason_to_judge_them(samples: int, advice: str | None) -> None:
+    kernel = {"node": 0, "process": 0, "device": 1, "stream": 7, "kind": "kernel", "name": "k"}
+    events = [{**kernel, "start_ns": START + at * 1_000_000, "duration_ns": 1_000_000} for at in (0, samples - 1)]
+    with sampled([], device_event=events) as store:
+        reason = str(judged(store, RULE).reason)
+    lower = "--set LowGPUUtilization_patience=" + ("100" if samples > 100 else "50") + " needs fewer"
+    assert reason == (
+        f"{samples} of more than 1\u2009000 samples needed, derived from kernel activity in 1.00 ms buckets; {advice or lower}"
+    )
 
 
 def test_windows_are_half_open_and_of_the_run() -> None:
@@ -230,7 +282,7 @@ def check(found: Outcome, expected: dict[tuple[int, int], dict[str, Any]], place
         assert row["pattern"] == want["pattern"], (place, key)
         assert [row["p95"], row["p5"]] == ([None, None] if want["p95"] is None else pytest.approx([want["p95"], want["p5"]])), place
         assert (row["first_ns"], row["last_ns"]) == ((want["times"][0], want["times"][-1]) if want["times"] else (None, None)), place
-        assert (row["idle_tail_ns"] is None) == (want["tail_starts"] is None), place
+        assert (row["idle_tail_starts_ns"], row["idle_head_ends_ns"]) == (want["tail_starts"], want["head_ends"]), place
     any_judged = any(want["windows"] for want in expected.values())
     triggered = sum(len(want["triggered"]) for want in expected.values())
     assert found.verdict == (ISSUES if triggered else FINE if any_judged else NOT_EVALUATED), place
@@ -240,7 +292,7 @@ def check(found: Outcome, expected: dict[tuple[int, int], dict[str, Any]], place
     assert found.datapoints == sum(want["samples"] for want in expected.values() if want["windows"]), place
     if triggered:
         low = [want for want in expected.values() if want["triggered"]]
-        unused = sum(want["samples"] * (100 - want["mean"]) for want in low)
+        unused = 100 * sum(want["unused_samples"] for want in low)
         assert found.cost is not None
         total = sum(want["samples"] for want in expected.values())
         assert found.cost.ns / found.cost.of_ns == pytest.approx(unused / 100 / total, rel=1e-6), place

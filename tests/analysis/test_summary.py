@@ -111,6 +111,13 @@ def test_the_page_of_a_run_with_everything() -> None:
     assert found.warnings == ()
 
 
+def test_only_system_metrics_are_said_as_such() -> None:
+    cpu, memory = (MetricUsage("a", metric, "%", 9, 99, 98, 97, 34.4, 0, False) for metric in ("cpu", "cpu_memory"))
+    found = summed(gpus=[cpu, memory])
+    assert found.headline == "CPU utilisation was 34 % (median of the samples). Nothing was recorded of a GPU, and no steps."
+    assert summed(gpus=[memory]).headline == "Nothing was recorded of a GPU, and no steps: there are only system metrics."
+
+
 def test_nothing_known_is_said_as_such() -> None:
     found = summed()
     assert found.headline == "No GPU activity, no steps and no utilisation in this run: there is nothing to time."

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
+from postrun.analysis.job_statistics import job_statistics
 from postrun.analysis.places import Places
 from postrun.analysis.rules.base import Outcome
 from postrun.analysis.rules.samples import Samples
@@ -56,7 +57,9 @@ def sampled(samples: Iterable[Sample], **tables: list[dict[str, Any]]) -> Iterat
 def judged(store: Store, rule: str, *, preset: str = "documented", **parameters: Any) -> Outcome:
     """The answer of one rule over samples, with some of its parameters changed."""
     selection = select([rule], preset=preset, settings={f"{rule}_{name}": value for name, value in parameters.items()})
-    run = SimpleNamespace(store=store, samples=Samples(store), places=Places(store), nodes=run_nodes(store), top=15)
+    run = SimpleNamespace(
+        store=store, samples=Samples(store), places=Places(store), nodes=run_nodes(store), job=job_statistics(store), breakdown=(), top=15
+    )
     return selection.rules[0].rule.evaluate(run, selection.rules[0].parameters)
 
 
@@ -179,15 +182,34 @@ def low_gpu(samples: Sequence[Sample], parameters: Mapping[str, Any]) -> dict[tu
         judged_windows = [window for window, number in ends.items() if number > parameters["patience"]]
         triggered = [window for window in judged_windows if kinds[window]]
         last = values[: ends[judged_windows[-1]]][-parameters["window"] :] if judged_windows else None
-        tail = len(values)
+        tail, head = len(values), 0
         while tail and values[tail - 1] < p5:
             tail -= 1
-        in_tail = (
-            tail > 0
-            and len(values) - tail >= 0.05 * len(values)
-            and kind(values[:tail]) is None
-            and not any(ends[window] <= tail for window in triggered)
-        )
+        while head < len(values) and values[head] < p5:
+            head += 1
+        least = 0.05 * len(values)
+        if tail == 0 or len(values) - tail < least:
+            tail = len(values)
+        if head == len(values) or head < least:
+            head = 0
+        size = parameters["window"]
+        good_before = kind(values[head:tail][-size:]) is None
+        good_behind = kind(values[head:tail][:size]) is None
+        causes = []
+        for window in triggered:
+            number = ends[window]
+            if number > tail and good_before:
+                causes.append("tail")
+            elif max(0, number - size) < head and good_behind:
+                causes.append("head")
+            else:
+                causes.append("inside")
+        pattern = None
+        if triggered:
+            pattern = "whole run" if all(kinds.values()) else "parts of the run"
+            if "inside" not in causes:
+                pattern = {("tail",): "idle tail", ("head",): "idle head"}.get(tuple(set(causes)), "idle head and tail")
+        about = {"idle tail": values[tail:], "idle head": values[:head], "idle head and tail": values[:head] + values[tail:]}
         found[key] = {
             "samples": len(values),
             "mean": sum(values) / len(values),
@@ -198,8 +220,10 @@ def low_gpu(samples: Sequence[Sample], parameters: Mapping[str, Any]) -> dict[tu
             "p95": quantile(last, 0.95) if last else None,
             "p5": quantile(last, 0.05) if last else None,
             "times": [points[ends[window] - 1][0] for window in triggered],
-            "pattern": None if not triggered else "idle tail" if in_tail else "whole run" if all(kinds.values()) else "parts of the run",
-            "tail_starts": points[tail][0] if triggered and in_tail else None,
+            "pattern": pattern,
+            "tail_starts": points[tail][0] if tail < len(values) else None,
+            "head_ends": points[head][0] if head else None,
+            "unused_samples": sum(1 - value / 100 for value in about.get(pattern or "", values[head:tail])),
             "last_time": points[-1][0],
         }
     return found

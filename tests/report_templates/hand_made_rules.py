@@ -47,7 +47,7 @@ def result(rule: str, category: str, verdict: str, finding: str | None = None, *
         parameters={parameter.name: parameter.value for parameter in (*table, scan)},
         changed_parameters={parameter.name: parameter.value for parameter in table if parameter.changed},
         parameter_table=(*table, scan),
-        checks=f"What {rule} looks at, in one sentence.", condition="a share is over threshold", advice="Do what helps.", **values,
+        checks=f"What {rule} looks at, in one sentence.", condition="a share is over threshold", advice="Do what helps.", informs=rule.startswith("Overall"), **values,
     )  # fmt: skip
 
 

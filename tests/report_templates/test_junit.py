@@ -16,7 +16,8 @@ READ: dict[str, tuple[set[str], set[str], set[str]]] = {
     "testsuite": ({"name", "tests", "failures", "errors", "skipped", "time", "timestamp"}, set(), {"properties", "testcase"}),
     "properties": (set(), set(), {"property"}),
     "property": ({"name", "value"}, set(), set()),
-    "testcase": ({"classname", "name", "time"}, set(), {"failure", "error", "skipped"}),
+    "testcase": ({"classname", "name", "time"}, set(), {"failure", "error", "skipped", "system-out"}),
+    "system-out": (set(), set(), set()),
     "failure": ({"message", "type"}, set(), set()),
     "error": ({"message", "type"}, set(), set()),
     "skipped": ({"message"}, set(), set()),
@@ -43,7 +44,7 @@ def judged(small_reports: dict[str, Report]) -> Report:
         result("ProfilerReport", "IssuesFound", category="report", finding="1 of 4 rules found an issue."),
         result("CPUBottleneck", "IssuesFound", finding=FOUND, recommendation="Set `num_workers=8`."),
         result("StepOutlier", "NoIssuesFound", category="framework"),
-        result("OverallSystemUsage", "NoIssuesFound"),
+        result("OverallSystemUsage", "NoIssuesFound", informs=True),
         result("Dataloader", "NotEvaluated", category="framework", reason="no loader events in this run", capture="Profile the loader."),
         result("Mine", "Error", category="custom", reason="ValueError: no"),
     )  # fmt: skip
@@ -70,7 +71,7 @@ def test_every_rule_is_a_case_with_the_outcome_of_its_verdict(judged: Report) ->
     assert cases == {
         ("postrun.system", "CPUBottleneck"): ["failure"],
         ("postrun.framework", "StepOutlier"): [],
-        ("postrun.system", "OverallSystemUsage"): [],
+        ("postrun.system", "OverallSystemUsage"): ["system-out"],
         ("postrun.framework", "Dataloader"): ["skipped"],
         ("postrun.custom", "Mine"): ["error"],
     }
@@ -95,6 +96,7 @@ def test_messages_are_those_of_the_report(judged: Report) -> None:
     assert error.attrib == {"message": "ValueError: no", "type": "Error"}
     assert skipped.attrib == {"message": "no loader events in this run"}
     assert skipped.text == "Profile the loader."
+    assert [one.text for one in root.iter("system-out")] == ["OverallSystemUsage only informs; it finds no issue in any run."]
 
 
 def test_properties_name_the_run_and_the_time(judged: Report) -> None:

@@ -20,15 +20,19 @@ from conftest import HOSTILE
 from hand_made_rules import details, result, rule_results
 from postrun.analysis.report import Finding, Report, RuleResult
 from postrun.report_templates import render
-from postrun.report_templates.blocks import Section, coded
+from postrun.report_templates.blocks import Figure, Section, Table, coded
 from postrun.report_templates.context import context
 from postrun.report_templates.figures.box_plot import Box, box_plot
+from postrun.report_templates.figures.histogram import Bins, panels
 from postrun.report_templates.figures.matrix import matrix
+from postrun.report_templates.figures.paired_bars import paired_bars
 from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
 from postrun.report_templates.figures.workloads import Workload, workloads
 from postrun.report_templates.formats import glued
 from postrun.report_templates.pages import page
 from postrun.report_templates.rule_blocks.generic import written
+from postrun.report_templates.rule_blocks.loop import step_outlier
+from postrun.report_templates.rule_blocks.reading import Shown
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -104,11 +108,14 @@ def test_a_single_finding_does_not_overlap(rich: Report) -> None:
 def test_all_verdicts_stand_on_the_first_page_in_their_order(rich: Report) -> None:
     text = page(context(rich, quiet), "html")
     table = block(text, "summary-rules")
-    assert "Rules: 6 issues · 1 error · 10 fine · 2 not evaluated" in words(table)
+    assert "Rules: 6 issues · 1 error · 8 fine · 2 for information · 2 not evaluated" in words(table)
     rows = re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]
-    signs = [next(sign for sign in ("✕ Issue", "! Error", "✓ Fine", "– Not evaluated") if sign in row) for row in rows]
-    assert signs == ["✕ Issue"] * 6 + ["! Error"] + ["✓ Fine"] * 10 + ["– Not evaluated"] * 2
+    signs = [next(sign for sign in ("✕ Issue", "! Error", "✓ Fine", "i Information", "– Not evaluated") if sign in row) for row in rows]
+    assert signs == ["✕ Issue"] * 6 + ["! Error"] + ["✓ Fine"] * 8 + ["i Information"] * 2 + ["– Not evaluated"] * 2
     names = [words(row).split()[0] for row in rows]
+    assert names[15:17] == ["OverallSystemUsage", "OverallFrameworkMetrics"]
+    assert "<wbr>" not in re.sub(r"(?<=[a-z])<wbr>(?=[A-Z])|(?<=[A-Z])<wbr>(?=[A-Z][a-z])", "", table), "only between words"
+    assert "GPU<wbr>Memory<wbr>Increase</bdi>" in table
     assert names[:6] == ["CPUBottleneck", "ExposedCommunication", "StragglerRank", "LowPrecision", "LowGPUUtilization", "StepOutlier"]
     assert "ProfilerReport" not in names
     assert len(names) == len(rich.rules) - 1
@@ -170,14 +177,16 @@ def test_a_report_of_nothing_evaluated(small_reports: dict[str, Report]) -> None
 # -- the chapter of the rules ----------------------------------------------------------------------------------------------
 
 
-def test_the_summary_is_sorted_by_how_often_rules_triggered(rich: Report) -> None:
+def test_the_summary_has_issues_first_and_then_what_triggered_most_often(rich: Report) -> None:
     table = block(page(context(rich, quiet), "html"), "rules-overview")
     names = [words(row).split()[0] for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]]
     expected = [rule for rule in rich.rules if rule.verdict in ("IssuesFound", "NoIssuesFound")]
     expected = [rule for rule in expected if not rule.rule.startswith("Overall") and rule.rule != "ProfilerReport"]
-    assert names == [rule.rule for rule in sorted(expected, key=lambda rule: (-rule.triggered, rule.rule))]
+    assert names == [rule.rule for rule in sorted(expected, key=lambda rule: (rule.verdict != "IssuesFound", -rule.triggered, rule.rule))]
+    rows = [words(row) for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]]
+    assert all(("none: the rule is fine" in row) == ("✓ Fine" in row) and ("Do what helps." in row) == ("✕ Issue" in row) for row in rows)
     lead = words(page(context(rich, quiet), "html"))
-    assert "6 of 16 evaluated rules found an issue. Triggered most often: CPUBottleneck, 1 300 times, at 2 400 data points." in lead
+    assert "6 of 14 evaluated rules found an issue. Triggered most often: CPUBottleneck, 1 300 times, at 2 400 data points." in lead
 
 
 def test_every_evaluated_rule_has_a_section_with_its_texts(rich: Report) -> None:
@@ -413,3 +422,57 @@ def test_values_of_a_custom_rule_as_text() -> None:
     assert written("names", ["a", 2]) == "a, 2"
     assert written("nothing", None) == "–"
     assert written("many", list(range(20))).endswith("… (20 in all)")
+
+
+# -- measures that overlap, and values that are not drawn -------------------------------------------------------------------
+
+
+def test_bars_of_measures_that_overlap_all_begin_at_zero() -> None:
+    parts = (Part("computation", "computation"), Part("in collectives", "communication"))
+    drawn = ElementTree.fromstring(
+        paired_bars(parts, [("rank 0", [138.0, 77.7]), ("rank 5", [154.0, None])], "ms", limit=(138.0, "median"))
+    )
+    bars = [rect for rect in drawn.iter(f"{SVG}rect") if rect.find(f"{SVG}title") is not None]
+    assert [bar[0].text for bar in bars] == [
+        "rank 0, computation: 138 ms",
+        "rank 0, in collectives: 77.7 ms",
+        "rank 5, computation: 154 ms",
+    ]
+    assert len({bar.get("x") for bar in bars}) == 1
+    widths = [float(bar.get("width") or 0) for bar in bars]
+    assert widths[1] / widths[0] == pytest.approx(77.7 / 138.0, abs=0.001)
+    assert widths[2] / widths[0] == pytest.approx(154.0 / 138.0, abs=0.001)
+    assert len({bar.get("y") for bar in bars}) == 3
+
+
+def test_a_panel_counts_what_lies_beyond_it_shows_single_steps_and_has_one_tick_for_equal_values() -> None:
+    cut = Bins("rank 0 TRAIN: all steps", [100e6, 200e6, 300e6], [9000, 1], 150e6, beyond=39)
+    flat = Bins("EVAL", [400_000_000.0, 400_000_100.0, 400_000_200.0], [3, 4], 400_000_100.0)
+    drawn = ElementTree.fromstring(panels([cut, flat], ["a", "b"], ["computation"] * 2))
+    texts = ["".join(text.itertext()).replace("\u00a0", " ") for text in drawn.iter(f"{SVG}text")]
+    assert "39 above 300 ms not drawn" in texts
+    assert sum(text.startswith("400") for text in texts) == 1
+    first = next(path.get("d") or "" for path in drawn.iter(f"{SVG}path"))
+    heights = [float(found) for found in re.findall(r"V([0-9.]+)H", first)]
+    base = float(re.findall(r"V([0-9.]+)Z", first)[-1])
+    assert base - heights[1] >= 1.0, "one step beside 9 000 is to be seen"
+
+
+def test_groups_that_were_judged_are_drawn_before_those_that_were_not() -> None:
+    def group(phase: str, steps: int, judged: bool) -> dict[str, Any]:
+        edges = [1e8 * n for n in range(1, 5)]
+        common = {"node": "n", "rank": 0, "pid": 1, "phase": phase, "steps": steps, "evaluable": judged, "outliers": 0 if judged else None}
+        times = {"mean_ns": 2e8, "std_ns": 1e7, "threshold_ns": 3e8, "max_ns": 9e8, "p50_ns": 2e8}
+        return common | times | {"histogram": {"edges": edges, "counts": [1, 2, 1], "beyond": 2, "logarithmic": False}}
+
+    found = result(
+        "StepOutlier", "framework", "NoIssuesFound", "Fine.", details={"groups": [group("EVAL", 5, False), group("TRAIN", 900, True)]}
+    )
+    figure, table = step_outlier(Shown("rule-StepOutlier", found, 0))[:2]
+    assert isinstance(figure, Figure)
+    assert isinstance(table, Table)
+    assert words(figure.alt).endswith("rank 0 TRAIN: 0 outliers among 900 steps")
+    caption = words(str(figure.caption))
+    assert "Not drawn: 2 steps above 400 ms, the longest 900 ms." in caption
+    assert [row[0].text for row in table.rows] == ["rank 0 TRAIN", "rank 0 EVAL"]
+    assert "Robust outliers are longer than the median" in (table.html_note or "")

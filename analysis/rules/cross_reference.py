@@ -1,0 +1,189 @@
+"""Which finding comes first where several rules explain the same thing? A sentence on that ends the recommendation of the later ones.
+
+Rules do not see each other's outcomes; this step does, after all of them. A row of a table says whose recommendations wait for which rule,
+and gives the sentence, or none where the two findings have nothing to do with each other. At most one sentence of each table is added:
+that of the first row that has one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..wording import percent
+from .base import FINE, ISSUES, Outcome, Rule
+from .batch_size import BatchSize
+from .cpu_bottleneck import CPUBottleneck
+from .dataloader import Dataloader
+from .gpus import where
+from .host_bound import HostBound
+from .io_bottleneck import IOBottleneck
+from .load_balancing import LoadBalancing
+from .low_gpu_utilization import IDLE_ENDS, IDLE_HEAD, IDLE_TAIL, UNUSED, LowGPUUtilization
+from .step_outlier import StepOutlier
+from .straggler_rank import StragglerRank
+from .sync_bound import SyncBound
+
+Outcomes = Mapping[type[Rule], Outcome]
+Sentence = Callable[[Outcome, Outcome, Outcomes], str | None]
+"""From the outcome whose recommendation waits, the one that comes first, and all."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The recommendations of ``later`` rules that found an issue refer to ``first`` where its verdict is ``verdict``."""
+
+    later: tuple[type[Rule], ...]
+    first: type[Rule]
+    sentence: Sentence
+    verdict: str = ISSUES
+
+
+def refer(rules: Sequence[Rule], outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """``outcomes`` with the sentences. Of a rule that runs several times, the first one is referred to."""
+    known: dict[type[Rule], Outcome] = {}
+    for rule, outcome in zip(rules, outcomes, strict=True):
+        known.setdefault(type(rule), outcome)
+    return [_extended(rule, outcome, known) for rule, outcome in zip(rules, outcomes, strict=True)]
+
+
+def _extended(rule: Rule, outcome: Outcome, known: Outcomes) -> Outcome:
+    if outcome.verdict != ISSUES or not outcome.recommendation:
+        return outcome
+    sentences = []
+    for table in (CAUSES, LOADERS):
+        found = (
+            reference.sentence(outcome, known[reference.first], known)
+            for reference in table
+            if type(rule) in reference.later and reference.first in known and known[reference.first].verdict == reference.verdict
+        )
+        sentences += [sentence for sentence in found if sentence][:1]
+    return dataclasses.replace(outcome, recommendation=" ".join([outcome.recommendation, *sentences]))
+
+
+# -- which places two findings share ---------------------------------------------------------------------------------------
+
+
+def _low(outcome: Outcome) -> list[Row]:
+    """GPUs of LowGPUUtilization or BatchSize whose work is too little while they work."""
+    elsewhere = (IDLE_TAIL, IDLE_HEAD, IDLE_ENDS)
+    return [
+        row
+        for row in outcome.details.get("devices", ())
+        if (row.get("triggered") or row.get("violations")) and row.get("state") != UNUSED and row.get("pattern") not in elsewhere
+    ]
+
+
+def _unbalanced(outcome: Outcome) -> set[tuple[str, int]]:
+    pairs = [pair for pair in outcome.details.get("pairs", ()) if pair["violation"]]
+    return {(end["node"], end["device"]) for pair in pairs for end in (pair["a"], pair["b"]) if end}
+
+
+def _issues(outcome: Outcome, key: str) -> list[Row]:
+    return [row for row in outcome.details.get(key, ()) if row["issue"]]
+
+
+# -- the sentences ---------------------------------------------------------------------------------------------------------
+
+
+def _divide_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
+    unbalanced = _unbalanced(first)
+    shared = [row for row in _low(later) if (row["node"], row["device"]) in unbalanced]
+    if not shared:
+        return None
+    return f"First divide the work evenly (LoadBalancing): the load of {where(shared)} differs from that of other GPUs."
+
+
+def _straggler_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
+    unbalanced = _unbalanced(later)
+    slow = [row for row in first.details["ranks"] if row["straggler"] and (row["node"], row["device"]) in unbalanced]
+    if not slow:
+        return None
+    return f"First look at {where(slow)} (StragglerRank): the other ranks wait for it in collectives."
+
+
+def _processor_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
+    low = {row["node"] for row in _low(later)}
+    worst = max((row for row in _issues(first, "nodes") if row["node"] in low), key=lambda row: row["bottleneck_percent"], default=None)
+    if worst is None:
+        return None
+    return (
+        f"First take work off the processor (CPUBottleneck): a core of {worst['node']} is at its limit in"
+        f" {percent(worst['bottleneck_percent'])} of the snapshots while a GPU is low."
+    )
+
+
+def _storage_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
+    low = {row["node"] for row in _low(later)}
+    worst = max((row for row in _issues(first, "nodes") if row["node"] in low), key=lambda row: row["bottleneck_percent"], default=None)
+    if worst is None:
+        return None
+    return (
+        f"First shorten the waits for I/O (IOBottleneck): a core of {worst['node']} waits for it in"
+        f" {percent(worst['bottleneck_percent'])} of the snapshots while a GPU is low."
+    )
+
+
+def _blocking_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
+    bound = {(row["node"], row["rank"], row["device"]) for row in _issues(later, "devices")}
+    shared = [row for row in _issues(first, "devices") if (row["node"], row["rank"], row["device"]) in bound]
+    if not shared:
+        return None
+    worst = max(shared, key=lambda row: row["percent"])
+    return (
+        f"First remove the blocking calls (SyncBound): {where([worst])} stands idle in them for {percent(worst['percent'])} of the profile."
+    )
+
+
+def _loaders_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
+    worst = next(iter(_issues(first, "nodes")), None)
+    if worst is None or not _names_loaders(later):
+        return None
+    return (
+        f"For `num_workers` follow Dataloader, which finds loader processes for {percent(worst['percent_of_cores'])} of the cores of"
+        f" {worst['node']}."
+    )
+
+
+def _loaders_fine(later: Outcome, first: Outcome, known: Outcomes) -> str | None:
+    judged = [row for row in first.details["nodes"] if row["issue"] is False]
+    if not judged or not _names_loaders(later):
+        return None
+    most = max(judged, key=lambda row: float(row["percent_of_cores"]))
+    text = (
+        f"Leave `num_workers` as it is: Dataloader finds {most['loaders']:g} loader processes,"
+        f" {percent(most['percent_of_cores'])} of the cores of {most['node']}, so loading itself is slow"
+    )
+    waits = known.get(IOBottleneck)
+    nodes = waits.details.get("nodes", ()) if waits else ()
+    worst = max(nodes, key=lambda row: float(row["bottleneck_percent"] or 0), default=None)
+    if worst is None or not worst["bottleneck_percent"]:
+        return f"{text}: look at decoding and augmentation."
+    return (
+        f"{text}: look at the storage (IOBottleneck: a core of {worst['node']} waits for I/O in {percent(worst['bottleneck_percent'])}"
+        " of the snapshots while a GPU is low)."
+    )
+
+
+def _names_loaders(outcome: Outcome) -> bool:
+    return "`num_workers`" in (outcome.recommendation or "")
+
+
+CAUSES: Final = (
+    Reference((LowGPUUtilization, BatchSize), LoadBalancing, _divide_first),
+    Reference((LowGPUUtilization, BatchSize), CPUBottleneck, _processor_first),
+    Reference((LowGPUUtilization, BatchSize), IOBottleneck, _storage_first),
+    Reference((LoadBalancing,), StragglerRank, _straggler_first),
+    Reference((HostBound,), SyncBound, _blocking_first),
+)
+"""What explains a finding."""
+
+LOADERS: Final = (
+    Reference((StepOutlier, LowGPUUtilization), Dataloader, _loaders_first),
+    Reference((StepOutlier, LowGPUUtilization), Dataloader, _loaders_fine, FINE),
+)
+"""Whether more loader processes would help."""

@@ -1,0 +1,29 @@
+"""Which environment variables look like postrun's, and are not?"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+_PREFIX: Final = "POSTRUN_"
+_OTHERS: Final = (
+    "POSTRUN_CONFIG",
+    "POSTRUN_NO_NATIVE",
+    "POSTRUN_NO_APT",
+    "POSTRUN_NODE_MODULES",
+    "POSTRUN_TEST_DATA",
+    "POSTRUN_UPDATE_GOLDEN",
+)
+"""Variables that belong to no option; the last ones to the development of postrun."""
+
+
+def unknown(of_options: Iterable[str]) -> Iterator[str]:
+    """A line for every variable POSTRUN_* that nothing reads, with the nearest one that is read. ``of_options``: those of the options."""
+    known = sorted({*of_options, *_OTHERS})
+    for name in sorted(os.environ):
+        if name.upper().startswith(_PREFIX) and name not in known:
+            near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.75)
+            meant = f"did you mean {near[0]}?" if near else "the variable of an option is POSTRUN_ and its long name, such as POSTRUN_TOP"
+            yield f"the environment variable {name} is unknown and counts for nothing ({meant})"

@@ -1,0 +1,57 @@
+"""How do a few measures compare within and between ranks, when they overlap and do not add up? A bar each, all from zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..formats import NARROW_SPACE, clip, significant
+from . import svg
+from .axes import nice_ticks
+from .palette import GRID, INK, MEANINGS, MUTED
+from .stacked_bars import Part, legend
+
+WIDTH = 720.0
+_BAR, _GAP, _TOP, _RIGHT = 9.0, 6.0, 30.0, 40.0  # on the right: room for the number behind the longest bar
+
+
+def paired_bars(
+    parts: Sequence[Part],
+    rows: Sequence[tuple[str, Sequence[float | None]]],
+    unit: str,
+    *,
+    limit: tuple[float, str] | None = None,
+) -> str:
+    """SVG text: each row is a label and one value per part in ``unit``, one bar below the other; None where a value is not known.
+
+    ``limit``: a value to compare the first part with, and its name: a dashed line through the bars of that part.
+    """
+    labels = [clip(label, 32) for label, _ in rows]
+    left = min(200.0, 14 + max(svg.width_of(label) for label in labels))
+    end = max([value or 0.0 for _, values in rows for value in values] + [limit[0] if limit else 0.0]) or 1.0
+    scale = (WIDTH - left - _RIGHT) / end
+    row = _BAR * len(parts) + _GAP
+    bottom = _TOP + row * len(rows)
+    line = left + limit[0] * scale if limit else None
+    body = legend(parts, left, limit[1] if limit else None)
+    for tick in nice_ticks(0, end, 6):
+        x = left + tick * scale
+        body.append(svg.line(x, _TOP - 4, x, bottom, GRID))
+        body.append(svg.text(x, bottom + 14, f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE), anchor="middle", fill=MUTED, size=10))
+    for number, (label, (_, values)) in enumerate(zip(labels, rows, strict=True)):
+        y = _TOP + row * number
+        body.append(svg.text(left - 8, y + (row - _GAP) / 2 + 4, label, anchor="end", fill=INK))
+        for part, value in zip(parts, values, strict=True):
+            if value is not None:
+                short = significant(float(f"{value:.3g}"))
+                title = f"{label}, {part.name}: {short} {unit}"
+                body.append(svg.rect(left, y, max(0.0, value) * scale, _BAR - 1, MEANINGS[part.meaning], opacity=part.shade, title=title))
+                behind = left + max(0.0, value) * scale
+                # Behind the line, if that is where the number would stand.
+                if line is not None and part is parts[0] and behind <= line < behind + svg.width_of(short, 9) + 6:
+                    behind = line
+                body.append(svg.text(behind + 4, y + _BAR - 1, short, fill=MUTED, size=9))
+            y += _BAR
+        if line is not None:
+            top = _TOP + row * number
+            body.append(svg.line(line, top - 2, line, top + _BAR + 1, INK, dashes="3 2"))
+    return svg.document(WIDTH, bottom + 20, body)

@@ -1,0 +1,213 @@
+"""Do recommendations say which finding comes first, only where both are about the same, and what a cut file needs?"""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from postrun.analysis.rules import cross_reference
+from postrun.analysis.rules.base import FINE, ISSUES, NOT_EVALUATED, Cost, Outcome, Parameters, Rule, not_evaluated
+from postrun.analysis.rules.catalogue import DOCUMENTED, RULES
+from postrun.analysis.rules.cut_files import copy_again
+from postrun.analysis.rules.device_names import place, process_place
+from postrun.analysis.rules.engine import evaluate
+from postrun.analysis.rules.selection import Chosen, Selection
+from postrun.ingest.store import Store
+
+
+def outcome(verdict: str = ISSUES, recommendation: str | None = "Do it.", **details: Any) -> Outcome:
+    return Outcome(verdict, details=details, recommendation=recommendation)
+
+
+def referred(**outcomes: Outcome) -> dict[str, str | None]:
+    """Recommendations by rule."""
+    rules: list[Rule] = [RULES[name]() for name in outcomes]
+    found = cross_reference.refer(rules, list(outcomes.values()))
+    assert [one.verdict for one in found] == [one.verdict for one in outcomes.values()]
+    return {name: one.recommendation for name, one in zip(outcomes, found, strict=True)}
+
+
+def low(node: str, device: int, **more: Any) -> dict[str, Any]:
+    return {"node": node, "device": device, "triggered": 1, "state": "under-utilised", "pattern": "whole run", **more}
+
+
+def pair(a: int, b: int, violation: bool = True) -> dict[str, Any]:
+    return {"a": {"node": "m0", "device": a}, "b": {"node": "m0", "device": b}, "violation": violation}
+
+
+DIVIDE = "Do it. First divide the work evenly (LoadBalancing): the load of m0 GPU 1 differs from that of other GPUs."
+
+
+@pytest.mark.parametrize(
+    ("device", "pairs", "expected"),
+    [
+        (low("m0", 1), [pair(0, 1)], DIVIDE),
+        (low("m0", 1), [pair(0, 2), pair(0, 1, violation=False)], "Do it."),
+        (low("m1", 1), [pair(0, 1)], "Do it."),
+        (low("m0", 1, pattern="idle tail"), [pair(0, 1)], "Do it."),
+        (low("m0", 1, state="unused"), [pair(0, 1)], "Do it."),
+        (low("m0", 1, triggered=0), [pair(0, 1)], "Do it."),
+    ],
+)
+def test_uneven_work_comes_before_more_work(device: dict[str, Any], pairs: list[dict[str, Any]], expected: str) -> None:
+    found = referred(LowGPUUtilization=outcome(devices=[device]), LoadBalancing=outcome(pairs=pairs))
+    assert found == {"LowGPUUtilization": expected, "LoadBalancing": "Do it."}
+
+
+def test_batch_size_and_a_fine_balance() -> None:
+    batch = outcome(devices=[{"node": "m0", "device": 1, "violations": 3}])
+    assert referred(BatchSize=batch, LoadBalancing=outcome(pairs=[pair(0, 1)]))["BatchSize"] == DIVIDE
+    assert referred(BatchSize=batch, LoadBalancing=outcome(FINE, pairs=[]))["BatchSize"] == "Do it."
+    assert referred(BatchSize=batch) == {"BatchSize": "Do it."}
+
+
+def test_a_straggler_comes_before_an_uneven_load() -> None:
+    rank = {"node": "m0", "rank": 5, "pid": 1, "device": 1, "straggler": True}
+    found = referred(LoadBalancing=outcome(pairs=[pair(0, 1)]), StragglerRank=outcome(ranks=[rank]))
+    assert found["LoadBalancing"] == "Do it. First look at rank 5, m0 GPU 1 (StragglerRank): the other ranks wait for it in collectives."
+    elsewhere = outcome(ranks=[{**rank, "node": "m9"}])
+    assert referred(LoadBalancing=outcome(pairs=[pair(0, 1)]), StragglerRank=elsewhere)["LoadBalancing"] == "Do it."
+
+
+def test_bottlenecks_of_the_same_machine() -> None:
+    node = {"node": "m0", "issue": True, "bottleneck_percent": 61.25}
+    later = outcome(devices=[low("m0", 1)])
+    found = referred(LowGPUUtilization=later, CPUBottleneck=outcome(nodes=[node]), IOBottleneck=outcome(nodes=[node]))
+    assert found["LowGPUUtilization"] == (
+        "Do it. First take work off the processor (CPUBottleneck): a core of m0 is at its limit in 61.2 % of the snapshots while a GPU is"
+        " low."
+    )
+    found = referred(LowGPUUtilization=later, CPUBottleneck=outcome(FINE, nodes=[]), IOBottleneck=outcome(nodes=[node]))
+    assert "(IOBottleneck): a core of m0 waits for it in 61.2 %" in str(found["LowGPUUtilization"])
+    assert referred(LowGPUUtilization=later, CPUBottleneck=outcome(nodes=[{**node, "node": "m1"}]))["LowGPUUtilization"] == "Do it."
+
+
+def test_blocking_calls_come_before_the_host() -> None:
+    device = {"node": "m0", "rank": 0, "device": 2, "issue": True, "percent": 31.0}
+    found = referred(HostBound=outcome(devices=[device]), SyncBound=outcome(devices=[device]))
+    assert (
+        found["HostBound"]
+        == "Do it. First remove the blocking calls (SyncBound): rank 0, m0 GPU 2 stands idle in them for 31.0 % of the profile."
+    )
+
+
+LOAD = "Load further ahead (more `num_workers`)."
+
+
+def loaders(issue: bool) -> Outcome:
+    row = {"node": "m0", "issue": issue, "loaders": 16.0, "percent_of_cores": 100.0}
+    return outcome(ISSUES if issue else FINE, nodes=[row])
+
+
+@pytest.mark.parametrize(
+    ("share", "end"),
+    [
+        (6.25, "look at the storage (IOBottleneck: a core of m0 waits for I/O in 6.2 % of the snapshots while a GPU is low)."),
+        (0.0, "look at decoding and augmentation."),
+        (None, "look at decoding and augmentation."),
+    ],
+)
+def test_enough_loaders_are_said(share: float | None, end: str) -> None:
+    waits = outcome(FINE, nodes=[{"node": "m0", "issue": False, "bottleneck_percent": share}])
+    found = referred(StepOutlier=outcome(recommendation=LOAD), Dataloader=loaders(False), IOBottleneck=waits)
+    assert found["StepOutlier"] == (
+        f"{LOAD} Leave `num_workers` as it is: Dataloader finds 16 loader processes, 100.0 % of the cores of m0, so loading itself"
+        f" is slow: {end}"
+    )
+    assert referred(StepOutlier=outcome(), Dataloader=loaders(False), IOBottleneck=waits)["StepOutlier"] == "Do it."
+
+
+def test_a_wrong_number_of_loaders_comes_first() -> None:
+    found = referred(StepOutlier=outcome(recommendation=LOAD), Dataloader=loaders(True))
+    assert (
+        found["StepOutlier"] == f"{LOAD} For `num_workers` follow Dataloader, which finds loader processes for 100.0 % of the cores of m0."
+    )
+
+
+def test_every_row_names_rules_that_there_are() -> None:
+    for reference in (*cross_reference.CAUSES, *cross_reference.LOADERS):
+        assert {*reference.later, reference.first} <= set(RULES.values())
+        assert reference.first not in reference.later
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (
+            "partial",
+            "cut_stream",
+            "Copy the whole of `r0.json.gz` again: it breaks off, and what this rule needs may stand behind the break.",
+        ),
+        ("partial", "no_timestamp", "Profile."),
+        ("completed", "cut_stream", "Profile."),
+    ],
+)
+def test_a_file_that_breaks_off_is_to_be_copied_again(status: str, code: str, expected: str) -> None:
+    given = {
+        "HostBound": not_evaluated("no device activity in this run", "Profile."),
+        "StepOutlier": not_evaluated("6 of more than 26 steps needed", "Record more."),
+        "StragglerRank": not_evaluated("one rank in this run", "Give all."),
+        "CPUBottleneck": not_evaluated("no CPU samples in this run", "Sample."),
+        "SyncBound": dataclasses.replace(outcome(FINE), capture=None),
+    }
+    with Store.create(None) as store:
+        store.insert("run", {"status": status})
+        store.insert("ingest_note", {"file": "traces/r0.json.gz", "severity": "warning", "code": code, "message": "cut", "count": 1})
+        found = [one.capture for one in copy_again([RULES[name]() for name in given], list(given.values()), store)]
+    more = f"{expected} Record more." if expected != "Profile." else "Record more."
+    assert found == [expected, more, "Give all.", "Sample.", None]
+
+
+def test_a_device_has_one_name() -> None:
+    assert place("node-1", 5, 3) == "rank 5, node-1 GPU 3"
+    assert place("node-1", None, 3) == "node-1 GPU 3"
+    assert place("unknown host", None, 0) == "GPU 0"
+    assert place("unknown host 2", 0, 0) == place("unknown host", 0, 0) == "rank 0, GPU 0"
+    assert place("unknown host 2", None, 0) == "unknown host 2 GPU 0"  # nothing else tells it from GPU 0 of the first
+    assert (process_place("n", 1, 7), process_place("n", None, 7), process_place("n", None, None)) == ("rank 1, n", "pid 7, n", "n")
+    assert process_place("unknown host", None, 7) == "pid 7"
+
+
+class _Says(Rule):
+    """A rule that gives a known answer under the name of another."""
+
+    category = "system"
+    checks, condition, advice = "checks", "condition", "Advice."
+
+    def __init__(self, name: str, outcome: Outcome, informs: bool = False) -> None:
+        self.name, self.informs, self.outcome = name, informs, outcome  # type: ignore[misc]
+
+    def evaluate(self, run: Any, parameters: Parameters) -> Outcome:
+        return self.outcome
+
+
+def results(*rules: Rule, summarised: bool = False) -> Any:
+    with Store.create(None) as store:
+        run: Any = SimpleNamespace(store=store, samples=SimpleNamespace(interval_ns=None))
+        chosen = tuple(Chosen(rule, Parameters({"scan_interval_us": 1})) for rule in rules)
+        return evaluate(run, Selection(chosen, summarised))
+
+
+def test_no_share_is_above_the_whole() -> None:
+    _, (finding,) = results(_Says("Own", Outcome(ISSUES, cost=Cost("t", 50, 5, saving_ns=20))))
+    assert (finding.cost_percent, finding.saving_percent, finding.severity) == (100.0, 100.0, "high")
+
+
+def test_a_title_without_a_cost() -> None:
+    _, findings = results(_Says("A", Outcome(ISSUES, title="Find it")), _Says("B", Outcome(ISSUES)))
+    assert [finding.title for finding in findings] == ["Find it", "Advice"]
+
+
+def test_the_summary_counts_the_rules_that_judge() -> None:
+    verdicts = [ISSUES, FINE, NOT_EVALUATED]
+    rules = [_Says(rule.name, Outcome(FINE if rule.informs else verdicts[at % 3]), rule.informs) for at, rule in enumerate(DOCUMENTED)]
+    first, *rest = results(*rules, summarised=True)[0]
+    judging = [result.verdict for result in rest if not result.informs]
+    assert [result.rule for result in rest if result.informs] == ["OverallSystemUsage", "OverallFrameworkMetrics"]
+    assert (first.rule, first.informs, len(judging)) == ("ProfilerReport", False, 9)
+    assert first.finding == (
+        f"{judging.count(ISSUES)} of the 9 documented rules that judge (2 more inform) found an issue,"
+        f" {judging.count(NOT_EVALUATED)} could not be evaluated."
+    )
