@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -120,13 +121,13 @@ class Bottleneck(SampleRule):
             cost=self._cost(issues, judged, nodes, interval) if issues else None,
         )
 
+    @abstractmethod
     def recommendation(self, worst: Row, run: RunData, details: Mapping[str, Any]) -> str:
         """What to do on the machine with the highest share of bottleneck snapshots."""
-        raise NotImplementedError
 
+    @abstractmethod
     def state(self, parameters: Parameters) -> str:
         """What a bottleneck snapshot is, in words, with its thresholds."""
-        raise NotImplementedError
 
     def _nothing(self, nodes: Sequence[Row], run: RunData, parameters: Parameters) -> tuple[str, str | None]:
         """Why no machine was judged, and which capture would help."""
