@@ -323,7 +323,7 @@ static int take_strings(struct walk *w, const struct prt_payload *p) {
             else list->bytes = moved, list->byte_capacity = larger;
         }
         if (status) break;
-        memcpy(list->bytes + list->used, bytes + offsets[i], length);
+        if (length) memcpy(list->bytes + list->used, bytes + offsets[i], length);
         list->items[list->count++] = (struct found_string){(uint64_t)ids[i], list->used, length};
         list->used += length;
     }

@@ -311,9 +311,10 @@ static int is_time(uint16_t type, uint8_t id) {
 int prt_integers(struct prt_workspace *w, uint8_t id, int64_t *values) {
     const struct prt_payload *p = w->payload;
     size_t count = p->count;
-    const uint8_t *at = p->columns[id].at, *end = at + p->columns[id].length;
+    const uint8_t *at = p->columns[id].at;
     w->complete = 0;
     if (!at) return 1;
+    const uint8_t *end = at + p->columns[id].length;
     uint64_t base = is_time(p->type, id) ? (uint64_t)p->first_time : 0;
     struct run r = {at, end, count};
     switch (p->columns[id].encoding) {
@@ -380,8 +381,9 @@ int prt_doubles(struct prt_workspace *w, uint8_t id, double *values) {
     static const double powers[10] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9};
     const struct prt_payload *p = w->payload;
     size_t count = p->count;
-    const uint8_t *at = p->columns[id].at, *end = at + p->columns[id].length;
+    const uint8_t *at = p->columns[id].at;
     if (!at) return 1;
+    const uint8_t *end = at + p->columns[id].length;
     if (p->columns[id].encoding == PRT_FIXED64) {
         if (p->columns[id].length != count * 8) return -EBADMSG;
         for (size_t i = 0; i < count; i++) {
@@ -438,8 +440,9 @@ static void put_text(uint8_t *to, const uint8_t *at, size_t length) {
 
 int prt_texts(struct prt_workspace *w, uint8_t id, int32_t *offsets, uint8_t *bytes) {
     const struct prt_payload *p = w->payload;
-    const uint8_t *at = p->columns[id].at, *end = at + p->columns[id].length;
+    const uint8_t *at = p->columns[id].at;
     if (!at) return 1;
+    const uint8_t *end = at + p->columns[id].length;
     if (p->columns[id].encoding > PRT_RLE_SAME) {
         w->unknown_encodings++;
         return 1;

@@ -54,7 +54,19 @@ def corpus(folder: Path) -> list[Path]:
         path = folder / f"corpus-{level}.prt"
         path.write_bytes(writer.end().data())
         files.append(path)
-    return files
+    path = folder / "corpus-little.prt"
+    path.write_bytes(with_little_in_it())
+    return [*files, path]
+
+
+def with_little_in_it() -> bytes:
+    """A file whose first text is empty, and whose blocks have one row of one column each (or none that is known)."""
+    writer = PrtWriter().add("strings", {1: [1], 2: [""]}).add("meta", {1: [""], 2: [""]})
+    for table, columns in prt_reader.COLUMNS.items():
+        for number in columns:
+            writer.add(table, {number: [""] if (table, number) in prt_reader.TEXTS else [1]})
+        writer.add_raw(prt_reader.TYPES.index(table) + 1, [(31, 0, [1])])
+    return writer.end().data()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,9 @@
  *
  * usage: trace_reader_fuzz SECONDS SEED FILE...: mutates the files (bytes, lengths, columns, whole blocks copied and cut out, and then, mostly,
  * the checksums put right so that the decoders are reached), reads every table of each and touches every value. SECONDS 0 reads the files as
- * they are. Prints how many files were read, how many rows they had and how many were refused. */
+ * they are. Prints how many files were read, how many rows they had and how many were refused.
+ *
+ * With -DPOSTRUN_LIBFUZZER and clang -fsanitize=fuzzer the same mutations are led by coverage. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,8 @@
 #include "reader.h"
 
 #define LARGEST (256u << 10)
+
+static size_t largest = LARGEST;
 
 static uint64_t random_state;
 
@@ -174,7 +178,7 @@ static size_t splice(uint8_t *data, size_t length) {
         size = PRT_BLOCK_HEADER + get32(data + from + 8);
     }
     if (size > length - from) size = length - from;
-    if (next_random(2) && length + size <= LARGEST) { /* copied to another place */
+    if (next_random(2) && length + size <= largest) { /* copied to another place */
         uint8_t *piece = malloc(size + 1);
         if (!piece) abort();
         memcpy(piece, data + from, size);
@@ -201,6 +205,29 @@ static size_t mutate(uint8_t *data, size_t length) {
     if (next_random(10)) mend(data, length);
     return length;
 }
+
+#ifdef POSTRUN_LIBFUZZER
+
+size_t LLVMFuzzerMutate(uint8_t *data, size_t length, size_t most);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t length, size_t most, unsigned seed);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t length, size_t most, unsigned seed) {
+    random_state = (seed + 1) * 0x9E3779B97F4A7C15u;
+    largest = most;
+    if (next_random(2)) return mutate(data, length);
+    length = LLVMFuzzerMutate(data, length, most);
+    if (next_random(10)) mend(data, length);
+    return length;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
+    random_state = ((uint64_t)prt_crc32c(0, data, length) + 1) * 0x9E3779B97F4A7C15u; /* the same options for the same file */
+    read_file(data, length);
+    return 0;
+}
+
+#else
 
 struct seed {
     uint8_t *data;
@@ -245,3 +272,5 @@ int main(int count, char **arguments) {
     printf("%" PRIu64 " files, %" PRIu64 " rows, %" PRIu64 " refused, %" PRIu64 " problems\n", files, rows, refused, problems);
     return 0;
 }
+
+#endif
