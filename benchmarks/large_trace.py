@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import os
 import re
 import statistics
 import subprocess
@@ -22,6 +21,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SLOT = re.compile(rb'("ts": |"correlation": |"External id": |ProfilerStep#)(\d+)')
+# The peak that wait4 tells begins with that of the process that started the command: so a small one starts it.
+PEAK = """
+import os, sys
+pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
+_, status, usage = os.wait4(pid, 0)
+print()
+print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
+"""
 HTA = """
 import sys, time
 from hta.trace_analysis import TraceAnalysis
@@ -59,16 +66,14 @@ def repeated(trace: bytes, repeat: int) -> Iterator[bytes]:
 def measured(command: list[str]) -> tuple[float, float, str]:
     """(wall seconds, peak MiB of the largest process, output) of ``command``; ends the benchmark if it fails."""
     begin = time.perf_counter()
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        _, status, usage = os.wait4(process.pid, 0)
-        wall = time.perf_counter() - begin
-        process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        text = output.read()
-    if process.returncode:
-        sys.exit(f"{' '.join(command)} ended with {process.returncode}:\n{text[-2000:]}")
-    return wall, usage.ru_maxrss / 1024, text
+    small = [sys.executable, "-I", "-S", "-c", PEAK, *command]
+    text = subprocess.run(small, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True).stdout
+    wall = time.perf_counter() - begin
+    text, _, last = text.rstrip().rpartition("\n")
+    code, peak_kib = (int(word) for word in last.split())
+    if code:
+        sys.exit(f"{' '.join(command)} ended with {code}:\n{text[-2000:]}")
+    return wall, peak_kib / 1024, text
 
 
 def main() -> None:
