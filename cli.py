@@ -135,6 +135,28 @@ def _fail_on(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[
         return rule_options.fail_words(value)
 
 
+def _formats_if_given(ctx: click.Context, param: click.Parameter, value: Any) -> tuple[str, ...]:
+    return () if value is None else _formats(ctx, param, value)
+
+
+def _parameters(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    if not value:
+        return ()
+    from . import record_params
+
+    with _bad_parameter():
+        return tuple(record_params.pair(text) for text in value)
+
+
+def _parameter_files(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[dict[str, str], ...]:
+    if not value:
+        return ()
+    from . import record_params
+
+    with _bad_parameter():
+        return tuple(record_params.of_file(Path(text)) for text in value)
+
+
 @contextmanager
 def _bad_parameter(origin: str = "", option: str | None = None) -> Iterator[None]:
     """A UsageError inside becomes one that names the option (in a callback of one: this option)."""
@@ -222,6 +244,19 @@ class _Number(click.IntRange):
             self.fail(f"{value!r} is no whole number from {self.min} to {self.max}", param, ctx)
 
 
+class _Interval(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions
+    """An interval of the system sampler."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from .record_job import INTERVALS_MS
+
+        if str(value) not in map(str, INTERVALS_MS):
+            self.fail(f"{value!r} is no interval of the sampler; choose from {', '.join(map(str, INTERVALS_MS))}", param, ctx)
+        return int(value)
+
+
 _config = click.option(
     "--config", type=click.Path(path_type=Path), is_eager=True, expose_value=False, callback=_configure, envvar="POSTRUN_CONFIG",
     help="TOML file with defaults (else postrun.toml, or [tool.postrun] in pyproject.toml).",
@@ -266,6 +301,21 @@ _store_options = [
     ),
     _option("--threads", type=_Number(1, 1024), help="Threads of the database (default: all cores)."),
 ]
+_record_options = [
+    _option("--out", "-o", type=click.Path(file_okay=False, path_type=Path),
+            help="Folder of the recording, new or empty (default: postrun-runs/NAME-TIME)."),
+    _option("--interval-ms", type=_Interval(), metavar="MS", default=500, show_default=True,
+            help="How often the system is sampled: 100, 200, 500, 1000, 5000 or 60000 ms; 0: never."),
+    _option("--param", "params", multiple=True, type=_Listed(r"[\n;]+"), callback=_parameters, metavar="KEY=VALUE",
+            help="A hyperparameter of the job; may be repeated."),
+    _option("--params", "files", multiple=True, type=_Listed(r"[\n;]+"), callback=_parameter_files, metavar="FILE",
+            help="A JSON or TOML file of hyperparameters; may be repeated. --param counts before it."),
+    _option("--report", is_flag=True, help="Write a report to the folder report/ of the recording when the job has ended."),
+    _option("--format", "formats", type=click.UNPROCESSED, callback=_formats_if_given, metavar="LIST",
+            help="Formats of --report, as of postrun report."),
+    _option("--name", help="Name of the run in the report."),
+    _option("--quiet", "-q", is_flag=True, help="Print nothing but errors."),
+]  # fmt: skip
 
 
 def _with(*groups: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
@@ -361,6 +411,19 @@ def demo(output: Path, seed: int, quiet: bool, verbose: bool, memory_limit: str,
         with ingest([str(run)], progress=progress, memory_limit=memory_limit, threads=threads) as store:
             made = _write_report(store, progress, printer, quiet=quiet, output=output, selection=selection, **options)
     _fail_if(made, fail_on)
+
+
+@main.command(short_help="Run a command and record it.", context_settings={"allow_interspersed_args": False})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND [ARG]...")
+@_with(_record_options)
+def record(command: tuple[str, ...], **options: Any) -> None:
+    """Run COMMAND and record it: system metrics of the machine, what is known of the job, and what it annotates with postrun.capture.
+
+    Its exit code, signals, input and output pass through. 125: it was not started; 126: it cannot be executed; 127: it was not found.
+    """
+    from . import record_child, record_job
+
+    record_child.leave(record_job.record(command, record_job.Wanted(**options)))
 
 
 @main.command(short_help="Show what a trace file of the capture library holds.")

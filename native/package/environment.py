@@ -9,11 +9,15 @@ from typing import Final
 
 _PREFIX: Final = "POSTRUN_"
 _OTHERS: Final = (
+    "POSTRUN_CAPTURE",
     "POSTRUN_CONFIG",
+    "POSTRUN_DIR",
+    "POSTRUN_FOLLOW_FORK",
     "POSTRUN_NO_NATIVE",
     "POSTRUN_NO_APT",
     "POSTRUN_NODE_MODULES",
     "POSTRUN_TEST_DATA",
+    "POSTRUN_RECORDER",
     "POSTRUN_UPDATE_GOLDEN",
 )
 """Variables that belong to no option; the last ones to the development of postrun."""

@@ -1,0 +1,208 @@
+"""How is a job run and recorded, from its folder to its report?
+
+The recorder is a process with a session of the C library of its own: the system sampler, and what is known of the job. The job and its
+workers find in their environment where to record what they annotate. See docs/record.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from . import record_child, record_facts, record_params, record_ranks
+from .errors import PostrunError
+
+INTERVALS_MS: Final = (0, 100, 200, 500, 1000, 5000, 60000)
+RECORDER: Final = "POSTRUN_RECORDER"
+"""Says to the processes of a job that a recorder samples this machine: host and process id."""
+_WAIT_S: Final = 60.0
+_WAIT_AFTER_FAILURE_S: Final = 5.0
+"""How long the first rank waits for the others before it reports: they may wait for the launcher to see that this one failed."""
+_POLL_S: Final = 0.1
+
+
+class RecordingError(PostrunError):
+    """Nothing was started (exit code 125, as of env and timeout)."""
+
+    exit_code = 125
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user asks of a recording."""
+
+    out: Path | None = None
+    interval_ms: int = 500
+    report: bool = False
+    formats: tuple[str, ...] = ()
+    params: tuple[tuple[str, str], ...] = ()
+    files: tuple[Mapping[str, str], ...] = field(default=())
+    name: str | None = None
+    quiet: bool = False
+
+
+def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
+    """Run a command to its end and record it; how it ended. Raises PostrunError where nothing was started."""
+    outer = dict(os.environ)
+    # A recorder inside of a job that is recorded is no part of it.
+    os.environ.pop("POSTRUN_CAPTURE", None)
+    capture = _library()
+    file = record_child.find(command[0])
+    where = record_ranks.place(outer)
+    folder, inside = _folder(command, wanted, where, outer)
+    blocked = record_child.hold_signals()
+    sampled = inside and outer.get(RECORDER, "").rpartition(":")[0] == socket.gethostname()
+    samples = bool(wanted.interval_ms) and not sampled and folder.samples()
+    for key, value in _facts(command, wanted, outer, inside).items():
+        capture.metadata(key, value)
+    session = capture.session(folder.path, sample_ms=wanted.interval_ms if samples else 0)
+    try:
+        session.__enter__()
+    except OSError as error:
+        folder.abandon()
+        raise RecordingError(f"{folder.path}: {error.strerror or error}; choose another folder with --out, or free some space") from error
+    environment = outer | {"POSTRUN_CAPTURE": "1", "POSTRUN_DIR": os.fspath(folder.path), "POSTRUN_FOLLOW_FORK": "1"}
+    if samples or sampled:
+        environment[RECORDER] = outer[RECORDER] if sampled else f"{socket.gethostname()}:{os.getpid()}"
+    began = capture.now_ns()
+    try:
+        child = record_child.start(file, command, environment, blocked)
+    except PostrunError:
+        session.__exit__(None, None, None)
+        if session.path is not None:
+            session.path.unlink(missing_ok=True)
+        folder.abandon()
+        raise
+    capture.metadata("job.started_ns", began)
+    capture.metadata("job.pid", child)
+    _flush(capture)
+    end = record_child.wait(child)
+    capture.metadata("job.ended_ns", capture.now_ns())
+    if end.signal_name is None:
+        capture.metadata("job.exit_code", end.exit_code)
+    else:
+        capture.metadata("job.signal", end.signal_name)
+    session.__exit__(None, None, None)
+    lost = capture.statistics()["error"]
+    folder.ended()
+    if lost:
+        _say(f"the recording of the recorder is incomplete ({os.strerror(-lost)})")
+    if where.first and not inside:
+        _finish(folder, where, wanted, end, blocked)
+    return end
+
+
+def _library() -> ModuleType:
+    """postrun.capture, where it can record. Raises RecordingError."""
+    from . import native
+
+    if not native.available():
+        raise RecordingError(
+            "recording needs the C library, and this installation has none; install postrun again where there is a C compiler, "
+            "without POSTRUN_NO_NATIVE"
+        )
+    from . import capture
+
+    return capture
+
+
+def _folder(
+    command: Sequence[str], wanted: Wanted, where: record_ranks.Place, environment: Mapping[str, str]
+) -> tuple[record_ranks.Folder, bool]:
+    """Where to record, and whether another recorder records this job already into the same folder."""
+    above = environment.get("POSTRUN_DIR") if environment.get("POSTRUN_CAPTURE") == "1" else None
+    out = wanted.out.absolute() if wanted.out is not None else None
+    if above and (out is None or os.path.normpath(above) == os.path.normpath(out)):
+        return record_ranks.Folder(Path(above).absolute(), where, inside=True), True
+    if out is None:
+        out = record_ranks.default_folder(script_name(command), where).absolute()
+    return record_ranks.Folder(out, where), False
+
+
+def script_name(command: Sequence[str]) -> str:
+    """A short name of what runs: train for ``python train.py``, ``torchrun --nproc-per-node 2 train.py``, ``python -m pkg.train``."""
+    script = next((one for one in command if re.search(r"\.(py|sh)$", one)), None)
+    if script is None and "-m" in command[:-1]:
+        script = command[list(command).index("-m") + 1].rpartition(".")[2]
+    name = Path(script or command[0]).name
+    return re.sub(r"[^\w.-]", "_", re.sub(r"\.(py|sh)$", "", name))[:60].strip(".") or "run"
+
+
+def _facts(command: Sequence[str], wanted: Wanted, environment: Mapping[str, str], inside: bool) -> dict[str, str]:
+    found = record_facts.facts(command, name=wanted.name, environment=environment)
+    if inside:
+        found["job.inside"] = environment.get(RECORDER) or "1"
+    given = record_params.together(record_params.hosted(record_facts.hosted_hyperparameters()), wanted.files, wanted.params)
+    return found | {f"param.{key}": value for key, value in given.items()}
+
+
+def _flush(capture: ModuleType) -> None:
+    with suppress(OSError):  # told at the end
+        capture.flush()
+
+
+# -- when the job has ended ------------------------------------------------------------------------------------------------
+
+
+def _finish(folder: record_ranks.Folder, where: record_ranks.Place, wanted: Wanted, end: record_child.End, blocked: set[int]) -> None:
+    """What only one process of a launch does: say where the recording is, and report it."""
+    if not wanted.report:
+        if not wanted.quiet:
+            _say(f"recorded to {_shown(folder.path)}; report it with: postrun report {shlex.quote(_shown(folder.path))}")
+        return
+    if where.rank is not None and not _others_ended(folder, end):
+        return
+    place = folder.path / "report"
+    arguments = [sys.executable, "-P", "-m", "postrun", "report", os.fspath(folder.path), "--output", os.fspath(place)]
+    if wanted.formats:
+        arguments += ["--format", ",".join(wanted.formats)]
+    if wanted.quiet:
+        arguments.append("--quiet")
+    environment = {key: value for key, value in os.environ.items() if key not in _NOT_FOR_THE_REPORT}
+    sys.stderr.flush()
+    made = record_child.wait(record_child.start(sys.executable, arguments, environment, blocked, stdout=2))
+    if made.exit_code != 0:
+        why = f"signal {made.signal_name}" if made.signal_name else f"exit code {made.exit_code}"
+        _say(f"the report was not made ({why}); try again with: postrun report {shlex.quote(_shown(folder.path))}")
+
+
+_NOT_FOR_THE_REPORT: Final = frozenset(
+    {"POSTRUN_CAPTURE", "POSTRUN_DIR", "POSTRUN_FOLLOW_FORK", RECORDER, "POSTRUN_OUTPUT", "POSTRUN_OUT", "POSTRUN_QUIET", "POSTRUN_NAME"}
+)
+
+
+def _others_ended(folder: record_ranks.Folder, end: record_child.End) -> bool:
+    """Wait for the other ranks; say which have not ended in time. False where a signal asks to end."""
+    patience = _WAIT_S if end.exit_code == 0 else _WAIT_AFTER_FAILURE_S
+    until = time.monotonic() + patience
+    while (others := folder.unfinished()) and time.monotonic() < until:
+        if record_child.asked_to_stop(_POLL_S):
+            _say(f"ended before the report was made; make it with: postrun report {shlex.quote(_shown(folder.path))}")
+            return False
+    if others:
+        ranks = ", ".join(map(str, others[:8])) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
+        word = "rank" if len(others) == 1 else "ranks"
+        _say(f"{word} {ranks} had not ended after {patience:.0f} s; the report has what was recorded so far")
+    return True
+
+
+def _shown(path: Path) -> str:
+    try:
+        return os.fspath(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return os.fspath(path)
+
+
+def _say(text: str) -> None:
+    with suppress(OSError, ValueError):  # nobody listens
+        print(f"postrun: {text}", file=sys.stderr, flush=True)

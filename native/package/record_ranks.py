@@ -1,0 +1,251 @@
+"""Which process of a distributed job is recorded here, and what do the recorders of one job agree on?
+
+A launcher (torchrun, mpirun, srun) may start a recorder per process. They meet in the job's folder, where each leaves marks in
+``.postrun-run/``, which no reader of recordings looks at: which launch the folder belongs to, which ranks have begun and ended, and who
+samples a machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from .errors import PostrunError
+
+MARKS: Final = ".postrun-run"
+
+# Variables of rank, local rank, world size (as the C library reads them), processes on the machine, and what tells launches apart.
+_FAMILIES: Final = (
+    ("torchrun", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")),
+    (
+        "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+        ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+    ),
+    ("mpi", "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS", ("PMI_JOBID", "SLURM_JOB_ID", "SLURM_STEP_ID")),
+    ("slurm", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "", ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")),
+)  # fmt: skip
+
+
+class FolderError(PostrunError):
+    """The folder holds another recording, or cannot be written; nothing was started (exit code 125)."""
+
+    exit_code = 125
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which process of which launch. ``rank`` None: the only one. ``launch``: the same text in all processes of a launch, and in no other;
+    empty where the launcher gives none. ``attempt``: how often the launcher has started this rank again."""
+
+    launcher: str | None
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+    launch: str
+    attempt: int = 0
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that speaks for all."""
+        return self.rank in (None, 0)
+
+
+def place(environment: Mapping[str, str]) -> Place:
+    """What the launcher's variables say; the innermost launcher first (torchrun inside of srun)."""
+    for launcher, rank, local_rank, world_size, local_size, launch in _FAMILIES:
+        number = _number(environment.get(rank))
+        # In a batch script SLURM says rank 0 without there being others: those come with srun, which makes a step.
+        if number is None or (launcher == "slurm" and _number(environment.get("SLURM_STEP_ID")) is None):
+            continue
+        said = [environment[name] for name in launch if environment.get(name)]
+        size = _number(environment.get(world_size))
+        if size is not None and size == _number(environment.get(local_size)):
+            said.append(_started_by(rank, environment[rank]))  # the others alone may be the same next time
+        attempt = _number(environment.get("TORCHELASTIC_RESTART_COUNT")) if launcher == "torchrun" else None
+        return Place(
+            launcher, number, _number(environment.get(local_rank)), size, "-".join([launcher, *said]) if said else "", attempt or 0
+        )
+    return Place(None, None, None, None, "")
+
+
+class Folder:
+    """The folder of a run, as the recorder of one process joins it. Raises FolderError where it is another run's, or cannot be made."""
+
+    def __init__(self, path: Path, where: Place, *, inside: bool = False) -> None:
+        """``inside``: of a job that another recorder records into this folder."""
+        self.path = path
+        self.where = where
+        self._marks = path / MARKS
+        self._made: list[Path] = []
+        self._host = re.sub(r"[^\w.-]", "_", socket.gethostname())
+        self._key = "job" if where.rank is None else f"rank-{where.rank}"
+        if where.attempt:
+            self._key += f".{where.attempt}"
+        try:
+            self._join(inside)
+        except FolderError:
+            raise
+        except OSError as error:
+            self.abandon()
+            place = error.filename2 or error.filename or path
+            raise FolderError(f"{place}: cannot be written ({error.strerror or error}); choose another place with --out") from error
+
+    def _join(self, inside: bool) -> None:
+        known = self.path.is_dir()
+        held = next(self.path.glob("*.prt"), None) if known else None
+        if not known:
+            self.path.mkdir(parents=True, exist_ok=True)
+        self._marks.mkdir(exist_ok=True)
+        # A launch that says nothing of itself is told by who started it.
+        launch = self.where.launch or (self.where.launcher if self.where.rank is not None else "") or _unique()
+        owner = self._marks / "launch.json"
+        fresh = _claim(owner, json.dumps({"launch": launch}) + "\n")
+        if fresh:
+            self._made.append(owner)
+        if not inside:
+            if fresh and held is not None:
+                self.abandon()
+                raise self._taken(held.name)
+            if not fresh and _launch_of(owner) != launch:
+                raise self._taken(held.name if held is not None else "it was begun by another job")
+        text = json.dumps({"host": socket.gethostname(), "pid": os.getpid()}) + "\n"
+        if not _claim(self._marks / self._key, text):
+            if not inside:
+                raise self._taken(f"of the same {'rank' if self.where.rank is not None else 'job'}")
+            self._key += f".{os.getpid()}"
+            _claim(self._marks / self._key, text)
+        self._made.append(self._marks / self._key)
+
+    def _taken(self, what: str) -> FolderError:
+        return FolderError(f"{self.path}: holds a recording already ({what}); give another folder with --out, or remove this one")
+
+    def samples(self) -> bool:
+        """Whether this recorder samples the machine: the one of local rank 0, else whoever asks first."""
+        if self.where.rank is None:
+            return True
+        if self.where.local_rank is not None:
+            return self.where.local_rank == 0
+        mark = self._marks / f"sampler-{self._host}.{self.where.attempt}"
+        if _claim(mark):
+            self._made.append(mark)
+            return True
+        return False
+
+    def ended(self) -> None:
+        """This rank's recording is complete."""
+        with suppress(OSError):
+            _claim(self._marks / f"{self._key}.ended")
+
+    def unfinished(self) -> list[int]:
+        """The other ranks that began, and have not ended; without those whose recorder is known to be dead."""
+        attempt = f".{self.where.attempt}" if self.where.attempt else ""
+        names: set[str] = set()
+        with suppress(OSError):
+            names = set(os.listdir(self._marks))  # noqa: PTH208 - names only
+        ranks = [int(found[1]) for name in names if (found := re.fullmatch(rf"rank-(\d+){re.escape(attempt)}", name))]
+        return sorted(
+            rank for rank in ranks
+            if rank != self.where.rank and f"rank-{rank}{attempt}.ended" not in names and not _dead(self._marks / f"rank-{rank}{attempt}")
+        )  # fmt: skip
+
+    def begun(self) -> int:
+        """How many ranks are, or were, recorded."""
+        with suppress(OSError):
+            return len({name.split(".")[0] for name in os.listdir(self._marks) if name.startswith("rank-")})  # noqa: PTH208
+        return 0
+
+    def abandon(self) -> None:
+        """Take back what was made here, where nothing was started."""
+        for mark in self._made:
+            mark.unlink(missing_ok=True)
+        for folder in (self._marks, self.path):
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def default_folder(script: str, where: Place, base: Path = Path("postrun-runs")) -> Path:
+    """Where a run goes that was given no folder: named by its time, or where several recorders must find it, its launch."""
+    if where.rank is None:
+        stem = base / f"{script}-{time.strftime('%Y%m%d-%H%M%S')}"
+        return next(path for n in range(1, 10_000) if not (path := stem if n == 1 else stem.with_name(f"{stem.name}-{n}")).exists())
+    if not where.launch:
+        raise FolderError("several processes are recorded, and nothing says which belong together; give all of them the same --out DIR")
+    return base / f"{script}-{re.sub(r'[^A-Za-z0-9_.@-]+', '_', where.launch)[:100]}"
+
+
+def _claim(path: Path, text: str = "") -> bool:
+    """Make a file with a text, all at once; False where it is there already. Works on network file systems, too."""
+    draft = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if not isinstance(error, PermissionError) and draft.exists():  # a file system without links
+            try:
+                with path.open("x", encoding="utf-8") as file:
+                    file.write(text)
+            except FileExistsError:
+                return False
+            return True
+        raise
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+    return True
+
+
+def _dead(mark: Path) -> bool:
+    """Whether the recorder that left a mark was on this machine, and is no more."""
+    try:
+        said = json.loads(mark.read_bytes())
+        if said["host"] != socket.gethostname():
+            return False
+        os.kill(int(said["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return False
+
+
+def _launch_of(path: Path) -> str | None:
+    try:
+        return str(json.loads(path.read_bytes())["launch"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _started_by(variable: str, value: str) -> str:
+    """The process that gave this one its rank: the nearest above it whose own environment does not have that."""
+    process, wanted = os.getppid(), f"{variable}={value}".encode()
+    for _ in range(64):
+        status = _bytes(Path(f"/proc/{process}/stat")).rpartition(b")")[2].split()
+        if len(status) < 20 or wanted not in _bytes(Path(f"/proc/{process}/environ")).split(b"\0"):
+            return f"{process}.{status[19].decode()}" if len(status) >= 20 else str(process)
+        process = int(status[1])
+    return str(process)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _unique() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None
