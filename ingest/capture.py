@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from .capture_notes import BROKEN, note_losses, note_missing, note_problems
+from .capture_notes import note_losses, note_missing, note_problems
 from .categories import features
 from .devices import add_devices
 from .identity import Placement
@@ -34,6 +34,7 @@ Progress = Callable[[float], None]
 _NAME: Final = re.compile(r"(.+)\.(\d+)\.(\d+)(-\d+)?\.prt$")
 _NO_NAME: Final = "(no name)"
 _ENDED_BY_STOP: Final = 1
+_NOT_OF_THE_RUN: Final = ("capability.", "host", "command", "forked_from")
 _API_KINDS: Final = ("launch", "sync", "call")
 _DEVICE_ENUM: Final = pl.Enum(ENUM_VALUES["DEVICE_KIND"])
 _HOST_ENUM: Final = pl.Enum(ENUM_VALUES["HOST_KIND"])
@@ -321,22 +322,21 @@ class _File:
             self.captures.placement.recorded(
                 self.process.node, self.process.process, self.process.pid, self.process.rank, self.first_ns, self.last_ns
             )
-        problems = self.opened.problems()
-        note_problems(store, self.source, file, problems)
+        metadata = self.opened.metadata()
+        cut = note_problems(store, self.source, file, self.opened.problems(), worker="forked_from" in metadata)
         disk = note_losses(store, self.source, file, self.opened)
         for code, count in sorted(self.dropped.items()):
             store.note(*_DROPPED[code], count=count, source=self.source, file=file)
         if not self.stored and "sampled_twice" not in self.dropped:
             store.note("warning", "no_events", "The recording holds no event and no sample.", count=0, source=self.source, file=file)
-        metadata = self.opened.metadata()
         note_missing(store, self.source, file, metadata)
         return CaptureResult(
             events=self.stored,
             first_ns=self.first_ns,
             last_ns=self.last_ns,
-            partial=unreadable or disk or any(problem.code in BROKEN for problem in problems),
+            partial=unreadable or disk or cut,
             process=self.process.process,
-            metadata={key[:60]: value[:200] for key, value in metadata.items() if not key.startswith(("capability.", "host", "command"))},
+            metadata={key[:60]: value[:200] for key, value in metadata.items() if not key.startswith(_NOT_OF_THE_RUN)},
         )
 
 

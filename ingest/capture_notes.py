@@ -44,13 +44,21 @@ _LOSSES: Final = {
 }
 
 
-def note_problems(store: Store, source: int, file: str, problems: Iterable[Problem]) -> None:
-    """One note per kind of damage: how much, and where the first is."""
+_WORKER_NO_END: Final[tuple[Severity, str]] = (
+    "info", "The recording of a worker process was not stopped (it was ended, or left by os._exit); the events up to there are reported"
+)  # fmt: skip
+
+
+def note_problems(store: Store, source: int, file: str, problems: Iterable[Problem], *, worker: bool = False) -> bool:
+    """One note per kind of damage: how much, and where the first is. Whether a part of the run is missing. ``worker``: a forked process,
+    which others often end as soon as it is of no more use."""
     kinds: dict[str, list[Problem]] = {}
     for problem in problems:
         kinds.setdefault(problem.code, []).append(problem)
     for code, sites in kinds.items():
         severity, text = _PROBLEMS.get(code, ("warning", f"Damage of kind {code} was found"))
+        if worker and code == "no_end":
+            severity, text = _WORKER_NO_END
         rows, size = sum(site.rows for site in sites), sum(site.bytes for site in sites)
         blocks = sum(site.blocks for site in sites)
         if code in {"damaged", "truncated", "missing_blocks", "undecodable"}:
@@ -59,6 +67,7 @@ def note_problems(store: Store, source: int, file: str, problems: Iterable[Probl
         first = min((site.first_ns for site in sites if site.first_ns is not None), default=None)
         last = max((site.last_ns for site in sites if site.last_ns is not None), default=None)
         store.note(severity, code, f"{text}.", count=rows or blocks or len(sites), source=source, file=file, first_ns=first, last_ns=last)
+    return any(code in BROKEN and not (worker and code == "no_end") for code in kinds)
 
 
 def note_losses(store: Store, source: int, file: str, opened: TraceFile) -> bool:

@@ -248,6 +248,29 @@ def _start_in(directory: str | os.PathLike[str] | None) -> bool:
         raise OSError(error.errno, f"no trace file can be written ({error.strerror})", folder) from None
 
 
+# ------------------------------------------------------------------ workers of multiprocessing
+
+
+def _stop_in_worker() -> None:
+    """A worker leaves by os._exit, past the end of the library, but runs its finalizers: this is the last."""
+    sys.modules["multiprocessing.util"].Finalize(None, _stop, exitpriority=-(10**6))
+
+
+def _stop_in_workers() -> None:
+    """So in each worker that begins from now on, where multiprocessing is in use, and in this process, where it is one."""
+    global _workers_known
+    util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
+    if _workers_known or not hasattr(util, "register_after_fork") or not hasattr(process, "parent_process"):
+        return
+    _workers_known = True
+    util.register_after_fork(_PROFILER, lambda _: _stop_in_worker())  # type: ignore[union-attr]
+    if process.parent_process() is not None:  # type: ignore[union-attr]
+        _stop_in_worker()
+
+
+_workers_known = False
+
+
 # ------------------------------------------------------------------ the hosted profiler's interface
 
 
@@ -315,6 +338,8 @@ class SMProfiler:
 
 
 _PROFILER: Final = SMProfiler()
+_stop_in_workers()
+os.register_at_fork(before=_stop_in_workers)
 
 
 def _text(value: object, what: str) -> str:

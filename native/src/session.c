@@ -936,6 +936,10 @@ static void library_facts(struct session *s) {
     fact_add(&s->facts, "command", text);
     snprintf(text, sizeof text, "%u", s->config.sample_ms);
     fact_add(&s->facts, "sample_ms", text);
+    if (parent) {
+        snprintf(text, sizeof text, "%ld", (long)parent->pid);
+        fact_add(&s->facts, "forked_from", text);
+    }
 }
 
 static int begin(struct session *s) {
@@ -966,6 +970,7 @@ static int begin(struct session *s) {
     if (parent) {
         memcpy(s->out.session, parent->out.session, sizeof s->out.session);
         folder = parent->out.folder;
+        s->config.sample_ms = 0; /* the parent samples the machine */
     } else {
         random_bytes(s->out.session, sizeof s->out.session);
     }
