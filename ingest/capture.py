@@ -18,6 +18,7 @@ from .capture_notes import note_losses, note_missing, note_problems
 from .categories import features
 from .devices import add_devices
 from .identity import Placement
+from .job_record import PREFIXES, PROCESS_ID, Jobs, is_recorder
 from .registry import UNKNOWN_HOST, ReadResult
 from .store import COUNTER, ENUM_VALUES, METRICS, Severity, Store
 from .trace_format import TraceFile
@@ -34,7 +35,8 @@ Progress = Callable[[float], None]
 _NAME: Final = re.compile(r"(.+)\.(\d+)\.(\d+)(-\d+)?\.prt$")
 _NO_NAME: Final = "(no name)"
 _ENDED_BY_STOP: Final = 1
-_NOT_OF_THE_RUN: Final = ("capability.", "host", "command", "forked_from")
+_NOT_OF_THE_RUN: Final = ("capability.", "host", "command", "clock", "forked_from")
+_OF_PROCESSES: Final = ("annotation", "host_event", "device_event", "profile_window", "python_profile")
 _API_KINDS: Final = ("launch", "sync", "call")
 _DEVICE_ENUM: Final = pl.Enum(ENUM_VALUES["DEVICE_KIND"])
 _HOST_ENUM: Final = pl.Enum(ENUM_VALUES["HOST_KIND"])
@@ -54,7 +56,7 @@ class CaptureResult(ReadResult):
 
 @dataclass(slots=True)
 class _Recorded:
-    """One process, as its recordings tell of it."""
+    """One process, as its recordings tell of it. ``recorder``: what `postrun record` says for the process that it started."""
 
     node: int
     process: int
@@ -65,6 +67,7 @@ class _Recorded:
     files: dict[bytes, dict[int, str]] = field(default_factory=dict)  # names by session and number
     sampled: list[tuple[int, int]] = field(default_factory=list)  # in which times its sampler ran
     cycles: dict[bytes, int] = field(default_factory=dict)
+    recorder: bool = False
 
 
 class Captures:
@@ -73,6 +76,7 @@ class Captures:
     def __init__(self, store: Store, placement: Placement) -> None:
         self.store = store
         self.placement = placement
+        self.jobs = Jobs(store)
         self._recorded: list[_Recorded] = []
 
     def read(self, path: Path, source: int, progress: Progress | None = None) -> CaptureResult:
@@ -96,9 +100,22 @@ class Captures:
                     text = f"{missing} of the {max(files)} files of one recording of process {one.pid} are missing; give all of them."
                     self.store.note("warning", "file_missing", text, count=missing, file=files[max(files)])
             # A data-loader worker has its parent's environment, and so says its parent's rank.
-            parents = [other for other in self._recorded if other is not one and (other.node, other.pid) == (one.node, one.parent)]
+            jobs = [other for other in self._recorded if other is not one and not other.recorder]
+            parents = [other for other in jobs if (other.node, other.pid) == (one.node, one.parent)]
             if one.rank is not None and any(parent.rank == one.rank for parent in parents):
                 self.store.connection.execute("UPDATE process SET rank = NULL, local_rank = NULL WHERE id = ?", [one.process])
+        for one in self._recorded:
+            if one.recorder and any(other.node == one.node and not other.recorder for other in self._recorded):
+                self._forget(one)
+        self.jobs.settle()
+
+    def _forget(self, recorder: _Recorded) -> None:
+        """The process that a recorder started, where others of the machine recorded, and nothing is known of this one."""
+        if any(other.process == recorder.process and not other.recorder for other in self._recorded):
+            return
+        execute = self.store.connection.execute
+        if not any(execute(f"SELECT 1 FROM {table} WHERE process = ? LIMIT 1", [recorder.process]).fetchall() for table in _OF_PROCESSES):
+            execute("DELETE FROM process WHERE id = ?", [recorder.process])
 
     def sampled_by_others(self, process: _Recorded) -> list[tuple[int, int]]:
         """When another process of the machine sampled it already."""
@@ -110,10 +127,14 @@ class Captures:
         said = rows[0] if rows else {}
         named = _NAME.match(opened.path.name)
         pid = _known(said.get("pid"), header.get("pid"), int(named[2]) if named else None) or 0
-        host = said.get("host") or opened.metadata().get("host") or (named[1] if named else None) or UNKNOWN_HOST
+        metadata = opened.metadata()
+        recorder = is_recorder(metadata)
+        if recorder and metadata.get(PROCESS_ID, "").isdecimal():
+            pid = int(metadata[PROCESS_ID])
+        host = said.get("host") or metadata.get("host") or (named[1] if named else None) or UNKNOWN_HOST
         node = self.placement.registry.node(host[:255])
         start, rank = said.get("start_ns"), _count(said.get("rank"))
-        same = [one for one in self._recorded if (one.node, one.pid) == (node, pid)]
+        same = [one for one in self._recorded if (one.node, one.pid, one.recorder) == (node, pid, recorder)]
         for one in same:
             in_session = header.get("session") in one.files
             if in_session or start is None or one.start_ns is None or abs(start - one.start_ns) <= SAME_START_NS:
@@ -123,9 +144,9 @@ class Captures:
             node, pid, rank=rank, local_rank=_count(said.get("local_rank")), world_size=_count(said.get("world_size")) or None,
             source=source, fresh=bool(same),
         )  # fmt: skip
-        if said.get("command"):
+        if said.get("command") and not recorder:
             self.store.connection.execute("UPDATE process SET command = coalesce(command, ?) WHERE id = ?", [said["command"], process])
-        self._recorded.append(_Recorded(node, process, pid, parent, start, rank))
+        self._recorded.append(_Recorded(node, process, pid, parent, start, rank, recorder=recorder))
         return self._recorded[-1]
 
 
@@ -327,7 +348,10 @@ class _File:
         disk = note_losses(store, self.source, file, self.opened)
         for code, count in sorted(self.dropped.items()):
             store.note(*_DROPPED[code], count=count, source=self.source, file=file)
-        if not self.stored and "sampled_twice" not in self.dropped:
+        if self.process.recorder:
+            self.captures.jobs.add((self.process.node, self.process.pid, self.session), self.source, file, self.process.rank, metadata)
+            metadata = {key: value for key, value in metadata.items() if not key.startswith(PREFIXES)}
+        elif not self.stored and "sampled_twice" not in self.dropped:
             store.note("warning", "no_events", "The recording holds no event and no sample.", count=0, source=self.source, file=file)
         note_missing(store, self.source, file, metadata)
         return CaptureResult(

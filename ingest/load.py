@@ -130,17 +130,19 @@ def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progr
     classify_kernels(store)
     results = [result for _, result in sorted(run.results.items())]
     traces = [result for result in results if isinstance(result, TraceResult)]
+    jobs = run.captures.jobs
     note_several_runs(store, results)
     ranks_by_order(store, [trace.process for trace in traces if trace.process is not None and trace.events])
     write_run(
         store,
         results,
-        job={**run.job, **({"name": name} if name else {})},
+        job={**jobs.information(), **run.job, **({"name": name} if name else {})},
         name=name_of(paths),
         framework=next((trace.framework for trace in traces if trace.framework), None),
         metadata=common_metadata(trace.metadata for trace in traces if trace.events)
-        | common_metadata(result.metadata for result in results if isinstance(result, CaptureResult) and result.events),
-        ended=any(one.format is not None and one.format.name == END_MARKER for one in found),
+        | common_metadata(result.metadata for result in results if isinstance(result, CaptureResult) and result.events)
+        | jobs.metadata(),
+        ended=jobs.ended or any(one.format is not None and one.format.name == END_MARKER for one in found),
     )
     report("loaded", 1.0)
     return results
