@@ -128,14 +128,30 @@ static int table_schema(const struct table *t, int name_ids, struct ArrowSchema 
 struct array_piece {
     const void *buffers[3];
     void *owned[3];
+    struct constant *constant; /* whose values the array shows */
     struct ArrowArray dictionary;
     prt_reader *reader; /* whose names a dictionary shows */
 };
+
+/* Rows that all have one value: made once, shown by each batch whose block says so. */
+struct constant {
+    atomic_size_t holders;
+    int64_t value;
+    size_t rows;
+    void *values; /* int32 in narrow columns, else int64 */
+};
+
+static void drop_constant(struct constant *c) {
+    if (!c || atomic_fetch_sub(&c->holders, 1) != 1) return;
+    free(c->values);
+    free(c);
+}
 
 static void release_array(struct ArrowArray *a) {
     struct array_piece *piece = a->private_data;
     if (a->dictionary && a->dictionary->release) a->dictionary->release(a->dictionary);
     for (size_t i = 0; i < 3; i++) free(piece->owned[i]);
+    drop_constant(piece->constant);
     prt_reader_release(piece->reader);
     free(piece);
     a->release = NULL;
@@ -149,9 +165,9 @@ static struct array_piece *begin_array(struct ArrowArray *a, int64_t length, int
     return piece;
 }
 
-/* Memory of buffer `index`, its beginning where a cache line begins. */
+/* Memory of buffer `index`, its beginning where a cache line begins, and PRT_SLACK elements more. */
 static void *buffer(struct array_piece *piece, size_t index, size_t size) {
-    void *memory = aligned_alloc(64, (size + 64) / 64 * 64);
+    void *memory = aligned_alloc(64, (size + 63 + PRT_SLACK * 8) / 64 * 64);
     piece->owned[index] = memory;
     piece->buffers[index] = memory;
     return memory;
@@ -204,15 +220,53 @@ struct stream {
     size_t next; /* entry */
     struct prt_block_source source;
     struct prt_workspace workspace;
+    struct constant *constants[COLUMNS_MAX];
     uint64_t out_of_range, unresolved;
     char error[128];
 };
 
+static struct constant *make_constant(int64_t value, size_t rows, int narrow) {
+    struct constant *made = malloc(sizeof *made);
+    void *values = malloc(rows * (narrow ? 4 : 8));
+    if (!made || !values) {
+        free(made);
+        free(values);
+        return NULL;
+    }
+    for (size_t i = 0; i < rows; i++) {
+        if (narrow) ((int32_t *)values)[i] = (int32_t)value;
+        else ((int64_t *)values)[i] = value;
+    }
+    *made = (struct constant){.value = value, .rows = rows, .values = values};
+    atomic_init(&made->holders, 1);
+    return made;
+}
+
+/* A column of one value that is no null: 0, 1 where it is none, -ENOMEM. */
+static int constant_column(struct stream *s, const struct column *c, struct ArrowArray *a) {
+    struct array_piece *piece = a->private_data;
+    int narrow = c->kind == NARROW;
+    int64_t value;
+    if (!prt_constant(&s->workspace, c->id, &value) || value == PRT_MISSING) return 1;
+    if (narrow && value != (int32_t)value) return 1;
+    struct constant **kept = &s->constants[c - s->table->columns];
+    if (!*kept || (*kept)->value != value || (*kept)->rows < (size_t)a->length) {
+        drop_constant(*kept);
+        if (!(*kept = make_constant(value, (size_t)a->length, narrow))) return -ENOMEM;
+    }
+    atomic_fetch_add(&(*kept)->holders, 1);
+    piece->constant = *kept;
+    piece->buffers[1] = (*kept)->values;
+    return 0;
+}
+
 static int wide_column(struct stream *s, const struct column *c, struct ArrowArray *a) {
     size_t count = (size_t)a->length;
+    int status = constant_column(s, c, a);
+    if (status != 1) return status;
     int64_t *values = buffer(a->private_data, 1, count * 8);
     if (!values) return -ENOMEM;
-    int status = 0;
+    status = 0;
     const int64_t *kept = NULL;
     if (s->workspace.known[c->id]) {
         status = prt_kept_integers(&s->workspace, c->id, &kept);
@@ -221,25 +275,25 @@ static int wide_column(struct stream *s, const struct column *c, struct ArrowArr
         status = prt_integers(&s->workspace, c->id, values);
     }
     if (status || (!kept && s->workspace.complete)) return status;
-    int64_t smallest = INT64_MAX;
-    for (size_t i = 0; i < count; i++) smallest = values[i] < smallest ? values[i] : smallest;
-    return smallest == PRT_MISSING ? set_validity(a, values, PRT_MISSING + 1, INT64_MAX) : 0;
+    size_t missing = 0;
+    for (size_t i = 0; i < count; i++) missing += values[i] == PRT_MISSING;
+    return missing ? set_validity(a, values, PRT_MISSING + 1, INT64_MAX) : 0;
 }
 
 static int narrow_column(struct stream *s, const struct column *c, struct ArrowArray *a) {
     size_t count = (size_t)a->length;
-    const int64_t *wide;
-    int status = prt_kept_integers(&s->workspace, c->id, &wide);
-    if (status) return status;
+    int status = constant_column(s, c, a);
+    if (status != 1) return status;
     int32_t *values = buffer(a->private_data, 1, count * 4);
     if (!values) return -ENOMEM;
-    uint64_t beyond = 0;
+    status = prt_narrow_integers(&s->workspace, c->id, values);
+    if (status != PRT_TOO_WIDE) return status;
+    const int64_t *wide;
+    if ((status = prt_kept_integers(&s->workspace, c->id, &wide))) return status;
     for (size_t i = 0; i < count; i++) {
         values[i] = (int32_t)wide[i];
-        beyond |= (uint64_t)wide[i] + 0x80000000u; /* high bits set where it does not fit */
+        s->out_of_range += (wide[i] < INT32_MIN || wide[i] > INT32_MAX) && wide[i] != PRT_MISSING;
     }
-    if (beyond >> 32 == 0) return 0;
-    for (size_t i = 0; i < count; i++) s->out_of_range += (wide[i] < INT32_MIN || wide[i] > INT32_MAX) && wide[i] != PRT_MISSING;
     return set_validity(a, wide, INT32_MIN, INT32_MAX);
 }
 
@@ -296,8 +350,7 @@ static int length_column(struct stream *s, const struct column *c, struct ArrowA
     if (status) return status;
     int64_t *values = buffer(a->private_data, 1, count * 8);
     if (!values) return -ENOMEM;
-    memcpy(values, durations, count * 8);
-    prt_clock_durations(&s->reader->clock, starts, count, values);
+    prt_clock_durations(&s->reader->clock, starts, durations, count, values);
     return 0;
 }
 
@@ -426,6 +479,7 @@ static void stream_release(struct ArrowArrayStream *stream) {
     struct stream *s = stream->private_data;
     prt_block_source_free(&s->source);
     prt_workspace_free(&s->workspace);
+    for (size_t i = 0; i < COLUMNS_MAX; i++) drop_constant(s->constants[i]);
     prt_reader_release(s->reader);
     free(s);
     stream->release = NULL;

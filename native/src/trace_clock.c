@@ -90,18 +90,40 @@ int64_t prt_clock_time(const struct prt_clock *c, int64_t ticks) {
     return clamp(s->realtime_ns + after(s, s->realtime_rate, ticks));
 }
 
+/* One segment, for ticks from `start` on, fewer than `limit`: what passed since is the high word of (ticks << shift) * factor. */
+struct stretch {
+    uint64_t start, limit, base, factor;
+    unsigned shift;
+};
+
+static struct stretch stretch_of(const struct prt_clock *c, int64_t ticks, int monotonic) {
+    if (!c->count) return (struct stretch){0};
+    const struct prt_segment *s = find(c, ticks);
+    uint64_t rate = (uint64_t)(monotonic ? s->monotonic_rate : s->realtime_rate);
+    unsigned bits = 64u - (unsigned)__builtin_clzll(rate), shift = bits > FRACTION ? bits - FRACTION : 0;
+    struct stretch found = {(uint64_t)s->start, (uint64_t)s->end - (uint64_t)s->start, (uint64_t)s->realtime_ns,
+                            rate << (64 - FRACTION - shift), shift};
+    if (s->end < s->start || (shift && found.limit >> (64 - shift))) found.limit = 0;
+    return found;
+}
+
+static inline uint64_t passed(const struct stretch *s, uint64_t ticks) {
+    return (uint64_t)((unsigned __int128)(ticks << s->shift) * s->factor >> 64);
+}
+
 void prt_clock_times(const struct prt_clock *c, const int64_t *ticks, size_t count, int64_t *times) {
-    struct prt_segment s = {0};
-    if (c->count && count) s = *find(c, ticks[0]);
+    struct stretch s = {0};
     for (size_t i = 0; i < count; i++) {
-        int64_t tick = ticks[i];
-        if (tick < s.start || tick >= s.end) {
-            times[i] = prt_clock_time(c, tick);
-            if (c->count) s = *find(c, tick);
-            continue;
+        uint64_t since = (uint64_t)ticks[i] - s.start;
+        if (since >= s.limit) {
+            s = stretch_of(c, ticks[i], 0);
+            since = (uint64_t)ticks[i] - s.start;
+            if (since >= s.limit) {
+                times[i] = prt_clock_time(c, ticks[i]);
+                continue;
+            }
         }
-        uint64_t passed = (uint64_t)(((unsigned __int128)((uint64_t)tick - (uint64_t)s.start) * (uint64_t)s.realtime_rate) >> FRACTION);
-        times[i] = (int64_t)((uint64_t)s.realtime_ns + passed);
+        times[i] = (int64_t)(s.base + passed(&s, since));
     }
 }
 
@@ -113,19 +135,18 @@ static int64_t long_duration(const struct prt_clock *c, int64_t start, int64_t d
     return clamp(to - from);
 }
 
-void prt_clock_durations(const struct prt_clock *c, const int64_t *starts, size_t count, int64_t *durations) {
-    struct prt_segment s = {0};
-    if (c->count && count) s = *find(c, starts[0]);
+void prt_clock_durations(const struct prt_clock *c, const int64_t *starts, const int64_t *lengths, size_t count, int64_t *durations) {
+    struct stretch s = {0};
     for (size_t i = 0; i < count; i++) {
-        int64_t start = starts[i], end;
-        if (__builtin_add_overflow(start, durations[i], &end)) end = INT64_MIN;
-        if (start < s.start || end >= s.end || end < start) {
-            if (c->count) s = *find(c, start);
-            if (start < s.start || end >= s.end || end < start) {
-                durations[i] = long_duration(c, start, durations[i]);
+        uint64_t since = (uint64_t)starts[i] - s.start, length = (uint64_t)lengths[i];
+        if (since >= s.limit || length >= s.limit - since) {
+            s = stretch_of(c, starts[i], 1);
+            since = (uint64_t)starts[i] - s.start;
+            if (since >= s.limit || length >= s.limit - since) {
+                durations[i] = long_duration(c, starts[i], lengths[i]);
                 continue;
             }
         }
-        durations[i] = (int64_t)(uint64_t)(((unsigned __int128)(uint64_t)durations[i] * (uint64_t)s.monotonic_rate) >> FRACTION);
+        durations[i] = (int64_t)passed(&s, length);
     }
 }

@@ -29,7 +29,7 @@ void prt_clock_free(struct prt_clock *clock);
 
 int64_t prt_clock_time(const struct prt_clock *clock, int64_t ticks);
 void prt_clock_times(const struct prt_clock *clock, const int64_t *ticks, size_t count, int64_t *times);
-/* Durations in place of ticks: monotonic time from start to start + duration. */
-void prt_clock_durations(const struct prt_clock *clock, const int64_t *starts, size_t count, int64_t *durations);
+/* Of lengths in ticks: monotonic time from start to start + length. */
+void prt_clock_durations(const struct prt_clock *clock, const int64_t *starts, const int64_t *lengths, size_t count, int64_t *durations);
 
 #endif

@@ -9,6 +9,8 @@
 
 #define PRT_COLUMN_IDS 32 /* columns with a larger id are skipped */
 #define PRT_MISSING INT64_MIN
+#define PRT_SLACK 8 /* elements behind the last row of a column, which decoding may write */
+#define PRT_TOO_WIDE 2
 
 /* Where the columns of a payload lie; at is NULL where there is none. */
 struct prt_payload {
@@ -28,11 +30,10 @@ struct prt_workspace {
     int64_t *values[PRT_COLUMN_IDS]; /* of columns that others refer to */
     uint8_t known[PRT_COLUMN_IDS];
     size_t capacity[PRT_COLUMN_IDS];
-    uint64_t *residuals;
-    size_t residual_capacity;
-    int64_t *last; /* by name */
-    size_t last_capacity, largest_name;
-    int complete; /* prt_integers saw that no value of the column is PRT_MISSING; 0: not looked at */
+    uint32_t *names; /* column 1, where others refer to it */
+    int64_t *last;   /* by name */
+    size_t name_capacity, last_capacity, largest_name;
+    int complete; /* prt_integers saw that no value of the column is PRT_MISSING; 0: there may be some */
     uint64_t unknown_encodings;
 };
 void prt_workspace_free(struct prt_workspace *workspace);
@@ -42,10 +43,15 @@ void prt_workspace_begin(struct prt_workspace *workspace, const struct prt_paylo
 int prt_payload_find(struct prt_payload *payload, const uint8_t *data, size_t length);
 
 /* Each of these: 0, 1 when the payload has no such column (or one of an unknown encoding), -EBADMSG when it is malformed, -ENOMEM. */
-int prt_integers(struct prt_workspace *workspace, uint8_t id, int64_t *values);            /* `count` of them */
+int prt_integers(struct prt_workspace *workspace, uint8_t id, int64_t *values);            /* room for `count` and PRT_SLACK more */
 int prt_kept_integers(struct prt_workspace *workspace, uint8_t id, const int64_t **values); /* decoded once; valid to the next block */
+/* The same as int32; PRT_TOO_WIDE where one does not fit. */
+int prt_narrow_integers(struct prt_workspace *workspace, uint8_t id, int32_t *values);
 int prt_doubles(struct prt_workspace *workspace, uint8_t id, double *values);
 /* `count` + 1 offsets into `bytes`, which hold as much as the column is long; what is no UTF-8 becomes '?'. */
 int prt_texts(struct prt_workspace *workspace, uint8_t id, int32_t *offsets, uint8_t *bytes);
+
+/* Whether the column is one run of one value. */
+int prt_constant(const struct prt_workspace *workspace, uint8_t id, int64_t *value);
 
 #endif

@@ -30,7 +30,7 @@ FLAGS = [
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
 ]
-SOURCES = ["reader.c", "reader_arrow.c", "trace_clock.c", "trace_columns.c", "block.c", "crc32c.c", "zstd_loader.c"]
+SOURCES = ["reader.c", "reader_arrow.c", "trace_clock.c", "trace_columns.c", "varints.c", "block.c", "crc32c.c", "zstd_loader.c"]
 GOLDEN = Path(__file__).parent / "golden"
 
 
