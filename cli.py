@@ -333,6 +333,7 @@ def main() -> None:
     """A training job ends; one command turns what was captured into a report."""
     from . import environment
 
+    environment.leave_recording()
     envvars = [str(option.envvar) for command in main.commands.values() for option in command.params if option.envvar]
     for line in environment.unknown(envvars):
         click.echo(f"postrun: {line}", err=True)

@@ -48,7 +48,7 @@ _SHAPE: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", 
 
 @dataclass(frozen=True, slots=True)
 class CaptureResult(ReadResult):
-    """``process``: its row. ``metadata``: what the recording says of itself and of the run."""
+    """``process``: its row, None for a recorder. ``metadata``: what the recording says of itself and of the run."""
 
     process: int | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -359,7 +359,7 @@ class _File:
             first_ns=self.first_ns,
             last_ns=self.last_ns,
             partial=unreadable or disk or cut,
-            process=self.process.process,
+            process=None if self.process.recorder else self.process.process,
             metadata={key[:60]: value[:200] for key, value in metadata.items() if not key.startswith(_NOT_OF_THE_RUN)},
         )
 

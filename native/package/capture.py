@@ -194,7 +194,8 @@ class session:  # noqa: N801 - used like a function
     200, 500, 1000, 5000, 60000; 0: none), ``sample_for_s``: how long it samples. ``follow_fork``: forked processes record, too.
     ``zstd_level``, ``rotate_bytes``, ``ring_records``, ``drain_ms``: see docs/capture.md.
 
-    Where a session is recording already, it goes on with a warning: what is recorded goes to its file.
+    Where a session is recording already, it goes on with a warning: what is recorded goes to its file. Under `postrun record` there is no
+    warning, and what is recorded goes to the folder of the job, whose recorder samples the system.
     """
 
     def __init__(
@@ -225,9 +226,10 @@ class session:  # noqa: N801 - used like a function
 
     def __enter__(self) -> session:
         if not recording():
-            _configure(**self._options)
-            self._started = _start_in(self._options["directory"])
-        if not self._started:
+            options = _of_job(self._options)
+            _configure(**options)
+            self._started = _start_in(options["directory"])
+        if not self._started and not _by_environment:
             warnings.warn(f"a session is recording already, to {path()}; this one is part of it", RuntimeWarning, stacklevel=2)
         file = path()
         self.path = Path(file) if file else None
@@ -237,6 +239,13 @@ class session:  # noqa: N801 - used like a function
         if self._started:
             self._started = False
             _stop()
+
+
+def _of_job(options: dict[str, Any]) -> dict[str, Any]:
+    """Under `postrun record` everything goes to the folder of the job, and its recorder samples the system."""
+    if os.environ.get("POSTRUN_RECORDER") and os.environ.get("POSTRUN_DIR"):
+        return {**options, "directory": None, "sample_ms": 0}
+    return options
 
 
 def _start_in(directory: str | os.PathLike[str] | None) -> bool:
@@ -312,11 +321,14 @@ class SMProfiler:
             self._tell()
 
     def start_profiling(self) -> None:
-        """Begins to record. Where that is so already: nothing, with a warning. Raises OSError where no file can be written."""
+        """Begins to record. Where that is so already: nothing, with a warning (not in a session that POSTRUN_CAPTURE=1 began). Raises
+        OSError where no file can be written."""
         if recording():
-            _warn("start_profiling: recording already")
+            if not _by_environment:
+                _warn("start_profiling: recording already")
             return
-        _configure(sample_ms=SAMPLE_MS, follow_fork=self._config.get("EnableForkFollow", "").lower() in _TRUE)
+        follow_fork = self._config.get("EnableForkFollow", "").lower() in _TRUE
+        _configure(**_of_job({"sample_ms": SAMPLE_MS, "follow_fork": follow_fork}))
         if not _start_in(None):
             _warn("start_profiling: recording already")
             return

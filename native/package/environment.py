@@ -23,6 +23,11 @@ _OTHERS: Final = (
 """Variables that belong to no option; the last ones to the development of postrun."""
 
 
+def leave_recording() -> None:
+    """A command of postrun that a job starts is no part of what is recorded of the job. To be called before the C library is loaded."""
+    os.environ.pop("POSTRUN_CAPTURE", None)
+
+
 def unknown(of_options: Iterable[str]) -> Iterator[str]:
     """A line for every variable POSTRUN_* that nothing reads, with the nearest one that is read. ``of_options``: those of the options."""
     known = sorted({*of_options, *_OTHERS})

@@ -24,7 +24,7 @@ from .errors import PostrunError
 
 INTERVALS_MS: Final = (0, 100, 200, 500, 1000, 5000, 60000)
 RECORDER: Final = "POSTRUN_RECORDER"
-"""Says to the processes of a job that a recorder samples this machine: host and process id."""
+"""Says to the processes of a job who records it: host and process id."""
 _WAIT_S: Final = 60.0
 _WAIT_AFTER_FAILURE_S: Final = 5.0
 """How long the first rank waits for the others before it reports: they may wait for the launcher to see that this one failed."""
@@ -54,8 +54,7 @@ class Wanted:
 def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
     """Run a command to its end and record it; how it ended. Raises PostrunError where nothing was started."""
     outer = dict(os.environ)
-    # A recorder inside of a job that is recorded is no part of it.
-    os.environ.pop("POSTRUN_CAPTURE", None)
+    os.environ.pop(RECORDER, None)  # the recorder's own session is no part of a job
     capture = _library()
     file = record_child.find(command[0])
     where = record_ranks.place(outer)
@@ -72,8 +71,7 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
         folder.abandon()
         raise RecordingError(f"{folder.path}: {error.strerror or error}; choose another folder with --out, or free some space") from error
     environment = outer | {"POSTRUN_CAPTURE": "1", "POSTRUN_DIR": os.fspath(folder.path), "POSTRUN_FOLLOW_FORK": "1"}
-    if samples or sampled:
-        environment[RECORDER] = outer[RECORDER] if sampled else f"{socket.gethostname()}:{os.getpid()}"
+    environment[RECORDER] = outer[RECORDER] if sampled else f"{socket.gethostname()}:{os.getpid()}"
     began = capture.now_ns()
     try:
         child = record_child.start(file, command, environment, blocked)
@@ -120,7 +118,7 @@ def _folder(
     command: Sequence[str], wanted: Wanted, where: record_ranks.Place, environment: Mapping[str, str]
 ) -> tuple[record_ranks.Folder, bool]:
     """Where to record, and whether another recorder records this job already into the same folder."""
-    above = environment.get("POSTRUN_DIR") if environment.get("POSTRUN_CAPTURE") == "1" else None
+    above = environment.get("POSTRUN_DIR") if environment.get(RECORDER) else None
     out = wanted.out.absolute() if wanted.out is not None else None
     if above and (out is None or os.path.normpath(above) == os.path.normpath(out)):
         return record_ranks.Folder(Path(above).absolute(), where, inside=True), True
