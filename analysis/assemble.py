@@ -12,6 +12,7 @@ from ..ingest.store import Store
 from . import run_info
 from .activity import activity
 from .annotations import annotation_groups
+from .counters import counters
 from .framework import framework
 from .idle import idle
 from .job_statistics import job_statistics
@@ -22,11 +23,12 @@ from .options import Options
 from .places import Places
 from .precision import precision
 from .python_profile import python_profile
-from .report import Generator, Report, RuleResult
+from .report import Generator, Report, RuleResult, Steps
 from .rules.engine import evaluate
 from .rules.run_data import RunData
 from .rules.samples import Samples
 from .rules.selection import Selection, select
+from .step_ranges import LOADING
 from .steps import steps
 from .summary import summary
 from .system_usage import system_usage
@@ -92,7 +94,7 @@ def assemble(store: Store, options: Options) -> Report:
             breakdown=devices_whole,
             precision=found_precision,
             steps=found_steps,
-            loader_recorded=_loader_recorded(store),
+            loader_recorded=_loader_recorded(store, found_steps),
             notes=notes,
         ),
         nodes=nodes,
@@ -116,6 +118,7 @@ def assemble(store: Store, options: Options) -> Report:
         findings=findings,
         data_quality=notes,
         options=_plain(options, selection, rules),
+        counters=counters(store),
     )
 
 
@@ -124,9 +127,11 @@ def _generator(options: Options) -> Generator:
     return Generator("postrun", __version__, made, {library: metadata.version(library) for library in _LIBRARIES})
 
 
-def _loader_recorded(store: Store) -> bool:
-    found: bool = store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'loader') AS found").item()
-    return found
+def _loader_recorded(store: Store, found: Steps) -> bool:
+    if any(part.annotated and LOADING in part.mean_ns for part in found.parts):
+        return True
+    recorded: bool = store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'loader') AS found").item()
+    return recorded
 
 
 def _plain(options: Options, selection: Selection, rules: Sequence[RuleResult]) -> dict[str, Any]:

@@ -26,6 +26,9 @@ _ABSENT: Final = (
     " profiler's folder framework/, would supply them."
 )
 
+DATA_LOADING: Final = r"(?i)^enumerate\(DataLoader\)|^(## *)?(data[ _-]?load(er|ing)?|next[ _-]?batch)( *##)?$"
+"""Names of ranges in which a step waits for its data."""
+
 # Parts of a step by the phase or the name of a range. The hosted profiler's hooks name phases Forward, Backward(post-forward),
 # ...-SubModuleInternal, DataLoaderIter, DataIterator; TensorFlow markers aws_marker-<part>/; PyTorch names optimizer steps and
 # data-loader waits itself, and the functions of the autograd engine.
@@ -45,7 +48,7 @@ _PARTS: Final = {
     ),
     "data loading": (
         r"^(DataLoaderIter|DataIterator)$",
-        r"(?i)^enumerate\(DataLoader\)|^(## *)?(data[ _-]?load(er|ing)?|next[ _-]?batch)( *##)?$",
+        DATA_LOADING,
     ),
 }
 

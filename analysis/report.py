@@ -95,7 +95,9 @@ class Tile:
     """One of the figures at the head of the first page: a label, its value, and a second line. Text is ready to show; ``number`` is
     the value for programs (``unit``: percent or ns), None where it is not known."""
 
-    key: str  # gpu_busy, step_time, exposed_communication, data_loading, lower_precision
+    # gpu_busy, step_time, exposed_communication, data_loading, lower_precision; in a run without a GPU cpu_utilisation, longest_step and
+    # main_memory stand where the first, third and fifth would
+    key: str
     label: str
     value: str
     detail: str
@@ -398,7 +400,9 @@ class StepGroup:
 @dataclass(frozen=True, slots=True)
 class StepParts:
     """What the average step of a process was spent on. Wall time is claimed in this order, each class getting what the ones before it
-    left: kernel, memcpy, memset, communication, runtime, data_loader, cpu_op, other (the order of the PyTorch TensorBoard plugin)."""
+    left: kernel, memcpy, memset, communication, runtime, data_loader, cpu_op, other (the order of the PyTorch TensorBoard plugin).
+    ``annotated``: no event of the process was recorded; the parts are the outermost annotated ranges in its steps, by name in the order in
+    which they first began (those of data loading are called data_loader), and other."""
 
     node: str
     rank: int | None
@@ -406,6 +410,7 @@ class StepParts:
     steps: int
     mean_step_ns: float
     mean_ns: dict[str, float]
+    annotated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,6 +439,28 @@ class Annotations:
     groups: tuple[AnnotationGroup, ...]
     histograms: tuple[str, ...]  # names whose histogram is drawn (chosen with --histogram, or the ones with most time)
     absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSeries:
+    """A number that the program recorded over time, such as the loss. ``values``: how many; those that are not finite are only counted.
+    Up to 400 points: each value, or of more the mean, lowest and highest of stretches of equal time."""
+
+    name: str
+    node: str
+    rank: int | None
+    pid: int | None
+    values: int
+    not_finite: int
+    first_not_finite_ns: int | None
+    first: float | None
+    last: float | None
+    min: float | None
+    max: float | None
+    time_ns: tuple[int, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -591,6 +618,7 @@ class Report:
     findings: tuple[Finding, ...]
     data_quality: tuple[Note, ...]
     options: dict[str, Any]  # effective options: top, histogram, ...
+    counters: tuple[CounterSeries, ...] = ()  # by name, then process
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from .intervals import sweep, union
 from .places import Place, Places
 from .quantiles import duration_histogram, quantiles
 from .report import Step, StepGroup, StepParts, Steps
+from .step_ranges import NAMED, OTHER, outermost_ranges
 
 SLOWEST: Final = 10
 CUT_OFF: Final = 0.8
@@ -114,7 +115,8 @@ def _group(place: Place, on_device: bool, members: pl.DataFrame) -> StepGroup:
 
 
 def _parts(store: Store, rows: pl.DataFrame, places: Places) -> tuple[StepParts, ...]:
-    """Of every process with events: wall time of its steps, claimed class by class in the order of ``_CLASSES``.
+    """Of every process: wall time of its steps, claimed class by class in the order of ``_CLASSES``. Of a process without events, by the
+    ranges that are annotated in its steps; without these nothing is known.
 
     A step reaches from where the one before it ended (where their numbers follow each other; else from its own start) to the end of its
     host range or of its last device event, whichever is later. The last one is left out where it was cut off. This is the definition of
@@ -123,16 +125,29 @@ def _parts(store: Store, rows: pl.DataFrame, places: Places) -> tuple[StepParts,
     traced = set(store.frame("SELECT process FROM device_event UNION SELECT process FROM host_event").to_series())
     found = []
     for (process,), own in rows.group_by("process"):
-        if process not in traced:
+        main = _main(own)
+        windows = _windows(main)
+        annotated = process not in traced
+        if not annotated:
+            claimed = _claimed(windows, {name: _covered(store, process, name, windows) for name in _CLASSES})
+        elif main["phase"][0] is None and (ranges := outermost_ranges(store, process, main)):
+            claimed = _most(_claimed(windows, {name: union(parts) for name, parts in ranges.items()}))
+        else:
             continue
-        windows = _windows(_main(own))
-        claimed = _claimed(store, process, windows)
         place = places.process(process, own["node"][0])
         count = windows.height
-        mean = {name: claimed[name] / count for name in (*_CLASSES, "other")}
+        mean = {name: claimed[name] / count for name in claimed}
         whole = (windows["end"] - windows["start"]).sum() / count
-        found.append((place, StepParts(place.node, place.rank, place.pid, count, float(whole), mean)))
+        found.append((place, StepParts(place.node, place.rank, place.pid, count, float(whole), mean, annotated)))
     return tuple(parts for _, parts in sorted(found, key=lambda item: item[0].order))
+
+
+def _most(claimed: dict[str, int]) -> dict[str, int]:
+    """The names with most time in their order; the rest is "other"."""
+    named = {name: time for name, time in claimed.items() if name != OTHER and time > 0}
+    kept = sorted(named, key=lambda name: -named[name])[:NAMED]
+    shown = {name: time for name, time in named.items() if name in kept}
+    return {**shown, OTHER: sum(claimed.values()) - sum(shown.values())}
 
 
 def _main(own: pl.DataFrame) -> pl.DataFrame:
@@ -158,21 +173,22 @@ def _windows(own: pl.DataFrame) -> pl.DataFrame:
     return ordered.with_columns(end=end).select(start=start.fill_null(pl.col("host_start_ns")), end="end")
 
 
-def _claimed(store: Store, process: int | None, windows: pl.DataFrame) -> dict[str, int]:
-    """Nanoseconds of the windows by class; "other" is what no class claims."""
-    flags = ["inside", *_CLASSES]
-    sets = {"inside": union(windows), **{name: _covered(store, process, name, windows) for name in _CLASSES}}
+def _claimed(windows: pl.DataFrame, covered: dict[str, pl.DataFrame]) -> dict[str, int]:
+    """Nanoseconds of the windows by class, each getting what those before it left; "other" is what no class claims."""
+    flags = {name: f"class {number}" for number, name in enumerate(covered)}
+    sets = {"inside": union(windows), **{flags[name]: frame for name, frame in covered.items()}}
     segments = sweep(
-        pl.concat([frame.select("start", "end", *(pl.lit(flag == name).alias(flag) for flag in flags)) for name, frame in sets.items()]),
+        pl.concat([frame.select("start", "end", *(pl.lit(flag == own).alias(flag) for flag in sets)) for own, frame in sets.items()]),
         [],
-        flags,
+        list(sets),
     ).filter("inside")
     length = pl.col("end") - pl.col("start")
     claimed: dict[str, int] = {}
-    for name in _CLASSES:
-        claimed[name] = int(segments.select(length.filter(name).sum()).item())
-        segments = segments.filter(~pl.col(name))
-    claimed["other"] = int(segments.select(length.sum()).item())
+    for name, flag in flags.items():
+        claimed[name] = int(segments.select(length.filter(pl.col(flag)).sum()).item())
+        segments = segments.filter(~pl.col(flag))
+    rest = int(segments.select(length.sum()).item())
+    claimed[OTHER] = claimed.get(OTHER, 0) + rest
     return claimed
 
 

@@ -47,6 +47,11 @@ _SEVERAL: Final = 10
 # Mean time from step to step / median device time of a step from which on both are shown.
 _LONGER: Final = 1.03
 
+# The longest step / median step from which on it is named in the headline of a run without GPUs.
+_FAR: Final = 3.0
+
+_LOADED: Final = "{} of a step went to data loading."
+
 # What the readers call machines that no file names.
 _UNKNOWN_HOST: Final = "unknown host"
 
@@ -94,12 +99,19 @@ def summary(
             others=len(usage.nodes) > 0,
         ),
         subtitle=_subtitle(run, nodes, devices, processes, job),
-        tiles=(
-            _gpu_busy(breakdown, sampled),
-            _step_time(steps),
-            _exposed_communication(breakdown, steps),
-            _data_loading(steps, loader_recorded=loader_recorded),
-            _lower_precision(precision),
+        tiles=tuple(
+            host or tile
+            for host, tile in zip(
+                _on_the_host(usage, steps) if not breakdown and not sampled else [None] * 5,
+                [
+                    _gpu_busy(breakdown, sampled),
+                    _step_time(steps),
+                    _exposed_communication(breakdown, steps),
+                    _data_loading(steps, loader_recorded=loader_recorded),
+                    _lower_precision(precision),
+                ],
+                strict=True,
+            )
         ),
         warnings=_warnings(run, notes),
     )
@@ -130,7 +142,8 @@ def _headline(
     elif cut and processes:
         sentences = ["No GPU activity in what could be read: the trace was cut off.", _step_sentence(steps)]
     elif processes or steps.steps:
-        sentences = [f"No GPU activity in this run, {wording.plural(processes, 'process', 'processes')} traced.", _step_sentence(steps)]
+        sentences = [f"No GPU activity in this run, {wording.plural(processes, 'process', 'processes')} traced."]
+        sentences += [_step_sentence(steps), _slow_sentence(steps), _loading_sentence(steps, loader_recorded=loader_recorded)]
     elif cpu:
         sentences = [f"CPU utilisation was {_medians(cpu)} (median of the samples).", "Nothing was recorded of a GPU, and no steps."]
     elif others:
@@ -146,10 +159,8 @@ def _largest_loss(breakdown: Sequence[DeviceTime], steps: Steps, loader_recorded
     percent = 100 * sum(device.exposed_communication_ns for device in breakdown) / sum(device.span_ns for device in breakdown)
     waited = f"For {wording.whole_percent(percent)} of the time they only waited for communication{_by_rank(breakdown)}."
     losses.append((percent, waited if len(breakdown) > 1 else waited.replace("they", "it")))
-    loading = _loading(steps)
-    if loader_recorded and loading is not None and loading[1]:
-        percent = 100 * loading[0] / loading[1]
-        losses.append((percent, f"{wording.whole_percent(percent)} of a step went to data loading."))
+    if loader_recorded and (loaded := _loading_percent(steps)) is not None:
+        losses.append((loaded, _LOADED.format(wording.whole_percent(loaded))))
     percent, sentence = max(losses, key=lambda loss: loss[0])
     return sentence if percent >= _WORTH_NAMING_PERCENT else ""
 
@@ -171,6 +182,37 @@ def _step_sentence(steps: Steps) -> str:
     if spread.count == 1:
         return f"The only step took {wording.duration(spread.p50)}."
     return f"A step took {wording.duration(spread.p50)} (median of {wording.count(spread.count)})."
+
+
+def _slow_sentence(steps: Steps) -> str:
+    """The longest step, where it took several times as long as the median; empty where it did not."""
+    found = _longest(steps)
+    if found is None or found[1] < _FAR:
+        return ""
+    longest, times, name = found
+    return f"The longest, {name}, took {wording.duration(longest.duration_ns)}, {wording.significant(times)} times as long."
+
+
+def _longest(steps: Steps) -> tuple[Step, float, str] | None:
+    """The longest step of several, how many times the median it took, and its name: "step 120", "step 120 of rank 3"."""
+    timed = _main_steps(steps)
+    spread = quantiles(pl.Series([step.duration_ns for step in timed], dtype=pl.Int64))
+    if spread is None or spread.count < _SEVERAL or spread.p50 <= 0:
+        return None
+    longest = max(timed, key=lambda step: step.duration_ns)
+    several = len({(step.node, step.rank, step.pid) for step in timed}) > 1
+    of = "" if not several else f" of rank {longest.rank}" if longest.rank is not None else f" of process {longest.pid} on {longest.node}"
+    return longest, longest.duration_ns / spread.p50, f"step {longest.index}{of}"
+
+
+def _loading_sentence(steps: Steps, *, loader_recorded: bool) -> str:
+    percent = _loading_percent(steps) if loader_recorded else None
+    return _LOADED.format(wording.whole_percent(percent)) if percent is not None and percent >= _WORTH_NAMING_PERCENT else ""
+
+
+def _loading_percent(steps: Steps) -> float | None:
+    loading = _loading(steps)
+    return 100 * loading[0] / loading[1] if loading is not None and loading[1] else None
 
 
 def _medians(sampled: Sequence[MetricUsage]) -> str:
@@ -229,6 +271,26 @@ def short_model(name: str | None) -> str | None:
 # -- the tiles -------------------------------------------------------------------------------------------------------------
 
 
+def _on_the_host(usage: SystemUsage, steps: Steps) -> list[Tile | None]:
+    """What stands in the place of the five figures where nothing was recorded of a GPU: processors, the longest step, memory."""
+    cpu = [metric for metric in usage.nodes if metric.metric == "cpu"]
+    memory = [metric for metric in usage.nodes if metric.metric == "cpu_memory"]
+    tiles: list[Tile | None] = [None] * 5
+    if cpu:
+        detail = f"p95 {'up to ' if len(cpu) > 1 else ''}{wording.whole_percent(max(m.p95 for m in cpu))}"
+        lowest = min(metric.p50 for metric in cpu)
+        tiles[0] = Tile("cpu_utilisation", "CPU utilisation (median)", _medians(cpu), detail, "system-usage", lowest)
+    if found := _longest(steps):
+        longest, times, name = found
+        detail = f"{name}, {wording.significant(times)} times the median"
+        tiles[2] = Tile("longest_step", "longest step", wording.duration(longest.duration_ns), detail, "steps", longest.duration_ns, "ns")
+    if memory:
+        most = max(memory, key=lambda metric: metric.max)
+        detail = "of host memory at most" + (f", on {most.node}" if len(memory) > 1 else "")
+        tiles[4] = Tile("main_memory", "main memory", wording.percent(most.max), detail, "system-usage", most.max)
+    return tiles
+
+
 def _gpu_busy(breakdown: Sequence[DeviceTime], sampled: Sequence[MetricUsage]) -> Tile:
     span = sum(device.span_ns for device in breakdown)
     p95 = (
@@ -285,7 +347,8 @@ def _data_loading(steps: Steps, *, loader_recorded: bool) -> Tile:
     if loading is None or not loading[1]:
         return _unknown(key, label, "no profiled steps" if steps.steps else "no steps recorded", anchor)
     if not loader_recorded:
-        return _unknown(key, label, "no data-loader events recorded", anchor)
+        annotated = all(part.annotated for part in steps.parts)
+        return _unknown(key, label, f"no data-loader {'ranges annotated' if annotated else 'events recorded'}", anchor)
     waited, whole, count = loading
     share = 100 * waited / whole
     return Tile(key, label, wording.percent(share), f"{wording.duration(waited / count)} per step", anchor, share)

@@ -35,6 +35,8 @@ _FIGURES: Final[dict[str, tuple[str, ...]]] = {
 }
 _RECORDED_MEMORY: Final = "gpu_memory_controller"
 _DRAWN: Final = ("gpu", "cpu", "gpu_memory", "io_wait", "cpu_memory", "network")
+_DISKS: Final = ("disk_read", "disk_write")
+"""Over time only where there are no GPUs, which leave no room for them."""
 _ABSENT: Final = (
     "No system metrics and no device activity in this run. The hosted profiler's folder system/ has samples of processors, GPUs, memory,"
     " disks and network; traces with GPU kernels give the GPUs' busy share."
@@ -63,7 +65,7 @@ def system_usage(store: Store, derived: pl.DataFrame | None = None) -> SystemUsa
         machines[node] = _Machine(
             usage=own,
             statements=[(name, sentence)] if sentence else [],
-            series=[_series(name, figure) for key in _DRAWN for figure in figures if figure.name == key],
+            series=[_series(name, figure) for key in _drawn(figures) for figure in figures if figure.name == key],
             heat=[_heat(name, figure) for key in ("cpu", "gpu") for figure in figures if figure.name == key],
         )
     ordered = [machines[node] for node in sorted(machines, key=places.node)]
@@ -85,6 +87,10 @@ class _Machine:
     statements: list[tuple[str, str]]
     series: list[Series]
     heat: list[UnitHeat]
+
+
+def _drawn(figures: Sequence[_Figure]) -> tuple[str, ...]:
+    return _DRAWN if any(figure.name in ("gpu", "gpu_memory") for figure in figures) else (*_DRAWN, *_DISKS)
 
 
 class _Figure:

@@ -243,7 +243,8 @@ class _File:
 
     def _counters(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
         text = self.names.texts(frame["name"]).fill_null(_NO_NAME)
-        return "sample", frame.select(metric=COUNTER + text, time_ns="time_ns", value="value")
+        process = pl.lit(self.process.process, pl.Int32)
+        return "sample", frame.select(metric=COUNTER + text, unit=process, time_ns="time_ns", value="value")
 
     def _samples(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
         rows = frame.select(
@@ -352,7 +353,9 @@ class _File:
             self.captures.jobs.add((self.process.node, self.process.pid, self.session), self.source, file, self.process.rank, metadata)
             metadata = {key: value for key, value in metadata.items() if not key.startswith(PREFIXES)}
         elif not self.stored and "sampled_twice" not in self.dropped:
-            store.note("warning", "no_events", "The recording holds no event and no sample.", count=0, source=self.source, file=file)
+            # Workers of a recorded job may have nothing to record; who samples the machine, always has.
+            severity: Severity = "info" if metadata.get("sample_ms") == "0" else "warning"
+            store.note(severity, "no_events", "The recording holds no event and no sample.", count=0, source=self.source, file=file)
         note_missing(store, self.source, file, metadata)
         return CaptureResult(
             events=self.stored,

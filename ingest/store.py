@@ -82,7 +82,8 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
         "node": "INTEGER", "process": "INTEGER", "phase": "VARCHAR", "index": "BIGINT", "host_start_ns": "BIGINT",
         "host_duration_ns": "BIGINT", "device_start_ns": "BIGINT", "device_duration_ns": "BIGINT", "device_events": "BIGINT",
     },
-    # one row per metric value. metric: see METRICS, or COUNTER and a name; unit: index of the core or GPU, null for the whole node
+    # one row per metric value. metric: see METRICS, or COUNTER and a name; unit: index of the core or GPU, null for the whole node; of a
+    # counter the process that recorded it
     "sample": {"node": "INTEGER", "metric": "VARCHAR", "unit": "INTEGER", "time_ns": "BIGINT", "value": "DOUBLE"},
     # one row per function of a Python profile
     "python_profile": {

@@ -102,7 +102,7 @@ class StepOutlier(Rule):
             first_ns=first,
             last_ns=last,
             details=details,
-            finding=_finding(groups, factor, allowed),
+            finding=_finding(groups, factor, allowed, details["slowest"]),
             recommendation=_recommendation(_once(issues), details["slowest"]) if issues else None,
             cost=_cost(groups) if issues else None,
         )
@@ -372,7 +372,7 @@ def _too_few(groups: Sequence[_Group], factor: float, details: dict[str, Any], w
     )
 
 
-def _finding(groups: Sequence[_Group], factor: float, allowed: float) -> str:
+def _finding(groups: Sequence[_Group], factor: float, allowed: float, slowest: Sequence[Mapping[str, Any]]) -> str:
     issues = [group for group in groups if group.issue]
     evaluable = [group for group in groups if group.evaluable]
     limit = f"the threshold of {wording.plural(int(allowed), 'outlier') if allowed == int(allowed) else f'{_number(allowed)} outliers'}"
@@ -394,7 +394,18 @@ def _finding(groups: Sequence[_Group], factor: float, allowed: float) -> str:
         text += f"; {wording.count(short[0].spread.count)} {short[0].steps} are too few to be judged"
     elif short:
         text += f"; {wording.count(len(short))} groups have too few steps to be judged"
-    return f"{text}."
+    return f"{text}.{_longest(slowest, several=len({group.place for group in groups}) > 1)}"
+
+
+def _longest(slowest: Sequence[Mapping[str, Any]], *, several: bool) -> str:
+    """A sentence on the outlier that took most beyond a typical step, and on what took longer in it; empty without outliers."""
+    row = next((row for row in slowest if row["outlier"]), None)
+    if row is None:
+        return ""
+    of_place = f" of {process_place(row['node'], row['rank'], row['pid'])}" if several else ""
+    causes = _causes([row])
+    why = f": {causes[0][0][1]} in it took {wording.duration(causes[0][1])} longer than in a typical step" if causes else ""
+    return f" The longest, step {row['index']}{of_place}, took {wording.duration(row['duration_ns'])}{why}."
 
 
 def _largest(groups: Sequence[_Group]) -> int:
@@ -438,6 +449,17 @@ def _recommendation(issues: Sequence[_Group], slowest: Sequence[Mapping[str, Any
 def _cause(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
     """An imperative and a clause about what makes up most of what most of the slowest outliers took beyond a typical step; None if
     nothing does. A first step, which is slow for another reason, does not hide it."""
+    ranked = _causes(rows)
+    if not ranked:
+        return None
+    (kind, name), time, number = ranked[0]
+    seen = f"in {number} of the {len(rows)} slowest of them {name} took {wording.duration(time / number)} longer than in a typical step"
+    return _imperative(kind, name), seen
+
+
+def _causes(rows: Sequence[Mapping[str, Any]]) -> list[tuple[tuple[str, str], int, int]]:
+    """Kind and name of what makes up most of what most of the rows took beyond a typical step, its extra time, in how many of them: what
+    tells most first."""
     extra: dict[tuple[str, str], list[int]] = {}
     for row in rows:
         beyond = row["duration_ns"] - row["typical_ns"]
@@ -447,13 +469,9 @@ def _cause(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
     ranked = sorted(
         ((key, sum(times), len(times)) for key, times in extra.items() if len(times) > len(rows) / 2), key=lambda item: (-item[1], item[0])
     )
-    if not ranked:
-        return None
     plain = [item for item in ranked if item[0][0] not in ("annotation", "operator")]
     work = [item for item in plain if item[0][0] != "sync"]  # a wait for the device is as long as its work
-    (kind, name), time, number = (work or plain or ranked)[0]
-    seen = f"in {number} of the {len(rows)} slowest of them {name} took {wording.duration(time / number)} longer than in a typical step"
-    return _imperative(kind, name), seen
+    return work or plain or ranked
 
 
 def _imperative(kind: str, name: str) -> str:

@@ -81,6 +81,9 @@ def _draw(axes: Axes, panel: Panel, names: Sequence[str]) -> list[float]:
     # Lines need no zero, and small changes on a high level are to be seen.
     flat = upper < 1.08 * least
     lower = 0.0 if panel.top or flat or least < 0.4 * upper else least - 0.06 * (upper - least)
+    if least < 0:
+        edge = 0.06 * (upper / 1.06 - least) if upper > 0 else 0.06 * abs(least)
+        lower, upper = least - edge, max(max([*line.y, *line.high]) for line in panel.lines) + edge
     ticks_y(axes, lower, upper, most=4)
     for line in panel.lines:
         if line.label is None:

@@ -1,20 +1,32 @@
-"""How long did the annotated ranges take?"""
+"""What did the program itself record: how long its annotated ranges took, how its counters went?"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ...analysis.report import AnnotationGroup, Report
-from ..blocks import Column, Figure, Section, say, table, value, word
+from ..blocks import Cell, Column, Figure, Section, Table, say, spread, table, value, word
 from ..figures.histogram import panels
-from ..formats import clip, count, duration, plural
+from ..figures.lines import Line, Panel, lines
+from ..formats import UNKNOWN, clip, count, duration, plural, significant
+from . import labels
 from .distribution import bins_of, worth_drawing
 
 _FIGURES = 8
+_COUNTERS = 6
+_PANELS = 3  # in one figure, so that a page takes it
+_NAMED = 4
+_DRAWABLE = 1e100  # axes of larger numbers are of no use, and beyond some their length is no number
 
 
 def annotated_ranges(report: Report) -> Section:
     found = report.annotations
+    if not found.groups and report.counters:
+        names = list(dict.fromkeys(series.name for series in report.counters))
+        listed = ", ".join(clip(name, 40) for name in names[:_NAMED]) + (" and others" if len(names) > _NAMED else "")
+        made = Section("annotations", "Annotations", say("No range is annotated; {}: {}.", plural(len(names), "counter"), listed))
+        made.add(*_over_time(report), _counters(report))
+        return made
     if not found.groups:
         lead = say(
             "{}", found.absent or "No range is annotated in this run: mark ranges with record_function, NVTX or postrun.capture.annotate."
@@ -64,7 +76,104 @@ def annotated_ranges(report: Report) -> Section:
             pdf_rows=8,
         )
     )
+    made.add(*_over_time(report), _counters(report))
     return made
+
+
+def _over_time(report: Report) -> list[Figure]:
+    """A panel per counter, a line per process; those with most values where there are many."""
+    values: dict[str, int] = {}
+    for series in report.counters:
+        if len(series.time_ns) > 1 and max(abs(series.min or 0), abs(series.max or 0)) < _DRAWABLE:
+            values[series.name] = values.get(series.name, 0) + series.values
+    most = sorted(values, key=lambda name: -values[name])[:_COUNTERS]
+    names = [name for name in values if name in most]
+    start = report.run.started_at_ns
+    if start is None:
+        start = min((series.time_ns[0] for series in report.counters if series.time_ns), default=0)
+    made = []
+    for number in range(0, len(names), _PANELS):
+        shown = {
+            name: spread(
+                [series for series in report.counters if series.name == name and len(series.time_ns) > 1],
+                _NAMED,
+                lambda series: series.last or 0.0,
+            )
+            for name in names[number : number + _PANELS]
+        }
+        left_out = sum(series.name in shown for series in report.counters) - sum(map(len, shown.values()))
+        more = say(" Drawn are at most {} processes of each; the table lists all.", count(_NAMED)) if left_out else ""
+        fewer = say(" Of {} counters those with most values are drawn.", count(len(values))) if len(values) > len(names) else ""
+        made.append(
+            Figure(
+                "annotations-counters-over-time" + (f"-{number // _PANELS + 1}" if number else ""),
+                lines(
+                    [
+                        Panel(
+                            clip(name, 60),
+                            [
+                                Line(labels.process(s.node, s.rank, s.pid), [t - start for t in s.time_ns], s.mean, s.low, s.high)
+                                for s in every
+                            ],
+                        )
+                        for name, every in shown.items()
+                    ],
+                    "time since the start of the run",
+                    x_time=True,
+                    height=64,
+                ),
+                "; ".join(
+                    f"{clip(name, 40)} over time, from {_number(every[0].first)} to {_number(every[0].last)}"
+                    for name, every in shown.items()
+                ),
+                say("Counters over time, as the program recorded them.{}{}", more, fewer),
+            )
+        )
+    return made
+
+
+def _counters(report: Report) -> Table | None:
+    every = report.counters
+    odd = [series for series in every if series.not_finite]
+    note = None
+    if odd:
+        start = report.run.started_at_ns or 0
+        told = "; ".join(
+            f"{clip(series.name, 40)} of {labels.process(series.node, series.rank, series.pid)}: {count(series.not_finite)},"
+            f" the first after {duration((series.first_not_finite_ns or 0) - start)}"
+            for series in odd[:_NAMED]
+        )
+        note = (
+            f"Values that are no finite number (NaN, infinite) are in no other figure: {told}{' and others' if len(odd) > _NAMED else ''}."
+        )
+    return table(
+        "annotations-counters",
+        "Counters",
+        [
+            Column("Name", "name"),
+            Column("Process"),
+            *(Column(label, "number") for label in ("Values", *(("Not finite",) if odd else ()), "First", "Last", "Lowest", "Highest")),
+        ],
+        [
+            [
+                word(series.name, limit=64),
+                Cell(labels.process(series.node, series.rank, series.pid)),
+                value(series.values, count),
+                *([value(series.not_finite, count)] if odd else []),
+                *(value(number, _number) for number in (series.first, series.last, series.min, series.max)),
+            ]
+            for series in every
+        ],
+        pdf_rows=8,
+        note=note,
+    )
+
+
+def _number(given: float | None) -> str:
+    if given is None:
+        return UNKNOWN
+    plain = given == 0 or 1e-6 <= abs(given) < 1e15
+    return significant(given) if plain else f"{given:.3g}".replace("-", "−")
 
 
 def _figure(groups: Sequence[AnnotationGroup]) -> Figure | None:

@@ -15,6 +15,7 @@ _RANGES = (
     "Ranges on the host, summed over processes; they may overlap GPU work and lie between steps; "
     "the data-loading wait of the first page counts only what nothing else covers."
 )
+_HOST_ONLY = "Ranges on the host, summed over processes; they may lie between steps."
 _TWICE = " Backward usually takes about twice as long as forward."
 _ALL = 99.9  # percent
 
@@ -41,12 +42,13 @@ def framework(report: Report) -> Section:
         filled = "The steps fill all of the time from the first to the last step."
         sentences.append(filled if found.phases else "Collectives are all that the framework recorded in this run.")
     made = Section("framework", "Framework metrics", say("{}", " ".join(sentences)))
+    ranges = _RANGES if report.time_breakdown else _HOST_ONLY
     sides = [replace(share, name=share.name.removesuffix(" operators")) for share in found.operator_time if share.total_ns]
     made.facts.update({"notes": found.notes} if found.notes else {})
     made.add(
         shares_ring("framework-phases", say("Percent of the time from the first step's start to the last step's end."),
                     "Training phases", phases, "Phase", "Of the time", label="in phases", meaning=_phase, half=True),
-        shares_ring("framework-step-parts", say("{}", _RANGES + (_TWICE if _both(found.step_parts) else "")),
+        shares_ring("framework-step-parts", say("{}", ranges + (_TWICE if _both(found.step_parts) else "")),
                     "Host time in named ranges", found.step_parts, "Range", "Of the ranges", label="in ranges",
                     meaning=_step_part, half=True),
         shares_ring("framework-operator-time", say("Inclusive time of CPU operators against GPU operators."),

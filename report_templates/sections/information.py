@@ -19,7 +19,7 @@ def information(report: Report) -> Section:
         say(
             "{} with {}{}, {}.",
             plural(len(report.nodes), "node"),
-            plural(len(used), "GPU in use", "GPUs in use"),
+            plural(len(used), "GPU in use", "GPUs in use") if used else "no GPU in use",
             say(" ({})", ", ".join(models)) if models else "",
             plural(len(report.processes), "process", "processes"),
         ),

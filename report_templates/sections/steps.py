@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,7 @@ from ..figures.axes import time_unit
 from ..figures.histogram import histogram
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import Part, stacked_bars
-from ..formats import count, duration, plural
+from ..formats import clip, count, duration, plural
 from . import labels
 from .distribution import bins_of, worth_drawing
 
@@ -29,6 +29,15 @@ PARTS: Final = {
     "cpu_op": Part("CPU operators", "operator"),
     "other": Part("other", "idle"),
 }
+# Ranges that the program annotated, by how their names begin.
+_ANNOTATED: Final = {
+    "forward": ("computation", 1.0),
+    "backward": ("computation", 0.6),
+    "optim": ("operator", 1.0),
+    "zero": ("operator", 0.6),
+}
+_HOST_SHADES = (1.0, 0.72, 0.5, 0.86, 0.6, 0.4)
+_MOST_PARTS = 9
 _LINES = 32  # of processes in the figure over the index
 _NAMED = 3
 _POINTS = 400  # of one line
@@ -77,6 +86,7 @@ def steps(report: Report) -> Section:
     )
     slowest = sorted((step for group in groups for step in group.slowest), key=lambda step: -step.duration_ns)[:10]
     start = report.run.started_at_ns or 0
+    on_device = any(step.on_device for step in slowest)
     made.add(
         table(
             "steps-slowest",
@@ -86,7 +96,7 @@ def steps(report: Report) -> Section:
                 Column("Process"),
                 Column("Began after", "number"),
                 Column("Duration", "number"),
-                Column("On the host", "number"),
+                *([Column("On the host", "number")] if on_device else []),
             ],
             [
                 [
@@ -94,7 +104,7 @@ def steps(report: Report) -> Section:
                     Cell(labels.process(step.node, step.rank, step.pid, step.phase)),
                     Cell(duration(step.start_ns - start), sort=step.start_ns),
                     value(step.duration_ns, duration),
-                    value(step.host_duration_ns, duration),
+                    *([value(step.host_duration_ns, duration)] if on_device else []),
                 ]
                 for step in slowest
             ],
@@ -318,29 +328,66 @@ def telling(every: Sequence[StepParts]) -> Telling:
     return Telling(part, True, title, sentence)
 
 
+def parts_of(every: Sequence[StepParts]) -> dict[str, Part]:
+    """The parts of these processes' steps: the classes of events, and the names of annotated ranges before what is left."""
+    if not any(part.annotated for part in every):
+        return PARTS
+    time: Counter[str] = Counter()
+    for part in every:
+        for key, mean in part.mean_ns.items():
+            time[key] += round(mean)
+    kept = {key for key, _ in time.most_common(_MOST_PARTS)} - {"other"}
+    classes = {} if all(part.annotated for part in every) else {key: part for key, part in PARTS.items() if key != "other"}
+    names = [key for key in dict.fromkeys(key for part in every for key in part.mean_ns) if key in kept and key not in classes]
+    shades = iter(_HOST_SHADES * (1 + len(names) // len(_HOST_SHADES)))
+    return {**classes, **{key: PARTS[key] if key in PARTS else _annotated(key, shades) for key in names}, "other": PARTS["other"]}
+
+
+def _annotated(name: str, shades: Iterator[float]) -> Part:
+    for start, (meaning, shade) in _ANNOTATED.items():
+        if name.lower().startswith(start):
+            return Part(clip(name, 24), meaning, shade)
+    return Part(clip(name, 24), "host", next(shades))
+
+
 def _parts(report: Report) -> Figure | None:
     every = report.steps.parts
     if not every:
         return None
     told = telling(every)
+    parts = parts_of(every)
     by = (lambda part: part.mean_ns.get("kernel", 0.0)) if told.alike else (lambda part: part.mean_step_ns)
     shown = spread(every, BARS, by)
     unit = time_unit(max(part.mean_step_ns for part in shown) or 1)
     rows = [
-        (labels.process(part.node, part.rank, part.pid), [part.mean_ns.get(key, 0.0) / unit.nanoseconds for key in PARTS]) for part in shown
+        (labels.process(part.node, part.rank, part.pid), [value / unit.nanoseconds for value in _values(part, parts)]) for part in shown
     ]
     largest = max(told.part.mean_ns, key=lambda key: told.part.mean_ns[key])
-    name = PARTS[largest].name if largest in PARTS else largest
+    name = parts[largest].name if largest in parts else clip(largest, 40)
+    order = (
+        "by the ranges annotated in it"
+        if all(part.annotated for part in every)
+        else "each moment counts once, in the order of the PyTorch TensorBoard plugin"
+    )
     finding = told.sentence
     if not (told.alike and largest == "kernel"):  # said already
         finding += f"; its largest part is {name} with {duration(told.part.mean_ns[largest])}"
     return Figure(
         "steps-parts",
-        stacked_bars(tuple(PARTS.values()), rows, unit.name),
+        stacked_bars(tuple(parts.values()), rows, unit.name),
         f"Parts of the average step: {finding}",
         say(
-            "What the average step was spent on; each moment counts once, in the order of the PyTorch TensorBoard plugin. {}.{}",
+            "What the average step was spent on{} {}. {}.{}",
+            "," if order.startswith("by") else ";",
+            order,
             finding[0].upper() + finding[1:],
             of_all(len(shown), len(every), "process", "kernel time" if told.alike else "mean step"),
         ),
     )
+
+
+def _values(part: StepParts, parts: Mapping[str, Part]) -> list[float]:
+    """Nanoseconds of each of ``parts``; what has no place among them is added to what is left."""
+    given = [part.mean_ns.get(key, 0.0) for key in parts]
+    given[list(parts).index("other")] += sum(mean for key, mean in part.mean_ns.items() if key not in parts)
+    return given

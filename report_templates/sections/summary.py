@@ -13,7 +13,7 @@ from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
 from ..formats import clip, duration, percent, plural
 from .findings import FIRST, Advice, findings, overlap
-from .steps import PARTS, telling
+from .steps import parts_of, telling
 from .system_usage import panel
 from .time_breakdown import FIRST_PAGE, bars, wasted
 from .verdicts import ABSENT, FINE, INFORMATION, NOT_EVALUATED, SIGNS, Judged, counted, judged
@@ -140,7 +140,7 @@ def _costs(report: Report) -> Figure | None:
         shown = told.part
         parts = [
             (part.name, 100.0 * shown.mean_ns.get(key, 0.0) / shown.mean_step_ns, part.meaning)
-            for key, part in PARTS.items()
+            for key, part in parts_of([shown]).items()
             if shown.mean_step_ns
         ]
         made.append(

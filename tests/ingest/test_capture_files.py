@@ -89,7 +89,7 @@ def test_every_table_of_the_golden_file(tmp_path: Path) -> None:
         texts = rows(store, "SELECT n.text FROM device_event JOIN name n ON n.id = name WHERE kind = 'sync' ORDER BY start_ns")
         assert texts == [("Event Sync",), ("Stream Wait Event",), ("Stream Sync",), ("Context Sync",)]
         counters = rows(store, "SELECT unit, value FROM sample WHERE metric = 'counter.loss' ORDER BY time_ns")
-        assert counters == [(None, 0.25), (None, 1 / 3), (None, -7.5)]
+        assert counters == [(0, 0.25), (0, 1 / 3), (0, -7.5)]
         cpu = rows(store, "SELECT unit, value FROM sample WHERE metric = 'cpu_utilization' ORDER BY time_ns, unit NULLS FIRST")
         assert cpu == [(None, 50.5), (0, 0.1), (1, 99.9), (None, 100.0), (0, 0.0), (1, 33.3)]
         assert rows(store, "SELECT cores FROM node") == [(2,)]

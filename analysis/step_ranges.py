@@ -1,0 +1,48 @@
+"""What was the average step spent on, by the ranges that the program itself annotated in it?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from ..ingest.store import Store
+from .annotations import base_name
+from .framework import DATA_LOADING
+
+NAMED: Final = 6
+"""Names beyond this many, those with least time, count as other."""
+LOADING: Final = "data_loader"
+OTHER: Final = "other"
+
+
+def outermost_ranges(store: Store, process: int | None, steps: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """By name, in order of their first start: ``start`` and ``end`` of the ranges that are parts of the steps.
+
+    These are the outermost ranges on the threads of the steps that hold no step: what is nested in them is theirs, what encloses a step
+    (an epoch) is no part of it. Names lose the number at their end; all that mean data loading are one. ``steps``: those of the process.
+    """
+    ranges = store.frame(
+        """
+        SELECT a.tid, n.text, a.start_ns AS start, a.start_ns + a.duration_ns AS "end" FROM annotation AS a JOIN name AS n ON n.id = a.name
+        WHERE a.process IS NOT DISTINCT FROM ? AND a.side = 'host' AND a.phase IS NULL AND a.complete IS NOT FALSE
+            AND a.duration_ns > 0 AND a.tid IN (
+                SELECT o.tid FROM annotation AS o JOIN step AS s ON s.process IS NOT DISTINCT FROM o.process
+                    AND s.host_start_ns = o.start_ns AND s.host_duration_ns = o.duration_ns
+                WHERE o.process IS NOT DISTINCT FROM ? AND o.side = 'host'
+            )
+        """,
+        [process, process],
+    )
+    starts = steps.select(step="host_start_ns", step_end=pl.col("host_start_ns") + pl.col("host_duration_ns")).sort("step", "step_end")
+    # The step that begins next is inside of a range if any is: steps of one process do not overlap.
+    inner = ranges.sort("start").join_asof(starts, left_on="start", right_on="step", strategy="forward", check_sortedness=False)
+    parts = inner.filter(pl.col("step_end").is_null() | (pl.col("step_end") > pl.col("end"))).sort(
+        "tid", "start", "end", descending=[False, False, True]
+    )
+    before = pl.col("end").cum_max().shift(1).over("tid")
+    outermost = parts.filter((pl.col("end") > before).fill_null(True)).with_columns(
+        key=pl.when(pl.col("text").str.contains(DATA_LOADING)).then(pl.lit(LOADING)).otherwise(base_name(pl.col("text")))
+    )
+    order = outermost.group_by("key").agg(first=pl.col("start").min()).sort("first", "key")["key"]
+    return {key: outermost.filter(pl.col("key") == key).select("start", "end") for key in order}
