@@ -1,9 +1,12 @@
 # What a checkout can do for you. `make` alone lists it.
 #   make PYTHON=python3.12 ...        another interpreter than the newest one found
 #   make test PYTEST_ARGS="-k steps"  a part of the tests
+#   make test PYTEST_WORKERS=0        all tests in one process
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+# Test files are shared out among so many processes; PYTEST_WORKERS=0 runs all in one, for a debugger.
+PYTEST_WORKERS ?= auto
 NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.in' -o -name '*.cmake')
 
 # One stamp per interpreter asked for, so that PYTHON=... is heeded also where a .venv exists.
@@ -25,7 +28,7 @@ demo: $(RUNTIME) ## a sample run and its report, in demo/
 install: $(RUNTIME) ## postrun in .venv, as .venv/bin/postrun
 
 test: $(TEST) ## everything that is checked: tests, ruff, mypy
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS)
 
 lint: $(TEST) ## ruff alone
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
