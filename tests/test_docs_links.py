@@ -1,0 +1,59 @@
+"""Does every link between the documents lead somewhere?"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+_FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"``.+?``|`[^`]*`")
+_LINK = re.compile(r"\]\(([^)\s]+)\)|\b(?:src|href|srcset)=\"([^\"]+)\"")
+
+
+def _anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as the common renderers make them: lower case, spaces to dashes, punctuation dropped."""
+    seen: dict[str, int] = {}
+    found = set()
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", _FENCE.sub("", text), re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        anchor = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        count = seen.get(anchor, 0)
+        seen[anchor] = count + 1
+        found.add(f"{anchor}-{count}" if count else anchor)
+    return found
+
+
+def _documents(root: Path) -> list[Path]:
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=root, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return sorted(path for path in root.rglob("*.md") if not any(part.startswith((".", "build")) for part in path.parts))
+    return [root / line for line in listed.stdout.splitlines() if (root / line).is_file()]
+
+
+def test_anchors_are_those_of_the_headings() -> None:
+    text = "# A\n## What `x` costs, in ns\n```\n# no heading\n```\n## A\n"
+    assert _anchors(text) == {"a", "what-x-costs-in-ns", "a-1"}
+
+
+def test_every_link_leads_somewhere(project_root: Path) -> None:
+    documents = _documents(project_root)
+    if not documents:
+        pytest.skip("no documents beside the tests")
+    broken = []
+    for page in documents:
+        for found in _LINK.finditer(_CODE.sub("", _FENCE.sub("", page.read_text()))):
+            target, _, anchor = (found[1] or found[2]).partition("#")
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            path = (page.parent / target).resolve() if target else page
+            if not path.exists():
+                broken.append(f"{page.relative_to(project_root)}: {target} is not there")
+            elif anchor and path.suffix == ".md" and anchor not in _anchors(path.read_text()):
+                broken.append(f"{page.relative_to(project_root)}: {path.name} has no heading #{anchor}")
+    assert not broken, "\n".join(broken)
