@@ -105,10 +105,10 @@ def wait(child: int) -> End:
             send(child, arrived.si_signo)
 
 
-def asked_to_stop(seconds: float) -> bool:
-    """Wait without a child; True as soon as a signal asks to end."""
+def asked_to_end(seconds: float) -> End | None:
+    """Wait without a child, so long or until a signal asks to end."""
     arrived = signal.sigtimedwait({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}, seconds)
-    return arrived is not None
+    return None if arrived is None else End(128 + arrived.si_signo, arrived.si_signo)
 
 
 def send(child: int, number: int) -> None:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from . import record_child, record_facts, record_params, record_ranks
 from .errors import PostrunError
@@ -72,14 +72,14 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
         raise RecordingError(f"{folder.path}: {error.strerror or error}; choose another folder with --out, or free some space") from error
     environment = outer | {"POSTRUN_CAPTURE": "1", "POSTRUN_DIR": os.fspath(folder.path), "POSTRUN_FOLLOW_FORK": "1"}
     environment[RECORDER] = outer[RECORDER] if sampled else f"{socket.gethostname()}:{os.getpid()}"
+    if early := record_child.asked_to_end(0):  # Ctrl-C, before there is a job that it could reach
+        _abandon(folder, session)
+        return early
     began = capture.now_ns()
     try:
         child = record_child.start(file, command, environment, blocked)
     except PostrunError:
-        session.__exit__(None, None, None)
-        if session.path is not None:
-            session.path.unlink(missing_ok=True)
-        folder.abandon()
+        _abandon(folder, session)
         raise
     capture.metadata("job.started_ns", began)
     capture.metadata("job.pid", child)
@@ -144,6 +144,14 @@ def _facts(command: Sequence[str], wanted: Wanted, environment: Mapping[str, str
     return found | {f"param.{key}": value for key, value in given.items()}
 
 
+def _abandon(folder: record_ranks.Folder, session: Any) -> None:
+    """Nothing was started: leave nothing behind."""
+    session.__exit__(None, None, None)
+    if session.path is not None:
+        session.path.unlink(missing_ok=True)
+    folder.abandon()
+
+
 def _flush(capture: ModuleType) -> None:
     with suppress(OSError):  # told at the end
         capture.flush()
@@ -184,7 +192,7 @@ def _others_ended(folder: record_ranks.Folder, end: record_child.End) -> bool:
     patience = _WAIT_S if end.exit_code == 0 else _WAIT_AFTER_FAILURE_S
     until = time.monotonic() + patience
     while (others := folder.unfinished()) and time.monotonic() < until:
-        if record_child.asked_to_stop(_POLL_S):
+        if record_child.asked_to_end(_POLL_S):
             _say(f"ended before the report was made; make it with: postrun report {shlex.quote(_shown(folder.path))}")
             return False
     if others:

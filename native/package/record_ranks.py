@@ -68,7 +68,7 @@ def place(environment: Mapping[str, str]) -> Place:
         said = [environment[name] for name in launch if environment.get(name)]
         size = _number(environment.get(world_size))
         if size is not None and size == _number(environment.get(local_size)):
-            said.append(_started_by(rank, environment[rank]))  # the others alone may be the same next time
+            said = [_started_by(rank, environment[rank])]  # the others may be the same in the next launch
         attempt = _number(environment.get("TORCHELASTIC_RESTART_COUNT")) if launcher == "torchrun" else None
         return Place(
             launcher, number, _number(environment.get(local_rank)), size, "-".join([launcher, *said]) if said else "", attempt or 0

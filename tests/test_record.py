@@ -1,0 +1,514 @@
+"""postrun record as a user meets it: the command runs as if nobody stood between, and its folder tells what happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prt_reader import read
+
+_native = pytest.importorskip("postrun.native._native", reason="the C library was not built")
+
+RECORD = [sys.executable, "-P", "-m", "postrun", "record"]
+TRAIN = """
+import time
+from postrun import capture
+for i in range(8):
+    with capture.annotate("step", value=i):
+        time.sleep(0.01)
+"""
+CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("POSTRUN_", "SLURM_", "OMPI_", "PMI"))}
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts processes, and ends them by their id when the test is over."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start(*command: str | Path, **settings: Any) -> subprocess.Popen[bytes]:
+        settings = {"env": CLEAN, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **settings}
+        running.append(subprocess.Popen([str(one) for one in command], **settings))
+        return running[-1]
+
+    yield start
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def record(*arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [*RECORD, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**CLEAN, **(env or {})}, timeout=120, check=False)
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-P", "-c", code]
+
+
+def files(folder: Path) -> list[dict[str, list[dict[str, Any]]]]:
+    """The trace files of a folder, as the second reader of the format reads them."""
+    return [read(path.read_bytes()) for path in sorted(folder.glob("*.prt"))]
+
+
+def facts(file: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
+    return {row["key"]: row["value"] for row in file["meta"]}
+
+
+def said(folder: Path) -> dict[str, str]:
+    """What the recorder says."""
+    return next(found for file in files(folder) if "job.command" in (found := facts(file)))
+
+
+def steps_of(folder: Path) -> list[int]:
+    return sorted(row["value"] for file in files(folder) for row in file["annotation"] if row["name"] == "step")
+
+
+def loaded(folder: Path) -> dict[str, Any]:
+    """The run as the run store has it, with its notes."""
+    from postrun.ingest import ingest
+
+    with ingest([folder]) as store:
+        run = store.frame("SELECT * FROM run").row(0, named=True)
+        notes = store.frame("SELECT severity, code, message FROM ingest_note ORDER BY ALL").rows()
+        steps = store.frame("SELECT p.rank, s.index FROM step s JOIN process p ON p.id = s.process ORDER BY ALL").rows()
+        processes = store.frame("SELECT pid, rank, local_rank, world_size FROM process ORDER BY rank, pid").rows()
+        machines = store.frame("SELECT count(*) FROM sample WHERE metric = 'memory_used_percent'").item()
+        counters = store.frame("SELECT metric, unit, value FROM sample WHERE starts_with(metric, 'counter.') ORDER BY ALL").rows()
+    return {**run, "notes": notes, "steps": steps, "processes": processes, "samples": machines, "counters": counters}
+
+
+def codes(run: Mapping[str, Any]) -> set[str]:
+    return {code for _, code, _ in run["notes"]} - {"not_captured"}
+
+
+# -- what is written -------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_recorded_with_its_facts_and_its_annotations(tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text('{"optimizer": {"lr": 0.1, "name": "sgd"}, "layers": [1, 2], "debug": false}', "utf-8")
+    before = time.time_ns()
+    done = record("--out", "run", "--params", "p.json", "--param", "epochs=3", "--param", "optimizer.lr=0.2", "--name", "mine", "--",
+                  *python("print('out')\n" + TRAIN), cwd=tmp_path)  # fmt: skip
+    after = time.time_ns()
+    assert (done.returncode, done.stdout) == (0, "out\n")
+    assert done.stderr == "postrun: recorded to run; report it with: postrun report run\n"
+    known = said(tmp_path / "run")
+    assert {key: value for key, value in known.items() if key.startswith("param.")} == {
+        "param.optimizer.lr": "0.2", "param.optimizer.name": "sgd", "param.layers": "[1, 2]", "param.debug": "false", "param.epochs": "3",
+    }  # fmt: skip
+    assert (known["job.exit_code"], known["job.name"], known["job.directory"]) == ("0", "mine", str(tmp_path))
+    assert known["job.command"].startswith(f"{sys.executable} -P -c 'print(")
+    assert before < int(known["job.started_ns"]) < int(known["job.ended_ns"]) < after
+    assert known["sample_ms"] == "500"
+    assert steps_of(tmp_path / "run") == list(range(8))
+    assert [facts(file)["sample_ms"] for file in files(tmp_path / "run") if file["annotation"]] == ["0"]
+    run = loaded(tmp_path / "run")
+    assert (run["name"], run["status"]) == ("mine", "completed")
+    assert json.loads(run["hyperparameters"])["optimizer.lr"] == "0.2"
+    assert json.loads(run["metadata"])["job.exit_code"] == "0"
+    assert len(run["processes"]) == 1, "the recorder itself is no process of the job"
+    assert codes(run) == set()
+
+
+def test_the_default_folder_is_named_by_script_and_time(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("", "utf-8")
+    for _ in range(2):
+        assert record("-q", "--", sys.executable, "train.py", "--x", cwd=tmp_path).returncode == 0
+    first, second = sorted((tmp_path / "postrun-runs").iterdir())
+    assert first.name.startswith("train-")
+    assert len(first.name) == len("train-20260101-000000")
+    assert second.name > first.name
+    assert said(first)["job.command"].endswith("train.py --x")
+
+
+def test_a_program_that_knows_nothing_of_postrun_is_reported_and_the_report_says_how_to_see_more(tmp_path: Path) -> None:
+    done = record("--out", "run", "--report", "--format", "json", "--interval-ms", "100", "--", "sleep", "0.5", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert "run/report/report.json" in done.stderr
+    report = json.loads((tmp_path / "run" / "report" / "report.json").read_bytes())
+    assert report["run"]["status"] == "completed"
+    notes = {note["code"]: note["message"] for note in report["data_quality"]}
+    assert "capture.annotate" in notes["only_system"]
+    assert report["run"]["metadata"]["job.command"] == "sleep 0.5"
+    assert [node["hostname"] for node in report["nodes"]] == [said(tmp_path / "run")["host"]]
+
+
+def test_without_sampling_only_what_the_job_says_is_recorded(tmp_path: Path) -> None:
+    assert record("-q", "--out", "run", "--interval-ms", "0", "--", *python(TRAIN), cwd=tmp_path).returncode == 0
+    assert all(file["metric"] == [] for file in files(tmp_path / "run"))
+    run = loaded(tmp_path / "run")
+    assert (run["status"], len(run["steps"]), codes(run)) == ("completed", 8, set())
+
+
+OWN = """
+import warnings
+warnings.simplefilter("error")
+from postrun import capture
+def step(i):
+    with capture.annotate("step", value=i):
+        pass
+with capture.session("elsewhere"):
+    step(1)
+profiler, config = capture.SMProfiler.instance(), capture.Config({"EnableCuda": "0"})
+profiler.configure(config)
+profiler.start_profiling()
+step(2)
+profiler.stop_profiling()
+step(99)
+profiler.configure(config)
+profiler.start_profiling()
+step(3)
+profiler.stop_profiling()
+with capture.session("elsewhere", sample_ms=100):
+    step(4)
+"""
+
+
+def test_a_script_with_sessions_of_its_own_records_into_the_folder_without_a_warning(tmp_path: Path) -> None:
+    done = record("-q", "--out", "run", "--", *python(OWN), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert steps_of(tmp_path / "run") == [1, 2, 3, 4], "after stop_profiling nothing is recorded until the next start"
+    assert not (tmp_path / "elsewhere").exists()
+    assert [len(file["metric"]) for file in files(tmp_path / "run") if "job.command" not in facts(file)] == [0, 0, 0]
+    assert len(loaded(tmp_path / "run")["processes"]) == 1
+
+
+WORKERS = """
+import multiprocessing, subprocess, sys
+from postrun import capture
+def work(i):
+    with capture.annotate("step", value=i):
+        pass
+if __name__ == "__main__":
+    for i, method in enumerate(["fork", "spawn"]):
+        worker = multiprocessing.get_context(method).Process(target=work, args=(i,))
+        worker.start()
+        worker.join()
+        assert worker.exitcode == 0
+    subprocess.run([sys.executable, "-P", "-c", "from postrun import capture; capture.begin('step', 2); capture.end()"], check=True)
+    work(3)
+"""
+
+
+def test_workers_by_fork_by_spawn_and_as_programs_record_too(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(WORKERS, "utf-8")
+    done = record("-q", "--out", "run", "--", sys.executable, "-P", "job.py", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert steps_of(tmp_path / "run") == [0, 1, 2, 3]
+    run = loaded(tmp_path / "run")
+    assert len(run["processes"]) == 4
+    assert codes(run) == set()
+
+
+def test_a_command_of_postrun_inside_of_a_job_is_not_recorded(tmp_path: Path) -> None:
+    script = f"{sys.executable} -P -m postrun inspect run/*.prt"
+    assert record("-q", "--out", "run", "--", "sh", "-c", script, cwd=tmp_path).returncode == 0
+    assert len(files(tmp_path / "run")) == 1
+
+
+# -- how it ends -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "note"), [(3, "failed", "exit code 3"), (143, "stopped", "exit code 143"), (0, "completed", None)]
+)
+def test_the_exit_code_passes_through(code: int, status: str, note: str | None, tmp_path: Path) -> None:
+    done = record("-q", "--out", "run", "--", "sh", "-c", f"exit {code}", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+    run = loaded(tmp_path / "run")
+    assert run["status"] == status
+    messages = [message for _, one, message in run["notes"] if one.startswith("job_")]
+    assert messages == ([] if note is None else [messages[0]])
+    assert all(str(note) in message for message in messages)
+
+
+def test_a_killed_job_is_told_and_the_recorder_dies_of_the_same_signal(tmp_path: Path) -> None:
+    kill = "import os, signal, time\n" + TRAIN + "time.sleep(0.2)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    done = record("-q", "--out", "run", "--report", "--format", "json", "--", *python(kill), cwd=tmp_path)
+    assert done.returncode == -signal.SIGKILL
+    assert said(tmp_path / "run")["job.signal"] == "SIGKILL"
+    assert steps_of(tmp_path / "run") == list(range(8))
+    report = json.loads((tmp_path / "run" / "report" / "report.json").read_bytes())
+    assert report["run"]["status"] == "failed"
+    assert any("ended by SIGKILL after" in text for text in report["summary"]["warnings"])
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT])
+def test_a_signal_to_the_recorder_reaches_the_job_and_ends_both(
+    sent: signal.Signals, tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    job = started(*RECORD, "-q", "--out", "run", "--", "sh", "-c", "echo ready; exec sleep 60", cwd=tmp_path)
+    assert job.stdout is not None
+    assert job.stdout.readline() == b"ready\n"
+    job.send_signal(sent)
+    assert job.wait(30) == -sent
+    assert said(tmp_path / "run")["job.signal"] == sent.name
+    assert loaded(tmp_path / "run")["status"] == "stopped"
+
+
+STUBBORN = """
+import signal, sys, time
+count = {}
+def came(number, frame):
+    count[number] = count.get(number, 0) + 1
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+    signal.signal(number, came)
+print("ready", flush=True)
+while not count:
+    time.sleep(0.02)
+time.sleep(0.4)
+print(sum(count.values()), flush=True)
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR2])
+def test_a_job_that_handles_a_signal_gets_it_once_and_goes_on(
+    sent: signal.Signals, tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    job = started(*RECORD, "-q", "--out", "run", "--", *python(STUBBORN), cwd=tmp_path)
+    assert job.stdout is not None
+    assert job.stdout.readline() == b"ready\n"
+    job.send_signal(sent)
+    assert job.stdout.readline() == b"1\n"
+    assert job.wait(30) == 7
+
+
+def test_the_job_begins_with_the_signals_that_a_shell_gives_it(tmp_path: Path) -> None:
+    show = ["grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"]
+    direct = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+    recorded = record("-q", "--out", "run", "--", *show, cwd=tmp_path).stdout
+    own = 1 << 31 | 1 << 32  # signals 32 and 33 are the C library's; it ignores them in what it spawns
+    kinds = [[(line.split()[0], int(line.split()[1], 16) & ~own) for line in text.splitlines()] for text in (direct, recorded)]
+    assert kinds[0] == kinds[1]
+    assert [kind for kind, _ in kinds[0]] == ["SigBlk:", "SigIgn:"]
+
+
+def test_descriptors_input_and_environment_pass_through(tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]) -> None:
+    ours, theirs = os.pipe()
+    show = f"""import os, sys
+print(sys.stdin.read(), os.environ["POSTRUN_CAPTURE"], os.environ["POSTRUN_DIR"], os.environ["MINE"])
+os.write({theirs}, b"held")"""
+    job = started(*RECORD, "-q", "--out", "run", "--", *python(show), cwd=tmp_path, stdin=subprocess.PIPE, pass_fds=[theirs],
+                  env={**CLEAN, "MINE": "caf\u00e9"})  # fmt: skip
+    os.close(theirs)
+    out, error = job.communicate(b"given", 30)
+    assert (out.decode(), error) == (f"given 1 {tmp_path}/run caf\u00e9\n", b"")
+    with os.fdopen(ours, "rb") as pipe:
+        assert pipe.read() == b"held"
+
+
+def test_the_job_goes_on_when_the_recorder_is_killed(tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]) -> None:
+    code = TRAIN + "print('ready', flush=True)\ninput()\nopen('after', 'w').close()\nprint('done', flush=True)"
+    job = started(*RECORD, "-q", "--out", "run", "--", *python(code), cwd=tmp_path, stdin=subprocess.PIPE)
+    assert job.stdout is not None
+    assert job.stdin is not None
+    assert job.stdout.readline() == b"ready\n"
+    job.kill()
+    job.wait(30)
+    job.stdin.write(b"\n")
+    job.stdin.close()
+    assert job.stdout.readline() == b"done\n"
+    assert (tmp_path / "after").exists()
+    run = loaded(tmp_path / "run")
+    assert {"job_end_unknown", "no_end"} <= codes(run)
+    assert (run["status"], len(run["steps"])) == ("partial", 8)
+
+
+# -- terminal --------------------------------------------------------------------------------------------------------------
+
+
+def in_terminal(*command: str, cwd: Path) -> tuple[int, int]:
+    """A command as the first of a terminal: its process id, and the other end of the terminal."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        os.execve(command[0], list(command), CLEAN)
+    return pid, terminal
+
+
+def until(terminal: int, text: bytes) -> bytes:
+    shown = b""
+    while text not in shown:
+        try:
+            more = os.read(terminal, 4096)
+        except OSError:
+            more = b""
+        assert more, shown
+        shown += more
+    return shown
+
+
+def end_of(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_ctrl_c_reaches_the_job_once(tmp_path: Path) -> None:
+    pid, terminal = in_terminal(*RECORD, "-q", "--out", "run", "--", *python(STUBBORN), cwd=tmp_path)
+    try:
+        until(terminal, b"ready")
+        os.write(terminal, b"\x03")
+        assert until(terminal, b"1\r\n")
+        assert end_of(pid) == 7
+    finally:
+        os.close(terminal)
+
+
+def test_ctrl_c_ends_a_job_that_does_not_handle_it_as_it_would_without_a_recorder(tmp_path: Path) -> None:
+    pid, terminal = in_terminal(*RECORD, "--out", "run", "--", "sh", "-c", "echo ready; sleep 60", cwd=tmp_path)
+    try:
+        until(terminal, b"ready")
+        os.write(terminal, b"\x03")
+        assert until(terminal, b"postrun report run")
+        assert end_of(pid) == -signal.SIGINT
+    finally:
+        os.close(terminal)
+    assert said(tmp_path / "run")["job.signal"] == "SIGINT"
+
+
+SHELL = """
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+pid = os.fork()
+if pid == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.argv[1], sys.argv[1:])
+_, status = os.waitpid(pid, os.WUNTRACED)
+print("stopped", os.WIFSTOPPED(status), flush=True)
+os.tcsetpgrp(0, pid)
+os.killpg(pid, signal.SIGCONT)
+_, status = os.waitpid(pid, 0)
+os.tcsetpgrp(0, os.getpid())
+print("ended", os.waitstatus_to_exitcode(status), flush=True)
+"""
+
+
+def test_ctrl_z_stops_job_and_recorder_and_the_shell_continues_both(tmp_path: Path) -> None:
+    command = [*RECORD, "-q", "--out", "run", "--", "sh", "-c", "echo ready; read line; exit 9"]
+    pid, terminal = in_terminal(sys.executable, "-c", SHELL, *command, cwd=tmp_path)
+    try:
+        until(terminal, b"ready")
+        os.write(terminal, b"\x1a")
+        until(terminal, b"stopped True")
+        os.write(terminal, b"go\n")
+        until(terminal, b"ended 9")
+        assert end_of(pid) == 0
+    finally:
+        os.close(terminal)
+
+
+# -- what cannot be started ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--", "no-such-command-here"], 127, "no-such-command-here: command not found"),
+        (["--", "./absent"], 127, "./absent: cannot be found"),
+        (["--", "./plain"], 126, "./plain: is no file that can be executed"),
+        (["--", "./folder"], 126, "./folder: is no file that can be executed"),
+        (["--", "./broken"], 127, "./broken: the interpreter of its first line is not there"),
+        (["--", ""], 127, "command not found"),
+        (["--interval-ms", "300", "--", "true"], 2, "choose from 0, 100, 200, 500, 1000, 5000, 60000"),
+        (["--interval-ms", "fast", "--", "true"], 2, "choose from 0, 100"),
+        (["--param", "lr", "--", "true"], 2, "'lr' is no parameter; write it like learning_rate=0.1"),
+        (["--param", "=1", "--", "true"], 2, "is no parameter"),
+        (["--params", "absent.json", "--", "true"], 2, "absent.json: cannot be read"),
+        (["--params", "bad.json", "--", "true"], 2, "bad.json: no valid JSON: Expecting ',' delimiter in line 2, column 1"),
+        (["--params", "bad.toml", "--", "true"], 2, "bad.toml: no valid TOML"),
+        (["--params", "list.json", "--", "true"], 2, "list.json: holds a list, not an object"),
+        (["--format", "doc", "--", "true"], 2, "doc is no report format"),
+        ([], 2, "Missing argument"),
+    ],
+)
+def test_what_cannot_be_started_is_told_and_leaves_nothing_behind(arguments: list[str], code: int, message: str, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("x", "utf-8")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "broken").write_text("#!/no/such/interpreter\n", "utf-8")
+    (tmp_path / "broken").chmod(0o755)
+    (tmp_path / "bad.json").write_text('{"a": 1\n"b": 2}', "utf-8")
+    (tmp_path / "bad.toml").write_text("a = \n", "utf-8")
+    (tmp_path / "list.json").write_text("[1]", "utf-8")
+    done = record("--out", "new/run", *arguments, cwd=tmp_path)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "new" / "run").exists()
+
+
+def test_a_script_without_an_interpreter_line_runs_as_in_a_shell(tmp_path: Path) -> None:
+    (tmp_path / "script").write_text('echo "$1"', "utf-8")
+    (tmp_path / "script").chmod(0o755)
+    assert record("-q", "--out", "run", "--", "./script", "given", cwd=tmp_path).stdout == "given\n"
+
+
+def test_a_folder_with_a_recording_is_refused_and_one_with_other_files_is_not(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine", "utf-8")
+    assert record("-q", "--out", "run", "--", "true", cwd=tmp_path).returncode == 0
+    again = record("-q", "--out", "run", "--", "touch", "started", cwd=tmp_path)
+    assert again.returncode == 125
+    assert "holds a recording already" in again.stderr
+    assert "--out" in again.stderr
+    assert not (tmp_path / "started").exists()
+    (tmp_path / "other").mkdir()
+    shutil.copy(next((tmp_path / "run").glob("*.prt")), tmp_path / "other")
+    assert record("-q", "--out", "other", "--", "true", cwd=tmp_path).returncode == 125
+    assert not (tmp_path / "other" / ".postrun-run").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    for out in ("file/run", "/proc/run"):
+        done = record("--out", out, "--", "touch", "started", cwd=tmp_path)
+        assert done.returncode == 125
+        assert "choose another" in done.stderr
+    assert record("--out", "file", "--", "touch", "started", cwd=tmp_path).returncode == 2
+    assert not (tmp_path / "started").exists()
+
+
+def test_without_the_c_library_the_command_is_not_started(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['postrun.native._native'] = None; from postrun.cli import main; main()"
+    command = [sys.executable, "-P", "-c", code, "record", "--out", "run", "--", "touch", "started"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=CLEAN, check=False)
+    assert done.returncode == 125
+    assert "needs the C library" in done.stderr
+    assert sorted(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_ends_the_recording_and_not_the_job(tmp_path: Path) -> None:
+    place = tmp_path / "small"
+    place.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], check=False).returncode != 0:
+        pytest.skip("a small tmpfs cannot be mounted here")
+    try:
+        code = "import os\nos.system('head -c 1000000 /dev/zero > small/fill')\n" + TRAIN + "print('done')"
+        done = record("--out", "small/run", "--interval-ms", "100", "--", *python(code), cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (0, "done\n")
+        assert "No space left on device" in done.stderr
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_report_that_fails_keeps_the_exit_code_of_the_job(tmp_path: Path) -> None:
+    done = record("--out", "run", "--report", "--interval-ms", "0", "--", "sh", "-c", "exit 6", cwd=tmp_path)
+    assert done.returncode == 6
+    assert "nothing usable found" in done.stderr
+    assert "the report was not made (exit code 4); try again with: postrun report run" in done.stderr

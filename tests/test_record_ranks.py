@@ -1,0 +1,231 @@
+"""Distributed jobs under postrun record: one folder, one sampler per machine, one report, whoever starts whom."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun.errors import PostrunError
+from postrun.record_ranks import Folder, Place, default_folder, place
+from prt_reader import read
+
+pytest.importorskip("postrun.native._native", reason="the C library was not built")
+
+RECORD = [sys.executable, "-P", "-m", "postrun", "record", "--interval-ms", "100"]
+CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("POSTRUN_", "SLURM_", "OMPI_", "PMI", "TORCHELASTIC_"))}
+TRAIN = """
+import os, sys, time
+from postrun import capture
+rank = next(int(os.environ[name]) for name in ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID") if name in os.environ)
+for i in range(4):
+    with capture.annotate("step", value=i):
+        time.sleep(0.05)
+    capture.counter("loss", 10 * rank + i)
+sys.exit(5 if str(rank) in sys.argv[1:] else 0)
+"""
+# What torchrun does, as far as a process can see it: the environment of each rank, and the first failure ends the others.
+LAUNCHER = """
+import os, signal, subprocess, sys, time
+count, run_id, command = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+workers = []
+for rank in range(count):
+    environment = {**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
+                   "TORCHELASTIC_RUN_ID": run_id, "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+    workers.append(subprocess.Popen(command, env=environment))
+code = 0
+while any(worker.poll() is None for worker in workers):
+    if code == 0 and any(worker.returncode for worker in workers):
+        code = 1
+        for worker in workers:
+            if worker.poll() is None:
+                worker.terminate()
+    time.sleep(0.02)
+sys.exit(code or any(worker.returncode for worker in workers))
+"""
+
+
+def run(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    words = [str(one) for one in command]
+    return subprocess.run(words, capture_output=True, text=True, cwd=cwd, env={**CLEAN, **(env or {})}, timeout=180, check=False)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text(TRAIN, "utf-8")
+    (tmp_path / "launch.py").write_text(LAUNCHER, "utf-8")
+    return tmp_path
+
+
+def launch(count: int, *command: str, run_id: str = "none") -> list[str]:
+    return [sys.executable, "launch.py", str(count), run_id, *command]
+
+
+TRAINING = [sys.executable, "-P", "train.py"]
+
+
+def facts(folder: Path) -> list[dict[str, Any]]:
+    """Per trace file of the job or its recorders: metadata, steps, counters, whether the machine was sampled."""
+    found = []
+    for path in sorted(folder.glob("*.prt")):
+        file = read(path.read_bytes())
+        said = {row["key"]: row["value"] for row in file["meta"]}
+        process = file["process"][0]
+        found.append({**said, "rank": process["rank"], "steps": len(file["annotation"]), "sampled": bool(file["metric"])})
+    return found
+
+
+def check(folder: Path, ranks: int, *, recorders: int, status: str = "completed") -> dict[str, Any]:
+    """The report and the files of a run with so many ranks: each with its steps, one sampler, its own counters."""
+    files = facts(folder)
+    assert sorted(one["rank"] for one in files if one["steps"]) == list(range(ranks))
+    assert len([one for one in files if "job.command" in one]) == recorders
+    assert len([one for one in files if one["sampled"]]) == 1
+    report: dict[str, Any] = json.loads((folder / "report" / "report.json").read_bytes())
+    assert report["run"]["status"] == status
+    assert sorted(one["rank"] for one in report["processes"]) == list(range(ranks))
+    assert {one["world_size"] for one in report["processes"]} == {ranks}
+    return report
+
+
+REPORT = ["--report", "--format", "json"]
+
+
+def test_one_recorder_around_the_launcher(work: Path) -> None:
+    done = run(*RECORD, "--out", "run", *REPORT, "--", *launch(3, *TRAINING), cwd=work)
+    assert (done.returncode, done.stdout) == (0, "")
+    check(work / "run", 3, recorders=1)
+
+
+def test_a_recorder_per_rank_and_no_folder_given(work: Path) -> None:
+    for _ in range(2):  # the launcher's variables are the same in both runs
+        done = run(*launch(3, *RECORD, *REPORT, "--", *TRAINING), cwd=work)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("report.json") == 1, "only the first rank reports"
+    folders = sorted((work / "postrun-runs").iterdir())
+    assert len(folders) == 2
+    for folder in folders:
+        assert folder.name.startswith("train-torchrun-")
+        report = check(folder, 3, recorders=3)
+        assert [note["code"] for note in report["data_quality"] if note["severity"] != "info"] == []
+
+
+def test_recorders_of_ranks_inside_of_a_recorded_launch_join_it(work: Path) -> None:
+    done = run(*RECORD, "--out", "run", *REPORT, "--", *launch(2, *RECORD, "--", *TRAINING), cwd=work)
+    assert done.returncode == 0, done.stderr
+    check(work / "run", 2, recorders=3)
+    assert not (work / "postrun-runs").exists()
+    assert done.stderr.count("postrun: ") == 0, "the inner ones leave it to the outer one to tell"
+
+
+def test_a_rank_that_fails_is_named_and_the_others_are_stopped(work: Path) -> None:
+    done = run(*launch(2, *RECORD, "--out", "run", *REPORT, "--", *TRAINING, "1"), cwd=work)
+    assert done.returncode == 1
+    report = check(work / "run", 2, recorders=2, status="failed")
+    messages = [note["message"] for note in report["data_quality"]]
+    assert any(text.startswith("Rank 1 of the job ended with exit code 5 after") for text in messages)
+
+
+def test_the_first_rank_reports_though_another_does_not_end(work: Path) -> None:
+    """Rank 1 is in the folder, on a machine that cannot be asked, and says no more."""
+    environment = {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "2",
+        "TORCHELASTIC_RUN_ID": "shared",
+        "MASTER_ADDR": "a",
+        "MASTER_PORT": "1",
+    }
+    marks = work / "run" / ".postrun-run"
+    marks.mkdir(parents=True)
+    (marks / "launch.json").write_text(json.dumps({"launch": place(environment).launch}), "utf-8")
+    (marks / "rank-1").write_text(json.dumps({"host": "another machine", "pid": 1}), "utf-8")
+    done = run(*RECORD, "--out", "run", *REPORT, "--", *TRAINING, "0", cwd=work, env=environment)
+    assert done.returncode == 5
+    assert "rank 1 had not ended after 5 s; the report has what was recorded so far" in done.stderr
+    assert (work / "run" / "report" / "report.json").exists()
+
+
+def test_parameters_that_differ_between_ranks_are_told(work: Path) -> None:
+    for rank in ("1", "0"):
+        environment = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+        parameters = ["--param", f"shard={rank}", "--param", "lr=0.1"]
+        assert run(*RECORD, "-q", "--out", "run", *parameters, "--", *TRAINING, cwd=work, env=environment).returncode == 0
+    done = run(sys.executable, "-P", "-m", "postrun", "report", "run", "--format", "json", "--output", "report", cwd=work)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((work / "report" / "report.json").read_bytes())
+    assert report["run"]["hyperparameters"] == {"lr": "0.1", "shard": "0"}
+    assert any("differ between the recorders" in note["message"] and "shard" in note["message"] for note in report["data_quality"])
+
+
+def test_mpirun_in_both_orders(work: Path) -> None:
+    mpirun = shutil.which("mpirun")
+    if mpirun is None:
+        pytest.skip("mpirun is not installed (Debian, Ubuntu: openmpi-bin)")
+    start = [mpirun, *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--oversubscribe", "-n", "2"]
+    if run(*start, "true", cwd=work).returncode != 0:
+        pytest.skip("mpirun starts nothing here")
+    inner = run(*start, *RECORD, *REPORT, "--", *TRAINING, cwd=work)
+    assert inner.returncode == 0, inner.stderr
+    check(next((work / "postrun-runs").iterdir()), 2, recorders=2)
+    outer = run(*RECORD, "--out", "run", *REPORT, "--", *start, *TRAINING, cwd=work)
+    assert outer.returncode == 0, outer.stderr
+    check(work / "run", 2, recorders=1)
+
+
+# -- what the launcher says ------------------------------------------------------------------------------------------------
+
+SLURM = {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "2"}
+TORCHRUN = {"RANK": "9", "LOCAL_RANK": "1", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "x", "MASTER_ADDR": "n0"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, Place(None, None, None, None, "")),
+        (SLURM, Place("slurm", 3, 1, 8, "slurm-77-2")),
+        ({key: value for key, value in SLURM.items() if key != "SLURM_STEP_ID"}, Place(None, None, None, None, "")),  # a batch script
+        (SLURM | TORCHRUN, Place("torchrun", 9, 1, 16, "torchrun-x-n0")),
+        (TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "2"}, Place("torchrun", 9, 1, 16, "torchrun-x-n0", 2)),
+        ({"RANK": "x", "PMI_RANK": "1", "PMI_SIZE": "2"}, Place("mpi", 1, None, 2, "")),
+        ({"RANK": "-1"}, Place(None, None, None, None, "")),
+    ],
+)
+def test_which_rank_of_which_launch(environment: dict[str, str], expected: Place) -> None:
+    assert place(environment) == expected
+
+
+def test_recorders_that_cannot_find_each_other_ask_for_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(PostrunError, match="give all of them the same --out"):
+        default_folder("train", Place("mpi", 1, None, 2, ""), tmp_path)
+
+
+def test_one_rank_of_each_machine_samples_where_the_launcher_does_not_number_them(tmp_path: Path) -> None:
+    folders = [Folder(tmp_path / "run", Place("mpi", rank, None, 3, "mpi-1")) for rank in range(3)]
+    assert [folder.samples() for folder in folders] == [True, False, False]
+
+
+def test_a_folder_is_of_one_launch_and_each_rank_is_there_once(tmp_path: Path) -> None:
+    first = Folder(tmp_path / "run", Place("slurm", 0, 0, 2, "slurm-1-0"))
+    second = Folder(tmp_path / "run", Place("slurm", 1, 1, 2, "slurm-1-0"))
+    assert first.unfinished() == [1]
+    for other in (Place("slurm", 1, 1, 2, "slurm-1-0"), Place("slurm", 2, 0, 2, "slurm-2-0"), Place(None, None, None, None, "")):
+        with pytest.raises(PostrunError, match="holds a recording already"):
+            Folder(tmp_path / "run", other)
+    second.ended()
+    assert first.unfinished() == []
+    Folder(tmp_path / "run", Place("slurm", 1, 1, 2, "slurm-1-0", attempt=1))  # started again by the launcher
+
+
+def test_a_rank_whose_recorder_died_is_not_waited_for(tmp_path: Path) -> None:
+    first = Folder(tmp_path / "run", Place("slurm", 0, 0, 2, "slurm-1-0"))
+    code = "from postrun.record_ranks import *; Folder(Path('run'), Place('slurm', 1, 1, 2, 'slurm-1-0'))"
+    assert run(sys.executable, "-P", "-c", code, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "run" / ".postrun-run" / "rank-1").exists()
+    assert first.unfinished() == []
