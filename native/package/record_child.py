@@ -1,7 +1,8 @@
 """How is a command run so that signals, the terminal and its end are as if nobody stood between?
 
 The command stays in the process group of the recorder, so what a terminal sends (Ctrl-C, Ctrl-Z, Ctrl-\\, hang-up) reaches it directly; a
-signal that a program sends to the recorder alone is passed on. The recorder lives as long as the command does. See docs/record.md.
+signal that a program sends to the recorder alone is passed on (see record_witness.py). The recorder lives as long as the command does.
+See docs/record.md.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from .errors import PostrunError
+from .record_witness import Witness
 
 PASSED_ON: Final = frozenset(
     {
@@ -93,15 +95,15 @@ def start(file: str, command: Sequence[str], environment: Mapping[str, str], blo
         raise CommandError(f"{file}: cannot be executed ({error.strerror})", 126) from None
 
 
-def wait(child: int) -> End:
-    """Pass signals on until the child ends. Stops with it, and goes on with it."""
+def wait(child: int, witness: Witness | None = None) -> End:
+    """Pass signals on until the child ends, but for those that a witness says it has. Stops with it, and goes on with it."""
     while True:
         arrived = signal.sigwaitinfo(_HELD)
         if arrived.si_signo == signal.SIGCHLD:
-            end = _look(child)
+            end = _look(child, witness)
             if end is not None:
                 return end
-        elif arrived.si_code != _BY_THE_KERNEL:
+        elif arrived.si_code != _BY_THE_KERNEL and not (witness and witness.saw(arrived.si_signo)):
             send(child, arrived.si_signo)
 
 
@@ -131,7 +133,7 @@ def leave(end: End) -> NoReturn:
     os._exit(end.exit_code)
 
 
-def _look(child: int) -> End | None:
+def _look(child: int, witness: Witness | None) -> End | None:
     """What became of the processes that changed: the end of the child. As process 1 of a container the recorder has others, too."""
     end = None
     while True:
@@ -142,6 +144,8 @@ def _look(child: int) -> End | None:
         if process == 0:
             return end
         if process != child:
+            if witness is not None:
+                witness.reaped(process)
             continue
         if os.WIFSTOPPED(status):
             # Ctrl-Z: the shell that waits for the recorder sees the job stopped only when the recorder is, too.

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from . import record_child, record_facts, record_params, record_ranks
 from .errors import PostrunError
+from .record_witness import Witness
 
 INTERVALS_MS: Final = (0, 100, 200, 500, 1000, 5000, 60000)
 RECORDER: Final = "POSTRUN_RECORDER"
@@ -75,16 +76,19 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
     if early := record_child.asked_to_end(0):  # Ctrl-C, before there is a job that it could reach
         _abandon(folder, session)
         return early
+    witness = Witness(record_child.PASSED_ON)
     began = capture.now_ns()
     try:
         child = record_child.start(file, command, environment, blocked)
     except PostrunError:
+        witness.close()
         _abandon(folder, session)
         raise
     capture.metadata("job.started_ns", began)
     capture.metadata("job.pid", child)
     _flush(capture)
-    end = record_child.wait(child)
+    end = record_child.wait(child, witness)
+    witness.close()
     capture.metadata("job.ended_ns", capture.now_ns())
     if end.signal_name is None:
         capture.metadata("job.exit_code", end.exit_code)
