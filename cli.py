@@ -394,13 +394,21 @@ def ingest(
             click.echo(f"  {note['severity']}: {note['message']}", err=True)
 
 
-@main.command(short_help="Simulate a training run and report it.")
+@main.command(short_help="Report a simulated training run, and a real small one that is recorded now.")
 @_option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-demo"), show_default=True,
-         help="Folder for the simulated run and its report.")  # fmt: skip
+         help="Folder for the runs and their reports.")  # fmt: skip
 @_option("--seed", type=int, default=1, show_default=True, help="Another seed gives another run.")
+@_option("--record/--no-record", "recorded", default=True, show_default=True,
+         help="Also record a small training on this machine, to recorded/ in the folder.")  # fmt: skip
 @_with(_report_options[1:], [_config], _store_options, _verbosity)
-def demo(output: Path, seed: int, quiet: bool, verbose: bool, memory_limit: str, threads: int | None, **options: Any) -> None:
-    """Simulate a training run on two nodes with four GPUs each, with planted problems, and report it."""
+def demo(
+    output: Path, seed: int, recorded: bool, quiet: bool, verbose: bool, memory_limit: str, threads: int | None, **options: Any
+) -> None:
+    """Simulate a training run on two nodes with four GPUs each, with planted problems, and report it. Then record a small training on this
+    machine, with a planted slow step, and report that to recorded/.
+
+    Options hold for both; --name, --histogram, --json and --fail-on for the simulated run only.
+    """
     selection, fail_on = _selection(options, quiet)
     from .ingest import ingest
     from .simulate import write_demo
@@ -411,7 +419,34 @@ def demo(output: Path, seed: int, quiet: bool, verbose: bool, memory_limit: str,
         write_demo(run, seed=seed)
         with ingest([str(run)], progress=progress, memory_limit=memory_limit, threads=threads) as store:
             made = _write_report(store, progress, printer, quiet=quiet, output=output, selection=selection, **options)
+    if recorded:
+        store_options = {"memory_limit": memory_limit, "threads": threads}
+        silent = quiet or options["as_json"]
+        options |= {"name": None, "histograms": (), "as_json": False, "selection": selection}
+        _recorded(output / "recorded", seed, silent, verbose, store_options, options)
     _fail_if(made, fail_on)
+
+
+def _recorded(output: Path, seed: int, quiet: bool, verbose: bool, store_options: dict[str, Any], options: dict[str, Any]) -> None:
+    """The second half of the demo: what cannot be recorded is a note, never an error."""
+    from .demo_recording import NotRecordedError, record_example
+    from .ingest import ingest
+
+    run = output / "run"
+    with _progress(quiet, verbose) as progress:
+        progress("recording a small training on this machine", None)
+        try:
+            record_example(run, seed=seed)
+        except NotRecordedError as error:
+            progress("", None)
+            if not quiet:
+                click.echo(f"note: no training was recorded on this machine: {error}", err=True)
+            return
+        progress("", None)
+        with _printer(options["formats"]) as printer, ingest([str(run)], progress=progress, **store_options) as store:
+            if not quiet:
+                click.echo("\nA small training, recorded on this machine:")
+            _write_report(store, progress, printer, quiet=quiet, output=output, **options)
 
 
 @main.command(short_help="Run a command and record it.", context_settings={"allow_interspersed_args": False})

@@ -101,7 +101,7 @@ def loss_of(scores: Array, labels: Labels) -> tuple[float, float, Array]:
 
 def train(file: Path, *, seed: int = 1, steps: int = STEPS, stalled_step: int = STALLED_STEP, stall_s: float = STALL_S) -> float:
     """Trains and records it; returns the last loss."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(abs(seed))
     with capture.annotate("prepare data"):
         prepare(file, random)
     data, network, loss = Data(file, random), Network(random), 0.0

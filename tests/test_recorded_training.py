@@ -1,0 +1,236 @@
+"""Is the report of a run without a GPU right to the number, and does `postrun demo` record and report one?
+
+``data/small_training`` is a recording of :mod:`postrun.example_training`, made once with `postrun record`. Its figures are worked out here
+from what a second reader (helpers/prt_reader.py) finds in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun import demo_recording, native
+from postrun.analysis import Options, analyze
+from postrun.analysis.report import Report
+from postrun.demo_recording import NotRecordedError, record_example
+from postrun.example_training import STALL_S, STALLED_STEP, STEPS
+from postrun.ingest import ingest
+from prt_reader import read
+
+pytestmark = pytest.mark.skipif(not native.available(), reason="recordings are read and made by the C library, which was not built")
+
+FOLDER = Path(__file__).parent / "data" / "small_training"
+GOLDEN = FOLDER / "report.json"
+PARTS = ("data loading", "forward", "backward", "optimizer")
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, Rows]:
+    """The rows of both files, those of the recorder and those of the training."""
+    both: dict[str, Rows] = {}
+    for file in sorted((FOLDER / "run").glob("*.prt")):
+        for table, rows in read(file.read_bytes()).items():
+            both.setdefault(table, []).extend(rows)
+    return both
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    before = Path.cwd()
+    os.chdir(FOLDER)  # the report names the files as they were given
+    try:
+        with ingest(["run"]) as store:
+            return analyze(store, Options(generated_at_ns=0))
+    finally:
+        os.chdir(before)
+
+
+def ranges(tables: dict[str, Rows], name: str) -> Rows:
+    return sorted((row for row in tables["annotation"] if row["name"] == name), key=lambda row: row["start_ns"])
+
+
+def near(value: float) -> Any:
+    return pytest.approx(value, rel=1e-6, abs=3)
+
+
+def test_steps(report: Report, tables: dict[str, Rows]) -> None:
+    told = ranges(tables, "step")
+    lengths = [float(row["duration_ns"]) for row in told]
+    [group] = report.steps.groups
+    assert [row["value"] for row in told] == list(range(STEPS)) == [step.index for step in report.steps.steps]
+    assert [step.duration_ns for step in report.steps.steps] == [near(length) for length in lengths]
+    assert (group.quantiles.count, group.on_device) == (STEPS, False)
+    assert group.quantiles.p50 == near(statistics.median(lengths))
+    assert group.quantiles.mean == near(statistics.fmean(lengths))
+    assert group.quantiles.std == near(statistics.pstdev(lengths))
+    assert lengths.index(max(lengths)) == STALLED_STEP == group.slowest[0].index
+    assert max(lengths) > STALL_S * 1e9
+
+
+def test_parts_of_the_average_step(report: Report, tables: dict[str, Rows]) -> None:
+    told = ranges(tables, "step")
+    whole = float(told[-1]["start_ns"] + told[-1]["duration_ns"] - told[0]["start_ns"])  # a step reaches from the end of the one before
+    sums = {name: float(sum(row["duration_ns"] for row in ranges(tables, name))) for name in PARTS}
+    [parts] = report.steps.parts
+    assert parts.annotated
+    assert list(parts.mean_ns) == ["data_loader", "forward", "backward", "optimizer", "other"]
+    assert parts.mean_step_ns == near(whole / STEPS)
+    for key, name in zip(parts.mean_ns, PARTS, strict=False):
+        assert parts.mean_ns[key] == near(sums[name] / STEPS)
+    assert parts.mean_ns["other"] == pytest.approx((whole - sum(sums.values())) / STEPS, rel=1e-4)
+    share = 100 * sums["data loading"] / whole
+    tile = next(tile for tile in report.summary.tiles if tile.key == "data_loading")
+    assert tile.number == near(share)
+    assert f"{share:.0f} % of a step went to data loading." in report.summary.headline
+
+
+def test_the_planted_step_is_named_with_its_cause(report: Report, tables: dict[str, Rows]) -> None:
+    lengths = [float(row["duration_ns"]) for row in ranges(tables, "step")]
+    limit = statistics.fmean(lengths) + 5 * statistics.pstdev(lengths)
+    [rule] = [rule for rule in report.rules if rule.rule == "StepOutlier"]
+    assert rule.violations == sum(length > limit for length in lengths) >= 1
+    slow = rule.details["slowest"][0]
+    typical = sorted(range(STEPS), key=lambda i: lengths[i])[(STEPS - 1) // 2]
+    loading = ranges(tables, "data loading")
+    extra = float(loading[STALLED_STEP]["duration_ns"] - loading[typical]["duration_ns"])
+    assert (slow["index"], slow["active"][0]["name"]) == (STALLED_STEP, "data loading")
+    assert slow["active"][0]["extra_ns"] == near(extra)
+    assert (rule.finding or "").endswith(
+        f"The longest, step {STALLED_STEP}, took {max(lengths) / 1e6:.0f} ms: data loading in it took {extra / 1e6:.0f} ms longer than in a"
+        " typical step."
+    )
+    tile = next(tile for tile in report.summary.tiles if tile.key == "longest_step")
+    assert tile.number == near(max(lengths))
+    assert tile.detail == f"step {STALLED_STEP}, {max(lengths) / statistics.median(lengths):.1f} times the median"
+
+
+def test_counters(report: Report, tables: dict[str, Rows]) -> None:
+    assert [series.name for series in report.counters] == ["accuracy", "loss"]
+    for series in report.counters:
+        told = sorted((row for row in tables["counter"] if row["name"] == series.name), key=lambda row: row["time_ns"])
+        values = [row["value"] for row in told]
+        assert (series.values, series.not_finite, series.first, series.last) == (STEPS, 0, values[0], values[-1])
+        assert (series.min, series.max, list(series.mean)) == (min(values), max(values), values)
+        assert list(series.low) == list(series.high) == values
+        assert [time - int(told[0]["time_ns"]) for time in series.time_ns] == [
+            near(float(row["time_ns"] - told[0]["time_ns"])) for row in told
+        ]
+    assert report.counters[1].last is not None
+    assert report.counters[1].last < 0.1 < 2 < (report.counters[1].first or 0)  # it learns
+
+
+def test_figures_of_the_machine(report: Report, tables: dict[str, Rows]) -> None:
+    cores: dict[Any, list[float]] = {}
+    for row in tables["metric"]:
+        if row["metric"] == "cpu_utilization" and row["unit"] is not None and row["unit"] >= 0:
+            cores.setdefault(row["time_ns"], []).append(row["value"])
+    tiles = {tile.key: tile for tile in report.summary.tiles}
+    assert list(tiles) == ["cpu_utilisation", "step_time", "longest_step", "data_loading", "main_memory"]
+    assert tiles["cpu_utilisation"].number == pytest.approx(statistics.median(map(statistics.fmean, cores.values())))
+    assert tiles["main_memory"].number == max(row["value"] for row in tables["metric"] if row["metric"] == "memory_used_percent")
+    metrics = {series.metric: len(series.time_ns) for series in report.system_usage.series}
+    assert set(metrics) == {"cpu", "io_wait", "cpu_memory", "network", "disk_read", "disk_write"}
+    assert metrics["cpu"] == len(cores)
+
+
+def test_what_was_run(report: Report) -> None:
+    assert (report.run.name, report.run.status) == ("small training", "completed")
+    assert report.run.hyperparameters == {"batch_size": "512", "learning_rate": "0.05"}
+    assert report.run.metadata["job.command"] == "python -m postrun.example_training"
+    assert not any(key.startswith("clock") for key in report.run.metadata)
+    assert len(report.processes) == 1  # the recorder is none
+
+
+def test_the_report_is_as_it_was(report: Report) -> None:
+    """After a change that is meant: POSTRUN_UPDATE_GOLDEN=1 python -m pytest tests/test_recorded_training.py, and look at it."""
+    made = report.to_dict()
+    made["generator"] = None  # versions
+    for series in made["system_usage"]["series"] + made["system_usage"]["heat"]:
+        series.update(time_ns=len(series["time_ns"]), values=None, mean=None, low=None, high=None)
+    for series in made["counters"]:
+        series.update(time_ns=len(series["time_ns"]), mean=None, low=None, high=None)
+    made["steps"]["steps"] = made["steps"]["steps"][:3]
+    text = json.dumps(_rounded(made), ensure_ascii=False, indent=1) + "\n"
+    if os.environ.get("POSTRUN_UPDATE_GOLDEN"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+# -- the demo ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_records_and_reports_a_training(tmp_path: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("POSTRUN_")}
+    command = [sys.executable, "-P", "-m", "postrun", "demo", "-o", "demo", "--format", "html,json", "--name", "mine"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    simulated, recorded = (json.loads((tmp_path / "demo" / place / "report.json").read_bytes()) for place in (".", "recorded"))
+    assert (simulated["run"]["name"], recorded["run"]["name"]) == ("mine", demo_recording.NAME)
+    assert simulated["run"]["labels"] == {"simulated": "true"}
+    for line in ("demo/report.html", "demo/recorded/report.json"):
+        assert line in done.stdout.splitlines()
+    assert recorded["run"]["status"] == "completed"
+    assert [step["index"] for step in recorded["steps"]["steps"]] == list(range(STEPS))
+    slow = recorded["steps"]["steps"][STALLED_STEP]
+    assert slow["duration_ns"] >= STALL_S * 1e9
+    assert list(recorded["steps"]["parts"][0]["mean_ns"]) == ["data_loader", "forward", "backward", "optimizer", "other"]
+    assert {series["name"]: series["values"] for series in recorded["counters"]} == {"accuracy": STEPS, "loss": STEPS}
+    assert {series["metric"] for series in recorded["system_usage"]["series"]} >= {"cpu", "cpu_memory"}
+    assert recorded["run"]["hyperparameters"]["batch_size"] == "512"
+    page = (tmp_path / "demo" / "recorded" / "report.html").read_text(encoding="utf-8")
+    assert 'id="annotations-counters-over-time"' in page
+    assert "Longest step" in page
+
+
+def test_an_earlier_demo_is_replaced_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_recording, "_LIMIT_S", 0.0)  # the recording itself is not the point
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep")
+    with pytest.raises(NotRecordedError, match="is not of an earlier demo; choose another folder"):
+        record_example(tmp_path / "mine", seed=1)
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "keep"
+    for _ in range(2):
+        with pytest.raises(NotRecordedError, match="had not ended after 0 s"):
+            record_example(tmp_path / "demo", seed=1)
+        (tmp_path / "demo" / "old.prt").touch()
+    with pytest.raises(NotRecordedError, match="had not ended"):
+        record_example(tmp_path / "demo", seed=1)
+    assert not (tmp_path / "demo" / "old.prt").exists()
+
+
+def test_what_keeps_it_from_recording_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from postrun import cli
+
+    monkeypatch.setattr(native, "_native", None)
+    options: dict[str, Any] = {"formats": ("json",)}
+    cli._recorded(tmp_path / "recorded", 1, False, False, {}, options)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "no training was recorded on this machine: recording needs the C library" in told.err
+    cli._recorded(tmp_path / "recorded", 1, True, False, {}, options)
+    assert capsys.readouterr().err == ""
+    assert not (tmp_path / "recorded").exists()
+
+
+def test_a_training_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    with pytest.raises(NotRecordedError, match=r"the small training failed \(no such luck\)"):
+        record_example(tmp_path / "run", seed=1)
