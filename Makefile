@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r word what; do printf '%-18s %s\n' "$$word" "$$what"; done
 
-demo: $(RUNTIME) ## a sample run and its report, in demo/
+demo: $(RUNTIME) ## a sample run and its report, in demo/; a training recorded here, in demo/recorded/
 	@$(BIN)/postrun demo -o demo
 
 install: $(RUNTIME) ## postrun in .venv, as .venv/bin/postrun

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from ...analysis.report import AnnotationGroup, Report
+from ...analysis.report import AnnotationGroup, CounterSeries, Report
 from ..blocks import Cell, Column, Figure, Section, Table, say, spread, table, value, word
 from ..figures.histogram import panels
 from ..figures.lines import Line, Panel, lines
@@ -16,7 +17,7 @@ _FIGURES = 8
 _COUNTERS = 6
 _PANELS = 3  # in one figure, so that a page takes it
 _NAMED = 4
-_DRAWABLE = 1e100  # axes of larger numbers are of no use, and beyond some their length is no number
+_DRAWABLE = 1e100  # axes of larger numbers, or of smaller ones than its inverse, are of no use, and their length may be no number
 
 
 def annotated_ranges(report: Report) -> Section:
@@ -82,10 +83,10 @@ def annotated_ranges(report: Report) -> Section:
 
 def _over_time(report: Report) -> list[Figure]:
     """A panel per counter, a line per process; those with most values where there are many."""
-    values: dict[str, int] = {}
-    for series in report.counters:
-        if len(series.time_ns) > 1 and max(abs(series.min or 0), abs(series.max or 0)) < _DRAWABLE:
-            values[series.name] = values.get(series.name, 0) + series.values
+    drawable = [series for series in report.counters if _drawable(series)]
+    values: Counter[str] = Counter()
+    for series in drawable:
+        values[series.name] += series.values
     most = sorted(values, key=lambda name: -values[name])[:_COUNTERS]
     names = [name for name in values if name in most]
     start = report.run.started_at_ns
@@ -95,7 +96,7 @@ def _over_time(report: Report) -> list[Figure]:
     for number in range(0, len(names), _PANELS):
         shown = {
             name: spread(
-                [series for series in report.counters if series.name == name and len(series.time_ns) > 1],
+                [series for series in drawable if series.name == name],
                 _NAMED,
                 lambda series: series.last or 0.0,
             )
@@ -130,6 +131,11 @@ def _over_time(report: Report) -> list[Figure]:
             )
         )
     return made
+
+
+def _drawable(series: CounterSeries) -> bool:
+    largest = max(abs(series.min or 0), abs(series.max or 0))
+    return len(series.time_ns) > 1 and (largest == 0 or 1 / _DRAWABLE < largest < _DRAWABLE)
 
 
 def _counters(report: Report) -> Table | None:
