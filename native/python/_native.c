@@ -1,6 +1,7 @@
 /* _native.c - the Python face of libpostrun (limited API, CPython 3.11 and later). */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <pthread.h>
 
 #include "capture.h"
 #include "postrun.h"
@@ -18,11 +19,25 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, add_trace_scanner}, {Py_mod_exec, add_trace_reader}, {Py_mod_exec, add_capture}, {0, NULL}};
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, add_trace_scanner}, {Py_mod_exec, add_trace_reader}, {Py_mod_exec, add_capture}, {0, NULL}, {0, NULL}, {0, NULL},
+};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_native", "Python face of libpostrun.", sizeof(capture_state), methods, slots,
     capture_traverse, capture_clear, capture_free,
 };
 
-PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }
+/* What newer Pythons ask, and older ones refuse to hear; the limited API of 3.11 has no names for it. All state is the module's or the
+ * library's, which any thread may call. */
+static void tell_newer(void) {
+    PyModuleDef_Slot *next = slots + 3;
+    if (Py_Version >= 0x030C0000) *next++ = (PyModuleDef_Slot){3, (void *)2}; /* Py_mod_multiple_interpreters: each with a GIL of its own */
+    if (Py_Version >= 0x030D0000) *next++ = (PyModuleDef_Slot){4, (void *)1}; /* Py_mod_gil: not used */
+}
+
+PyMODINIT_FUNC PyInit__native(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, tell_newer);
+    return PyModuleDef_Init(&definition);
+}
