@@ -9,10 +9,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <structmember.h>
 
 #include "postrun.h"
 
@@ -459,172 +457,9 @@ static PyType_Slot annotation_slots[] = {
 static PyType_Spec annotation_spec = {
     .name = "postrun.native._native.Annotation",
     .basicsize = sizeof(annotation_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = annotation_slots,
 };
-
-/* ---------------------------------------------------------------- __enter__ and __exit__ without an allocation
- *
- * Up to CPython 3.13 "with" makes two bound methods, each a collected object. The descriptors here make smaller ones, from memory that is
- * kept; of the type itself they show the plain methods (contextlib.ExitStack asks there). */
-
-#define HAVE_VECTORCALL (1UL << 11) /* as in 3.8 to 3.13; the limited API names it from 3.12 on */
-#define MAKES_BOUND_METHODS (Py_Version < 0x030E0000)
-
-typedef PyObject *(*fast_call)(PyObject *callable, PyObject *const *args, size_t count, PyObject *keywords);
-
-typedef struct bound {
-    PyObject_HEAD
-    fast_call call;
-    PyObject *owner; /* an annotation; the link while it is spare */
-} bound_object;
-
-typedef struct {
-    PyObject_HEAD
-    fast_call call;
-    PyTypeObject *annotation;
-    PyObject *plain; /* as the type itself shows it */
-} method_object;
-
-static PyObject *bound_enter(PyObject *object, PyObject *const *args, size_t count, PyObject *keywords) {
-    (void)args;
-    if ((count << 1) || (keywords && PyTuple_Size(keywords))) { /* the highest bit is no number of arguments */
-        PyErr_SetString(PyExc_TypeError, "__enter__() takes no arguments");
-        return NULL;
-    }
-    return annotation_enter(((bound_object *)object)->owner, NULL);
-}
-
-static PyObject *bound_exit(PyObject *object, PyObject *const *args, size_t count, PyObject *keywords) {
-    (void)count;
-    if (keywords && PyTuple_Size(keywords)) {
-        PyErr_SetString(PyExc_TypeError, "__exit__() takes no keyword arguments");
-        return NULL;
-    }
-    return annotation_exit(((bound_object *)object)->owner, args, 0);
-}
-
-/* For who calls it with a tuple. */
-static PyObject *bound_call(PyObject *object, PyObject *args, PyObject *keywords) {
-    fast_call call = ((bound_object *)object)->call;
-    if (keywords && PyDict_Size(keywords)) {
-        PyErr_SetString(PyExc_TypeError, "no keyword arguments are taken");
-        return NULL;
-    }
-    return call(object, NULL, (size_t)PyTuple_Size(args), NULL);
-}
-
-static void bound_dealloc(PyObject *object) {
-    bound_object *self = (bound_object *)object;
-    PyTypeObject *type = Py_TYPE(object);
-    PyObject *owner = self->owner;
-    capture_state *state = ((annotation_object *)owner)->state;
-    if ((int)state->spare_bound_count < SPARE_MAX) {
-        self->owner = (PyObject *)state->spare_bound;
-        state->spare_bound = self;
-        state->spare_bound_count++;
-    } else {
-        PyObject_Free(object);
-    }
-    Py_DECREF(owner);
-    Py_DECREF(type);
-}
-
-static PyObject *method_get(PyObject *object, PyObject *owner, PyObject *type) {
-    (void)type;
-    method_object *method = (method_object *)object;
-    if (!method->plain) return PyErr_Format(PyExc_RuntimeError, "the module is gone");
-    if (!owner || Py_TYPE(owner) != method->annotation) {
-        Py_INCREF(method->plain);
-        return method->plain;
-    }
-    capture_state *state = ((annotation_object *)owner)->state;
-    bound_object *self = state->spare_bound;
-    if (self) {
-        state->spare_bound = self->owner;
-        state->spare_bound_count--;
-    } else if (!(self = PyObject_Malloc(sizeof *self))) {
-        return PyErr_NoMemory();
-    }
-    PyObject_Init((PyObject *)self, state->bound);
-    self->call = method->call;
-    Py_INCREF(owner);
-    self->owner = owner;
-    return (PyObject *)self;
-}
-
-static int method_traverse(PyObject *object, visitproc visit, void *arg) {
-    Py_VISIT(Py_TYPE(object));
-    Py_VISIT(((method_object *)object)->annotation);
-    Py_VISIT(((method_object *)object)->plain);
-    return 0;
-}
-
-static int method_clear(PyObject *object) {
-    Py_CLEAR(((method_object *)object)->annotation);
-    Py_CLEAR(((method_object *)object)->plain);
-    return 0;
-}
-
-static void method_dealloc(PyObject *object) {
-    PyTypeObject *type = Py_TYPE(object);
-    PyObject_GC_UnTrack(object);
-    method_clear(object);
-    PyObject_GC_Del(object);
-    Py_DECREF(type);
-}
-
-static PyMemberDef bound_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(bound_object, call), READONLY, NULL},
-    {"__self__", T_OBJECT, offsetof(bound_object, owner), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-static PyType_Slot bound_slots[] = {
-    {Py_tp_dealloc, bound_dealloc}, {Py_tp_call, bound_call}, {Py_tp_members, bound_members}, {0, NULL},
-};
-static PyType_Spec bound_spec = {
-    .name = "postrun.native._native.BoundMethod",
-    .basicsize = sizeof(bound_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE | HAVE_VECTORCALL,
-    .slots = bound_slots,
-};
-static PyType_Slot method_slots[] = {
-    {Py_tp_dealloc, method_dealloc}, {Py_tp_traverse, method_traverse}, {Py_tp_clear, method_clear}, {Py_tp_descr_get, method_get},
-    {0, NULL},
-};
-static PyType_Spec method_spec = {
-    .name = "postrun.native._native.Method",
-    .basicsize = sizeof(method_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = method_slots,
-};
-
-/* Puts a descriptor in the place of a method of annotations. */
-static int replace_method(capture_state *state, PyTypeObject *type, const char *name, fast_call call) {
-    PyObject *plain = PyObject_GetAttrString((PyObject *)state->annotation, name);
-    method_object *method = plain ? PyObject_GC_New(method_object, type) : NULL;
-    if (!method) {
-        Py_XDECREF(plain);
-        return -1;
-    }
-    method->call = call;
-    method->annotation = state->annotation;
-    Py_INCREF(method->annotation);
-    method->plain = plain;
-    PyObject_GC_Track(method);
-    int failed = PyObject_SetAttrString((PyObject *)state->annotation, name, (PyObject *)method);
-    Py_DECREF(method);
-    return failed;
-}
-
-static int replace_methods(PyObject *module, capture_state *state) {
-    state->bound = (PyTypeObject *)PyType_FromModuleAndSpec(module, &bound_spec, NULL);
-    PyTypeObject *method = (PyTypeObject *)PyType_FromModuleAndSpec(module, &method_spec, NULL);
-    int failed = !state->bound || !method || replace_method(state, method, "__enter__", bound_enter) ||
-                 replace_method(state, method, "__exit__", bound_exit);
-    Py_XDECREF(method);
-    return failed ? -1 : 0;
-}
 
 static PyObject *py_set_decorator(PyObject *module, PyObject *decorator) {
     capture_state *state = PyModule_GetState(module);
@@ -812,7 +647,6 @@ int add_capture(PyObject *module) {
     if (!state->range) return -1;
     state->annotation = add_type(module, &annotation_spec);
     if (!state->annotation) return -1;
-    if (MAKES_BOUND_METHODS && replace_methods(module, state)) return -1;
     return PyModule_AddFunctions(module, functions);
 }
 
@@ -821,7 +655,6 @@ int capture_traverse(PyObject *module, visitproc visit, void *arg) {
     if (state) {
         Py_VISIT(state->annotation);
         Py_VISIT(state->range);
-        Py_VISIT(state->bound);
         Py_VISIT(state->decorator);
     }
     return 0;
@@ -835,7 +668,6 @@ int capture_clear(PyObject *module) {
         names_clear(state);
         Py_CLEAR(state->annotation);
         Py_CLEAR(state->range);
-        Py_CLEAR(state->bound);
     }
     return 0;
 }
@@ -847,9 +679,5 @@ void capture_free(void *module) {
         next = (annotation_object *)(void *)one->name;
         PyObject_Free(one);
     }
-    for (bound_object *one = state ? state->spare_bound : NULL, *next; one; one = next) {
-        next = (bound_object *)(void *)one->owner;
-        PyObject_Free(one);
-    }
-    if (state) state->spare = state->spare_bound = NULL;
+    if (state) state->spare = NULL;
 }

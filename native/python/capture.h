@@ -20,11 +20,10 @@ typedef cached_name name_place;
 #endif
 
 typedef struct { /* what one interpreter's module holds */
-    PyTypeObject *annotation, *range, *bound;
+    PyTypeObject *annotation, *range;
     PyObject *decorator, *value_text;
     void *spare; /* memory of annotations that are gone */
-    void *spare_bound; /* and of their methods */
-    unsigned int spare_count, spare_bound_count;
+    unsigned int spare_count;
     name_place names[NAME_SETS][2];
 } capture_state;
 
