@@ -9,23 +9,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <structmember.h>
 
 #include "postrun.h"
 
+#define SPARE_MAX 64u
 #define CACHED_LENGTH_MAX 255 /* longer texts are not kept alive */
-
-/* Where there is no GIL, an object is used by one thread at a time, and no memory is kept: the allocator is quick and knows threads. */
-#ifdef Py_GIL_DISABLED
-#define ALONE(object) Py_BEGIN_CRITICAL_SECTION(object)
-#define ALONE_END() Py_END_CRITICAL_SECTION()
-#define SPARE_MAX 0
-#else
-#define ALONE(object) {
-#define ALONE_END() }
-#define SPARE_MAX 64
-#endif
 
 static _Atomic uint32_t generation = 1; /* of the process, as the library's session is */
 
@@ -53,47 +45,6 @@ static uint32_t name_of_text(PyObject *text, bool *keep) {
     return id;
 }
 
-static inline name_place *name_set(capture_state *state, PyObject *text) {
-    uint64_t mixed = (uint64_t)(uintptr_t)text * 0x9e3779b97f4a7c15u;
-    return state->names[mixed >> 55]; /* 9 bits: NAME_SETS */
-}
-_Static_assert(NAME_SETS == 512, "name_set takes 9 bits");
-
-#ifdef Py_GIL_DISABLED
-/* Only interned texts, the program's constants, are kept, and never pushed out. */
-static uint32_t name_slowly(name_place set[2], PyObject *text) {
-    bool keep = false;
-    uint32_t id = name_of_text(text, &keep);
-    cached_name *fresh = keep && id && PyUnicode_CHECK_INTERNED(text) ? PyMem_RawMalloc(sizeof *fresh) : NULL;
-    if (!fresh) return id;
-    *fresh = (cached_name){Py_NewRef(text), id};
-    for (size_t i = 0; i < 2; i++) {
-        cached_name *found = NULL;
-        if (atomic_compare_exchange_strong(&set[i], &found, fresh)) return id;
-        if (found->text == text) break;
-    }
-    Py_DECREF(fresh->text);
-    PyMem_RawFree(fresh);
-    return id;
-}
-
-static inline uint32_t name_id(capture_state *state, PyObject *text) {
-    name_place *set = name_set(state, text);
-    for (size_t i = 0; i < 2; i++) {
-        const cached_name *found = atomic_load_explicit(&set[i], memory_order_acquire);
-        if (found && found->text == text) return found->id;
-    }
-    return name_slowly(set, text);
-}
-
-static void names_clear(capture_state *state) {
-    for (size_t i = 0; i < 2 * NAME_SETS; i++) {
-        cached_name *found = atomic_exchange(&state->names[i / 2][i % 2], NULL);
-        if (found) Py_DECREF(found->text);
-        PyMem_RawFree(found);
-    }
-}
-#else
 /* A text comes into the second place of its set, and into the first when it comes again: texts made for one use push no constant out. */
 static uint32_t name_slowly(cached_name set[2], PyObject *text) {
     if (set[1].text == text) {
@@ -114,14 +65,11 @@ static uint32_t name_slowly(cached_name set[2], PyObject *text) {
 }
 
 static inline uint32_t name_id(capture_state *state, PyObject *text) {
-    cached_name *set = name_set(state, text);
+    uint64_t mixed = (uint64_t)(uintptr_t)text * 0x9e3779b97f4a7c15u;
+    cached_name *set = state->names[mixed >> 55]; /* 9 bits: NAME_SETS */
     return set[0].text == text ? set[0].id : name_slowly(set, text);
 }
-
-static void names_clear(capture_state *state) {
-    for (size_t i = 0; i < 2 * NAME_SETS; i++) Py_CLEAR(state->names[i / 2][i % 2].text);
-}
-#endif
+_Static_assert(NAME_SETS == 512, "name_id takes 9 bits");
 
 static inline bool is_name(PyObject *object) {
     if (PyUnicode_CheckExact(object) || PyUnicode_Check(object)) return true;
@@ -267,14 +215,12 @@ static PyObject *py_range_end(PyObject *module, PyObject *object) {
     capture_state *state = PyModule_GetState(module);
     if (Py_TYPE(object) != state->range) return PyErr_Format(PyExc_ValueError, "%R is no range that was begun", object);
     range_object *self = (range_object *)object;
-    bool before;
-    ALONE(object);
-    before = self->ended;
-    self->ended = self->handle != 0;
-    ALONE_END();
-    if (before) return PyErr_Format(PyExc_ValueError, "the range has been ended before");
-    /* one of a session that has stopped was closed there */
-    if (self->handle && self->generation == now_generation()) postrun_range_end(self->handle);
+    if (self->handle) {
+        if (self->ended) return PyErr_Format(PyExc_ValueError, "the range has been ended before");
+        self->ended = true;
+        /* one of a session that has stopped was closed there */
+        if (self->generation == now_generation()) postrun_range_end(self->handle);
+    }
     Py_RETURN_NONE;
 }
 
@@ -335,7 +281,7 @@ static void annotation_dealloc(PyObject *object) {
     capture_state *state = self->state;
     Py_DECREF(self->name);
     Py_XDECREF(self->range);
-    if ((int)state->spare_count < SPARE_MAX) {
+    if (state->spare_count < SPARE_MAX) {
         self->name = state->spare;
         state->spare = self;
         state->spare_count++;
@@ -350,10 +296,8 @@ static PyObject *annotation_enter(PyObject *object, PyObject *unused) {
     if (postrun_recording()) {
         annotation_object *self = (annotation_object *)object;
         uint32_t now = now_generation();
-        ALONE(object);
         self->entered = self->generation == now ? self->entered + 1 : 1;
         self->generation = now;
-        ALONE_END();
         postrun_begin(name_id(self->state, self->name), self->value);
     }
     Py_INCREF(object);
@@ -364,12 +308,10 @@ static PyObject *annotation_exit(PyObject *object, PyObject *const *args, Py_ssi
     (void)args;
     (void)count;
     annotation_object *self = (annotation_object *)object;
-    bool entered;
-    ALONE(object);
-    entered = self->entered && self->generation == now_generation();
-    if (entered) self->entered--;
-    ALONE_END();
-    if (entered) postrun_end();
+    if (self->entered && self->generation == now_generation()) {
+        self->entered--;
+        postrun_end();
+    }
     Py_RETURN_NONE;
 }
 
@@ -377,18 +319,12 @@ static PyObject *annotation_exit(PyObject *object, PyObject *const *args, Py_ssi
 static PyObject *annotation_async_enter(PyObject *object, PyObject *unused) {
     (void)unused;
     annotation_object *self = (annotation_object *)object;
-    PyObject *range = self->range ? NULL : range_begin(self->state, self->name, self->value);
-    bool taken;
-    ALONE(object);
-    taken = self->range != NULL;
-    if (!taken) self->range = range;
-    ALONE_END();
-    if (taken) {
-        Py_XDECREF(range);
+    if (self->range) {
         PyErr_SetString(PyExc_RuntimeError, "this annotation is entered already; make one for each \"async with\"");
         return NULL;
     }
-    if (!range) return NULL;
+    self->range = range_begin(self->state, self->name, self->value);
+    if (!self->range) return NULL;
     Py_INCREF(object);
     return object;
 }
@@ -397,13 +333,9 @@ static PyObject *annotation_async_exit(PyObject *object, PyObject *const *args, 
     (void)args;
     (void)count;
     annotation_object *self = (annotation_object *)object;
-    range_object *range;
-    ALONE(object);
-    range = (range_object *)self->range;
-    self->range = NULL;
-    ALONE_END();
+    range_object *range = (range_object *)self->range;
     if (range && range->handle && range->generation == now_generation()) postrun_range_end(range->handle);
-    Py_XDECREF((PyObject *)range);
+    Py_CLEAR(self->range);
     Py_INCREF(object);
     return object;
 }
@@ -457,9 +389,172 @@ static PyType_Slot annotation_slots[] = {
 static PyType_Spec annotation_spec = {
     .name = "postrun.native._native.Annotation",
     .basicsize = sizeof(annotation_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = annotation_slots,
 };
+
+/* ---------------------------------------------------------------- __enter__ and __exit__ without an allocation
+ *
+ * Up to CPython 3.13 "with" makes two bound methods, each a collected object. The descriptors here make smaller ones, from memory that is
+ * kept; of the type itself they show the plain methods (contextlib.ExitStack asks there). */
+
+#define HAVE_VECTORCALL (1UL << 11) /* as in 3.8 to 3.13; the limited API names it from 3.12 on */
+#define MAKES_BOUND_METHODS (Py_Version < 0x030E0000)
+
+typedef PyObject *(*fast_call)(PyObject *callable, PyObject *const *args, size_t count, PyObject *keywords);
+
+typedef struct bound {
+    PyObject_HEAD
+    fast_call call;
+    PyObject *owner; /* an annotation; the link while it is spare */
+} bound_object;
+
+typedef struct {
+    PyObject_HEAD
+    fast_call call;
+    PyTypeObject *annotation;
+    PyObject *plain; /* as the type itself shows it */
+} method_object;
+
+static PyObject *bound_enter(PyObject *object, PyObject *const *args, size_t count, PyObject *keywords) {
+    (void)args;
+    if ((count << 1) || (keywords && PyTuple_Size(keywords))) { /* the highest bit is no number of arguments */
+        PyErr_SetString(PyExc_TypeError, "__enter__() takes no arguments");
+        return NULL;
+    }
+    return annotation_enter(((bound_object *)object)->owner, NULL);
+}
+
+static PyObject *bound_exit(PyObject *object, PyObject *const *args, size_t count, PyObject *keywords) {
+    (void)count;
+    if (keywords && PyTuple_Size(keywords)) {
+        PyErr_SetString(PyExc_TypeError, "__exit__() takes no keyword arguments");
+        return NULL;
+    }
+    return annotation_exit(((bound_object *)object)->owner, args, 0);
+}
+
+/* For who calls it with a tuple. */
+static PyObject *bound_call(PyObject *object, PyObject *args, PyObject *keywords) {
+    fast_call call = ((bound_object *)object)->call;
+    if (keywords && PyDict_Size(keywords)) {
+        PyErr_SetString(PyExc_TypeError, "no keyword arguments are taken");
+        return NULL;
+    }
+    return call(object, NULL, (size_t)PyTuple_Size(args), NULL);
+}
+
+static void bound_dealloc(PyObject *object) {
+    bound_object *self = (bound_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject *owner = self->owner;
+    capture_state *state = ((annotation_object *)owner)->state;
+    if (state->spare_bound_count < SPARE_MAX) {
+        self->owner = (PyObject *)state->spare_bound;
+        state->spare_bound = self;
+        state->spare_bound_count++;
+    } else {
+        PyObject_Free(object);
+    }
+    Py_DECREF(owner);
+    Py_DECREF(type);
+}
+
+static PyObject *method_get(PyObject *object, PyObject *owner, PyObject *type) {
+    (void)type;
+    method_object *method = (method_object *)object;
+    if (!method->plain) return PyErr_Format(PyExc_RuntimeError, "the module is gone");
+    if (!owner || Py_TYPE(owner) != method->annotation) {
+        Py_INCREF(method->plain);
+        return method->plain;
+    }
+    capture_state *state = ((annotation_object *)owner)->state;
+    bound_object *self = state->spare_bound;
+    if (self) {
+        state->spare_bound = self->owner;
+        state->spare_bound_count--;
+    } else if (!(self = PyObject_Malloc(sizeof *self))) {
+        return PyErr_NoMemory();
+    }
+    PyObject_Init((PyObject *)self, state->bound);
+    self->call = method->call;
+    Py_INCREF(owner);
+    self->owner = owner;
+    return (PyObject *)self;
+}
+
+static int method_traverse(PyObject *object, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(((method_object *)object)->annotation);
+    Py_VISIT(((method_object *)object)->plain);
+    return 0;
+}
+
+static int method_clear(PyObject *object) {
+    Py_CLEAR(((method_object *)object)->annotation);
+    Py_CLEAR(((method_object *)object)->plain);
+    return 0;
+}
+
+static void method_dealloc(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    method_clear(object);
+    PyObject_GC_Del(object);
+    Py_DECREF(type);
+}
+
+static PyMemberDef bound_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(bound_object, call), READONLY, NULL},
+    {"__self__", T_OBJECT, offsetof(bound_object, owner), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyType_Slot bound_slots[] = {
+    {Py_tp_dealloc, bound_dealloc}, {Py_tp_call, bound_call}, {Py_tp_members, bound_members}, {0, NULL},
+};
+static PyType_Spec bound_spec = {
+    .name = "postrun.native._native.BoundMethod",
+    .basicsize = sizeof(bound_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE | HAVE_VECTORCALL,
+    .slots = bound_slots,
+};
+static PyType_Slot method_slots[] = {
+    {Py_tp_dealloc, method_dealloc}, {Py_tp_traverse, method_traverse}, {Py_tp_clear, method_clear}, {Py_tp_descr_get, method_get},
+    {0, NULL},
+};
+static PyType_Spec method_spec = {
+    .name = "postrun.native._native.Method",
+    .basicsize = sizeof(method_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = method_slots,
+};
+
+/* Puts a descriptor in the place of a method of annotations. */
+static int replace_method(capture_state *state, PyTypeObject *type, const char *name, fast_call call) {
+    PyObject *plain = PyObject_GetAttrString((PyObject *)state->annotation, name);
+    method_object *method = plain ? PyObject_GC_New(method_object, type) : NULL;
+    if (!method) {
+        Py_XDECREF(plain);
+        return -1;
+    }
+    method->call = call;
+    method->annotation = state->annotation;
+    Py_INCREF((PyObject *)method->annotation);
+    method->plain = plain;
+    PyObject_GC_Track(method);
+    int failed = PyObject_SetAttrString((PyObject *)state->annotation, name, (PyObject *)method);
+    Py_DECREF(method);
+    return failed;
+}
+
+static int replace_methods(PyObject *module, capture_state *state) {
+    state->bound = (PyTypeObject *)PyType_FromModuleAndSpec(module, &bound_spec, NULL);
+    PyTypeObject *method = (PyTypeObject *)PyType_FromModuleAndSpec(module, &method_spec, NULL);
+    int failed = !state->bound || !method || replace_method(state, method, "__enter__", bound_enter) ||
+                 replace_method(state, method, "__exit__", bound_exit);
+    Py_XDECREF((PyObject *)method);
+    return failed ? -1 : 0;
+}
 
 static PyObject *py_set_decorator(PyObject *module, PyObject *decorator) {
     capture_state *state = PyModule_GetState(module);
@@ -647,6 +742,7 @@ int add_capture(PyObject *module) {
     if (!state->range) return -1;
     state->annotation = add_type(module, &annotation_spec);
     if (!state->annotation) return -1;
+    if (MAKES_BOUND_METHODS && replace_methods(module, state)) return -1;
     return PyModule_AddFunctions(module, functions);
 }
 
@@ -655,6 +751,7 @@ int capture_traverse(PyObject *module, visitproc visit, void *arg) {
     if (state) {
         Py_VISIT(state->annotation);
         Py_VISIT(state->range);
+        Py_VISIT(state->bound);
         Py_VISIT(state->decorator);
     }
     return 0;
@@ -665,9 +762,13 @@ int capture_clear(PyObject *module) {
     if (state) {
         Py_CLEAR(state->decorator);
         Py_CLEAR(state->value_text);
-        names_clear(state);
+        for (size_t i = 0; i < NAME_SETS; i++) {
+            Py_CLEAR(state->names[i][0].text);
+            Py_CLEAR(state->names[i][1].text);
+        }
         Py_CLEAR(state->annotation);
         Py_CLEAR(state->range);
+        Py_CLEAR(state->bound);
     }
     return 0;
 }
@@ -679,5 +780,9 @@ void capture_free(void *module) {
         next = (annotation_object *)(void *)one->name;
         PyObject_Free(one);
     }
-    if (state) state->spare = NULL;
+    for (bound_object *one = state ? state->spare_bound : NULL, *next; one; one = next) {
+        next = (bound_object *)(void *)one->owner;
+        PyObject_Free(one);
+    }
+    if (state) state->spare = state->spare_bound = NULL;
 }
