@@ -16,8 +16,18 @@
 
 #include "postrun.h"
 
-#define SPARE_MAX 64u
 #define CACHED_LENGTH_MAX 255 /* longer texts are not kept alive */
+
+/* Where there is no GIL, an object is used by one thread at a time, and no memory is kept: the allocator is quick and knows threads. */
+#ifdef Py_GIL_DISABLED
+#define ALONE(object) Py_BEGIN_CRITICAL_SECTION(object)
+#define ALONE_END() Py_END_CRITICAL_SECTION()
+#define SPARE_MAX 0
+#else
+#define ALONE(object) {
+#define ALONE_END() }
+#define SPARE_MAX 64
+#endif
 
 static _Atomic uint32_t generation = 1; /* of the process, as the library's session is */
 
@@ -45,6 +55,47 @@ static uint32_t name_of_text(PyObject *text, bool *keep) {
     return id;
 }
 
+static inline name_place *name_set(capture_state *state, PyObject *text) {
+    uint64_t mixed = (uint64_t)(uintptr_t)text * 0x9e3779b97f4a7c15u;
+    return state->names[mixed >> 55]; /* 9 bits: NAME_SETS */
+}
+_Static_assert(NAME_SETS == 512, "name_set takes 9 bits");
+
+#ifdef Py_GIL_DISABLED
+/* Only interned texts, the program's constants, are kept, and never pushed out. */
+static uint32_t name_slowly(name_place set[2], PyObject *text) {
+    bool keep = false;
+    uint32_t id = name_of_text(text, &keep);
+    cached_name *fresh = keep && id && PyUnicode_CHECK_INTERNED(text) ? PyMem_RawMalloc(sizeof *fresh) : NULL;
+    if (!fresh) return id;
+    *fresh = (cached_name){Py_NewRef(text), id};
+    for (size_t i = 0; i < 2; i++) {
+        cached_name *found = NULL;
+        if (atomic_compare_exchange_strong(&set[i], &found, fresh)) return id;
+        if (found->text == text) break;
+    }
+    Py_DECREF(fresh->text);
+    PyMem_RawFree(fresh);
+    return id;
+}
+
+static inline uint32_t name_id(capture_state *state, PyObject *text) {
+    name_place *set = name_set(state, text);
+    for (size_t i = 0; i < 2; i++) {
+        const cached_name *found = atomic_load_explicit(&set[i], memory_order_acquire);
+        if (found && found->text == text) return found->id;
+    }
+    return name_slowly(set, text);
+}
+
+static void names_clear(capture_state *state) {
+    for (size_t i = 0; i < 2 * NAME_SETS; i++) {
+        cached_name *found = atomic_exchange(&state->names[i / 2][i % 2], NULL);
+        if (found) Py_DECREF(found->text);
+        PyMem_RawFree(found);
+    }
+}
+#else
 /* A text comes into the second place of its set, and into the first when it comes again: texts made for one use push no constant out. */
 static uint32_t name_slowly(cached_name set[2], PyObject *text) {
     if (set[1].text == text) {
@@ -65,11 +116,14 @@ static uint32_t name_slowly(cached_name set[2], PyObject *text) {
 }
 
 static inline uint32_t name_id(capture_state *state, PyObject *text) {
-    uint64_t mixed = (uint64_t)(uintptr_t)text * 0x9e3779b97f4a7c15u;
-    cached_name *set = state->names[mixed >> 55]; /* 9 bits: NAME_SETS */
+    cached_name *set = name_set(state, text);
     return set[0].text == text ? set[0].id : name_slowly(set, text);
 }
-_Static_assert(NAME_SETS == 512, "name_id takes 9 bits");
+
+static void names_clear(capture_state *state) {
+    for (size_t i = 0; i < 2 * NAME_SETS; i++) Py_CLEAR(state->names[i / 2][i % 2].text);
+}
+#endif
 
 static inline bool is_name(PyObject *object) {
     if (PyUnicode_CheckExact(object) || PyUnicode_Check(object)) return true;
@@ -215,12 +269,14 @@ static PyObject *py_range_end(PyObject *module, PyObject *object) {
     capture_state *state = PyModule_GetState(module);
     if (Py_TYPE(object) != state->range) return PyErr_Format(PyExc_ValueError, "%R is no range that was begun", object);
     range_object *self = (range_object *)object;
-    if (self->handle) {
-        if (self->ended) return PyErr_Format(PyExc_ValueError, "the range has been ended before");
-        self->ended = true;
-        /* one of a session that has stopped was closed there */
-        if (self->generation == now_generation()) postrun_range_end(self->handle);
-    }
+    bool before;
+    ALONE(object);
+    before = self->ended;
+    self->ended = self->handle != 0;
+    ALONE_END();
+    if (before) return PyErr_Format(PyExc_ValueError, "the range has been ended before");
+    /* one of a session that has stopped was closed there */
+    if (self->handle && self->generation == now_generation()) postrun_range_end(self->handle);
     Py_RETURN_NONE;
 }
 
@@ -281,7 +337,7 @@ static void annotation_dealloc(PyObject *object) {
     capture_state *state = self->state;
     Py_DECREF(self->name);
     Py_XDECREF(self->range);
-    if (state->spare_count < SPARE_MAX) {
+    if ((int)state->spare_count < SPARE_MAX) {
         self->name = state->spare;
         state->spare = self;
         state->spare_count++;
@@ -296,8 +352,10 @@ static PyObject *annotation_enter(PyObject *object, PyObject *unused) {
     if (postrun_recording()) {
         annotation_object *self = (annotation_object *)object;
         uint32_t now = now_generation();
+        ALONE(object);
         self->entered = self->generation == now ? self->entered + 1 : 1;
         self->generation = now;
+        ALONE_END();
         postrun_begin(name_id(self->state, self->name), self->value);
     }
     Py_INCREF(object);
@@ -308,10 +366,12 @@ static PyObject *annotation_exit(PyObject *object, PyObject *const *args, Py_ssi
     (void)args;
     (void)count;
     annotation_object *self = (annotation_object *)object;
-    if (self->entered && self->generation == now_generation()) {
-        self->entered--;
-        postrun_end();
-    }
+    bool entered;
+    ALONE(object);
+    entered = self->entered && self->generation == now_generation();
+    if (entered) self->entered--;
+    ALONE_END();
+    if (entered) postrun_end();
     Py_RETURN_NONE;
 }
 
@@ -319,12 +379,18 @@ static PyObject *annotation_exit(PyObject *object, PyObject *const *args, Py_ssi
 static PyObject *annotation_async_enter(PyObject *object, PyObject *unused) {
     (void)unused;
     annotation_object *self = (annotation_object *)object;
-    if (self->range) {
+    PyObject *range = self->range ? NULL : range_begin(self->state, self->name, self->value);
+    bool taken;
+    ALONE(object);
+    taken = self->range != NULL;
+    if (!taken) self->range = range;
+    ALONE_END();
+    if (taken) {
+        Py_XDECREF(range);
         PyErr_SetString(PyExc_RuntimeError, "this annotation is entered already; make one for each \"async with\"");
         return NULL;
     }
-    self->range = range_begin(self->state, self->name, self->value);
-    if (!self->range) return NULL;
+    if (!range) return NULL;
     Py_INCREF(object);
     return object;
 }
@@ -333,9 +399,13 @@ static PyObject *annotation_async_exit(PyObject *object, PyObject *const *args, 
     (void)args;
     (void)count;
     annotation_object *self = (annotation_object *)object;
-    range_object *range = (range_object *)self->range;
+    range_object *range;
+    ALONE(object);
+    range = (range_object *)self->range;
+    self->range = NULL;
+    ALONE_END();
     if (range && range->handle && range->generation == now_generation()) postrun_range_end(range->handle);
-    Py_CLEAR(self->range);
+    Py_XDECREF((PyObject *)range);
     Py_INCREF(object);
     return object;
 }
@@ -449,7 +519,7 @@ static void bound_dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     PyObject *owner = self->owner;
     capture_state *state = ((annotation_object *)owner)->state;
-    if (state->spare_bound_count < SPARE_MAX) {
+    if ((int)state->spare_bound_count < SPARE_MAX) {
         self->owner = (PyObject *)state->spare_bound;
         state->spare_bound = self;
         state->spare_bound_count++;
@@ -762,10 +832,7 @@ int capture_clear(PyObject *module) {
     if (state) {
         Py_CLEAR(state->decorator);
         Py_CLEAR(state->value_text);
-        for (size_t i = 0; i < NAME_SETS; i++) {
-            Py_CLEAR(state->names[i][0].text);
-            Py_CLEAR(state->names[i][1].text);
-        }
+        names_clear(state);
         Py_CLEAR(state->annotation);
         Py_CLEAR(state->range);
         Py_CLEAR(state->bound);

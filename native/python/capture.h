@@ -13,13 +13,19 @@ typedef struct {
     uint32_t id;
 } cached_name;
 
+#ifdef Py_GIL_DISABLED
+typedef _Atomic(cached_name *) name_place; /* written once: other threads read it at the same time */
+#else
+typedef cached_name name_place;
+#endif
+
 typedef struct { /* what one interpreter's module holds */
     PyTypeObject *annotation, *range, *bound;
     PyObject *decorator, *value_text;
     void *spare; /* memory of annotations that are gone */
     void *spare_bound; /* and of their methods */
     unsigned int spare_count, spare_bound_count;
-    cached_name names[NAME_SETS][2];
+    name_place names[NAME_SETS][2];
 } capture_state;
 
 int add_capture(PyObject *module);
