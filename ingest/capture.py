@@ -37,9 +37,9 @@ _NO_NAME: Final = "(no name)"
 _ENDED_BY_STOP: Final = 1
 _NOT_OF_THE_RUN: Final = ("capability.", "host", "command", "clock", "forked_from")
 _OF_PROCESSES: Final = ("annotation", "host_event", "device_event", "profile_window", "python_profile")
-_API_KINDS: Final = ("launch", "sync", "call")
 _DEVICE_ENUM: Final = pl.Enum(ENUM_VALUES["DEVICE_KIND"])
-_HOST_ENUM: Final = pl.Enum(ENUM_VALUES["HOST_KIND"])
+# What kind of call a number says; the last one stands for all others.
+_HOST_KINDS: Final = pl.Series(["launch", "sync", "call"], dtype=pl.Enum(ENUM_VALUES["HOST_KIND"]))
 # Numbers of the device tracer for kinds of copies and of synchronisation.
 _COPY_KINDS: Final = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 _SYNC_KINDS: Final = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
@@ -212,16 +212,16 @@ class _File:
 
         frame = pl.from_arrow(pa.Table.from_batches(batches))
         assert isinstance(frame, pl.DataFrame)
-        whole = frame.drop_nulls(needed)
+        whole = frame.drop_nulls(needed) if any(frame[column].null_count() for column in needed) else frame
         self._drop("incomplete_record", frame.height - whole.height)
         return whole
 
     def _append(self, table: str, rows: pl.DataFrame) -> None:
         if rows.is_empty():
             return
-        times = ["time_ns", "time_ns"] if table == "sample" else ["start_ns", "end_ns"]
-        ends = rows.with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns")) if table != "sample" else rows
-        first, last = ends.select(first=pl.col(times[0]).min(), last=pl.col(times[1]).max()).row(0)
+        started = "time_ns" if table == "sample" else "start_ns"
+        ended = pl.col(started) if table == "sample" else pl.col(started) + pl.col("duration_ns")
+        first, last = rows.select(first=pl.col(started).min(), last=ended.max()).row(0)
         self.first_ns = first if self.first_ns is None else min(first, self.first_ns)
         self.last_ns = last if self.last_ns is None else max(last, self.last_ns)
         owner = {"node": self.process.node} | ({} if table == "sample" else {"process": self.process.process})
@@ -262,9 +262,8 @@ class _File:
         return "sample", known
 
     def _calls(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
-        kinds = dict(enumerate(_API_KINDS))
         return "host_event", frame.select(
-            tid="tid", kind=pl.col("kind").replace_strict(kinds, default="call", return_dtype=pl.String).cast(_HOST_ENUM),
+            tid="tid", kind=_HOST_KINDS.gather(frame.select(_chosen("kind", len(_HOST_KINDS))).to_series()),
             name=self.names.ids(frame["name"])[0], start_ns="start_ns", duration_ns=_length(), correlation=self._correlation(),
         )  # fmt: skip
 
@@ -409,7 +408,12 @@ _DROPPED: Final[dict[str, tuple[Severity, str, str]]] = {
 
 
 def _length() -> pl.Expr:
-    return pl.max_horizontal("duration_ns", pl.lit(0))
+    return pl.col("duration_ns").clip(0)
+
+
+def _chosen(column: str, count: int) -> pl.Expr:
+    """Places in a list of `count` for numbers from 0; the last one for any other number and for none."""
+    return pl.when(pl.col(column).is_between(0, count - 1)).then(column).otherwise(count - 1)
 
 
 def _constant(text: str, count: int) -> pl.Series:

@@ -419,6 +419,7 @@ def _settings(memory_limit: str, threads: int | None, spill: Path | None) -> dic
         "threads": threads or min(os.cpu_count() or 1, 8),
         "temp_directory": native_path((spill or Path(tempfile.gettempdir())) / f"postrun-{os.getpid()}.tmp"),
         "preserve_insertion_order": "false",
+        "checkpoint_threshold": "1GB",  # of the log, which rows in bulk hardly use; else loading stops for checkpoints, in memory, too
     }
 
 
