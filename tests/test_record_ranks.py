@@ -191,8 +191,9 @@ TORCHRUN = {"RANK": "9", "LOCAL_RANK": "1", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZ
         ({}, Place(None, None, None, None, "")),
         (SLURM, Place("slurm", 3, 1, 8, "slurm-77-2")),
         ({key: value for key, value in SLURM.items() if key != "SLURM_STEP_ID"}, Place(None, None, None, None, "")),  # a batch script
-        (SLURM | TORCHRUN, Place("torchrun", 9, 1, 16, "torchrun-x-n0")),
-        (TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "2"}, Place("torchrun", 9, 1, 16, "torchrun-x-n0", 2)),
+        (SLURM | TORCHRUN, Place("torchrun", 9, 1, 16, "torchrun-x", again=True)),
+        (TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "2"}, Place("torchrun", 9, 1, 16, "torchrun-x", 2, again=True)),
+        (TORCHRUN | {"TORCHELASTIC_RUN_ID": "none"}, Place("torchrun", 9, 1, 16, "torchrun-none-n0")),
         ({"RANK": "x", "PMI_RANK": "1", "PMI_SIZE": "2"}, Place("mpi", 1, None, 2, "")),
         ({"RANK": "-1"}, Place(None, None, None, None, "")),
     ],
@@ -221,6 +222,21 @@ def test_a_folder_is_of_one_launch_and_each_rank_is_there_once(tmp_path: Path) -
     second.ended()
     assert first.unfinished() == []
     Folder(tmp_path / "run", Place("slurm", 1, 1, 2, "slurm-1-0", attempt=1))  # started again by the launcher
+
+
+def test_ranks_that_are_started_again_join_the_folder_though_nobody_counts(tmp_path: Path) -> None:
+    where = [Place("torchrun", rank, 0, 2, "torchrun-x", again=True) for rank in range(2)]
+    first, second = (Folder(tmp_path / "run", one) for one in where)
+    with pytest.raises(PostrunError, match="of the same rank"):
+        Folder(tmp_path / "run", where[1])  # the first one is still there
+    first.ended()
+    second.ended()
+    again = Folder(tmp_path / "run", where[0])
+    assert again.unfinished() == []
+    other = Folder(tmp_path / "run", where[1])
+    assert again.unfinished() == [1]
+    other.ended()
+    assert again.unfinished() == []
 
 
 def test_a_rank_whose_recorder_died_is_not_waited_for(tmp_path: Path) -> None:

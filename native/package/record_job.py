@@ -166,6 +166,9 @@ def _flush(capture: ModuleType) -> None:
 
 def _finish(folder: record_ranks.Folder, where: record_ranks.Place, wanted: Wanted, end: record_child.End, blocked: set[int]) -> None:
     """What only one process of a launch does: say where the recording is, and report it."""
+    alone = not wanted.quiet and len(list(folder.path.glob("*.prt"))) == 1
+    if alone:
+        _say('only the machine was recorded; a program with `with postrun.capture.annotate("step", value=i):` shows its steps, too')
     if not wanted.report:
         if not wanted.quiet:
             _say(f"recorded to {_shown(folder.path)}; report it with: postrun report {shlex.quote(_shown(folder.path))}")

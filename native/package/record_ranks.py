@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +43,8 @@ class FolderError(PostrunError):
 @dataclass(frozen=True, slots=True)
 class Place:
     """Which process of which launch. ``rank`` None: the only one. ``launch``: the same text in all processes of a launch, and in no other;
-    empty where the launcher gives none. ``attempt``: how often the launcher has started this rank again."""
+    empty where the launcher gives none. ``attempt``: how often the launcher has started this rank again. ``again``: whether the launch can
+    be told from every other, so that a rank that comes twice was started again."""
 
     launcher: str | None
     rank: int | None
@@ -51,6 +52,7 @@ class Place:
     world_size: int | None
     launch: str
     attempt: int = 0
+    again: bool = False
 
     @property
     def first(self) -> bool:
@@ -66,13 +68,15 @@ def place(environment: Mapping[str, str]) -> Place:
         if number is None or (launcher == "slurm" and _number(environment.get("SLURM_STEP_ID")) is None):
             continue
         said = [environment[name] for name in launch if environment.get(name)]
+        if launcher == "torchrun" and environment.get("TORCHELASTIC_RUN_ID", "none") != "none":
+            said = said[:1]  # the master may be another when ranks are started again
         size = _number(environment.get(world_size))
         if size is not None and size == _number(environment.get(local_size)):
             said = [_started_by(rank, environment[rank])]  # the others may be the same in the next launch
         attempt = _number(environment.get("TORCHELASTIC_RESTART_COUNT")) if launcher == "torchrun" else None
-        return Place(
-            launcher, number, _number(environment.get(local_rank)), size, "-".join([launcher, *said]) if said else "", attempt or 0
-        )
+        name = "-".join([launcher, *said]) if said else ""
+        again = launcher == "torchrun" and len(said) == 1
+        return Place(launcher, number, _number(environment.get(local_rank)), size, name, attempt or 0, again)
     return Place(None, None, None, None, "")
 
 
@@ -117,11 +121,16 @@ class Folder:
             if not fresh and _launch_of(owner) != launch:
                 raise self._taken(held.name if held is not None else "it was begun by another job")
         text = json.dumps({"host": socket.gethostname(), "pid": os.getpid()}) + "\n"
-        if not _claim(self._marks / self._key, text):
-            if not inside:
-                raise self._taken(f"of the same {'rank' if self.where.rank is not None else 'job'}")
+        if inside and self.where.rank is None:
             self._key += f".{os.getpid()}"
-            _claim(self._marks / self._key, text)
+        first = self._key
+        for number in range(1, 1000):
+            if _claim(self._marks / self._key, text):
+                break
+            # A launcher that starts its ranks again counts that, or not (torchrun, when machines come and go).
+            if not inside and not (self.where.again and self._over(self._key, os.listdir(self._marks))):  # noqa: PTH208
+                raise self._taken(f"of the same {'rank' if self.where.rank is not None else 'job'}")
+            self._key = f"{first.partition('.')[0]}.{self.where.attempt + number}"
         self._made.append(self._marks / self._key)
 
     def _taken(self, what: str) -> FolderError:
@@ -146,21 +155,18 @@ class Folder:
 
     def unfinished(self) -> list[int]:
         """The other ranks that began, and have not ended; without those whose recorder is known to be dead."""
-        attempt = f".{self.where.attempt}" if self.where.attempt else ""
         names: set[str] = set()
         with suppress(OSError):
             names = set(os.listdir(self._marks))  # noqa: PTH208 - names only
-        ranks = [int(found[1]) for name in names if (found := re.fullmatch(rf"rank-(\d+){re.escape(attempt)}", name))]
-        return sorted(
-            rank for rank in ranks
-            if rank != self.where.rank and f"rank-{rank}{attempt}.ended" not in names and not _dead(self._marks / f"rank-{rank}{attempt}")
-        )  # fmt: skip
+        last: dict[int, str] = {}
+        for name in sorted(names, key=lambda name: _number(name.rpartition(".")[2]) or 0):
+            if found := re.fullmatch(r"rank-(\d+)(\.\d+)?", name):
+                last[int(found[1])] = name
+        return sorted(rank for rank, name in last.items() if rank != self.where.rank and not self._over(name, names))
 
-    def begun(self) -> int:
-        """How many ranks are, or were, recorded."""
-        with suppress(OSError):
-            return len({name.split(".")[0] for name in os.listdir(self._marks) if name.startswith("rank-")})  # noqa: PTH208
-        return 0
+    def _over(self, name: str, names: Container[str]) -> bool:
+        """Whether the recorder that left a mark has ended, or is known to be dead."""
+        return f"{name}.ended" in names or _dead(self._marks / name)
 
     def abandon(self) -> None:
         """Take back what was made here, where nothing was started."""
