@@ -2,7 +2,8 @@
  *
  * Licence: Apache-2.0. This header needs nothing but a C11 (or C++) compiler. Functions that can fail return 0 or a negative errno value;
  * nothing prints and nothing exits. Every function may be called from any thread at any time, also before postrun_start and after
- * postrun_stop, when recording calls do nothing.
+ * postrun_stop, when recording calls do nothing. Not from a signal handler: what it interrupts may be counted wrongly, and -EDEADLK is
+ * the answer where it interrupted a call that starts, flushes or stops. exit() from a handler is borne.
  */
 #ifndef POSTRUN_H
 #define POSTRUN_H
@@ -94,7 +95,8 @@ POSTRUN_API int postrun_range_end(uint64_t handle);
 /* The value of a counter at this time. */
 POSTRUN_API void postrun_counter(uint32_t name, double value);
 
-/* A fact of the run (key and value as UTF-8), kept for the next session when none is recording. 0 or -ENOMEM, -EINVAL. */
+/* A fact of the run (key and value as UTF-8, at most 65536 bytes each), kept for the next session when none is recording. A later value of
+ * the same key holds. 0, -EINVAL, or -ENOMEM (also beyond 65536 keys). */
 POSTRUN_API int postrun_metadata(const char *key, const char *value);
 
 /* Nanoseconds of CLOCK_REALTIME as the library's own clock gives them, for measurements beside a trace. */

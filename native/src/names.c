@@ -178,4 +178,7 @@ prt_text postrun_names_text(uint32_t id) {
     return (prt_text){name->text, name->length};
 }
 
-void postrun_names_forked(void) { lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+void postrun_names_forked(void) {
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    arena_left = 0; /* somebody may have been taking of it */
+}

@@ -107,7 +107,12 @@ int postrun_output_open(struct output *output) {
     }
     if (fd >= 0 && fd <= STDERR_FILENO) { /* the program's own, although it closed them */
         int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        int error = errno == EINVAL ? EMFILE : errno; /* beyond the limit */
         close(fd);
+        if (higher < 0) {
+            unlink(output->path);
+            errno = error;
+        }
         fd = higher;
     }
     if (fd < 0) {

@@ -49,7 +49,10 @@ static __attribute__((noinline)) void begin_slowly(uint32_t name, int64_t value)
 
 static __attribute__((noinline)) void end_slowly(void) {
     uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
-    struct thread *thread = session == SESSION_NONE || session == SESSION_LAZY ? NULL : recording_thread(session);
+    struct thread *thread = session == SESSION_NONE || session == SESSION_LAZY ? NULL : postrun_self;
+    if (thread && atomic_load_explicit(&thread->session, memory_order_relaxed) != session) {
+        thread = postrun_thread_attach(false); /* what is lost was counted by its begin */
+    }
     if (!thread) {
         return;
     }

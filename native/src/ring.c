@@ -60,7 +60,7 @@ static struct thread *thread_new(uint32_t records, uint32_t number) {
     return thread;
 }
 
-struct thread *postrun_thread_attach(void) {
+struct thread *postrun_thread_attach(bool counts) {
     uint32_t session = atomic_load_explicit(&postrun_session, memory_order_acquire);
     if (session == SESSION_LAZY) {
         postrun_session_start_lazy();
@@ -71,7 +71,7 @@ struct thread *postrun_thread_attach(void) {
     }
     struct thread *thread = postrun_self;
     if (thread == &gone) {
-        atomic_fetch_add(&postrun_stray_lost, 1);
+        atomic_fetch_add(&postrun_stray_lost, counts);
         return NULL;
     }
     uint32_t records = atomic_load(&postrun_ring_records);
@@ -87,7 +87,7 @@ struct thread *postrun_thread_attach(void) {
     if (fresh) {
         thread = thread_new(records, number);
         if (!thread) {
-            atomic_fetch_add(&postrun_stray_lost, 1);
+            atomic_fetch_add(&postrun_stray_lost, counts);
             return NULL;
         }
     }
@@ -95,6 +95,7 @@ struct thread *postrun_thread_attach(void) {
     thread->tail_seen = atomic_load_explicit(&thread->tail, memory_order_acquire);
     atomic_store_explicit(&thread->depth, 0, memory_order_relaxed);
     atomic_store_explicit(&thread->lost, 0, memory_order_relaxed);
+    atomic_store_explicit(&thread->lost_taken, 0, memory_order_relaxed); /* nobody drains it before it is set up */
     atomic_store_explicit(&thread->unbalanced, 0, memory_order_relaxed);
     atomic_store_explicit(&thread->beyond, 0, memory_order_relaxed);
     atomic_store_explicit(&thread->session, session, memory_order_release);

@@ -65,7 +65,7 @@ extern _Thread_local struct thread *postrun_self __attribute__((tls_model("initi
 extern _Atomic uint64_t postrun_stray_lost; /* records of threads that could get no ring */
 extern _Atomic uint32_t postrun_ring_records;
 
-struct thread *postrun_thread_attach(void); /* NULL: not recording, or no memory (counted) */
+struct thread *postrun_thread_attach(bool counts); /* NULL: not recording, or no memory (a record lost, if it counts) */
 bool postrun_ring_has_room(struct thread *thread, uint64_t head, uint64_t records); /* looks at the tail anew; wakes the drain thread */
 void postrun_ring_lost(struct thread *thread, int64_t ticks);
 
@@ -80,7 +80,7 @@ static inline struct thread *recording_thread(uint32_t session) {
     if (LIKELY(atomic_load_explicit(&thread->session, memory_order_relaxed) == session)) {
         return thread;
     }
-    return postrun_thread_attach();
+    return postrun_thread_attach(true);
 }
 
 /* Where the next record goes, or NULL when there is no room for `records`. */

@@ -34,7 +34,8 @@
 #define METRICS_MAX 65536u
 #define FLAG_STOPPED 1
 #define FLAG_HANDLE 2
-#define FACT_MAX 65536u
+#define FACT_MAX 65536u  /* bytes of a key or value */
+#define FACTS_MAX 65536u /* keys */
 #define ROTATE_MIN 4096u
 #define RING_MIN 64u
 #define RING_MAX (1u << 22)
@@ -64,11 +65,12 @@ struct metric {
     double value;
 };
 struct fact {
+    uint64_t hash; /* of the key */
     char *key, *value;
 };
-struct facts {
+struct facts { /* in the order in which they were told; the last of a key holds */
     struct fact *list;
-    size_t count, capacity;
+    size_t count, capacity, keys;
 };
 
 struct session {
@@ -91,6 +93,7 @@ struct session {
     uint64_t table_bytes, records_at_table;
     uint64_t stray_taken; /* changed under state_lock */
     bool disk_loss_told;
+    int64_t rank, local_rank, world_size;
 
     /* under flush_lock */
     pthread_mutex_t flush_lock;
@@ -106,7 +109,12 @@ struct session {
     char path[PATH_MAX];
 };
 
-static pthread_mutex_t session_lock = PTHREAD_MUTEX_INITIALIZER;
+#if defined(PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP)
+#define SESSION_LOCK_INITIALIZER PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP
+#else
+#define SESSION_LOCK_INITIALIZER PTHREAD_MUTEX_INITIALIZER
+#endif
+static pthread_mutex_t session_lock = SESSION_LOCK_INITIALIZER;
 static pthread_mutex_t state_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct session *current;        /* changed under both */
 static postrun_statistics totals;      /* state_lock */
@@ -116,6 +124,22 @@ static char *configured_folder;
 static uint32_t last_number;
 static struct session *parent;         /* in a forked child: the session it goes on with */
 static _Atomic uint32_t wake_word;
+
+/* Takes session_lock. Whoever has it is not cancelled, as it would never be released. -EDEADLK in a signal handler (maybe one that ends
+ * the program) which interrupted a thread that has it. */
+static int enter(int *cancellation) {
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancellation);
+    int error = -pthread_mutex_lock(&session_lock);
+    if (error) {
+        pthread_setcancelstate(*cancellation, NULL);
+    }
+    return error;
+}
+
+static void leave(int cancellation) {
+    pthread_mutex_unlock(&session_lock);
+    pthread_setcancelstate(cancellation, NULL);
+}
 
 /* ---------------------------------------------------------------- waiting */
 
@@ -149,32 +173,74 @@ void postrun_session_wake(void) { wake(&wake_word); }
 
 /* ---------------------------------------------------------------- facts */
 
-static int fact_add(struct facts *facts, const char *key, const char *value) {
-    for (size_t i = facts->count; i-- > 0;) {
-        if (strcmp(facts->list[i].key, key) == 0) {
-            if (strcmp(facts->list[i].value, value) == 0) {
-                return 0; /* known */
-            }
-            break;
+static uint64_t hash_of(const char *text) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *text; text++) {
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+static struct fact *last_of(const struct facts *facts, size_t from, uint64_t hash, const char *key) { /* behind `from` */
+    for (size_t i = facts->count; i-- > from;) {
+        if (facts->list[i].hash == hash && strcmp(facts->list[i].key, key) == 0) {
+            return &facts->list[i];
         }
+    }
+    return NULL;
+}
+
+/* `replace`: what the key had before is needed no more. */
+static int fact_add(struct facts *facts, const char *key, const char *value, bool replace) {
+    uint64_t hash = hash_of(key);
+    struct fact *known = last_of(facts, 0, hash, key);
+    if (known && strcmp(known->value, value) == 0) {
+        return 0;
+    }
+    char *copy = known || facts->keys < FACTS_MAX ? strdup(value) : NULL;
+    if (!copy) {
+        return -ENOMEM;
+    }
+    if (known && replace) {
+        free(known->value);
+        known->value = copy;
+        return 0;
     }
     if (facts->count == facts->capacity) {
         size_t capacity = facts->capacity ? facts->capacity * 2 : 32;
         struct fact *list = realloc(facts->list, capacity * sizeof *list);
-        if (!list) {
-            return -ENOMEM;
+        if (list) {
+            facts->list = list;
+            facts->capacity = capacity;
         }
-        facts->list = list;
-        facts->capacity = capacity;
     }
-    struct fact fact = {strdup(key), strdup(value)};
-    if (!fact.key || !fact.value) {
-        free(fact.key);
-        free(fact.value);
+    struct fact fact = {hash, facts->count < facts->capacity ? strdup(key) : NULL, copy};
+    if (!fact.key) {
+        free(copy);
         return -ENOMEM;
     }
+    facts->keys += !known;
     facts->list[facts->count++] = fact;
     return 0;
+}
+
+/* Forgets values that others of the same key followed, where they are many. */
+static void facts_forget(struct facts *facts) {
+    size_t count = facts->count, kept = count;
+    if (count < 1024 + 2 * facts->keys) {
+        return;
+    }
+    for (size_t i = count; i-- > 0;) {
+        struct fact fact = facts->list[i];
+        if (last_of(facts, kept, fact.hash, fact.key)) {
+            free(fact.key);
+            free(fact.value);
+        } else {
+            facts->list[--kept] = fact;
+        }
+    }
+    memmove(facts->list, facts->list + kept, (count - kept) * sizeof *facts->list);
+    facts->count = count - kept;
 }
 
 static void facts_free(struct facts *facts) {
@@ -191,7 +257,7 @@ int postrun_metadata(const char *key, const char *value) {
         return -EINVAL;
     }
     pthread_mutex_lock(&state_lock);
-    int result = fact_add(current ? &current->facts : &pending, key, value);
+    int result = fact_add(current ? &current->facts : &pending, key, value, !current);
     pthread_mutex_unlock(&state_lock);
     return result;
 }
@@ -286,7 +352,7 @@ static void write_anchor(struct session *s) {
 
 static prt_text text_of(const char *text) { return (prt_text){text, strlen(text)}; }
 
-/* Facts from number `from` on; at most 64 a block, as they may be long. Texts never move while the session lives. */
+/* Facts from number `from` on; at most 64 a block, as they may be long. Nobody but the drain thread, here, takes texts away. */
 static void write_facts(struct session *s, size_t from) {
     for (;;) {
         prt_text keys[64], values[64];
@@ -297,6 +363,10 @@ static void write_facts(struct session *s, size_t from) {
             values[n] = text_of(s->facts.list[from].value);
         }
         s->facts_written = from;
+        if (n == 0) { /* all are in the file */
+            facts_forget(&s->facts);
+            s->facts_written = s->facts.count;
+        }
         pthread_mutex_unlock(&state_lock);
         if (n == 0) {
             return;
@@ -425,13 +495,12 @@ static int64_t process_start(void) { /* CLOCK_REALTIME ns; the time of now where
 
 static void write_process(struct session *s) {
     char command[4096];
-    int64_t pid = getpid(), ppid = getppid(), start = process_start(), rank, local, world;
+    int64_t pid = getpid(), ppid = getppid(), start = process_start();
     read_command(command, sizeof command);
-    read_rank(&rank, &local, &world);
     prt_text command_text = text_of(command), host = text_of(s->out.host);
     prt_column columns[] = {{1, PRT_COLUMN_INT, &pid},       {2, PRT_COLUMN_INT, &ppid},  {3, PRT_COLUMN_INT, &start},
-                            {4, PRT_COLUMN_TEXT, &command_text}, {5, PRT_COLUMN_TEXT, &host}, {6, PRT_COLUMN_INT, &rank},
-                            {7, PRT_COLUMN_INT, &local},     {8, PRT_COLUMN_INT, &world}};
+                            {4, PRT_COLUMN_TEXT, &command_text}, {5, PRT_COLUMN_TEXT, &host}, {6, PRT_COLUMN_INT, &s->rank},
+                            {7, PRT_COLUMN_INT, &s->local_rank}, {8, PRT_COLUMN_INT, &s->world_size}};
     write_block(s, PRT_PROCESS, 0, 1, 0, COLUMNS(columns));
 }
 
@@ -498,6 +567,15 @@ static void close_file(struct session *s) {
 
 /* ---------------------------------------------------------------- rows */
 
+static void rotate_if_due(struct session *s) {
+    if (!s->out.error && s->out.offset >= s->config.rotate_bytes) {
+        close_file(s);
+        if (!s->out.error) {
+            open_file(s);
+        }
+    }
+}
+
 /* After a block of rows: was it written? */
 static void account(struct session *s, int error, uint32_t source, uint32_t count, int64_t first, int64_t last) {
     if (error) {
@@ -512,12 +590,7 @@ static void account(struct session *s, int error, uint32_t source, uint32_t coun
     pthread_mutex_lock(&state_lock);
     totals.written += count;
     pthread_mutex_unlock(&state_lock);
-    if (s->out.offset >= s->config.rotate_bytes) {
-        close_file(s);
-        if (!s->out.error) {
-            open_file(s);
-        }
-    }
+    rotate_if_due(s);
 }
 
 static void range_of(const int64_t *times, const int64_t *durations, uint32_t count, int64_t *first, int64_t *last) {
@@ -771,6 +844,7 @@ static void drain_metrics(struct session *s) {
         if (error) {
             note_loss(s, 0, PRT_LOSS_DISK, n, first, last);
         }
+        rotate_if_due(s);
     }
     free(metrics);
 }
@@ -830,7 +904,9 @@ static void drain(struct session *s, bool all, bool final) {
 static void finish(struct session *s) {
     char rate[32];
     snprintf(rate, sizeof rate, "%.0f", postrun_clock_rate()); /* better known than at the start */
-    postrun_metadata("clock.ticks_per_second", rate);
+    pthread_mutex_lock(&state_lock);
+    fact_add(&s->facts, "clock.ticks_per_second", rate, false);
+    pthread_mutex_unlock(&state_lock);
     write_facts(s, s->facts_written);
     write_anchor(s);
     close_file(s);
@@ -927,18 +1003,18 @@ static void random_bytes(uint8_t *bytes, size_t size) {
 static void library_facts(struct session *s) {
     static const char *const clocks[] = {[CLOCK_TSC] = "tsc", [CLOCK_CNTVCT] = "cntvct", [CLOCK_SYSTEM] = "monotonic"};
     char text[4096];
-    fact_add(&s->facts, "version", postrun_version());
-    fact_add(&s->facts, "clock", clocks[postrun_clock_kind()]);
+    fact_add(&s->facts, "version", postrun_version(), false);
+    fact_add(&s->facts, "clock", clocks[postrun_clock_kind()], false);
     snprintf(text, sizeof text, "%.0f", postrun_clock_rate());
-    fact_add(&s->facts, "clock.ticks_per_second", text);
-    fact_add(&s->facts, "host", s->out.host);
+    fact_add(&s->facts, "clock.ticks_per_second", text, false);
+    fact_add(&s->facts, "host", s->out.host, false);
     read_command(text, sizeof text);
-    fact_add(&s->facts, "command", text);
+    fact_add(&s->facts, "command", text, false);
     snprintf(text, sizeof text, "%u", s->config.sample_ms);
-    fact_add(&s->facts, "sample_ms", text);
+    fact_add(&s->facts, "sample_ms", text, false);
     if (parent) {
         snprintf(text, sizeof text, "%ld", (long)parent->pid);
-        fact_add(&s->facts, "forked_from", text);
+        fact_add(&s->facts, "forked_from", text, false);
     }
 }
 
@@ -979,6 +1055,7 @@ static int begin(struct session *s) {
         return error;
     }
     library_facts(s);
+    read_rank(&s->rank, &s->local_rank, &s->world_size); /* here: the drain thread must not meet a program that sets variables */
     s->anchor_due = postrun_clock_monotonic() + FIRST_ANCHOR_NS;
     return open_file(s);
 }
@@ -1012,7 +1089,7 @@ static int start_session(void) {
     }
     pthread_mutex_lock(&state_lock);
     for (size_t i = 0; i < pending.count; i++) {
-        fact_add(&s->facts, pending.list[i].key, pending.list[i].value);
+        fact_add(&s->facts, pending.list[i].key, pending.list[i].value, false);
     }
     facts_free(&pending);
     totals = (postrun_statistics){.size = sizeof totals};
@@ -1053,19 +1130,22 @@ static int start_locked(void) {
 }
 
 int postrun_start(void) {
-    pthread_mutex_lock(&session_lock);
-    int error = start_locked();
-    pthread_mutex_unlock(&session_lock);
+    int cancellation, error = enter(&cancellation);
+    if (!error) {
+        error = start_locked();
+        leave(cancellation);
+    }
     return error;
 }
 
 void postrun_session_start_lazy(void) {
-    int saved = errno;
-    pthread_mutex_lock(&session_lock);
-    if (atomic_load(&postrun_session) == SESSION_LAZY) {
-        start_locked();
+    int saved = errno, cancellation;
+    if (enter(&cancellation) == 0) {
+        if (atomic_load(&postrun_session) == SESSION_LAZY) {
+            start_locked();
+        }
+        leave(cancellation);
     }
-    pthread_mutex_unlock(&session_lock);
     errno = saved;
 }
 
@@ -1116,17 +1196,21 @@ static int stop_locked(void) {
 }
 
 int postrun_stop(void) {
-    pthread_mutex_lock(&session_lock);
-    int error = stop_locked();
-    pthread_mutex_unlock(&session_lock);
+    int cancellation, error = enter(&cancellation);
+    if (!error) {
+        error = stop_locked();
+        leave(cancellation);
+    }
     return error;
 }
 
 int postrun_recording(void) { return atomic_load_explicit(&postrun_session, memory_order_relaxed) != SESSION_NONE; }
 
 int postrun_flush(void) {
-    int error = 0;
-    pthread_mutex_lock(&session_lock);
+    int cancellation, error = enter(&cancellation);
+    if (error) {
+        return error;
+    }
     struct session *s = current;
     if (s && s->pid == getpid()) {
         pthread_mutex_lock(&s->flush_lock);
@@ -1140,7 +1224,7 @@ int postrun_flush(void) {
         error = totals.error;
         pthread_mutex_unlock(&state_lock);
     }
-    pthread_mutex_unlock(&session_lock);
+    leave(cancellation);
     return error;
 }
 
@@ -1220,8 +1304,11 @@ int postrun_configure(const postrun_config *config) {
         return -ENOMEM;
     }
     c.directory = NULL;
-    int error = 0;
-    pthread_mutex_lock(&session_lock);
+    int cancellation, error = enter(&cancellation);
+    if (error) {
+        free(folder);
+        return error;
+    }
     if (current && current->pid == getpid()) {
         error = -EBUSY;
         free(folder);
@@ -1231,13 +1318,13 @@ int postrun_configure(const postrun_config *config) {
         configuration = c;
         parent = NULL;
     }
-    pthread_mutex_unlock(&session_lock);
+    leave(cancellation);
     return error;
 }
 
 /* In a child: what is inherited is left as it is, but for the file. */
 void postrun_session_forked(void) {
-    session_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    session_lock = (pthread_mutex_t)SESSION_LOCK_INITIALIZER;
     state_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     atomic_store(&wake_word, 0);
     pending = (struct facts){0};
