@@ -48,6 +48,12 @@ class _Said:
         return "job.inside" in self.facts
 
     @property
+    def started_ns(self) -> int:
+        """When the command was started; 0 where that is not said."""
+        text = self.facts.get("job.started_ns", "")
+        return int(text) if text.isdecimal() else 0
+
+    @property
     def status(self) -> str | None:
         """completed, failed or stopped; None where the recorder did not see the end."""
         code, signal = self.facts.get("job.exit_code"), self.facts.get("job.signal")
@@ -72,9 +78,10 @@ class Jobs:
         said.source, said.file = source, file
 
     def _all(self) -> list[_Said]:
-        """The outermost recorders, the first rank before the others."""
+        """The outermost recorders, the first rank before the others; of a rank that was started again the last."""
         outermost = [one for one in self._said.values() if not one.inside] or list(self._said.values())
-        return sorted(outermost, key=lambda one: (one.rank if one.rank is not None else -1, one.file))
+        last = {one.rank if one.rank is not None else one.file: one for one in sorted(outermost, key=lambda one: one.started_ns)}
+        return sorted(last.values(), key=lambda one: (one.rank if one.rank is not None else -1, one.file))
 
     def information(self) -> dict[str, Any]:
         """What the run's row has columns for. Of several recorders the first counts. ``status`` only where the job did not complete."""
@@ -109,9 +116,12 @@ class Jobs:
 
     def settle(self) -> None:
         """Note how the job ended, and what keeps the report from showing more."""
+        counts = self._all()
         for one in self._said.values():
             if note := _end(one):
                 severity, code, text = note
+                if one.rank is not None and not one.inside and one not in counts:
+                    severity, text = "warning", f"{text.removesuffix('.')}, and was started again."
                 self.store.note(severity, code, text, source=one.source, file=one.file)
         parameters = [_parameters(one.facts) for one in self._all()]
         if differing := sorted({key for one in parameters for key in one if any(other.get(key) != one[key] for other in parameters)}):

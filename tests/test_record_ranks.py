@@ -164,6 +164,20 @@ def test_parameters_that_differ_between_ranks_are_told(work: Path) -> None:
     assert any("differ between the recorders" in note["message"] and "shard" in note["message"] for note in report["data_quality"])
 
 
+def test_a_rank_that_was_started_again_counts_as_it_ended_at_last(work: Path) -> None:
+    launcher = {"WORLD_SIZE": "16", "TORCHELASTIC_RUN_ID": "x", "RANK": "1", "LOCAL_RANK": "0"}
+    for attempt, failing in (("0", "1"), ("1", "none")):
+        environment = {**launcher, "TORCHELASTIC_RESTART_COUNT": attempt}
+        done = run(*RECORD, "-q", "--out", "run", "--", *TRAINING, failing, cwd=work, env=environment)
+        assert done.returncode == (5 if attempt == "0" else 0)
+    assert run(sys.executable, "-P", "-m", "postrun", "report", "run", "--format", "json", "--output", "report", cwd=work).returncode == 0
+    report = json.loads((work / "report" / "report.json").read_bytes())
+    assert report["run"]["status"] == "completed"
+    told = [(note["severity"], note["message"]) for note in report["data_quality"] if note["code"] == "job_failed"]
+    assert [severity for severity, _ in told] == ["warning"]
+    assert told[0][1].endswith("and was started again.")
+
+
 def test_mpirun_in_both_orders(work: Path) -> None:
     mpirun = shutil.which("mpirun")
     if mpirun is None:
