@@ -12,6 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef WITH_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
+
 #if defined(__x86_64__)
 #include <x86intrin.h>
 static inline uint64_t counter(void) { return __rdtsc(); }
@@ -63,6 +67,14 @@ static void pair(void) {
         postrun_end();
     }
 }
+#ifdef WITH_NVTX
+static void nvtx_pair(void) { /* no tool is attached: it records nothing */
+    for (int i = 0; i < BATCH; i++) {
+        nvtxRangePushA("step");
+        nvtxRangePop();
+    }
+}
+#endif
 static void two_calls(void) { /* of a function that does nothing, in the same library */
     for (int i = 0; i < BATCH; i++) {
         sink = (uintptr_t)postrun_version();
@@ -162,6 +174,11 @@ int main(int argc, char **argv) {
     pair();
     measure((const char *const[]){"rdtsc", "clock_gettime", "pair", "range", "counter"},
             (kind *const[]){two_counters, two_clocks, pair, handle, count}, 5, "");
+
+#ifdef WITH_NVTX
+    nvtx_pair();
+    measure((const char *const[]){"nvtx_pair"}, (kind *const[]){nvtx_pair}, 1, "");
+#endif
 
     pthread_t other;
     double results[2][2];

@@ -4,13 +4,15 @@
 
 Builds the library from native/ and capture_hot_path.c with cmake and the C compiler, runs it, and prints the median of the
 runs beside what is asked of the library. The floor, two readings of the processor's counter, is measured in turn with the
-calls in the same run: only differences and ratios of one run say something. Give it an idle machine; on hyper-threads that
+calls in the same run: only differences and ratios of one run say something. With the headers of NVTX (`pip install nvidia-nvtx`)
+a pair of its calls is measured, too, with no tool attached. Give it an idle machine; on hyper-threads that
 others use, everything but the clock takes up to twice as long.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import shutil
 import statistics
 import subprocess
@@ -21,9 +23,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def nvtx() -> list[str]:
+    """Options that find the headers of NVTX, where they are installed."""
+    found = importlib.util.find_spec("nvidia")
+    for folder in (found.submodule_search_locations or []) if found else []:
+        for header in Path(folder).rglob("nvtx3/nvToolsExt.h"):
+            return ["-DWITH_NVTX", "-isystem", str(header.parent.parent)]
+    print("NVTX: left out, its headers are not installed", file=sys.stderr)
+    return []
+
+
 def build(folder: Path) -> Path:
     library, program = folder / "build", folder / "capture_hot_path"
-    link = [f"-L{library}", "-lpostrun", f"-Wl,-rpath,{library}", "-pthread"]
+    link = [*nvtx(), f"-L{library}", "-lpostrun", f"-Wl,-rpath,{library}", "-pthread"]
     for command in (
         ["cmake", "-S", ROOT / "native", "-B", library, "-DPOSTRUN_PYTHON=OFF"],
         ["cmake", "--build", library],
@@ -61,6 +73,7 @@ def main() -> None:
         ("begin and end, two threads at once, above their floor", values["two_threads_pair"] - two_floor, "ns", 3.0),
         ("range by handle", values["range"], "ns", None),
         ("counter", values["counter"], "ns", None),
+        *([("NVTX push and pop, no tool attached", values["nvtx_pair"], "ns", None)] if "nvtx_pair" in values else []),
         ("two calls of a function that does nothing", values["disabled_calls"], "ns", None),
         ("begin and end, not recording", values["disabled_pair"], "ns", 6.0),
         (f"draining {values['pairs_per_s']:.0f} pairs/s, of a core", values["drain_percent"], "%", 1.0),
