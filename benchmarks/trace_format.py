@@ -8,8 +8,12 @@ written in our format. Bytes per event, headers and names included, beside the J
 encoding, zstd). "all" has launch geometry, too; "core" has kind, name, start, duration, device, context, stream or thread, correlation,
 bytes, in both formats.
 
-Then the events of the largest trace are repeated up to --events and read: decoded and thrown away (processor seconds), and loaded into
-DuckDB (wall and processor seconds). Best of --repeat.
+Then the events of the largest trace are repeated up to --events and read: decoded and thrown away (processor seconds), and each of three
+tables, a quarter as long, loaded into a run store, beside DuckDB alone: its INSERT of the decoded columns. Best of --repeat.
+
+Last result (2-core 2.4 GHz virtual machine, busy with other work): docs/trace-format.md has the sizes. Decode, M/s: kernel 52, memcpy 55,
+memset 80, api 100, all tables together 73; core columns: kernel 88, together 84. Loading, M/s by processor time, DuckDB alone / run store
+in memory / in a file: annotation 10 / 2.7 / 1.0, api 10.5 / 3.5 / 1.5, kernel 4.8 / 1.6 / 0.6.
 """
 
 from __future__ import annotations
@@ -31,6 +35,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from postrun.ingest.capture import Captures
+from postrun.ingest.identity import Placement
+from postrun.ingest.registry import Registry
+from postrun.ingest.store import Store
 from postrun.ingest.trace_format import TraceFile
 from postrun.native import _native
 
@@ -126,6 +134,16 @@ def written(columns: Columns, names: list[str], rows: int, level: int, *, core: 
     return b"".join(parts)
 
 
+def repeated(kind: int, values: dict[int, np.ndarray[Any, Any]], rows: int) -> tuple[int, dict[int, np.ndarray[Any, Any]]]:
+    """At least so many rows, one copy after the other in time: blocks are full even where the trace has few."""
+    count = len(values[2])
+    copies = max(1, -(-rows // count))
+    longer = {number: np.tile(column, copies) for number, column in values.items()}
+    span = (int(values[2][-1] - values[2][0]) // 1000 + 1000) * 1000
+    longer[2] += np.repeat(np.arange(copies), count) * span
+    return kind, longer
+
+
 def parquet(columns: Columns, names: list[str], *, core: bool) -> int:
     size = 0
     for table, (_, values) in columns.items():
@@ -156,31 +174,49 @@ def best(repeat: int, clock: Callable[[], float], action: Callable[[], object]) 
     return shortest
 
 
-def measure_reading(path: Path, repeat: int) -> None:
+def rates(count: int, repeat: int, action: Callable[[], object]) -> str:
+    """Millions a second, by wall and by processor time."""
+    return " / ".join(f"{count / best(repeat, clock, action) / 1e6:.1f}" for clock in (time.perf_counter, time.process_time))
+
+
+def measure_decoding(paths: dict[str, Path], repeat: int) -> None:
+    for label, path in paths.items():
+        reader = _native.TraceReader(path, 0, True)
+        contents = TraceFile(path).contents
+        total = sum(contents[table].rows for table in TABLES)
+        opening = best(repeat, time.process_time, lambda path=path: _native.TraceReader(path))  # type: ignore[misc]
+        size = path.stat().st_size / 1e6
+        print(f"{label}: {total:,} events, {size:.0f} MB; checking every block on opening: {total / opening / 1e6:.0f} M/s")
+        cells, seconds = [], 0.0
+        for table in TABLES:
+            count = contents[table].rows
+            least = best(repeat, time.process_time, lambda table=table, reader=reader: reader.drain(table))  # type: ignore[misc]
+            seconds += least
+            if count >= 50_000:
+                cells.append(f"{table} {count / least / 1e6:.0f}")
+        print(f"  decode, M/s: {', '.join(cells)}; all tables together {total / seconds / 1e6:.0f}")
+
+
+def measure_loading(path: Path, table: str, repeat: int) -> None:
+    """One table: into a run store, and by the database alone, of which no column is made or looked at before."""
     trace = TraceFile(path, name_ids=True)
-    reader = _native.TraceReader(path, 0, True)
-    opening = best(repeat, time.process_time, lambda: _native.TraceReader(path))
-    total_rows = sum(trace.contents[table].rows for table in TABLES)
-    print(
-        f"{total_rows:,} events, {path.stat().st_size / 1e6:.0f} MB; checking every block on opening: {total_rows / opening / 1e6:.0f} M/s"
-    )
-    for table in TABLES:
-        count = trace.contents[table].rows
-        if count < 50_000:
-            continue
-        decode = count / best(repeat, time.process_time, lambda table=table: reader.drain(table)) / 1e6  # type: ignore[misc]
-        rates = []
-        for ids in (True, False):
-            rows = TraceFile(path, name_ids=ids).table(table)
-            for clock in (time.perf_counter, time.process_time):
-                with duckdb.connect() as connection:
-                    connection.register("rows", rows)
-                    load = best(repeat, clock, lambda c=connection: c.execute("CREATE OR REPLACE TABLE t AS FROM rows"))  # type: ignore[misc]
-                rates.append(f"{count / load / 1e6:.1f}")
-        print(
-            f"  {table}: decode {decode:.0f} M/s; into DuckDB by wall / processor time {rates[0]} / {rates[1]} M/s with name ids,", end=" "
-        )
-        print(f"{rates[2]} / {rates[3]} M/s with texts")
+    count, rows = trace.contents[table].rows, trace.table(table).arrow()
+
+    def alone() -> None:
+        with Store.create(None, memory_limit="4GB") as store:
+            store.connection.register("rows", rows)
+            store.connection.execute("CREATE TABLE t AS FROM rows LIMIT 0").fetchall()
+            store.connection.execute("INSERT INTO t SELECT * FROM rows").fetchall()
+
+    def loaded(folder: str | None) -> None:
+        with Store.create(Path(folder) / "run.duckdb" if folder else None, memory_limit="4GB") as store:
+            Captures(store, Placement(Registry(store))).read(path, store.next_id("source"))
+            store.checkpoint()
+
+    print(f"  {table}, {count:,} events, M/s by wall / processor time: DuckDB alone {rates(count, repeat, alone)};", end=" ")
+    print(f"run store in memory {rates(count, repeat, lambda: loaded(None))};", end=" ")
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"in a file {rates(count, repeat, lambda: loaded(folder))}")
 
 
 def main() -> None:
@@ -203,16 +239,25 @@ def main() -> None:
             text, text_events = json_of(trace)
             if events > sum(len(values[2]) for _, values in largest[0].values()):
                 largest = columns, names
+            texts = sum(len(name.encode()) for name in names)
             print(f"{trace.name}: {events:,} events, {scale(columns)} ns ticks, {len(names)} names; bytes per event:")
+            print(f"  texts of names {texts / events:.2f}")
             print(f"  JSON {len(text) / text_events:.0f}, its gzip {len(gzip.compress(text)) / text_events:.1f}")
             for core in (True, False):
                 sizes = [len(written(columns, names, options.rows, level, core=core)) / events for level in (0, 3)]
                 other = parquet(columns, names, core=core) / events
                 print(f"  {'core' if core else 'all'}: plain {sizes[0]:.2f}, zstd {sizes[1]:.2f}; Parquet {other:.2f}")
         events = sum(len(values[2]) for _, values in largest[0].values())
-        path = folder / "long.prt"
-        path.write_bytes(written(*largest, options.rows, 0, copies=max(1, options.events // events)))
-        measure_reading(path, options.repeat)
+        paths = {"all": folder / "all.prt", "core": folder / "core.prt"}
+        for label, path in paths.items():
+            path.write_bytes(written(*largest, options.rows, 0, core=label == "core", copies=max(1, options.events // events)))
+        measure_decoding(paths, options.repeat)
+        print("loading:")
+        for table in ("annotation", "api", "kernel"):
+            if table in largest[0]:
+                path = folder / f"{table}.prt"
+                path.write_bytes(written({table: repeated(*largest[0][table], options.events // 4)}, largest[1], options.rows, 0))
+                measure_loading(path, table, options.repeat)
 
 
 if __name__ == "__main__":

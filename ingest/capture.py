@@ -33,6 +33,7 @@ CYCLE_IDS: Final = 1 << 40
 Progress = Callable[[float], None]
 
 _NAME: Final = re.compile(r"(.+)\.(\d+)\.(\d+)(-\d+)?\.prt$")
+_SIDE: Final = pl.Enum(["host"])  # goes to the database as a number for each row, not as a text
 _NO_NAME: Final = "(no name)"
 _ENDED_BY_STOP: Final = 1
 _NOT_OF_THE_RUN: Final = ("capability.", "host", "command", "clock", "forked_from")
@@ -237,7 +238,7 @@ class _File:
     def _annotations(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
         ids, numbers = self.names.ids(frame["name"])
         return "annotation", frame.select(
-            tid=self._tids(frame["source"]), side=pl.lit("host"), name=ids, value=pl.coalesce("value", numbers), start_ns="start_ns",
+            tid=self._tids(frame["source"]), side=pl.lit("host", _SIDE), name=ids, value=pl.coalesce("value", numbers), start_ns="start_ns",
             duration_ns=_length(), depth="depth", complete=pl.col("flags").fill_null(0) & _ENDED_BY_STOP == 0,
         )  # fmt: skip
 
