@@ -312,6 +312,14 @@ def test_a_signal_to_all_processes_of_the_job_is_not_passed_on_once_more(
         os.killpg(job.pid, 0)
 
 
+def test_timeout_ends_a_job_with_one_signal(tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]) -> None:
+    """It signals the recorder, and at once the whole group."""
+    job = started("timeout", "5", *RECORD, "-q", "--out", "run", "--", *python(STUBBORN), cwd=tmp_path)
+    assert job.stdout is not None
+    assert job.stdout.read() == b"ready\ncame\n1\n"
+    assert job.wait(30) == 124
+
+
 def test_the_job_begins_with_the_signals_that_a_shell_gives_it(tmp_path: Path) -> None:
     show = ["grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"]
     direct = subprocess.run(show, capture_output=True, text=True, check=True).stdout

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from postrun.errors import PostrunError
+from postrun.ingest import ingest
 from postrun.record_ranks import Folder, Place, default_folder, place
 from prt_reader import read
 
@@ -91,6 +92,13 @@ def check(folder: Path, ranks: int, *, recorders: int, status: str = "completed"
     assert report["run"]["status"] == status
     assert sorted(one["rank"] for one in report["processes"]) == list(range(ranks))
     assert {one["world_size"] for one in report["processes"]} == {ranks}
+    with ingest([folder]) as store:
+        counters = store.frame("""
+            SELECT p.rank, list(s.value ORDER BY s.time_ns) FROM sample s JOIN process p ON p.id = s.unit
+            WHERE s.metric = 'counter.loss' GROUP BY p.rank
+        """).rows()
+    assert all(values == [10 * rank + i for i in range(len(values))] for rank, values in counters)
+    assert sorted(rank for rank, _ in counters) == list(range(ranks))
     return report
 
 

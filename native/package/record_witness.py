@@ -21,7 +21,7 @@ from typing import Final
 PATIENCE_S: Final = 0.1
 """How long a signal to the recorder waits for the same to the witness."""
 _SAME_S: Final = 2.0
-"""A signal that reached the witness longer ago was another."""
+"""A signal that reached the witness longer ago was another. (timeout sends one to the recorder, and at once one to all.)"""
 _TOLD: Final = struct.Struct("=id")  # number, time
 
 _CODE: Final = """
@@ -39,7 +39,7 @@ class Witness:
 
     def __init__(self, signals: Iterable[int]) -> None:
         numbers = sorted(signals)
-        self._seen: list[tuple[int, float]] = []
+        self._seen: dict[int, float] = {}
         self._pipe: int | None = None
         self._process: int | None = None
         command = [sys.executable, "-I", "-S", "-c", _CODE, str(os.getpid()), *map(str, numbers)]
@@ -58,17 +58,15 @@ class Witness:
         """Whether a signal that the recorder got has reached this process, too."""
         until = time.monotonic() + PATIENCE_S
         while True:
-            for one in self._seen:
-                if one[0] == number and time.monotonic() - one[1] < _SAME_S:
-                    self._seen.remove(one)
-                    return True
+            if time.monotonic() - self._seen.get(number, -_SAME_S) < _SAME_S:
+                return True
             if self._process is None or self._pipe is None:
                 return False
             ready, _, _ = select.select([self._pipe], [], [], max(0.0, until - time.monotonic()))
             told = os.read(self._pipe, 64 * _TOLD.size) if ready else b""
             if not told:
                 return False
-            self._seen = [*self._seen[-64:], *_TOLD.iter_unpack(told[: len(told) // _TOLD.size * _TOLD.size])]
+            self._seen.update(_TOLD.iter_unpack(told[: len(told) // _TOLD.size * _TOLD.size]))
 
     def reaped(self, process: int) -> None:
         """A child of the recorder that has ended; it may be this one."""
