@@ -2,8 +2,8 @@
  *
  * Licence: Apache-2.0. This header needs nothing but a C11 (or C++) compiler. Functions that can fail return 0 or a negative errno value;
  * nothing prints and nothing exits. Every function may be called from any thread at any time, also before postrun_start and after
- * postrun_stop, when recording calls do nothing. Not from a signal handler: what it interrupts may be counted wrongly, and -EDEADLK is
- * the answer where it interrupted a call that starts, flushes or stops. exit() from a handler is borne.
+ * postrun_stop, when recording calls do nothing; but not from a signal handler, which may have interrupted one of them (it may end the
+ * program with exit()).
  */
 #ifndef POSTRUN_H
 #define POSTRUN_H
