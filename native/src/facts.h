@@ -1,0 +1,25 @@
+/* facts.h - a list of keys with values. Used under the lock of whom it belongs to. */
+#ifndef POSTRUN_FACTS_H
+#define POSTRUN_FACTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fact {
+    uint64_t hash; /* of the key */
+    char *key, *value;
+};
+struct facts { /* in the order in which they were told; the last of a key holds */
+    struct fact *list;
+    size_t count, capacity, keys;
+};
+
+#define FACT_MAX 65536u /* bytes of a key or value */
+
+/* `replace`: what the key had before is needed no more. 0, or -ENOMEM: no memory, or too many keys. */
+int postrun_facts_add(struct facts *facts, const char *key, const char *value, bool replace);
+void postrun_facts_forget(struct facts *facts); /* values that others of the same key followed, where they are many */
+void postrun_facts_free(struct facts *facts);
+
+#endif

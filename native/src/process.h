@@ -1,0 +1,12 @@
+/* process.h - what a trace file says of the process that wrote it. */
+#ifndef POSTRUN_PROCESS_H
+#define POSTRUN_PROCESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+void postrun_process_rank(int64_t *rank, int64_t *local, int64_t *world); /* from the environment; -1: unknown */
+void postrun_process_command(char *text, size_t size);                    /* the arguments with blanks between */
+int64_t postrun_process_start(void); /* CLOCK_REALTIME ns; the time of now where the system does not tell */
+
+#endif

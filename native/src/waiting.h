@@ -1,0 +1,12 @@
+/* waiting.h - a word on which one thread waits until another wakes it. */
+#ifndef POSTRUN_WAITING_H
+#define POSTRUN_WAITING_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* Until the word is not 0, or the time is over; takes the word. */
+void postrun_wait(_Atomic uint32_t *word, int64_t ns);
+void postrun_wake(_Atomic uint32_t *word); /* sets the word; no system call where it is set already */
+
+#endif
