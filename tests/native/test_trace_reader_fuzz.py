@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -56,7 +57,50 @@ def corpus(folder: Path) -> list[Path]:
         files.append(path)
     path = folder / "corpus-little.prt"
     path.write_bytes(with_little_in_it())
+    for encoding in range(len(PAYLOADS)):
+        files.append(folder / f"corpus-encoding-{encoding}.prt")
+        files[-1].write_bytes(with_encoding(encoding))
     return [*files, path]
+
+
+def varint(value: int) -> bytes:
+    return bytes([value & 127 | 128]) + varint(value >> 7) if value > 127 else bytes([value])
+
+
+ROWS = 9
+PAYLOADS = [  # nine rows in each encoding
+    struct.pack("<9q", *range(ROWS)),
+    b"".join(varint(300 * i) for i in range(ROWS)),
+    b"".join(varint(2 * i + 1) for i in range(ROWS)),
+    bytes(2 * (i % 3) for i in range(ROWS)),
+    bytes([2, 2, 7, 4]),
+    bytes([1, 2, 8, 0]),
+    b"".join(bytes([i % 4]) + b"text"[: i % 4] for i in range(ROWS)),
+    bytes(2 * (i % 5) for i in range(ROWS)),
+    bytes(14 * i for i in range(ROWS)),
+    b"\2" + bytes(2 * i for i in range(ROWS)),
+    bytes([9, 6]),
+]
+
+
+def with_encoding(encoding: int) -> bytes:
+    """Blocks of all types whose columns are in one encoding, where that is allowed."""
+    data = PrtWriter().prelude(["a", "b", "é"], [(0, 0, 10**18), (10**9, 10**9, 10**18 + 10**9)]).data()
+    for kind, table in enumerate(prt_reader.TYPES, 1):
+        payload = b""
+        for number in prt_reader.COLUMNS[table]:
+            how = encoding
+            if (table, number) in prt_reader.TEXTS:
+                how = 6
+            elif (table, number) in prt_reader.DOUBLES:
+                how = 0 if encoding == 0 else 9
+            elif encoding in (6, 9) or (number == 1 and encoding in (7, 10)) or (number != 2 and encoding == 8):
+                how = 4
+            payload += struct.pack("<BBHI", number, how, 0, len(PAYLOADS[how])) + PAYLOADS[how]
+        header = struct.pack("<4sHBBIIIIQq", b"PRBK", kind, 0, 0, len(payload), len(payload), ROWS, 0, 0, 0)
+        header += struct.pack("<I", prt_reader.crc32c(header))
+        data += header + struct.pack("<I", prt_reader.crc32c(header + payload)) + payload
+    return data
 
 
 def with_little_in_it() -> bytes:
