@@ -143,6 +143,8 @@ def _headline(
         sentences = ["No GPU activity in what could be read: the trace was cut off.", _step_sentence(steps)]
     elif processes or steps.steps:
         sentences = [f"No GPU activity in this run, {wording.plural(processes, 'process', 'processes')} traced."]
+        if not steps.steps and cpu:
+            sentences.append(f"CPU utilisation was {_medians(cpu)} (median of the samples), and no steps were recorded.")
         sentences += [_step_sentence(steps), _slow_sentence(steps), _loading_sentence(steps, loader_recorded=loader_recorded)]
     elif cpu:
         sentences = [f"CPU utilisation was {_medians(cpu)} (median of the samples).", "Nothing was recorded of a GPU, and no steps."]

@@ -36,7 +36,7 @@ _NAME: Final = re.compile(r"(.+)\.(\d+)\.(\d+)(-\d+)?\.prt$")
 _SIDE: Final = pl.Enum(["host"])  # goes to the database as a number for each row, not as a text
 _NO_NAME: Final = "(no name)"
 _ENDED_BY_STOP: Final = 1
-_NOT_OF_THE_RUN: Final = ("capability.", "host", "command", "clock", "forked_from")
+_NOT_OF_THE_RUN: Final = re.compile(r"capability\..*|host|command|clock|clock\.ticks_per_second|forked_from", re.DOTALL)
 _OF_PROCESSES: Final = ("annotation", "host_event", "device_event", "profile_window", "python_profile")
 _DEVICE_ENUM: Final = pl.Enum(ENUM_VALUES["DEVICE_KIND"])
 # What kind of call a number says; the last one stands for all others.
@@ -363,7 +363,7 @@ class _File:
             last_ns=self.last_ns,
             partial=unreadable or disk or cut,
             process=None if self.process.recorder else self.process.process,
-            metadata={key[:60]: value[:200] for key, value in metadata.items() if not key.startswith(_NOT_OF_THE_RUN)},
+            metadata={key[:60]: value[:200] for key, value in metadata.items() if not _NOT_OF_THE_RUN.fullmatch(key)},
         )
 
 

@@ -20,7 +20,7 @@ PROCESS_ID: Final = "job.pid"
 _SHOWN: Final = 2000
 # What the run's row has columns for, and times, which are of one recorder.
 _NOT_SHOWN: Final = frozenset(
-    {"job.name", "job.instance_type", "job.hosts", "job.started_ns", "job.ended_ns", PROCESS_ID, "job.inside"}
+    {"job.name", "job.instance_type", "job.hosts", "job.memory_bytes", "job.started_ns", "job.ended_ns", PROCESS_ID, "job.inside"}
     | {f"job.environment.{name}" for name in ("RANK", "LOCAL_RANK", "GROUP_RANK")}
 )
 # Who stops a job sends these; programs that look after them leave with 128 and their number.
@@ -115,8 +115,12 @@ class Jobs:
         )
 
     def settle(self) -> None:
-        """Note how the job ended, and what keeps the report from showing more."""
+        """Note how the job ended, and what keeps the report from showing more; the machines' memory goes to their rows."""
         counts = self._all()
+        for (node, _, _), one in self._said.items():
+            size = one.facts.get("job.memory_bytes", "")
+            if size.isdecimal() and 0 < int(size) < 2**63:
+                self.store.connection.execute("UPDATE node SET memory_bytes = coalesce(memory_bytes, ?) WHERE id = ?", [int(size), node])
         for one in self._said.values():
             if note := _end(one):
                 severity, code, text = note

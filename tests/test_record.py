@@ -88,7 +88,8 @@ def loaded(folder: Path) -> dict[str, Any]:
         processes = store.frame("SELECT pid, rank, local_rank, world_size FROM process ORDER BY rank, pid").rows()
         machines = store.frame("SELECT count(*) FROM sample WHERE metric = 'memory_used_percent'").item()
         counters = store.frame("SELECT metric, unit, value FROM sample WHERE starts_with(metric, 'counter.') ORDER BY ALL").rows()
-    return {**run, "notes": notes, "steps": steps, "processes": processes, "samples": machines, "counters": counters}
+        memory = store.frame("SELECT memory_bytes FROM node").to_series().to_list()
+    return {**run, "notes": notes, "memory": memory, "steps": steps, "processes": processes, "samples": machines, "counters": counters}
 
 
 def codes(run: Mapping[str, Any]) -> set[str]:
@@ -122,6 +123,8 @@ def test_a_job_is_recorded_with_its_facts_and_its_annotations(tmp_path: Path) ->
     assert json.loads(run["metadata"])["job.exit_code"] == "0"
     assert len(run["processes"]) == 1, "the recorder itself is no process of the job"
     assert codes(run) == set()
+    meminfo = Path("/proc/meminfo").read_text("utf-8").split()
+    assert run["memory"] == [int(meminfo[1]) * 1024]
 
 
 def test_the_default_folder_is_named_by_script_and_time(tmp_path: Path) -> None:

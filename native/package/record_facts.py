@@ -49,8 +49,8 @@ def facts(command: Sequence[str], *, name: str | None, environment: Mapping[str,
         "job.directory": directory,
         "job.host": socket.gethostname(),
         "job.name": name or environment.get("TRAINING_JOB_NAME"),
-        "job.python": platform.python_version(),
-        "job.postrun": __version__,
+        "job.recorder": f"postrun {__version__}, Python {platform.python_version()}",
+        "job.memory_bytes": _main_memory(),
         "job.system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "job.git_commit": git_commit(Path(directory)) if directory else None,
         "job.instance_type": kind,
@@ -59,6 +59,14 @@ def facts(command: Sequence[str], *, name: str | None, environment: Mapping[str,
     }
     found |= {f"job.environment.{key}": environment[key] for key in LAUNCHER_VARIABLES if environment.get(key)}
     return {key: _storable(str(value)) for key, value in found.items() if value}
+
+
+def _main_memory() -> int | None:
+    """Bytes of the machine's main memory; None where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return None
 
 
 def hosted_hyperparameters(root: Path = Path("/")) -> dict[str, Any]:

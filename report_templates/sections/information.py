@@ -24,12 +24,14 @@ def information(report: Report) -> Section:
             plural(len(report.processes), "process", "processes"),
         ),
     )
+    job, metadata = _job(run.metadata)
     took = run.ended_at_ns - run.started_at_ns if run.started_at_ns is not None and run.ended_at_ns is not None else None
     made.facts["run"] = [
         (label, text)
         for label, text in (
             ("Run", run.name),
             ("Status", run.status),
+            *job,
             ("Started", moment(run.started_at_ns, relative=run.relative_times)),
             ("Ended", moment(run.ended_at_ns, relative=run.relative_times)),
             ("Duration", duration(took)),
@@ -43,7 +45,7 @@ def information(report: Report) -> Section:
     ]
     made.facts["pairs"] = [
         (caption, line_of(pairs.items()))
-        for caption, pairs in (("Hyperparameters", run.hyperparameters), ("Metadata of the traces", run.metadata))
+        for caption, pairs in (("Hyperparameters", run.hyperparameters), ("Metadata of the traces", metadata))
         if pairs
     ]
     made.add(
@@ -88,9 +90,26 @@ def information(report: Report) -> Section:
             pdf_rows=0,
         ),
         _pairs("information-hyperparameters", "Hyperparameters", run.hyperparameters),
-        _pairs("information-metadata", "Metadata of the traces", run.metadata),
+        _pairs("information-metadata", "Metadata of the traces", metadata),
     )
     return made
+
+
+_JOB = (
+    ("job.exit_code", "Exit code"),
+    ("job.signal", "Ended by"),
+    ("job.command", "Command"),
+    ("job.directory", "Folder"),
+    ("job.git_commit", "Commit"),
+    ("job.system", "System"),
+    ("job.recorder", "Recorded by"),
+)
+
+
+def _job(metadata: Mapping[str, str]) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """What the recorder of a job says of it, with a label, and the other metadata."""
+    known = [(label, metadata[key]) for key, label in _JOB if key in metadata]
+    return known, {key: text for key, text in metadata.items() if key not in dict(_JOB)}
 
 
 def _nodes(report: Report) -> Table | None:

@@ -78,3 +78,8 @@ def test_with_a_gpu_the_five_figures_stay(make_store: MakeStore) -> None:
     ):
         found = summed(make_store, annotation=steps([10] * 19 + [99]), **more)
         assert keys(found) == ["gpu_busy", "step_time", "exposed_communication", "data_loading", "lower_precision"]
+
+
+def test_without_steps_the_headline_tells_of_the_processors(make_store: MakeStore) -> None:
+    found = summed(make_store, sample=samples("cpu_utilization", [20.0, 40.0, 90.0]), process=[{"id": 0, "pid": 7}])
+    assert found.headline.endswith("1 process traced. CPU utilisation was 40 % (median of the samples), and no steps were recorded.")
