@@ -41,11 +41,13 @@ typedef struct postrun_config {
     uint32_t sample_ms;      /* interval of the system sampler: 100, 200, 500, 1000, 5000 or 60000; default 0: no sampler */
     uint32_t sample_for_s;   /* the sampler ends after so many seconds; default 0: with the session */
     int32_t zstd_level;      /* compression of blocks; default 0: none. -ENOTSUP from postrun_start where libzstd cannot be loaded */
-    uint32_t flags;          /* POSTRUN_FOLLOW_FORK */
+    uint32_t flags;          /* POSTRUN_FOLLOW_FORK, POSTRUN_GPU, POSTRUN_NO_GPU_YET */
 } postrun_config;
 
 #define POSTRUN_CONFIG_INIT {sizeof(postrun_config), NULL, 0, 0, 0, 0, 0, 0, 0}
 #define POSTRUN_FOLLOW_FORK 1u /* a forked child records, too, to a file of its own */
+#define POSTRUN_GPU 2u         /* records GPU activity where it can; where not, metadata "capability.gpu" says why. Initialises CUDA */
+#define POSTRUN_NO_GPU_YET 4u  /* GPU activity is recorded from postrun_gpu(1) on */
 
 /* Sets the configuration of the next session; copies what it is given. -EBUSY while recording, -EINVAL for a value out of range. */
 POSTRUN_API int postrun_configure(const postrun_config *config);
@@ -59,6 +61,15 @@ POSTRUN_API int postrun_recording(void);
 POSTRUN_API int postrun_flush(void);
 /* The file being written, into `path` of `size` bytes: its length, or -ENOENT when none is. */
 POSTRUN_API int postrun_path(char *path, size_t size);
+
+/* Opens (1) or closes (0) a window in which a running session records GPU activity; outside of it nothing slows the GPU's calls. Where the
+ * calling thread has a CUDA context, closing waits for the GPU to finish what it was given. 0; -EALREADY where it is so already or nothing
+ * records; -ENOTSUP where GPU activity cannot be recorded: the metadata "capability.gpu" says why. */
+POSTRUN_API int postrun_gpu(int on);
+
+/* For the CUDA driver, which calls it when CUDA_INJECTION64_PATH names this library: records as with POSTRUN_CAPTURE=1 and POSTRUN_GPU=1
+ * in the environment. */
+POSTRUN_API int InitializeInjection(void);
 
 /* What a session has done so far. */
 typedef struct postrun_statistics {

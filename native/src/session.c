@@ -401,7 +401,7 @@ static bool in_range(const postrun_config *c) {
     return interval && (c->rotate_bytes == 0 || c->rotate_bytes >= ROTATE_MIN) && c->drain_ms <= DRAIN_MS_MAX &&
            (c->ring_records == 0 ||
             (is_power_of_two(c->ring_records) && c->ring_records >= RING_MIN && c->ring_records <= RING_MAX)) &&
-           c->zstd_level >= -7 && c->zstd_level <= 22 && (c->flags & ~POSTRUN_FOLLOW_FORK) == 0 &&
+           c->zstd_level >= -7 && c->zstd_level <= 22 && (c->flags & ~(POSTRUN_FOLLOW_FORK | POSTRUN_GPU | POSTRUN_NO_GPU_YET)) == 0 &&
            (!c->directory || (*c->directory && strlen(c->directory) < PATH_MAX));
 }
 

@@ -24,6 +24,7 @@ WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes
 PARTS = ["version", "clock", "names", "ring", "handles", "record", "fork", "block", "crc32c", "zstd_loader"]
 SESSION = ["session", "drain", "rows", "losses", "trace_file", "output", "facts", "process", "sampling", "waiting"]
 SAMPLER = ["sampler", "sampler_proc", "sampler_cgroup", "sampler_perf"]
+GPU = ["gpu"]
 
 Rows = list[dict[str, Any]]
 
@@ -38,7 +39,7 @@ class Programs:
     def library(self, variant: str) -> Path:
         folder = self.folder / variant
         folder.mkdir()
-        sources = [self.root / "native" / "src" / f"{part}.c" for part in PARTS + SESSION + SAMPLER]
+        sources = [self.root / "native" / "src" / f"{part}.c" for part in PARTS + SESSION + SAMPLER + GPU]
         self.compile(variant, sources, folder / "libpostrun.so", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,nodelete", *WARNINGS)
         return folder
 

@@ -1,0 +1,25 @@
+/* gpu.h - what the recording of GPU activity and the session know of each other.
+ *
+ * No lock is held across a call into CUDA or CUPTI: session.c calls these without its own, and callbacks of CUPTI only put rows into a
+ * queue that the drain thread empties. */
+#ifndef POSTRUN_GPU_H
+#define POSTRUN_GPU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct session;
+
+#pragma GCC visibility push(hidden)
+
+/* gpu.c. After the start of session `number`, and before and after its end. `environment`: begun by POSTRUN_CAPTURE=1, so CUDA is left to
+ * the program to initialise, and POSTRUN_GPU_STEPS, _TIME and _SIGNAL hold. */
+void postrun_gpu_begin(uint32_t number, uint32_t flags, bool environment);
+void postrun_gpu_end(uint32_t number);
+void postrun_gpu_forked(void);
+
+/* device_rows.c. On the drain thread: writes the rows that came in. */
+void postrun_device_rows_write(struct session *s, bool final);
+
+#pragma GCC visibility pop
+#endif
