@@ -41,13 +41,14 @@ typedef struct postrun_config {
     uint32_t sample_ms;      /* interval of the system sampler: 100, 200, 500, 1000, 5000 or 60000; default 0: no sampler */
     uint32_t sample_for_s;   /* the sampler ends after so many seconds; default 0: with the session */
     int32_t zstd_level;      /* compression of blocks; default 0: none. -ENOTSUP from postrun_start where libzstd cannot be loaded */
-    uint32_t flags;          /* POSTRUN_FOLLOW_FORK, POSTRUN_GPU, POSTRUN_NO_GPU_YET */
+    uint32_t flags;          /* POSTRUN_FOLLOW_FORK, POSTRUN_GPU, POSTRUN_NO_GPU_YET, POSTRUN_NO_GPU_SAMPLES */
 } postrun_config;
 
 #define POSTRUN_CONFIG_INIT {sizeof(postrun_config), NULL, 0, 0, 0, 0, 0, 0, 0}
 #define POSTRUN_FOLLOW_FORK 1u /* a forked child records, too, to a file of its own */
 #define POSTRUN_GPU 2u         /* records GPU activity where it can; where not, metadata "capability.gpu" says why. Initialises CUDA */
 #define POSTRUN_NO_GPU_YET 4u  /* GPU activity is recorded from postrun_gpu(1) on */
+#define POSTRUN_NO_GPU_SAMPLES 8u /* the sampler leaves GPUs out. POSTRUN_GPU=0 in the environment: neither samples nor activity of GPUs */
 
 /* Sets the configuration of the next session; copies what it is given. -EBUSY while recording, -EINVAL for a value out of range. */
 POSTRUN_API int postrun_configure(const postrun_config *config);

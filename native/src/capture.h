@@ -28,5 +28,8 @@ struct sampler *postrun_sampler_new(uint32_t interval_ms, const char *proc_root,
 int postrun_sampler_sample(struct sampler *sampler, int64_t ticks); /* one sample; values go to postrun_session_metric */
 uint32_t postrun_sampler_interval_ms(const struct sampler *sampler); /* longer than asked for where a sample costs more than 1 % of it */
 void postrun_sampler_free(struct sampler *sampler);
+/* Before the first sample: GPUs are sampled, too. `visible` must live as long as the sampler. */
+struct gpu_visible;
+void postrun_sampler_gpus(struct sampler *sampler, const struct gpu_visible *visible);
 
 #endif

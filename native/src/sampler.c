@@ -2,7 +2,7 @@
  *
  * Files stay open and are read with pread into one buffer; the first sample opens them and grows the buffer, later ones allocate nothing
  * unless a device appears. What a metric means is decided beside the code that reads it (sampler_proc.c, sampler_cgroup.c,
- * sampler_perf.c) and listed in docs/capture-metrics.md. */
+ * sampler_perf.c, gpu_devices.c) and listed in docs/capture-metrics.md. */
 #define _DEFAULT_SOURCE 1
 #include "sampler.h"
 
@@ -24,6 +24,8 @@ static const char *const metric_names[SAMPLER_METRICS] = {
     "cgroup.cpu_quota_cores", "cgroup.throttled_percent", "cgroup.memory_used_bytes", "cgroup.memory_limit_bytes",
     "psi.cpu_some", "psi.memory_some", "psi.memory_full", "psi.io_some", "psi.io_full",
     "perf.ref_cycles", "perf.itlb_misses", "perf.cycles", "perf.instructions",
+    "gpu_utilization", "gpu_memory_controller", "gpu_memory_used_percent", "gpu_memory_used_bytes", "gpu_memory_total_bytes", "gpu_power",
+    "gpu_sm_clock", "gpu_throttle_reasons",
     "sampler.cost_us", "sampler.interval_ms",
 };
 
@@ -141,11 +143,16 @@ struct sampler *postrun_sampler_new(uint32_t interval_ms, const char *proc_root,
 void postrun_sampler_free(struct sampler *sampler) {
     if (sampler == NULL)
         return;
+    postrun_sampler_gpu_close(sampler);
     postrun_sampler_perf_close(sampler);
     postrun_sampler_cgroup_close(sampler);
     postrun_sampler_proc_close(sampler);
     free(sampler->buffer);
     free(sampler);
+}
+
+void postrun_sampler_gpus(struct sampler *sampler, const struct gpu_visible *visible) {
+    sampler->gpu_wanted = visible;
 }
 
 uint32_t postrun_sampler_interval_ms(const struct sampler *sampler) {
@@ -187,15 +194,17 @@ int postrun_sampler_sample(struct sampler *sampler, int64_t ticks) {
     if (first) {
         postrun_sampler_proc_open(sampler);
         postrun_sampler_cgroup_open(sampler);
+        postrun_sampler_gpu_open(sampler);
     }
     postrun_sampler_proc_sample(sampler);
     postrun_sampler_cgroup_sample(sampler);
     if (first)
         postrun_sampler_perf_open(sampler);
     postrun_sampler_perf_sample(sampler);
+    int64_t of_gpus = postrun_sampler_gpu_sample(sampler);
     sampler->last_ticks = ticks;
 
-    int64_t cost = processor_ns() - begun;
+    int64_t cost = processor_ns() - begun + of_gpus;
     postrun_sampler_emit(sampler, M_COST, -1, (double)cost / 1e3);
     if (first) /* opens everything, so its cost says nothing of the others' */
         postrun_sampler_emit(sampler, M_INTERVAL, -1, sampler->interval_ms);

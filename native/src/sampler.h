@@ -73,6 +73,8 @@ enum sampler_metric {
     M_CPU_QUOTA, M_THROTTLED, M_CGROUP_MEMORY_USED, M_CGROUP_MEMORY_LIMIT,
     M_PSI_CPU_SOME, M_PSI_MEMORY_SOME, M_PSI_MEMORY_FULL, M_PSI_IO_SOME, M_PSI_IO_FULL,
     M_PERF_REF_CYCLES, M_PERF_ITLB_MISSES, M_PERF_CYCLES, M_PERF_INSTRUCTIONS,
+    M_GPU_UTILIZATION, M_GPU_MEMORY_CONTROLLER, M_GPU_MEMORY_USED_PERCENT, M_GPU_MEMORY_USED, M_GPU_MEMORY_TOTAL, M_GPU_POWER,
+    M_GPU_SM_CLOCK, M_GPU_THROTTLE_REASONS,
     M_COST, M_INTERVAL, SAMPLER_METRICS
 };
 
@@ -152,6 +154,9 @@ struct sampler {
     int event[SAMPLER_PERF_EVENTS]; /* events of a group, in the order of its values */
     int events, groups;
     struct perf_group *group;
+    const struct gpu_visible *gpu_wanted; /* NULL: no samples of GPUs */
+    int64_t gpu_patience_ns;              /* how long a sample waits for the GPUs; 0: the default */
+    struct gpus *gpus;
 };
 
 void postrun_sampler_emit(struct sampler *sampler, enum sampler_metric metric, int32_t unit, double value);
@@ -166,5 +171,8 @@ void postrun_sampler_cgroup_close(struct sampler *sampler);
 void postrun_sampler_perf_open(struct sampler *sampler); /* after the first postrun_sampler_proc_sample, which knows the cores */
 void postrun_sampler_perf_sample(struct sampler *sampler);
 void postrun_sampler_perf_close(struct sampler *sampler);
+void postrun_sampler_gpu_open(struct sampler *sampler);
+int64_t postrun_sampler_gpu_sample(struct sampler *sampler); /* what it cost on another thread, in ns */
+void postrun_sampler_gpu_close(struct sampler *sampler);     /* hands over what came late */
 
 #endif

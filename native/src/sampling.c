@@ -14,6 +14,9 @@ void *postrun_sample_loop(void *argument) {
         postrun_session_capability("sampler", strerror(ENOMEM));
         return NULL;
     }
+    if (!(s->config.flags & POSTRUN_NO_GPU_SAMPLES)) {
+        postrun_sampler_gpus(sampler, &s->visible);
+    }
     int64_t begin = postrun_clock_monotonic(), due = begin;
     int64_t end = s->config.sample_for_s ? begin + (int64_t)s->config.sample_for_s * 1000000000 : INT64_MAX;
     while (!atomic_load(&s->stopping) && due < end) {

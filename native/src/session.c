@@ -148,6 +148,11 @@ static int begin(struct session *s) {
     s->config.rotate_bytes = s->config.rotate_bytes ? s->config.rotate_bytes : (uint64_t)1 << 30;
     s->config.ring_records = s->config.ring_records ? s->config.ring_records : 16384;
     s->config.drain_ms = s->config.drain_ms ? s->config.drain_ms : 50;
+    const char *gpu = getenv("POSTRUN_GPU");
+    if (gpu && strcmp(gpu, "0") == 0) {
+        s->config.flags = (s->config.flags & ~POSTRUN_GPU) | POSTRUN_NO_GPU_SAMPLES;
+    }
+    postrun_gpu_visible_take(&s->visible);
     s->out.zstd_level = s->config.zstd_level;
     s->out.fd = -1;
     if (s->config.zstd_level && !prt_zstd_available()) {
@@ -401,7 +406,8 @@ static bool in_range(const postrun_config *c) {
     return interval && (c->rotate_bytes == 0 || c->rotate_bytes >= ROTATE_MIN) && c->drain_ms <= DRAIN_MS_MAX &&
            (c->ring_records == 0 ||
             (is_power_of_two(c->ring_records) && c->ring_records >= RING_MIN && c->ring_records <= RING_MAX)) &&
-           c->zstd_level >= -7 && c->zstd_level <= 22 && (c->flags & ~(POSTRUN_FOLLOW_FORK | POSTRUN_GPU | POSTRUN_NO_GPU_YET)) == 0 &&
+           c->zstd_level >= -7 && c->zstd_level <= 22 &&
+           (c->flags & ~(POSTRUN_FOLLOW_FORK | POSTRUN_GPU | POSTRUN_NO_GPU_YET | POSTRUN_NO_GPU_SAMPLES)) == 0 &&
            (!c->directory || (*c->directory && strlen(c->directory) < PATH_MAX));
 }
 

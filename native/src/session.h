@@ -12,6 +12,7 @@
 
 #include "capture.h"
 #include "facts.h"
+#include "gpu_visible.h"
 #include "output.h"
 #include "ring.h"
 
@@ -51,6 +52,7 @@ struct session {
     postrun_config config;
     pthread_t drainer, sampler;
     bool has_sampler;
+    struct gpu_visible visible; /* as the program was started: it may change its environment */
     _Atomic uint32_t stopping, sampler_stop;
 
     /* the drain thread's, and before it runs the starter's */

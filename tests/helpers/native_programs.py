@@ -23,7 +23,7 @@ VARIANTS = {
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Wvla", "-Werror"]
 PARTS = ["version", "clock", "names", "ring", "handles", "record", "fork", "block", "crc32c", "zstd_loader"]
 SESSION = ["session", "drain", "rows", "losses", "trace_file", "output", "facts", "process", "sampling", "waiting"]
-SAMPLER = ["sampler", "sampler_proc", "sampler_cgroup", "sampler_perf"]
+SAMPLER = ["sampler", "sampler_proc", "sampler_cgroup", "sampler_perf", "sampler_gpu", "gpu_devices", "gpu_visible", "nvml"]
 GPU = ["gpu"]
 
 Rows = list[dict[str, Any]]

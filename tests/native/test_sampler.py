@@ -76,11 +76,12 @@ def driver(request: pytest.FixtureRequest, project_root: Path, tmp_path_factory:
     built = tmp_path_factory.mktemp("driver") / "sampler_driver"
     native = project_root / "native"
     sources = [project_root / "tests" / "native" / "sampler_driver.c", *sorted((native / "src").glob("sampler*.c"))]
+    sources += [native / "src" / f"{part}.c" for part in ("gpu_devices", "gpu_visible", "nvml")]
     flags = ["-std=c11", "-O2", "-g", *WARNINGS, f"-I{native / 'src'}", f"-I{native / 'include'}"]
     if request.param == "sanitized":
         flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     wrapping = ["-Wl," + ",".join(f"--wrap={name}" for name in WRAPPED)]
-    done = subprocess.run(["cc", *flags, *map(str, sources), *wrapping, "-o", str(built)], capture_output=True, text=True)
+    done = subprocess.run(["cc", *flags, *map(str, sources), *wrapping, "-o", str(built), "-pthread", "-ldl"], capture_output=True, text=True)
     if done.returncode and "sanitize" in done.stderr and "error: " not in done.stderr.replace("cannot find", ""):
         pytest.skip(f"the compiler has no sanitizers: {done.stderr[-200:]}")
     assert done.returncode == 0, done.stderr
@@ -122,7 +123,8 @@ def test_every_metric_is_documented(project_root: Path) -> None:
     source = (project_root / "native/src/sampler.c").read_text(encoding="utf-8")
     names = re.search(r"metric_names\[SAMPLER_METRICS\] = \{(.*?)\};", source, re.DOTALL)
     assert names is not None
-    table = [line for line in (project_root / "docs/capture-metrics.md").read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    page = (project_root / "docs/capture-metrics.md").read_text(encoding="utf-8")
+    table = [line for line in page.partition("\n## ")[0].splitlines() if line.startswith("| `")]
     documented = [name for line in table for name in re.findall(r"`([^`]+)`", line.split("|")[1])]
     assert sorted(documented) == sorted(re.findall(r'"([^"]+)"', names[1]))
 
