@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import polars as pl
 
+from .capture_devices import CaptureDevices
 from .capture_notes import note_losses, note_missing, note_problems
+from .capture_windows import GpuWindows
 from .categories import features
-from .devices import add_devices
 from .identity import Placement
 from .job_record import PREFIXES, PROCESS_ID, Jobs, is_recorder
 from .registry import UNKNOWN_HOST, ReadResult
@@ -28,7 +29,13 @@ FLUSH_ROWS: Final = 300_000
 SAME_START_NS: Final = 10 * 10**9
 """Two recordings with one process id are of one process where its start differs by at most this: it is told to hundredths of seconds."""
 CYCLE_IDS: Final = 1 << 40
-"""As for profiler traces: correlations of different sources of one process are this far apart."""
+"""As for profiler traces: correlations of different sources of one process, and of its profiling windows, are this far apart."""
+YEAR_2001_NS: Final = 978_307_200 * 10**9
+"""Device records from before are ones whose times the tracer does not know."""
+LONGEST_NS: Final = 7 * 86_400 * 10**9
+"""No run or call is as long: the tracer lost its end."""
+ROUNDING_NS: Final = 1_000
+"""Negative durations down to this come from converting between clocks."""
 
 Progress = Callable[[float], None]
 
@@ -36,13 +43,22 @@ _NAME: Final = re.compile(r"(.+)\.(\d+)\.(\d+)(-\d+)?\.prt$")
 _SIDE: Final = pl.Enum(["host"])  # goes to the database as a number for each row, not as a text
 _NO_NAME: Final = "(no name)"
 _ENDED_BY_STOP: Final = 1
-_NOT_OF_THE_RUN: Final = re.compile(r"capability\..*|host|command|clock|clock\.ticks_per_second|forked_from", re.DOTALL)
+_NOT_OF_THE_RUN: Final = re.compile(
+    r"capability\..*|(cuda|gpu)\.\d+\..*|gpu\.window\.\d+|host|command|clock|clock\.ticks_per_second|forked_from", re.DOTALL
+)
 _OF_PROCESSES: Final = ("annotation", "host_event", "device_event", "profile_window", "python_profile")
 _DEVICE_ENUM: Final = pl.Enum(ENUM_VALUES["DEVICE_KIND"])
 # What kind of call a number says; the last one stands for all others.
 _HOST_KINDS: Final = pl.Series(["launch", "sync", "call"], dtype=pl.Enum(ENUM_VALUES["HOST_KIND"]))
 # Numbers of the device tracer for kinds of copies and of synchronisation.
 _COPY_KINDS: Final = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
+_MEMORIES: Final = {"HtoD": "{} -> Device", "DtoH": "Device -> {}"}
+_NO_STREAM: Final = 2**32 - 1  # of synchronisation records that are of no stream; profilers show -1
+_DEVICE_TABLES: Final = frozenset({"kernel", "memcpy", "memset", "sync"})
+# What the tracer adds to the names of calls: the version that they came with, the kind of their default stream.
+_VERSION: Final = r"^(cuda[A-Z]\w*?)(?:_ptsz|_ptds)?(?:_v\d{4,})?$|^(cu[A-Z]\w*?)(?:_ptsz|_ptds)?$"
+_DRIVER: Final = re.compile("cu[A-Z]")
+_LOADER: Final = "enumerate(DataLoader)#"
 _SYNC_KINDS: Final = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _SHAPE: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory", "graph_node")
 
@@ -67,7 +83,9 @@ class _Recorded:
     rank: int | None
     files: dict[bytes, dict[int, str]] = field(default_factory=dict)  # names by session and number
     sampled: list[tuple[int, int]] = field(default_factory=list)  # in which times its sampler ran
-    cycles: dict[bytes, int] = field(default_factory=dict)
+    cycles: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    contexts: dict[int, int] = field(default_factory=dict)  # devices by context
+    calls_driver: bool = False
     recorder: bool = False
 
 
@@ -78,6 +96,8 @@ class Captures:
         self.store = store
         self.placement = placement
         self.jobs = Jobs(store)
+        self.devices = CaptureDevices(store)
+        self.windows = GpuWindows(store)
         self._recorded: list[_Recorded] = []
 
     def read(self, path: Path, source: int, progress: Progress | None = None) -> CaptureResult:
@@ -108,7 +128,27 @@ class Captures:
         for one in self._recorded:
             if one.recorder and any(other.node == one.node and not other.recorder for other in self._recorded):
                 self._forget(one)
+        self._settle_calls()
+        self.devices.settle()
+        self.windows.settle()
         self.jobs.settle()
+
+    def _settle_calls(self) -> None:
+        """A call of the runtime and the driver's call inside of it, which has its correlation, are one launch: the runtime's."""
+        if processes := [one.process for one in self._recorded if one.calls_driver]:
+            self.store.connection.execute(
+                """
+                UPDATE host_event SET kind = 'call' FROM (
+                    SELECT i.rowid AS row FROM host_event AS i JOIN name AS n ON n.id = i.name
+                    JOIN (SELECT process, correlation, min(start_ns) AS first, arg_min(start_ns + duration_ns, start_ns) AS last
+                          FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL GROUP BY ALL HAVING count(*) > 1) AS o
+                        ON o.process = i.process AND o.correlation = i.correlation
+                    WHERE i.kind = 'launch' AND i.start_ns > o.first AND i.start_ns + i.duration_ns <= o.last
+                        AND list_contains(?, i.process) AND regexp_matches(n.text, '^cu[A-Z]')
+                ) AS inside WHERE host_event.rowid = inside.row
+                """,
+                [processes],
+            )
 
     def _forget(self, recorder: _Recorded) -> None:
         """The process that a recorder started, where others of the machine recorded, and nothing is known of this one."""
@@ -158,11 +198,15 @@ class _File:
         self.captures, self.opened, self.process, self.session, self.source = captures, opened, process, session, source
         self.store = captures.store
         self.names = _Names(captures.store, opened.names())
+        self.calls: _Names | None = None
+        self.metadata = opened.metadata()
+        self.starts = captures.windows.add(process.process, session, source, self.metadata)
         self.stored = 0
         self.first_ns: int | None = None
         self.last_ns: int | None = None
         self.dropped: dict[str, int] = {}
         self.devices: set[int] = set()
+        self.lost_times_before = YEAR_2001_NS if (opened.header.get("created_ns") or 0) >= YEAR_2001_NS else None
 
     def read(self, progress: Progress | None) -> CaptureResult:
         import pyarrow as pa
@@ -203,19 +247,36 @@ class _File:
                 waiting.append(batch)
                 rows += batch.num_rows
                 if rows >= FLUSH_ROWS:
-                    yield self._whole(waiting, needed)
+                    yield self._whole(waiting, needed, table)
                     waiting, rows = [], 0
         if rows:
-            yield self._whole(waiting, needed)
+            yield self._whole(waiting, needed, table)
 
-    def _whole(self, batches: list[Any], needed: list[str]) -> pl.DataFrame:
+    def _whole(self, batches: list[Any], needed: list[str], table: str) -> pl.DataFrame:
         import pyarrow as pa
 
         frame = pl.from_arrow(pa.Table.from_batches(batches))
         assert isinstance(frame, pl.DataFrame)
         whole = frame.drop_nulls(needed) if any(frame[column].null_count() for column in needed) else frame
         self._drop("incomplete_record", frame.height - whole.height)
-        return whole
+        return self._sane(whole, table) if "duration_ns" in needed else whole
+
+    def _sane(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
+        """Without what cannot be, each kind counted, as for profiler traces."""
+        duration = pl.col("duration_ns")
+        tests = {"negative_duration": duration < -ROUNDING_NS}
+        if table != "annotation":  # ranges of the program may be as long as it runs
+            tests["absurd_duration"] = duration > LONGEST_NS
+        if table in _DEVICE_TABLES and self.lost_times_before is not None:
+            tests = {"zero_time": pl.col("start_ns") < self.lost_times_before, **tests}
+        for code, test in tests.items():
+            kept = frame.filter(~test)
+            self._drop(code, frame.height - kept.height)
+            frame = kept
+        if rounded := int((frame["duration_ns"] < 0).sum()):
+            self._drop("rounded_duration", rounded)
+            frame = frame.with_columns(duration.clip(0))
+        return frame
 
     def _append(self, table: str, rows: pl.DataFrame) -> None:
         if rows.is_empty():
@@ -236,10 +297,23 @@ class _File:
     # -- tables --------------------------------------------------------------------------------------------------------
 
     def _annotations(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
+        loader = self.names.loads(frame["name"])
+        if loader.any():
+            some = frame.filter(loader)
+            kind = pl.lit("loader", pl.Enum(ENUM_VALUES["HOST_KIND"]))
+            waits = some.select(
+                tid=self._tids(some["source"]),
+                kind=kind,
+                name=self.names.ids(some["name"])[0],
+                start_ns="start_ns",
+                duration_ns="duration_ns",
+            )
+            self._append("host_event", waits)
+            frame = frame.filter(~loader)
         ids, numbers = self.names.ids(frame["name"])
         return "annotation", frame.select(
             tid=self._tids(frame["source"]), side=pl.lit("host", _SIDE), name=ids, value=pl.coalesce("value", numbers), start_ns="start_ns",
-            duration_ns=_length(), depth="depth", complete=pl.col("flags").fill_null(0) & _ENDED_BY_STOP == 0,
+            duration_ns="duration_ns", depth="depth", complete=pl.col("flags").fill_null(0) & _ENDED_BY_STOP == 0,
         )  # fmt: skip
 
     def _counters(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
@@ -263,9 +337,14 @@ class _File:
         return "sample", known
 
     def _calls(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
+        if self.calls is None:
+            texts = self.names.without_versions()
+            self.calls = _Names(self.store, texts)
+            self.process.calls_driver |= any(_DRIVER.match(text) for text in texts)
+        kind = pl.when(pl.col("kind").is_null()).then(self.calls.kinds(frame["name"])).otherwise(_chosen("kind", len(_HOST_KINDS)))
         return "host_event", frame.select(
-            tid="tid", kind=_HOST_KINDS.gather(frame.select(_chosen("kind", len(_HOST_KINDS))).to_series()),
-            name=self.names.ids(frame["name"])[0], start_ns="start_ns", duration_ns=_length(), correlation=self._correlation(),
+            tid="tid", kind=_HOST_KINDS.gather(frame.select(kind).to_series()), name=self.calls.ids(frame["name"])[0],
+            start_ns="start_ns", duration_ns="duration_ns", correlation=self._correlation(frame),
         )  # fmt: skip
 
     def _kernels(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
@@ -274,15 +353,34 @@ class _File:
 
     def _copies(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
         kind = frame["copy_kind"].replace_strict(_COPY_KINDS, default=None, return_dtype=pl.String)
-        pageable = pl.col("pageable").cast(pl.Boolean)
-        name = self.names.store_ids("Memcpy " + kind.fill_null("(unknown)"))
-        return self._device_rows(frame, "memcpy", name, bytes=pl.col("bytes"), copy_kind=kind, pageable=pageable)
+        pageable = frame["pageable"].cast(pl.Boolean)
+        host = pl.when("pageable").then(pl.lit("Pageable")).when(~pl.col("pageable")).then(pl.lit("Pinned"))
+        memories = pl.coalesce(
+            *(pl.when(kind=word).then(pl.format(text, host)) for word, text in _MEMORIES.items()),
+            pl.when(pl.col("kind").is_in(["DtoD", "PtoP"])).then(pl.lit("Device -> Device")),
+        )
+        name = pl.DataFrame({"kind": kind, "pageable": pageable}).select(
+            pl.concat_str(
+                pl.lit("Memcpy "), pl.col("kind").fill_null("(unknown)"), pl.format(" ({})", memories).fill_null("")
+            ).alias("name")
+        )  # fmt: skip
+        return self._device_rows(
+            frame, "memcpy", self.names.store_ids(name["name"]), bytes=pl.col("bytes"), copy_kind=kind, pageable=pageable
+        )
 
     def _memsets(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
         return self._device_rows(frame, "memset", self.names.store_ids(_constant("Memset (Device)", frame.height)), bytes=pl.col("bytes"))
 
     def _syncs(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
         name = frame["type"].replace_strict(_SYNC_KINDS, default="Sync", return_dtype=pl.String)
+        contexts = self.process.contexts
+        of_context = pl.col("context").replace_strict(list(contexts), list(contexts.values()), default=None, return_dtype=pl.Int32)
+        known = pl.when(pl.col("device") >= 0).then("device")
+        only = next(iter(devices)) if len(devices := set(contexts.values()) | self.devices) == 1 else None
+        frame = frame.with_columns(
+            device=pl.coalesce(known, of_context, pl.lit(only, pl.Int32)),
+            stream=pl.when(pl.col("stream") == _NO_STREAM).then(-1).otherwise("stream"),
+        )
         return self._device_rows(frame, "sync", self.names.store_ids(name))
 
     def _device_rows(self, frame: pl.DataFrame, kind: str, name: pl.Series, **more: pl.Expr | pl.Series) -> tuple[str, pl.DataFrame]:
@@ -290,17 +388,30 @@ class _File:
         device = pl.when(pl.col("device") >= 0).then("device").otherwise(0)
         rows = frame.select(
             device=device, context="context", stream="stream", kind=pl.lit(kind, _DEVICE_ENUM), name=name, start_ns="start_ns",
-            duration_ns=_length(), correlation=self._correlation(), **more,
+            duration_ns="duration_ns", correlation=self._correlation(frame), **more,
         )  # fmt: skip
         self.devices.update(rows["device"].unique())
+        if kind != "sync":
+            self.process.contexts.update(frame.filter(pl.col("device") >= 0).select("context", "device").unique().drop_nulls().iter_rows())
         return "device_event", rows
 
-    def _correlation(self) -> pl.Expr:
-        """Correlations count through all files of a session; those of a profiler that traced the same process are others."""
+    def _correlation(self, frame: pl.DataFrame) -> pl.Expr:
+        """Correlations count through all files of a session, and anew where the tracer began anew; those of a profiler that traced the
+        same process are others."""
+        known = pl.when(pl.col("correlation").is_between(1, CYCLE_IDS - 1)).then("correlation")
+        if not self.starts:
+            return known + self._cycle(0) * CYCLE_IDS
+        starts = pl.Series(self.starts, dtype=pl.Int64)
+        cycles = pl.Series([self._cycle(window) for window in range(len(self.starts) + 1)], dtype=pl.Int64)
+        return known + cycles.gather(starts.search_sorted(frame["start_ns"], side="right")) * CYCLE_IDS
+
+    def _cycle(self, window: int) -> int:
+        key = (self.session, window)
         cycles = self.process.cycles
-        if self.session not in cycles:
-            cycles[self.session] = self.captures.placement.cycle(self.process.process, self.source)
-        return pl.when(pl.col("correlation") > 0).then(pl.col("correlation") + cycles[self.session] * CYCLE_IDS)
+        if key not in cycles:
+            place = self.source if window == 0 else -1 - len(cycles)  # a file's number, or none that a file has
+            cycles[key] = self.captures.placement.cycle(self.process.process, place)
+        return cycles[key]
 
     def _tids(self, sources: pl.Series) -> pl.Series:
         """Thread ids; of threads whose description is lost, their negative number: no id is negative."""
@@ -335,18 +446,17 @@ class _File:
 
     def _finish(self, unreadable: bool) -> CaptureResult:
         store, file = self.store, self.opened.path.name
-        if self.devices:
-            add_devices(store, self.process.node, {}, self.devices)
-            if self.first_ns is not None and self.last_ns is not None:
-                window = {"process": self.process.process, "source": self.source, "first_ns": self.first_ns, "last_ns": self.last_ns}
-                store.insert("profile_window", window)
+        process = self.process
+        self.captures.devices.add(process.node, process.process, process.pid, process.rank, self.metadata, self.devices)
+        if self.first_ns is not None and self.last_ns is not None:
+            self.captures.windows.seen(process.process, self.session, self.first_ns, self.last_ns, devices=bool(self.devices))
         if self.first_ns is not None and self.last_ns is not None:
             self.captures.placement.recorded(
                 self.process.node, self.process.process, self.process.pid, self.process.rank, self.first_ns, self.last_ns
             )
-        metadata = self.opened.metadata()
+        metadata = self.metadata
         cut = note_problems(store, self.source, file, self.opened.problems(), worker="forked_from" in metadata)
-        disk = note_losses(store, self.source, file, self.opened)
+        lost = note_losses(store, self.source, file, self.opened)
         for code, count in sorted(self.dropped.items()):
             store.note(*_DROPPED[code], count=count, source=self.source, file=file)
         if self.process.recorder:
@@ -361,7 +471,7 @@ class _File:
             events=self.stored,
             first_ns=self.first_ns,
             last_ns=self.last_ns,
-            partial=unreadable or disk or cut,
+            partial=unreadable or lost or cut,
             process=None if self.process.recorder else self.process.process,
             metadata={key[:60]: value[:200] for key, value in metadata.items() if not _NOT_OF_THE_RUN.fullmatch(key)},
         )
@@ -374,7 +484,8 @@ class _Names:
         self.store = store
         self._texts = pl.Series("text", texts, pl.String)
         self._ids = pl.Series([None] * len(texts), dtype=pl.Int32)
-        self._values = features(self._texts)["value"]
+        self._features = features(self._texts)
+        self._loads = self._texts.str.starts_with(_LOADER)
 
     def texts(self, column: pl.Series) -> pl.Series:
         """The text of each name, null for none."""
@@ -389,7 +500,23 @@ class _Names:
         ids = self._ids.gather(column)
         if ids.null_count():
             ids = ids.fill_null(self.store.name_ids([_NO_NAME])[0])
-        return ids, self._values.gather(column)
+        return ids, self._features["value"].gather(column)
+
+    def loads(self, column: pl.Series) -> pl.Series:
+        """Whether each is the framework's own range around waiting for the data loader."""
+        return self._loads.gather(column).fill_null(False)
+
+    def kinds(self, column: pl.Series) -> pl.Series:
+        """What kind of call each is by its name, as a place in _HOST_KINDS."""
+        places = {kind: place for place, kind in enumerate(_HOST_KINDS)}
+        kinds = self._features["call"].cast(pl.String).replace_strict(places, return_dtype=pl.Int32)
+        return kinds.gather(column).fill_null(len(places) - 1)
+
+    def without_versions(self) -> list[str]:
+        """All texts, names of calls without what the tracer adds to them."""
+        text = pl.col("text")
+        plain = pl.coalesce(text.str.extract(_VERSION, 1), text.str.extract(_VERSION, 2), text)
+        return self._texts.to_frame().select(plain.alias("text"))["text"].to_list()
 
     def store_ids(self, texts: pl.Series) -> pl.Series:
         """Ids in the store of texts of which there are few."""
@@ -404,12 +531,14 @@ _DROPPED: Final[dict[str, tuple[Severity, str, str]]] = {
         "info", "sampled_twice", "Samples of a machine that another process sampled at the same time were left out; one process is enough."
     ),
     "device_unknown": ("warning", "device_unknown", "Device events that name no device are shown as of device 0."),
+    "zero_time": ("warning", "zero_time", "Device events without a time were left out: the tracer lost it."),
+    "absurd_duration": (
+        "warning", "absurd_duration", "Device events and calls longer than seven days were left out: their durations cannot be right."
+    ),
+    "negative_duration": ("warning", "negative_duration", "Events with a negative duration were left out."),
+    "rounded_duration": ("info", "rounded_duration", "Durations down to -1 us, a product of converting between clocks, were taken as 0."),
     "thread_unknown": ("warning", "thread_unknown", "Ranges of threads whose description is lost have a negative thread id."),
 }  # fmt: skip
-
-
-def _length() -> pl.Expr:
-    return pl.col("duration_ns").clip(0)
 
 
 def _chosen(column: str, count: int) -> pl.Expr:

@@ -35,12 +35,17 @@ _PROBLEMS: Final[dict[str, tuple[Severity, str]]] = {
     "out_of_range": ("warning", "Numbers beyond the range of their column were read as missing"),
     "unreadable": ("error", "The file could not be read to its end"),
 }  # fmt: skip
-_RING, _DISK, _FORK, _DEPTH = 1, 2, 3, 4
+_RING, _DISK, _FORK, _DEPTH, _DEVICE = 1, 2, 3, 4, 5
 _LOSSES: Final = {
     _RING: ("ring_full", "Records were lost: a thread made them faster than they could be written. Give its ring more records"),
     _DISK: ("disk_full", "Records were lost: they could not be written to disk. Free some space, or record to another place"),
     _FORK: ("lost_at_fork", "Records were lost when the process forked"),
     _DEPTH: ("too_deep", "Ranges nested deeper than 64 were left out"),
+    _DEVICE: (
+        "device_records_lost",
+        "Records of kernels, copies or calls were lost: the device made more than there was memory for. What they took is missing from"
+        " every figure of devices; record fewer steps at a time",
+    ),
 }
 
 
@@ -71,14 +76,15 @@ def note_problems(store: Store, source: int, file: str, problems: Iterable[Probl
 
 
 def note_losses(store: Store, source: int, file: str, opened: TraceFile) -> bool:
-    """One note per reason why the recorder itself lost records; whether it was the disk, after which nothing more was written."""
+    """One note per reason why the recorder itself lost records; whether a part of the run is missing: what the disk did not take any more,
+    work of devices."""
     losses = pl.from_arrow(opened.table("loss").arrow())
     assert isinstance(losses, pl.DataFrame)
     sums = losses.group_by("reason").agg(pl.col("count").sum(), pl.col("first_ns").min(), pl.col("last_ns").max()).sort("reason")
     for reason, count, first, last in sums.iter_rows():
         code, text = _LOSSES.get(reason, ("records_lost", "Records were lost"))
         store.note("warning", code, f"{text}.", count=count, source=source, file=file, first_ns=first, last_ns=last)
-    return bool((losses["reason"] == _DISK).any())
+    return bool(losses["reason"].is_in([_DISK, _DEVICE]).any())
 
 
 def note_missing(store: Store, source: int, file: str, metadata: Mapping[str, str]) -> None:

@@ -1,10 +1,32 @@
-"""What can be told only when all files are read? Kernel classes, and ranks by the order of files."""
+"""What can be told only when all files are read? Names and classes of kernels, and ranks by the order of files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from .store import Store
+
+
+def demangle_kernels(store: Store) -> None:
+    """Give kernels whose names are symbols the names of the source; of several symbols with one name the first gets the runs of all."""
+    from .demangle import demangled
+
+    symbols = store.frame("""
+        SELECT n.id, n.text FROM name AS n
+        WHERE starts_with(n.text, '_Z') AND n.id IN (SELECT DISTINCT name FROM device_event WHERE kind = 'kernel') ORDER BY n.id
+    """)
+    if symbols.is_empty():
+        return
+    ids, texts = symbols["id"].to_list(), symbols["text"].to_list()
+    changed = {number: name for number, text, name in zip(ids, texts, demangled(texts), strict=True) if name != text}
+    execute = store.connection.execute
+    known = dict(execute("SELECT text, id FROM name WHERE text IN (SELECT unnest(?))", [list(changed.values())]).fetchall())
+    for number, name in changed.items():
+        first = known.setdefault(name, number)
+        if first == number:
+            execute("UPDATE name SET text = ? WHERE id = ?", [name, number])
+        else:
+            execute("UPDATE device_event SET name = ? WHERE name = ?", [first, number])
 
 
 def classify_kernels(store: Store) -> None:

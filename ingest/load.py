@@ -114,7 +114,7 @@ def _gives_events(found: Found) -> bool:
 def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progress, name: str | None) -> list[ReadResult]:
     """Read every file, then derive; the results of the readers."""
     from .capture import CaptureResult
-    from .finish import classify_kernels, ranks_by_order
+    from .finish import classify_kernels, demangle_kernels, ranks_by_order
     from .kineto import TraceResult
     from .plausibility import note_several_runs
     from .run_row import common_metadata, name_of, write_run
@@ -127,6 +127,7 @@ def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progr
         run.write_sources(checksums)
     report("deriving steps", 0.95)
     derive_steps(store)
+    demangle_kernels(store)
     classify_kernels(store)
     results = [result for _, result in sorted(run.results.items())]
     traces = [result for result in results if isinstance(result, TraceResult)]

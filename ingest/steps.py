@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from .source import CAPTURE
 from .store import Store
 
 # Families: 0 phase events, 1 ProfilerStep#N, 2 step_N. `value` is the step's number where the source gives one.
@@ -42,6 +43,14 @@ LEFT JOIN families ON families.process IS NOT DISTINCT FROM named.process
 WHERE family = 0 OR family = best
 """
 
+# Steps at whose begin or end a recording's window of device activity opened or closed: a part of their device work was not recorded.
+_CUT: Final = f"""
+CREATE TEMP TABLE step_cut AS
+SELECT DISTINCT s.id FROM step_candidate s JOIN profile_window w ON w.process = s.process JOIN source f ON f.id = w.source
+WHERE f.format = '{CAPTURE}'
+    AND ((s.start_ns < w.first_ns AND w.first_ns < s.end_ns) OR (s.start_ns < w.last_ns AND w.last_ns < s.end_ns))
+"""
+
 # A launch belongs to the step that began last before it, if that step has not ended; device work belongs to its launch. One host
 # event per correlation, so that work is counted once, and a graph's many kernels go with their one launch.
 _STEPS: Final = """
@@ -62,7 +71,7 @@ work AS (
     SELECT l.id, min(d.start_ns) AS first_ns, max(d.start_ns + d.duration_ns) AS last_ns, count(*) AS events
     FROM device_event d
     JOIN launched l ON l.process = d.process AND l.correlation = d.correlation
-    WHERE d.kind <> 'sync'
+    WHERE d.kind <> 'sync' AND l.id NOT IN (SELECT id FROM step_cut)
     GROUP BY l.id
 )
 SELECT s.node, s.process, s.phase, s.index, s.start_ns, s.duration_ns, w.first_ns, w.last_ns - w.first_ns, coalesce(w.events, 0)
@@ -78,13 +87,15 @@ def derive_steps(store: Store) -> int:
 
     Device start and duration of a step: first start to last end of the kernels, copies and memsets whose launch call starts inside
     the step's host interval, on any thread of the process. ``index`` is the number in the source, else the position among the steps
-    of the same process and phase.
+    of the same process and phase. A step of which only a part lies in a window of device activity has none.
     """
     connection = store.connection
     connection.execute(_CANDIDATES)
     try:
+        connection.execute(_CUT)
         for (family,) in connection.execute("SELECT DISTINCT family FROM step_candidate ORDER BY family").fetchall():
             connection.execute(_STEPS.replace("$family", str(int(family))))
     finally:
+        connection.execute("DROP TABLE IF EXISTS step_cut")
         connection.execute("DROP TABLE step_candidate")
     return int(connection.execute("SELECT count(*) FROM step").fetchall()[0][0])

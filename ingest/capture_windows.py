@@ -1,0 +1,70 @@
+"""When was device activity recorded? A recording may do so in windows only, or all the time. -> ``profile_window``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from .store import Store
+
+WINDOW: Final = re.compile(r"gpu\.window\.(\d{1,9})")
+_TIMES: Final = re.compile(r"(\d{1,18})(?: (\d{1,18}))?")
+
+
+@dataclass(slots=True)
+class _Session:
+    """``windows``: begin and end by number. ``first_ns``, ``last_ns``: of all its rows. ``devices``: whether there are any of a device."""
+
+    source: int
+    windows: dict[int, tuple[int, int | None]] = field(default_factory=dict)
+    first_ns: int | None = None
+    last_ns: int | None = None
+    devices: bool = False
+
+
+class GpuWindows:
+    """The windows of one run: :meth:`add` and :meth:`seen` for each file, then :meth:`settle`."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._sessions: dict[tuple[int, bytes], _Session] = {}
+
+    def add(self, process: int, session: bytes, source: int, metadata: Mapping[str, str]) -> list[int]:
+        """What a file says of windows; from when on rows are of the next one: the middle between the end of one and the begin of the
+        next, for clocks of devices run a little before or behind."""
+        known = self._sessions.setdefault((process, session), _Session(source))
+        for key, value in metadata.items():
+            name, times = WINDOW.fullmatch(key), _TIMES.fullmatch(value)
+            if name and times:
+                begin, end = int(times[1]), int(times[2]) if times[2] else None
+                known.windows[int(name[1])] = (begin, None if end is not None and end < begin else end)
+        return [end + (begin - end) // 2 for (_, end), (begin, _) in pairwise(_ended(known.windows, None))]
+
+    def seen(self, process: int, session: bytes, first_ns: int, last_ns: int, *, devices: bool) -> None:
+        """First start and last end of the rows of a file, and whether there are any of a device."""
+        known = self._sessions[process, session]
+        known.first_ns = first_ns if known.first_ns is None else min(first_ns, known.first_ns)
+        known.last_ns = last_ns if known.last_ns is None else max(last_ns, known.last_ns)
+        known.devices |= devices
+
+    def settle(self) -> None:
+        """One row per window; per session where it recorded device activity all the time. None of a session without any."""
+        for (process, _), known in self._sessions.items():
+            if known.first_ns is None or known.last_ns is None or not (known.devices or known.windows):
+                continue
+            for first, last in _ended(known.windows, known.last_ns) or [(known.first_ns, known.last_ns)]:
+                self.store.insert("profile_window", {"process": process, "source": known.source, "first_ns": first, "last_ns": last})
+
+
+def _ended(windows: Mapping[int, tuple[int, int | None]], last_ns: int | None) -> list[tuple[int, int]]:
+    """Begins and ends in order. One without an end, or with one behind the next begin, ends there; the last one at ``last_ns``."""
+    spans = sorted(windows.values(), key=lambda span: span[0])
+    ended = []
+    for place, (begin, end) in enumerate(spans):
+        limit = spans[place + 1][0] if place + 1 < len(spans) else None
+        known = [time for time in (end, limit) if time is not None] or [begin if last_ns is None else last_ns]
+        ended.append((begin, max(begin, min(known))))
+    return ended
