@@ -55,7 +55,7 @@ def convert(trace: dict[str, Any], *, host: str, pid: int | None = None, seed: i
     first = min(_ns(one["ts"]) for one in chosen) + base
     last = max(_ns(one["ts"]) + _ns(one.get("dur", 0)) for one in chosen) + base
     info = trace.get("distributedInfo") or {}
-    pid = pid if pid is not None else max((one["pid"] for one in sorted_in["api"] + sorted_in["annotation"]), default=0)
+    pid = pid if pid is not None else max((int(one["pid"]) for one in sorted_in["api"] + sorted_in["annotation"]), default=0)
     names = sorted({one["name"] for table in ("kernel", "api", "annotation") for one in sorted_in[table]})
     numbers = {name: i for i, name in enumerate(names, 1)}
 
@@ -84,19 +84,21 @@ def convert(trace: dict[str, Any], *, host: str, pid: int | None = None, seed: i
             write(table, {1: [numbers.get(one["name"], 0) for one in some], **spans(some), **_device_columns(table, some)})
     calls = sorted_in["api"]
     if calls:
-        correlations = [_args(one).get("correlation", MISSING) for one in calls]
+        correlations = [int(_args(one).get("correlation", MISSING)) for one in calls]
         kinds = [_call_kind(one["name"]) for one in calls]
-        tids = [one["tid"] for one in calls]
+        tids = [int(one["tid"]) for one in calls]
         write("api", {1: [numbers[one["name"]] for one in calls], **spans(calls), 4: correlations, 5: kinds, 6: tids})
-    threads = sorted({one["tid"] for one in sorted_in["annotation"]})
+    threads = sorted({int(one["tid"]) for one in sorted_in["annotation"]})
     if threads:
         writer.add("thread", {1: range(1, len(threads) + 1), 2: threads, 3: [""] * len(threads)})
     for source, tid in enumerate(threads, 1):
-        some = [one for one in sorted_in["annotation"] if one["tid"] == tid]
+        some = [one for one in sorted_in["annotation"] if int(one["tid"]) == tid]
         depths = _depths([(_ns(one["ts"]), _ns(one["ts"]) + _ns(one["dur"])) for one in some])
         count = len(some)
         write(
-            "annotation", {1: [numbers[one["name"]] for one in some], **spans(some), 4: [MISSING] * count, 5: depths, 6: [0] * count}, source
+            "annotation",
+            {1: [numbers[one["name"]] for one in some], **spans(some), 4: [MISSING] * count, 5: depths, 6: [0] * count},
+            source,
         )
     return writer.end(len(chosen)).data()
 
@@ -132,11 +134,14 @@ def _call_kind(name: str) -> int:
 
 
 def _devices(trace: dict[str, Any]) -> Iterable[tuple[int, dict[str, str]]]:
-    for entry in trace.get("deviceProperties", []):
+    entries = trace.get("deviceProperties", [])
+    used = {_args(one)["device"] for one in trace["traceEvents"] if "device" in _args(one)}
+    for entry in entries:
         facts = {ours: str(entry[theirs]) for theirs, ours in FACTS.items() if theirs in entry}
         if "computeMajor" in entry:
             facts["compute_capability"] = f"{entry['computeMajor']}.{entry['computeMinor']}"
-        yield entry["id"], facts
+        # A process that sees one device of several lists it as 0, while AMD's tracer gives the machine's number.
+        yield next(iter(used)) if len(entries) == len(used) == 1 else entry["id"], facts
 
 
 def _depths(spans: Sequence[tuple[int, int]]) -> list[int]:

@@ -1,0 +1,147 @@
+"""Is a run reported alike, whether torch.profiler traced it or the capture library recorded it? Real traces, written as recordings.
+
+Against the same trace with only the events that a recording has, all of the report is equal but what names the file and its format.
+Against the whole trace, all is equal that is told of devices: operators, Python functions and the profiler's own overhead are not recorded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kineto_to_prt import CALLS, DEVICE, RANGES, STEP, convert, document
+from postrun.analysis import Options, analyze
+from postrun.ingest import ingest
+
+HOST = "unknown host"  # as a machine is called that no file names
+TRACES = (
+    "quirks/alexnet_no_steps",
+    "quirks/event_sync_trace",
+    "quirks/mi250_minitoy_train_ROCm6_2_kineto",
+    "h100/Falconsai_nsfw_image_detection__1016002",
+    "h100/Qwen_Qwen1.5-0.5B-Chat__1016005",
+    "mi300/gaunernst_bert-small-uncased__1016001",
+    "sampled_2_ranks",
+)
+# Names of the file, of its format and of what only a trace says beside its events.
+OF_THE_FILE = (
+    "run.name",
+    "run.framework",
+    "run.metadata",
+    "run.sources",
+    "summary.subtitle",
+    "summary.warnings",
+    "data_quality",
+    "processes",
+)
+# Sections and rules that tell of devices, their launches and synchronisation only.
+OF_DEVICES = (
+    "nodes",
+    "devices",
+    "time_breakdown",
+    "kernels",
+    "categories",
+    "precision",
+    "activity",
+    "memory_operations",
+    "launches",
+    "idle",
+)
+DEVICE_RULES = (
+    "ExposedCommunication", "LowPrecision", "PageableCopies", "ShortKernels", "StragglerRank", "LowGPUUtilization", "LoadBalancing",
+    "SyncBound",
+)  # fmt: skip
+
+
+# Of no recording: which operator a call was made in, by which SyncBound lists calls; of AMD's copies, which host memory.
+NOT_RECORDED = re.compile(r"details\.calls\b.*")
+NEITHER = " (Host -> Device)"
+
+
+def is_recorded(event: dict[str, Any]) -> bool:
+    category = str(event.get("cat")).lower()
+    return category in DEVICE | dict.fromkeys(CALLS | RANGES) or (
+        category in {"cpu_op", "operator"} and bool(STEP.fullmatch(event["name"]))
+    )
+
+
+def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every figure and text with its place."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from flat(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        yield f"{path} (count)", len(value)
+        for i, inner in enumerate(value):
+            yield from flat(inner, f"{path}[{i}]")
+    else:
+        yield path, value
+
+
+def differences(ours: Any, theirs: Any, *, whole: bool = False) -> dict[str, Any]:
+    """What is not equal: (ours, theirs) by place. Sums of floats depend on the order of rows."""
+    found, expected = dict(flat(ours)), dict(flat(theirs))
+    differing = {}
+    for place in found.keys() | expected.keys():
+        pair = found.get(place, "absent"), expected.get(place, "absent")
+        both = all(isinstance(value, float) for value in pair)
+        left_out = place.startswith(OF_THE_FILE) or (whole and NOT_RECORDED.fullmatch(place))
+        if not left_out and not (math.isclose(*pair, rel_tol=1e-12) if both else pair[0] == pair[1]):
+            differing[place] = pair
+    return differing
+
+
+def report(files: list[Path]) -> dict[str, Any]:
+    with ingest(files) as store:
+        return dataclasses.asdict(analyze(store, Options(generated_at_ns=0)))
+
+
+@pytest.fixture(scope="module", params=TRACES)
+def traces(request: pytest.FixtureRequest, shared_data: Path) -> list[Path]:
+    place = shared_data / "kineto" / request.param
+    return sorted(place.glob("*.json.gz")) if place.is_dir() else [place.with_name(f"{place.name}.json.gz")]
+
+
+@lru_cache(maxsize=1)
+def recorded(traces: tuple[Path, ...], folder: Path) -> dict[str, Any]:
+    for number, trace in enumerate(traces):
+        (folder / f"{number}.prt").write_bytes(convert(document(trace), host=document(trace).get("host_name", HOST), seed=number))
+    return report(sorted(folder.glob("*.prt")))
+
+
+@pytest.fixture(scope="module")
+def ours(traces: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    for trace in traces:
+        if not trace.is_file():
+            pytest.skip(f"no real trace: {trace} is no file")
+    return recorded(tuple(traces), tmp_path_factory.mktemp("recorded"))
+
+
+def test_all_of_the_report_is_equal(traces: list[Path], ours: dict[str, Any], tmp_path: Path) -> None:
+    for trace in traces:
+        part = document(trace)
+        part["traceEvents"] = [one for one in part["traceEvents"] if one.get("ph") == "X" and is_recorded(one)]
+        text = json.dumps(part, default=lambda number: f"<{number}>").replace(NEITHER, "")
+        (tmp_path / trace.name.removesuffix(".gz")).write_text(re.sub(r'"<([0-9.E+-]+)>"', r"\1", text))  # numbers as they stand
+    assert differences(ours, report(sorted(tmp_path.iterdir()))) == {}
+    assert len(dict(flat(ours))) > 1000
+
+
+def test_what_is_told_of_devices_is_equal_to_the_whole_trace(traces: list[Path], ours: dict[str, Any]) -> None:
+    theirs = report(traces)
+    for section in OF_DEVICES:
+        assert differences(ours[section], theirs[section]) == {}, section
+    steps = [{key: value for key, value in one["steps"].items() if key not in {"parts"}} for one in (ours, theirs)]
+    assert differences(*steps) == {}
+    rules = [{rule["rule"]: rule for rule in one["rules"] if rule["rule"] in DEVICE_RULES} for one in (ours, theirs)]
+    assert rules[0].keys() == rules[1].keys()
+    for name, rule in rules[1].items():
+        assert differences(rules[0][name], rule, whole=True) == {}, name
+    assert len(rules[0]) == len(DEVICE_RULES)
