@@ -306,6 +306,8 @@ _record_options = [
             help="Folder of the recording, new or empty (default: postrun-runs/NAME-TIME)."),
     _option("--interval-ms", type=_Interval(), metavar="MS", default=500, show_default=True,
             help="How often the system is sampled: 100, 200, 500, 1000, 5000 or 60000 ms; 0: never."),
+    _option("--gpu/--no-gpu", default=None,
+            help="Record the GPUs: their samples, and what runs on them; --no-gpu: neither (default: where there are NVIDIA GPUs)."),
     _option("--param", "params", multiple=True, type=_Listed(r"[\n;]+"), callback=_parameters, metavar="KEY=VALUE",
             help="A hyperparameter of the job; may be repeated."),
     _option("--params", "files", multiple=True, type=_Listed(r"[\n;]+"), callback=_parameter_files, metavar="FILE",

@@ -26,6 +26,8 @@ from .record_witness import Witness
 INTERVALS_MS: Final = (0, 100, 200, 500, 1000, 5000, 60000)
 RECORDER: Final = "POSTRUN_RECORDER"
 """Says to the processes of a job who records it: host and process id."""
+GPU: Final = "POSTRUN_GPU"
+"""1: a process of the job records what runs on the GPUs; 0: nothing of GPUs is recorded, neither that nor samples."""
 _WAIT_S: Final = 60.0
 _WAIT_AFTER_FAILURE_S: Final = 5.0
 """How long the first rank waits for the others before it reports: they may wait for the launcher to see that this one failed."""
@@ -50,6 +52,7 @@ class Wanted:
     files: tuple[Mapping[str, str], ...] = field(default=())
     name: str | None = None
     quiet: bool = False
+    gpu: bool | None = None
 
 
 def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
@@ -65,6 +68,8 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
     samples = bool(wanted.interval_ms) and not sampled and folder.samples()
     for key, value in _facts(command, wanted, outer, inside).items():
         capture.metadata(key, value)
+    if wanted.gpu is False:
+        os.environ[GPU] = "0"
     session = capture.session(folder.path, sample_ms=wanted.interval_ms if samples else 0)
     try:
         session.__enter__()
@@ -72,6 +77,8 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
         folder.abandon()
         raise RecordingError(f"{folder.path}: {error.strerror or error}; choose another folder with --out, or free some space") from error
     environment = outer | {"POSTRUN_CAPTURE": "1", "POSTRUN_DIR": os.fspath(folder.path), "POSTRUN_FOLLOW_FORK": "1"}
+    if wanted.gpu is not None:
+        environment[GPU] = str(int(wanted.gpu))
     environment[RECORDER] = outer[RECORDER] if sampled else f"{socket.gethostname()}:{os.getpid()}"
     if early := record_child.asked_to_end(0):  # Ctrl-C, before there is a job that it could reach
         _abandon(folder, session)
