@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gpu.h"
 #include "session.h"
 #include "waiting.h"
 
@@ -165,6 +166,7 @@ static void drain(struct session *s, bool all, bool final) {
     }
     postrun_rows_write_foreign(s);
     postrun_rows_write_metrics(s);
+    postrun_device_rows_write(s, final);
     uint64_t stray = atomic_load(&postrun_stray_lost);
     int64_t ticks = clock_ticks();
     if (stray != s->stray_taken) {

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "gpu.h"
 #include "names.h"
 #include "postrun.h"
 #include "ring.h"
@@ -15,6 +16,7 @@ void postrun_forked(void) {
     postrun_names_forked();
     postrun_threads_forked();
     postrun_handles_forked();
+    postrun_gpu_forked();
     postrun_session_forked();
 }
 

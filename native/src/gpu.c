@@ -1,23 +1,424 @@
-/* gpu.c - when is GPU activity recorded? */
+/* gpu.c - when is GPU activity recorded?
+ *
+ * A session that was asked for it waits, where the environment asked, until the program itself has initialised CUDA: a process that has done
+ * so can fork no children that use it. Then a window is open, from the start or when it is told: CUPTI is attached, and detached when the
+ * window closes. A thread of its own waits, looks at the time and at signals, and lets records come in every second.
+ *
+ * Whoever calls CUDA or CUPTI has passed the gate, one at a time; no lock is held meanwhile, and callbacks never come to the gate. */
+#define _GNU_SOURCE
 #include "gpu.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "capture.h"
+#include "clock.h"
+#include "cuda_driver.h"
+#include "cupti_attach.h"
+#include "cupti_buffers.h"
+#include "device_rows.h"
+#include "gpu_window.h"
 #include "postrun.h"
+#include "waiting.h"
+
+#define MS 1000000
+#define FLUSH_NS (1000 * (int64_t)MS)
+#define POLL_NS (20 * (int64_t)MS)
+#define INJECTED_POLL_NS (1 * (int64_t)MS) /* while the driver initialises, which called us */
+#define INJECTED_NS (30000 * (int64_t)MS)
+#define SIGNAL_NS (50 * (int64_t)MS)
+#define DEVICE_NS (2000 * (int64_t)MS) /* how long a window that closes waits for work that is not done */
+
+enum state { STATE_NONE, STATE_WAITING, STATE_READY, STATE_OPEN, STATE_FAILED };
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t free;
+    bool busy;
+} gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+
+/* Behind the gate. */
+static struct {
+    uint32_t session; /* its number; 0: none */
+    pid_t pid;
+    enum state state;
+    bool environment, wanted, opened, told_devices, has_thread;
+    pthread_t thread;
+    struct gpu_window window;
+    int64_t started, flushed;
+} gpu;
+static _Atomic uint32_t wake_word, quit;
+static _Atomic int64_t injected; /* when; 0: never */
+static _Atomic bool never;       /* in a child of a process that used CUDA, and when the program ends */
+
+static void gate_enter(int *cancellation) {
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancellation);
+    pthread_mutex_lock(&gate.lock);
+    while (gate.busy) {
+        pthread_cond_wait(&gate.free, &gate.lock);
+    }
+    gate.busy = true;
+    pthread_mutex_unlock(&gate.lock);
+}
+
+static bool gate_try(int *cancellation) {
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancellation);
+    pthread_mutex_lock(&gate.lock);
+    bool free_now = !gate.busy;
+    gate.busy = true;
+    pthread_mutex_unlock(&gate.lock);
+    if (!free_now) {
+        pthread_setcancelstate(*cancellation, NULL);
+    }
+    return free_now;
+}
+
+static void gate_leave(int cancellation) {
+    pthread_mutex_lock(&gate.lock);
+    gate.busy = false;
+    pthread_cond_signal(&gate.free);
+    pthread_mutex_unlock(&gate.lock);
+    pthread_setcancelstate(cancellation, NULL);
+}
+
+/* ---------------------------------------------------------------- behind the gate */
+
+static void fail(const char *why) {
+    gpu.state = STATE_FAILED;
+    postrun_session_capability("gpu", why);
+}
+
+/* Whether CUDA is there: WAITING becomes READY, FAILED, or stays. */
+static void look_for_cuda(bool initialise) {
+    char why[256] = "";
+    switch (postrun_cuda_state(initialise, why, sizeof why)) {
+    case CUDA_ABSENT: fail(why); break;
+    case CUDA_NOT_YET: break;
+    case CUDA_READY:
+        gpu.state = STATE_READY;
+        if (!gpu.told_devices) {
+            gpu.told_devices = true;
+            postrun_cuda_tell_devices();
+        }
+        break;
+    }
+}
+
+static void tell_count(const char *key, uint64_t count) {
+    if (count) {
+        char text[32];
+        snprintf(text, sizeof text, "%llu", (unsigned long long)count);
+        postrun_metadata(key, text);
+    }
+}
+
+static void tell_counts(void) {
+    struct device_counts counts;
+    postrun_device_rows_counts(&counts);
+    tell_count("cupti.overhead_records", counts.overhead);
+    tell_count("cupti.unknown_records", counts.unknown);
+    tell_count("cupti.negative_spans", counts.negative);
+    tell_count("cupti.noisy_calls", counts.ignored);
+}
+
+/* When the program ends, before the libraries of CUDA do. */
+static void at_exit(void) {
+    int cancellation;
+    if (atomic_exchange(&never, true) || !gate_try(&cancellation)) {
+        return; /* somebody is in there: then it is not touched */
+    }
+    if (gpu.state == STATE_OPEN && gpu.pid == getpid()) {
+        postrun_cuda_wait(DEVICE_NS);
+        postrun_cupti_detach(false, NULL, 0);
+        gpu.state = STATE_READY;
+        tell_counts();
+    }
+    gate_leave(cancellation);
+}
+
+static int open_window(void) {
+    static bool registered;
+    char why[320] = "";
+    if (atomic_load(&never)) {
+        return -ENOTSUP;
+    }
+    if (!postrun_cupti_attach(why, sizeof why)) {
+        postrun_session_capability("gpu", why);
+        return -ENOTSUP; /* later it may be possible: another profiler goes */
+    }
+    gpu.state = STATE_OPEN;
+    gpu.opened = true;
+    gpu.flushed = postrun_clock_monotonic();
+    if (!registered) {
+        registered = atexit(at_exit) == 0;
+    }
+    return 0;
+}
+
+static void close_window(void) {
+    char other[128] = "";
+    postrun_cuda_wait(DEVICE_NS);
+    if (!postrun_cupti_detach(true, other, sizeof other)) {
+        char why[320];
+        snprintf(why, sizeof why, "another profiler came while GPU activity was recorded (%s): what it took over is missing", other);
+        postrun_session_capability("gpu", why);
+    }
+    gpu.state = STATE_READY;
+    tell_counts();
+}
+
+/* Opens or closes what is wanted: 0, -EALREADY, -ENOTSUP. */
+static int set_window(bool open) {
+    if (gpu.session == 0 || gpu.pid != getpid()) {
+        return -EALREADY;
+    }
+    if (gpu.state == STATE_WAITING) {
+        look_for_cuda(!gpu.environment);
+    }
+    if (gpu.state == STATE_WAITING) { /* as soon as the program has initialised CUDA */
+        int already = gpu.wanted == open ? -EALREADY : 0;
+        gpu.wanted = open;
+        return already;
+    }
+    gpu.wanted = open;
+    if (gpu.state == STATE_FAILED || atomic_load(&never)) {
+        return -ENOTSUP;
+    }
+    if ((gpu.state == STATE_OPEN) == open) {
+        return -EALREADY;
+    }
+    if (open) {
+        return open_window();
+    }
+    close_window();
+    return 0;
+}
+
+/* ---------------------------------------------------------------- the thread */
+
+static int64_t nearer(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* What is due: until then nothing is, in ns. */
+static int64_t do_what_is_due(bool *was_open_by_time) {
+    int64_t now = postrun_clock_monotonic(), wait = FLUSH_NS, since = now - gpu.started;
+    if (gpu.state == STATE_WAITING) {
+        look_for_cuda(false);
+        if (gpu.state == STATE_READY && gpu.wanted) {
+            open_window();
+        }
+        int64_t when = atomic_load(&injected);
+        wait = when && now - when < INJECTED_NS ? INJECTED_POLL_NS : POLL_NS;
+    }
+    if (gpu.window.by_time) {
+        bool in = since >= gpu.window.first_ns && since < gpu.window.end_ns;
+        if (in != *was_open_by_time) {
+            *was_open_by_time = in;
+            set_window(in);
+        }
+        if (since < gpu.window.end_ns) {
+            wait = nearer(wait, (in ? gpu.window.end_ns : gpu.window.first_ns) - since);
+        }
+    }
+    if (gpu.window.by_signal) {
+        if (postrun_signal_came()) {
+            set_window(gpu.state == STATE_WAITING ? !gpu.wanted : gpu.state != STATE_OPEN);
+        }
+        wait = nearer(wait, SIGNAL_NS);
+    }
+    if (gpu.state == STATE_OPEN && !atomic_load(&never)) {
+        if (now - gpu.flushed >= FLUSH_NS) {
+            postrun_cupti_flush();
+            gpu.flushed = now = postrun_clock_monotonic();
+        }
+        wait = nearer(wait, gpu.flushed + FLUSH_NS - now);
+    }
+    return wait > 0 ? wait : MS;
+}
+
+static void *watch_loop(void *argument) {
+    (void)argument;
+    pthread_setname_np(pthread_self(), "postrun-gpu");
+    bool by_time = false;
+    for (;;) {
+        int cancellation;
+        gate_enter(&cancellation);
+        int64_t wait = do_what_is_due(&by_time);
+        bool done = gpu.state == STATE_FAILED;
+        gate_leave(cancellation);
+        if (done || atomic_load(&quit)) {
+            return NULL;
+        }
+        postrun_wait(&wake_word, wait);
+        if (atomic_load(&quit)) {
+            return NULL;
+        }
+    }
+}
+
+static void start_thread(void) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    atomic_store(&quit, 0);
+    int error = pthread_create(&gpu.thread, NULL, watch_loop, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    gpu.has_thread = error == 0;
+    if (error) {
+        fail(strerror(error));
+    }
+}
+
+/* ---------------------------------------------------------------- the session */
+
+static void read_environment(void) {
+    char why[256];
+    const char *memory = getenv("POSTRUN_GPU_MEMORY");
+    int64_t mib = memory ? strtoll(memory, NULL, 10) : 0;
+    if (mib > 0 && mib < 16384) {
+        postrun_buffers_limit((size_t)mib << 20);
+    }
+    if (!gpu.environment) {
+        return;
+    }
+    if (!postrun_window_read(&gpu.window, why, sizeof why)) {
+        memset(&gpu.window, 0, sizeof gpu.window);
+        fail(why);
+        return;
+    }
+    if (gpu.window.by_signal && !postrun_signal_watch(gpu.window.signal)) {
+        gpu.window.by_signal = false;
+        snprintf(why, sizeof why, "the program handles signal %d itself, so it opens no window", gpu.window.signal);
+        fail(why);
+        return;
+    }
+    if (gpu.window.by_steps || gpu.window.by_time || gpu.window.by_signal) {
+        gpu.wanted = false;
+    }
+    if (gpu.window.by_steps) {
+        postrun_steps_watch(gpu.window.first_step, gpu.window.end_step);
+    }
+}
+
+/* `driver`: it is the CUDA driver that calls, so nothing may be asked of it now. */
+static void begin(uint32_t number, uint32_t flags, bool environment, bool driver) {
+    if (gpu.session == number) {
+        return;
+    }
+    memset(&gpu, 0, sizeof gpu);
+    gpu.session = number;
+    gpu.pid = getpid();
+    gpu.state = STATE_WAITING;
+    gpu.environment = environment;
+    gpu.wanted = !(flags & POSTRUN_NO_GPU_YET);
+    gpu.started = postrun_clock_monotonic();
+    if (atomic_load(&never)) {
+        fail("a process forked by one that used CUDA cannot use it");
+        return;
+    }
+    postrun_device_rows_begin(number);
+    read_environment();
+    if (gpu.state != STATE_FAILED && !environment && !driver) {
+        look_for_cuda(true);
+        if (gpu.state == STATE_READY && gpu.wanted) {
+            open_window();
+        }
+    }
+    if (gpu.state != STATE_FAILED) {
+        start_thread();
+    }
+}
 
 void postrun_gpu_begin(uint32_t number, uint32_t flags, bool environment) {
-    (void)number;
-    (void)flags;
-    (void)environment;
+    int cancellation;
+    if (!(flags & POSTRUN_GPU)) {
+        return;
+    }
+    gate_enter(&cancellation);
+    begin(number, flags, environment, false);
+    gate_leave(cancellation);
 }
 
-void postrun_gpu_end(uint32_t number) { (void)number; }
+void postrun_gpu_begin_injected(uint32_t number, uint32_t flags) {
+    atomic_store(&injected, postrun_clock_monotonic());
+    int cancellation;
+    if (gate_try(&cancellation)) { /* else a session begins or ends right now, which looks for CUDA itself */
+        begin(number, flags | POSTRUN_GPU, true, true);
+        gate_leave(cancellation);
+    }
+    postrun_wake(&wake_word);
+}
 
-void postrun_gpu_forked(void) {}
+void postrun_gpu_end(uint32_t number) {
+    int cancellation;
+    gate_enter(&cancellation);
+    bool ours = gpu.session == number && number != 0 && gpu.pid == getpid(), thread = ours && gpu.has_thread;
+    if (!ours) {
+        gate_leave(cancellation);
+        return;
+    }
+    gpu.has_thread = false;
+    pthread_t watcher = gpu.thread;
+    gate_leave(cancellation);
+    if (thread) { /* it comes through the gate, too */
+        atomic_store(&quit, 1);
+        postrun_wake(&wake_word);
+        pthread_join(watcher, NULL);
+    }
+    gate_enter(&cancellation);
+    if (gpu.session == number) {
+        if (gpu.window.by_steps) {
+            postrun_steps_unwatch();
+        }
+        if (gpu.window.by_signal) {
+            postrun_signal_unwatch();
+        }
+        if (gpu.state == STATE_WAITING) {
+            postrun_session_capability("gpu", "the program did not use CUDA");
+        } else if (gpu.state == STATE_READY && !gpu.opened && (gpu.window.by_steps || gpu.window.by_time || gpu.window.by_signal)) {
+            postrun_session_capability("gpu", "the window that the environment asks for was not reached");
+        }
+        if (gpu.state == STATE_OPEN && !atomic_load(&never)) {
+            close_window();
+        }
+        gpu.session = 0;
+        gpu.state = STATE_NONE;
+    }
+    gate_leave(cancellation);
+}
+
+void postrun_gpu_forked(void) {
+    bool used = postrun_cuda_used();
+    gate.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    gate.free = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    gate.busy = false;
+    if (gpu.window.by_steps) {
+        postrun_steps_unwatch();
+    }
+    memset(&gpu, 0, sizeof gpu);
+    atomic_store(&wake_word, 0);
+    atomic_store(&quit, 0);
+    atomic_store(&injected, 0);
+    if (used) {
+        atomic_store(&never, true);
+    }
+    postrun_cupti_forked();
+    postrun_device_rows_forked();
+}
+
+/* ---------------------------------------------------------------- windows */
 
 int postrun_gpu(int on) {
-    (void)on;
-    return -ENOTSUP;
+    int cancellation;
+    gate_enter(&cancellation);
+    int result = set_window(on != 0);
+    gate_leave(cancellation);
+    return result;
 }
 
-int InitializeInjection(void) { return 1; }
+void postrun_gpu_window(bool open) { postrun_gpu(open); }

@@ -35,6 +35,9 @@ static __attribute__((noinline)) void begin_slowly(uint32_t name, int64_t value)
     if (!thread) {
         return;
     }
+    if (UNLIKELY(atomic_load_explicit(&postrun_steps_watched, memory_order_relaxed))) {
+        postrun_step_begins(name, value);
+    }
     uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_relaxed);
     if (depth < STACK_DEPTH) {
         struct frame *frame = &thread->stack[depth];
@@ -73,6 +76,10 @@ static __attribute__((noinline)) void end_slowly(void) {
         }
     }
     atomic_store_explicit(&thread->depth, depth, memory_order_release);
+    if (UNLIKELY(atomic_load_explicit(&postrun_steps_watched, memory_order_relaxed)) && depth < STACK_DEPTH) {
+        struct frame *frame = &thread->stack[depth];
+        postrun_step_ends(atomic_load_explicit(&frame->name, memory_order_relaxed), atomic_load_explicit(&frame->value, memory_order_relaxed));
+    }
 }
 
 void postrun_begin(uint32_t name, int64_t value) {
@@ -83,7 +90,7 @@ void postrun_begin(uint32_t name, int64_t value) {
     struct thread *thread = postrun_self;
     uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_relaxed);
     if (UNLIKELY(atomic_load_explicit(&thread->session, memory_order_relaxed) != session) || UNLIKELY(depth >= STACK_DEPTH) ||
-        UNLIKELY(!CLOCK_INLINE)) {
+        UNLIKELY(!atomic_load_explicit(&postrun_direct, memory_order_relaxed))) {
         begin_slowly(name, value);
         return;
     }
@@ -103,7 +110,7 @@ void postrun_end(void) {
     uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_relaxed) - 1;
     uint64_t head = atomic_load_explicit(&thread->head, memory_order_relaxed);
     if (UNLIKELY(atomic_load_explicit(&thread->session, memory_order_relaxed) != session) || UNLIKELY(depth >= STACK_DEPTH) ||
-        UNLIKELY(!CLOCK_INLINE) || UNLIKELY(head - thread->tail_seen >= thread->half)) {
+        UNLIKELY(!atomic_load_explicit(&postrun_direct, memory_order_relaxed)) || UNLIKELY(head - thread->tail_seen >= thread->half)) {
         end_slowly();
         return;
     }
@@ -119,6 +126,9 @@ uint64_t postrun_range_begin(uint32_t name, int64_t value) {
     struct thread *thread = recording_thread(session);
     if (UNLIKELY(!thread)) {
         return atomic_load(&postrun_session) == SESSION_NONE ? 0 : HANDLE_UNHELD;
+    }
+    if (UNLIKELY(atomic_load_explicit(&postrun_steps_watched, memory_order_relaxed))) {
+        postrun_step_begins(name, value);
     }
     uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_relaxed);
     struct open_range range = {0, clock_ticks(), value, name, session, thread->number, depth < STACK_DEPTH ? depth : STACK_DEPTH};
@@ -147,6 +157,9 @@ int postrun_range_end(uint64_t handle) {
     }
     if (range.session != atomic_load_explicit(&thread->session, memory_order_relaxed)) {
         return -EINVAL; /* of a session that has stopped in between */
+    }
+    if (UNLIKELY(atomic_load_explicit(&postrun_steps_watched, memory_order_relaxed))) {
+        postrun_step_ends(range.name, range.value);
     }
     uint64_t head = atomic_load_explicit(&thread->head, memory_order_relaxed);
     uint64_t records = range.number == thread->number ? 1 : 2;

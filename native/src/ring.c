@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+_Atomic bool postrun_direct;
+_Atomic bool postrun_steps_watched;
 _Atomic uint32_t postrun_session;
 _Atomic uint64_t postrun_stray_lost;
 _Atomic uint32_t postrun_ring_records;

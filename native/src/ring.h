@@ -62,6 +62,12 @@ struct thread {
 extern _Atomic uint32_t postrun_session; /* number of the running session; every recording call looks here first */
 extern _Thread_local struct thread *postrun_self __attribute__((tls_model("initial-exec")));
 
+/* The clock is the processor's counter and nobody watches for steps: begin and end need not look further. */
+extern _Atomic bool postrun_direct;
+extern _Atomic bool postrun_steps_watched;
+void postrun_step_begins(uint32_t name, int64_t value); /* gpu_window.c: while steps are watched, before a begin and behind an end */
+void postrun_step_ends(uint32_t name, int64_t value);
+
 extern _Atomic uint64_t postrun_stray_lost; /* records of threads that could get no ring */
 extern _Atomic uint32_t postrun_ring_records;
 

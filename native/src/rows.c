@@ -5,8 +5,7 @@
 #include "names.h"
 #include "session.h"
 
-/* After a block of rows: was it written? */
-static void account(struct session *s, int error, uint32_t source, uint32_t count, int64_t first, int64_t last) {
+void postrun_rows_account(struct session *s, int error, uint32_t source, uint32_t count, int64_t first, int64_t last) {
     if (error) {
         postrun_loss(s, source, PRT_LOSS_DISK, count, first, last);
         if (s->out.error && !s->disk_loss_told) {
@@ -69,7 +68,7 @@ void postrun_rows_write(struct session *s, uint32_t source) {
         }
         error = postrun_file_block(s, PRT_ANNOTATION, source, count, first, columns, n);
     }
-    account(s, error, source, count, first, last);
+    postrun_rows_account(s, error, source, count, first, last);
 }
 
 void postrun_rows_add(struct session *s, const struct record *record, int64_t flags) {

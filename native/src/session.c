@@ -13,7 +13,9 @@
 #include <sys/random.h>
 #endif
 
+#include "device_rows.h"
 #include "fork.h"
+#include "gpu.h"
 #include "process.h"
 #include "waiting.h"
 
@@ -108,6 +110,7 @@ static void session_free(struct session *s) {
     free(s->foreign);
     free(s->losses);
     free(s->metrics);
+    free(s->anchors);
     free(s);
 }
 
@@ -159,7 +162,8 @@ static int begin(struct session *s) {
         return -ENOTSUP;
     }
     s->rows = malloc(sizeof *s->rows); /* pages are touched as far as blocks are long */
-    if (!s->rows) {
+    s->anchors = malloc(ANCHORS * sizeof *s->anchors);
+    if (!s->rows || !s->anchors) {
         return -ENOMEM;
     }
     s->rows->count = s->rows->readings = 0;
@@ -225,6 +229,7 @@ static int start_session(void) {
     pthread_mutex_unlock(&postrun_state_lock);
     parent = NULL;
     atomic_store(&postrun_ring_records, s->config.ring_records);
+    atomic_store(&postrun_direct, postrun_clock_has_counter && !atomic_load(&postrun_steps_watched));
     atomic_store_explicit(&postrun_session, s->number, memory_order_release);
     if (s->config.sample_ms) {
         error = pthread_create(&s->sampler, NULL, postrun_sample_loop, s);
@@ -257,22 +262,63 @@ static int start_locked(void) {
     return error;
 }
 
-int postrun_start(void) {
+static void environment_flags(void) {
+    const char *follow = getenv("POSTRUN_FOLLOW_FORK"), *gpu = getenv("POSTRUN_GPU");
+    configuration.flags |= follow && strcmp(follow, "1") == 0 ? POSTRUN_FOLLOW_FORK : 0;
+    configuration.flags |= gpu && strcmp(gpu, "1") == 0 ? POSTRUN_GPU : 0;
+}
+
+/* The number and the flags of the session that runs; 0: none. */
+static uint32_t running_locked(uint32_t *flags) {
+    struct session *s = postrun_current;
+    *flags = s && s->pid == getpid() ? s->config.flags : 0;
+    return s && s->pid == getpid() ? s->number : 0;
+}
+
+static int start(bool environment) {
+    uint32_t number = 0, flags = 0;
     int cancellation, error = enter(&cancellation);
     if (!error) {
         error = start_locked();
+        number = running_locked(&flags);
         leave(cancellation);
+        if (!error) {
+            postrun_gpu_begin(number, flags, environment);
+        }
     }
     return error;
+}
+
+int postrun_start(void) { return start(false); }
+
+int InitializeInjection(void) {
+    uint32_t number = 0, flags = 0;
+    int cancellation;
+    if (enter(&cancellation) == 0) {
+        if (!postrun_current || postrun_current->pid != getpid()) {
+            environment_flags();
+            start_locked();
+        }
+        number = running_locked(&flags);
+        leave(cancellation);
+    }
+    if (number) {
+        postrun_gpu_begin_injected(number, flags);
+    }
+    return 1;
 }
 
 void postrun_session_start_lazy(void) {
     int saved = errno, cancellation;
     if (enter(&cancellation) == 0) {
-        if (atomic_load(&postrun_session) == SESSION_LAZY) {
-            start_locked();
+        uint32_t number = 0, flags = 0;
+        if (atomic_load(&postrun_session) == SESSION_LAZY && start_locked() == 0) {
+            number = running_locked(&flags);
         }
         leave(cancellation);
+        if (number) {
+            postrun_gpu_begin(number, flags, true); /* a forked child: nothing is done to it that it did not ask for */
+        }
     }
     errno = saved;
 }
@@ -318,16 +364,31 @@ static int stop_locked(void) {
     pthread_mutex_lock(&postrun_state_lock);
     postrun_current = NULL;
     pthread_mutex_unlock(&postrun_state_lock);
+    postrun_device_rows_end(s->number);
     session_free(s);
     sweep_locked();
     return 0;
 }
 
 int postrun_stop(void) {
+    uint32_t number, flags;
     int cancellation, error = enter(&cancellation);
+    if (error) {
+        return error;
+    }
+    number = running_locked(&flags);
+    leave(cancellation);
+    if (number) {
+        postrun_gpu_end(number); /* what it brings still goes to the file */
+    }
+    error = enter(&cancellation);
     if (!error) {
+        number = running_locked(&flags);
         error = stop_locked();
         leave(cancellation);
+        if (number) {
+            postrun_gpu_end(number); /* where it began only now */
+        }
     }
     return error;
 }
@@ -467,14 +528,12 @@ void postrun_session_forked(void) {
     atomic_store(&postrun_session, follow ? SESSION_LAZY : SESSION_NONE);
 }
 
-/* For programs that do not know of the library: POSTRUN_CAPTURE=1, POSTRUN_DIR, POSTRUN_FOLLOW_FORK=1. */
+/* For programs that do not know of the library: POSTRUN_CAPTURE=1, POSTRUN_DIR, POSTRUN_FOLLOW_FORK=1, POSTRUN_GPU=1. */
 int postrun_session_environment(void) {
-    const char *capture = getenv("POSTRUN_CAPTURE"), *follow = getenv("POSTRUN_FOLLOW_FORK");
+    const char *capture = getenv("POSTRUN_CAPTURE");
     if (!capture || strcmp(capture, "1") != 0) {
         return 0;
     }
-    if (follow && strcmp(follow, "1") == 0) {
-        configuration.flags |= POSTRUN_FOLLOW_FORK;
-    }
-    return postrun_start();
+    environment_flags();
+    return start(true);
 }

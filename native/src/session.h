@@ -19,6 +19,7 @@
 #define NS_PER_MS 1000000
 #define ANCHOR_NS 1000000000 /* from one clock anchor to the next */
 #define ROWS 16384u          /* of a block */
+#define ANCHORS 1024u        /* that are remembered */
 #define FLAG_STOPPED 1
 #define FLAG_HANDLE 2
 
@@ -68,6 +69,10 @@ struct session {
     uint64_t stray_taken; /* changed under postrun_state_lock */
     bool disk_loss_told;
     int64_t rank, local_rank, world_size;
+    struct clock_anchor *anchors; /* the last ones of the files */
+    size_t anchor_count;
+    bool has_gpu; /* activity was written */
+    int64_t gpu_losses_at;
 
     /* under flush_lock */
     pthread_mutex_t flush_lock;
@@ -116,6 +121,8 @@ void postrun_rows_write(struct session *s, uint32_t source);
 void postrun_rows_add_foreign(struct session *s, uint32_t source, const struct record *record, int64_t flags);
 void postrun_rows_write_foreign(struct session *s);
 void postrun_rows_write_metrics(struct session *s);
+/* After a block of rows: was it written? */
+void postrun_rows_account(struct session *s, int error, uint32_t source, uint32_t count, int64_t first, int64_t last);
 
 void *postrun_drain_loop(void *session);  /* drain.c */
 void *postrun_sample_loop(void *session); /* sampling.c */

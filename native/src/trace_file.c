@@ -20,9 +20,28 @@ int postrun_file_block(struct session *s, enum prt_block_type type, uint32_t sou
 void postrun_file_anchor(struct session *s) {
     struct clock_anchor anchor;
     postrun_clock_anchor(&anchor);
+    s->anchors[s->anchor_count++ % ANCHORS] = anchor;
     prt_column columns[] = {{1, PRT_COLUMN_TIME, &anchor.ticks}, {2, PRT_COLUMN_INT, &anchor.monotonic_ns},
                             {3, PRT_COLUMN_INT, &anchor.realtime_ns}, {4, PRT_COLUMN_INT, &anchor.uncertainty_ns}};
     postrun_file_block(s, PRT_CLOCK, 0, 1, anchor.ticks, COLUMNS(columns));
+}
+
+/* In a file that follows another: what comes late was recorded before it began. */
+static void write_last_anchors(struct session *s) {
+    int64_t values[4][8];
+    uint32_t n = 0;
+    for (size_t i = s->anchor_count > 8 ? s->anchor_count - 8 : 0; i < s->anchor_count; i++, n++) {
+        const struct clock_anchor *anchor = &s->anchors[i % ANCHORS];
+        values[0][n] = anchor->ticks;
+        values[1][n] = anchor->monotonic_ns;
+        values[2][n] = anchor->realtime_ns;
+        values[3][n] = anchor->uncertainty_ns;
+    }
+    if (n) {
+        prt_column columns[] = {{1, PRT_COLUMN_TIME, values[0]}, {2, PRT_COLUMN_INT, values[1]},
+                                {3, PRT_COLUMN_INT, values[2]}, {4, PRT_COLUMN_INT, values[3]}};
+        postrun_file_block(s, PRT_CLOCK, 0, n, values[0][0], COLUMNS(columns));
+    }
 }
 
 static prt_text text_of(const char *text) { return (prt_text){text, strlen(text)}; }
@@ -113,6 +132,9 @@ int postrun_file_open(struct session *s) {
     pthread_mutex_lock(&postrun_state_lock);
     memcpy(s->path, s->out.path, sizeof s->path);
     pthread_mutex_unlock(&postrun_state_lock);
+    if (s->has_gpu) {
+        write_last_anchors(s);
+    }
     postrun_file_anchor(s);
     postrun_file_facts(s, 0);
     write_process(s);

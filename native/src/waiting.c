@@ -12,7 +12,7 @@
 
 #define NS_PER_MS 1000000
 
-void postrun_wait(_Atomic uint32_t *word, int64_t ns) {
+void postrun_wait_keep(_Atomic uint32_t *word, int64_t ns) {
     if (ns > 0 && atomic_load(word) == 0) {
         struct timespec time = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
 #if defined(__linux__)
@@ -24,6 +24,10 @@ void postrun_wait(_Atomic uint32_t *word, int64_t ns) {
         }
 #endif
     }
+}
+
+void postrun_wait(_Atomic uint32_t *word, int64_t ns) {
+    postrun_wait_keep(word, ns);
     atomic_store(word, 0);
 }
 

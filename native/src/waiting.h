@@ -7,6 +7,8 @@
 
 /* Until the word is not 0, or the time is over; takes the word. */
 void postrun_wait(_Atomic uint32_t *word, int64_t ns);
+/* The same, but leaves the word. */
+void postrun_wait_keep(_Atomic uint32_t *word, int64_t ns);
 void postrun_wake(_Atomic uint32_t *word); /* sets the word; no system call where it is set already */
 
 #endif

@@ -1,0 +1,285 @@
+/* cupti_loader.c - which libcupti is used?
+ *
+ * The one that is in the process already, as two of them get into each other's way; else POSTRUN_CUPTI; else one that fits the CUDA runtime
+ * of the process, or the driver: beside the runtime, beside PyTorch, as pip installs it, of the CUDA toolkit, of the loader's path. */
+#define _GNU_SOURCE
+#include "cupti_loader.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_driver.h"
+#include "postrun.h"
+
+#define FOLDERS 40
+
+static struct cupti cupti;
+static bool found;
+
+static void find(void *library, const char *name, void *function) {
+    void *at = dlsym(library, name);
+    memcpy(function, &at, sizeof at);
+}
+
+void postrun_cupti_tell_error(const struct cupti *c, const char *function, int error, char *why, size_t size) {
+    const char *text = NULL;
+    if (!c->result_string || c->result_string(error, &text) != 0 || !text) {
+        text = "unknown error";
+    }
+    snprintf(why, size, "%s: %s (%d)", function, text, error);
+}
+
+/* Whether a library that is loaded is one that can be used. */
+static bool accept(void *library, const char *path, char *why, size_t size) {
+    struct cupti c;
+    memset(&c, 0, sizeof c);
+    snprintf(c.path, sizeof c.path, "%s", path);
+    struct link_map *map = NULL;
+    if (dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && map->l_name[0]) {
+        snprintf(c.path, sizeof c.path, "%s", map->l_name);
+    }
+    find(library, "cuptiGetVersion", &c.get_version);
+    find(library, "cuptiActivityRegisterCallbacks", &c.register_callbacks);
+    find(library, "cuptiActivityEnable", &c.enable);
+    find(library, "cuptiActivityDisable", &c.disable);
+    find(library, "cuptiActivityFlushAll", &c.flush_all);
+    find(library, "cuptiActivityGetNextRecord", &c.next_record);
+    find(library, "cuptiActivityGetNumDroppedRecords", &c.dropped);
+    find(library, "cuptiGetResultString", &c.result_string);
+    find(library, "cuptiGetCallbackName", &c.callback_name);
+    find(library, "cuptiFinalize", &c.finalize);
+    find(library, "cuptiSetThreadIdType", &c.thread_id_type);
+    find(library, "cuptiActivityEnableDriverApi", &c.driver_api);
+    find(library, "cuptiActivityEnableRuntimeApi", &c.runtime_api);
+    find(library, "cuptiSubscribe", &c.subscribe);
+    find(library, "cuptiSubscribe_v2", &c.subscribe_2);
+    find(library, "cuptiUnsubscribe", &c.unsubscribe);
+    find(library, "cuptiEnableCallback", &c.enable_callback);
+    if (!c.get_version || !c.register_callbacks || !c.enable || !c.disable || !c.flush_all || !c.next_record) {
+        snprintf(why, size, "%.150s is no CUPTI", c.path);
+        return false;
+    }
+    int error = c.get_version(&c.version);
+    if (error) {
+        char text[128];
+        postrun_cupti_tell_error(&c, "cuptiGetVersion", error, text, sizeof text);
+        snprintf(why, size, "%.100s: %s", c.path, text);
+        return false;
+    }
+    if (c.version < CUPTI_OLDEST) {
+        snprintf(why, size, "%.150s is too old: CUPTI version %u, %u or newer is needed", c.path, c.version, CUPTI_OLDEST);
+        return false;
+    }
+    cupti = c;
+    return true;
+}
+
+static bool try_path(const char *path, char *why, size_t size) {
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        const char *error = dlerror();
+        snprintf(why, size, "%.200s", error ? error : path);
+        return false;
+    }
+    if (!accept(library, path, why, size)) {
+        dlclose(library);
+        return false;
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- what is in the process */
+
+struct mapped {
+    char cupti[PATH_MAX], runtime[PATH_MAX], torch[PATH_MAX];
+};
+
+static bool starts(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+
+static int look(struct dl_phdr_info *info, size_t size, void *argument) {
+    (void)size;
+    struct mapped *mapped = argument;
+    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+    if (!slash) {
+        return 0;
+    }
+    char *to = starts(slash, "/libcupti.so") || starts(slash, "/libcupti-") ? mapped->cupti
+               : starts(slash, "/libcudart")                               ? mapped->runtime
+               : starts(slash, "/libtorch_cuda.so") || starts(slash, "/libtorch_cpu.so") || starts(slash, "/libc10.so") ? mapped->torch
+                                                                                                                          : NULL;
+    if (to && !*to) {
+        snprintf(to, PATH_MAX, "%s", info->dlpi_name);
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- where it may lie */
+
+struct places {
+    char folders[FOLDERS][PATH_MAX];
+    size_t count;
+};
+
+static __attribute__((format(printf, 2, 3))) void add(struct places *places, const char *format, ...) {
+    if (places->count < FOLDERS) {
+        va_list arguments;
+        va_start(arguments, format);
+        int length = vsnprintf(places->folders[places->count], PATH_MAX, format, arguments);
+        va_end(arguments);
+        places->count += length > 0 && length < PATH_MAX;
+    }
+}
+
+/* The path without its last `levels` parts. */
+static bool above(const char *path, int levels, char *folder) {
+    snprintf(folder, PATH_MAX, "%s", path);
+    for (; levels > 0; levels--) {
+        char *slash = strrchr(folder, '/');
+        if (!slash) {
+            return false;
+        }
+        *slash = 0;
+    }
+    return true;
+}
+
+static void add_site_packages(struct places *places, const char *site) { /* as pip installs it */
+    add(places, "%.3000s/nvidia/cuda_cupti/lib", site);
+    add(places, "%.3000s/nvidia/cu13/lib", site);
+    add(places, "%.3000s/nvidia/cu14/lib", site);
+    add(places, "%.3000s/torch/lib", site);
+}
+
+static void add_toolkit(struct places *places, const char *home) {
+    if (home && *home) {
+        add(places, "%.3000s/extras/CUPTI/lib64", home);
+        add(places, "%.3000s/lib64", home);
+        add(places, "%.3000s/lib", home);
+    }
+}
+
+static void collect(struct places *places, const struct mapped *mapped) {
+    char folder[PATH_MAX];
+    Dl_info own;
+    if (mapped->runtime[0] && above(mapped->runtime, 1, folder)) {
+        add(places, "%.3000s", folder);
+        if (above(mapped->runtime, 4, folder)) { /* <site>/nvidia/cuda_runtime/lib/libcudart.so.12 */
+            add_site_packages(places, folder);
+        }
+        if (above(mapped->runtime, 2, folder)) {
+            add(places, "%.3000s/extras/CUPTI/lib64", folder);
+        }
+    }
+    if (mapped->torch[0] && above(mapped->torch, 3, folder)) { /* <site>/torch/lib/libtorch_cuda.so */
+        add_site_packages(places, folder);
+    }
+    void *here;
+    int (*function)(int) = postrun_gpu;
+    memcpy(&here, &function, sizeof here);
+    if (dladdr(here, &own) && own.dli_fname && above(own.dli_fname, 4, folder)) { /* <site>/postrun/native/lib/libpostrun.so */
+        add_site_packages(places, folder);
+    }
+    add_toolkit(places, getenv("CUDA_HOME"));
+    add_toolkit(places, getenv("CUDA_PATH"));
+    add_toolkit(places, "/usr/local/cuda");
+}
+
+/* 13 of "libcupti.so.13" or "libcupti.so.2025.1.1"; 0: not told. */
+static int major_of(const char *name) {
+    const char *end = strstr(name, ".so.");
+    int major = end ? atoi(end + 4) : 0;
+    return major < 1000 ? major : 0;
+}
+
+static bool try_folder(const char *folder, int major, char *why, size_t size) {
+    DIR *directory = opendir(folder);
+    if (!directory) {
+        return false;
+    }
+    char best[PATH_MAX] = "";
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        bool fits = starts(entry->d_name, "libcupti.so") && (major == 0 || major_of(entry->d_name) == major);
+        if (fits && (!best[0] || strcmp(entry->d_name, best) > 0)) {
+            snprintf(best, sizeof best, "%s", entry->d_name);
+        }
+    }
+    closedir(directory);
+    char path[2 * PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, best);
+    return best[0] && try_path(path, why, size);
+}
+
+static bool try_name(int major, char *why, size_t size) {
+    char name[64];
+    static const char *const eleven[] = {"libcupti.so.11.8", "libcupti.so.11.7", "libcupti.so.11.6", "libcupti.so.11.5",
+                                         "libcupti.so.11.4", "libcupti.so.11.3", "libcupti.so.11.2", "libcupti.so.11.1"};
+    snprintf(name, sizeof name, "libcupti.so.%d", major);
+    if (major != 11) {
+        return try_path(major ? name : "libcupti.so", why, size);
+    }
+    for (size_t i = 0; i < sizeof eleven / sizeof *eleven; i++) {
+        if (try_path(eleven[i], why, size)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool search(char *why, size_t size) {
+    struct mapped *mapped = calloc(1, sizeof *mapped);
+    struct places *places = calloc(1, sizeof *places);
+    bool done = false;
+    if (!mapped || !places) {
+        snprintf(why, size, "no memory");
+        goto end;
+    }
+    dl_iterate_phdr(look, mapped);
+    if (mapped->cupti[0]) {
+        void *library = dlopen(mapped->cupti, RTLD_NOW | RTLD_NOLOAD);
+        if (library) {
+            done = accept(library, mapped->cupti, why, size);
+            goto end; /* a second one would get into its way */
+        }
+    }
+    const char *told = getenv("POSTRUN_CUPTI");
+    if (told && *told) {
+        done = try_path(told, why, size);
+        goto end;
+    }
+    collect(places, mapped);
+    int runtime = major_of(mapped->runtime), driver = postrun_cuda_version() / 1000;
+    int majors[] = {runtime, driver, 0};
+    char last[256] = "";
+    for (size_t m = runtime && runtime <= driver ? 0 : 1; m < sizeof majors / sizeof *majors && !done; m++) {
+        if (m + 1 < sizeof majors / sizeof *majors && majors[m] == 0) {
+            continue;
+        }
+        for (size_t i = 0; i < places->count && !done; i++) {
+            done = try_folder(places->folders[i], majors[m], last, sizeof last);
+        }
+        done = done || try_name(majors[m], why, size);
+    }
+    if (!done && last[0]) { /* one that was there says more than one that was not */
+        snprintf(why, size, "%.250s", last);
+    }
+end:
+    free(mapped);
+    free(places);
+    return done;
+}
+
+const struct cupti *postrun_cupti(char *why, size_t size) {
+    if (!found) {
+        char reason[256] = "";
+        found = search(reason, sizeof reason);
+        if (!found) {
+            snprintf(why, size, "no CUPTI: %.220s", reason);
+        }
+    }
+    return found ? &cupti : NULL;
+}

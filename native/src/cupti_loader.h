@@ -1,0 +1,67 @@
+/* cupti_loader.h - libcupti, where the machine has it: loaded at run time, never linked. */
+#ifndef POSTRUN_CUPTI_LOADER_H
+#define POSTRUN_CUPTI_LOADER_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef PATH_MAX
+#define PATH_MAX 4096
+#endif
+
+#pragma GCC visibility push(hidden)
+
+#define CUPTI_OLDEST 12u            /* of CUDA 10: records are laid out as cupti_records.h says from here on */
+#define CUPTI_GRAPH_NODES 13u       /* kernel records name the graph node */
+#define CUPTI_MAY_DECLINE 27u       /* a callback may decline to give a buffer; earlier versions crash */
+#define CUPTI_MAX_LIMIT_REACHED 12
+#define CUPTI_OTHER_SUBSCRIBER 39
+#define CUPTI_DRIVER_API 1
+#define CUPTI_RUNTIME_API 2
+#define CUPTI_FLUSH_FORCED 1u
+#define CUPTI_THREAD_ID_SYSTEM 1
+#define CUPTI_CALLS 2048 /* numbers of calls in a domain are below; by far */
+
+typedef void (*cupti_request)(uint8_t **buffer, size_t *size, size_t *records);
+typedef void (*cupti_complete)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
+typedef void (*cupti_callback)(void *user, int domain, uint32_t id, const void *data);
+struct cupti_subscription {
+    size_t size;
+    const char *name;
+    char *other; /* the name of another subscriber is put here */
+    size_t other_size;
+};
+
+struct cupti {
+    char path[PATH_MAX];
+    uint32_t version;
+    int (*get_version)(uint32_t *);
+    int (*register_callbacks)(cupti_request, cupti_complete);
+    int (*enable)(int);
+    int (*disable)(int);
+    int (*flush_all)(uint32_t);
+    int (*next_record)(uint8_t *, size_t, void **);
+    /* those that may be missing */
+    int (*dropped)(void *, uint32_t, size_t *);
+    int (*result_string)(int, const char **);
+    int (*callback_name)(int, uint32_t, const char **);
+    int (*finalize)(void);
+    int (*thread_id_type)(int);
+    int (*driver_api)(uint32_t, uint8_t);
+    int (*runtime_api)(uint32_t, uint8_t);
+    int (*subscribe)(void **, cupti_callback, void *);
+    int (*subscribe_2)(void **, cupti_callback, void *, struct cupti_subscription *);
+    int (*unsubscribe)(void *);
+    int (*enable_callback)(uint32_t, void *, int, uint32_t);
+};
+
+/* The library, loaded at the first call and kept; NULL, and why. Only where the CUDA driver is READY: some versions crash without it. One
+ * call at a time. */
+const struct cupti *postrun_cupti(char *why, size_t size);
+/* "function: what the error means (number)" */
+void postrun_cupti_tell_error(const struct cupti *cupti, const char *function, int error, char *why, size_t size);
+
+#pragma GCC visibility pop
+#endif

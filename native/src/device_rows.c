@@ -1,0 +1,366 @@
+/* device_rows.c - how does the GPU's work get from callbacks into blocks?
+ *
+ * A callback puts a batch of rows into a queue, which is bounded; the drain thread takes it out. CUPTI's times are nanoseconds of
+ * CLOCK_REALTIME: they become ticks between the two anchors of the file that they lie between, so that a reader gets them back. */
+#define _GNU_SOURCE
+#include "device_rows.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu.h"
+#include "names.h"
+#include "session.h"
+
+#define QUEUE_WORDS (8u << 20) /* 64 MiB wait at most */
+#define BLOCK_ROWS 8192u
+#define CONTEXTS 256
+
+/* Columns of a table: ids in the block. Word 0 (or 1, behind a name) is a start, the next one a duration. */
+struct shape {
+    enum prt_block_type type;
+    uint8_t count, start; /* start: its word; NO_START */
+    uint8_t ids[DEVICE_WORDS];
+};
+#define NO_START 255
+static const struct shape shapes[DEVICE_TABLES] = {
+    [DEVICE_API] = {PRT_API, 6, 1, {1, 2, 3, 4, 5, 6}},
+    [DEVICE_KERNEL] = {PRT_KERNEL, 16, 1, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}},
+    [DEVICE_MEMCPY] = {PRT_MEMCPY, 9, 0, {2, 3, 4, 5, 6, 7, 8, 9, 10}},
+    [DEVICE_MEMSET] = {PRT_MEMSET, 7, 0, {2, 3, 4, 5, 6, 7, 9}},
+    [DEVICE_SYNC] = {PRT_SYNC, 7, 0, {2, 3, 4, 5, 6, 7, 8}},
+    [DEVICE_EXTERNAL] = {PRT_EXTERNAL, 3, NO_START, {1, 2, 3}},
+    [DEVICE_CONTEXT] = {0, 2, NO_START, {0, 0}},
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct { /* under the lock */
+    uint32_t session; /* 0: none */
+    struct device_batch *first, **last;
+    size_t words;
+    uint64_t no_room, dropped, untimed; /* not told yet */
+    struct device_counts counts;
+} queue = {.last = &queue.first};
+
+/* The drain thread's. */
+struct context {
+    int64_t context, device;
+};
+static struct {
+    uint32_t session;
+    struct context contexts[CONTEXTS];
+    size_t context_count;
+    int64_t *columns; /* DEVICE_WORDS of BLOCK_ROWS each */
+} writer;
+
+/* ---------------------------------------------------------------- batches */
+
+uint32_t postrun_device_columns(enum device_table table) { return shapes[table].count; }
+
+void postrun_device_add(struct device_batch *batch, enum device_table table, const int64_t *values) {
+    size_t count = shapes[table].count;
+    if (batch->capacity - batch->count < count + 1) {
+        size_t capacity = batch->capacity ? batch->capacity * 2 : 4096;
+        int64_t *words = realloc(batch->words, capacity * sizeof *words);
+        if (!words) {
+            batch->no_room++;
+            return;
+        }
+        batch->words = words;
+        batch->capacity = capacity;
+    }
+    batch->words[batch->count] = table;
+    memcpy(batch->words + batch->count + 1, values, count * sizeof *values);
+    batch->count += count + 1;
+    batch->rows += table != DEVICE_CONTEXT;
+}
+
+static void batches_free(struct device_batch *batch) {
+    while (batch) {
+        struct device_batch *next = batch->next;
+        free(batch->words);
+        free(batch);
+        batch = next;
+    }
+}
+
+static struct device_batch *take_all(void) { /* under the lock */
+    struct device_batch *batch = queue.first;
+    queue.first = NULL;
+    queue.last = &queue.first;
+    queue.words = 0;
+    return batch;
+}
+
+void postrun_device_rows_begin(uint32_t number) {
+    pthread_mutex_lock(&lock);
+    struct device_batch *old = take_all();
+    queue.session = number;
+    queue.no_room = queue.dropped = queue.untimed = 0;
+    memset(&queue.counts, 0, sizeof queue.counts);
+    pthread_mutex_unlock(&lock);
+    batches_free(old);
+}
+
+void postrun_device_rows_end(uint32_t number) {
+    pthread_mutex_lock(&lock);
+    struct device_batch *old = NULL;
+    if (queue.session == number) {
+        old = take_all();
+        queue.session = 0;
+    }
+    pthread_mutex_unlock(&lock);
+    batches_free(old);
+}
+
+void postrun_device_rows_put(struct device_batch *batch) {
+    struct device_batch *kept = batch->count ? malloc(sizeof *kept) : NULL;
+    pthread_mutex_lock(&lock);
+    bool ours = queue.session != 0, room = kept && queue.words + batch->count <= QUEUE_WORDS;
+    if (ours) {
+        uint64_t no_room = batch->no_room + (batch->count && !room ? batch->rows : 0);
+        queue.no_room += no_room;
+        queue.dropped += batch->dropped;
+        queue.untimed += batch->untimed;
+        queue.counts.no_room += no_room;
+        queue.counts.dropped += batch->dropped;
+        queue.counts.untimed += batch->untimed;
+        queue.counts.unknown += batch->unknown;
+        queue.counts.overhead += batch->overhead;
+        queue.counts.negative += batch->negative;
+        queue.counts.ignored += batch->ignored;
+    }
+    if (ours && room) {
+        queue.counts.rows += batch->rows;
+        *kept = *batch;
+        kept->next = NULL;
+        *queue.last = kept;
+        queue.last = &kept->next;
+        queue.words += batch->count;
+        kept = NULL;
+        batch->words = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    free(kept);
+    free(batch->words);
+    memset(batch, 0, sizeof *batch);
+}
+
+void postrun_device_rows_lost(uint64_t records) {
+    pthread_mutex_lock(&lock);
+    if (queue.session) {
+        queue.dropped += records;
+        queue.counts.dropped += records;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void postrun_device_rows_counts(struct device_counts *counts) {
+    pthread_mutex_lock(&lock);
+    *counts = queue.counts;
+    pthread_mutex_unlock(&lock);
+}
+
+void postrun_device_rows_forked(void) {
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    queue.first = NULL; /* the parent's */
+    queue.last = &queue.first;
+    queue.words = 0;
+    queue.session = 0;
+    memset(&writer, 0, sizeof writer);
+}
+
+/* ---------------------------------------------------------------- time */
+
+struct segment { /* between two anchors, or beyond the last */
+    int64_t from, to; /* ns: what is in between is of it */
+    int64_t base, ticks; /* of its first anchor */
+    int64_t ticks_long, real_long, monotonic_long;
+};
+
+static const struct clock_anchor *anchor(const struct session *s, size_t back) { /* 0: the newest */
+    return &s->anchors[(s->anchor_count - 1 - back) % ANCHORS];
+}
+
+/* The latest pair of anchors whose time has `ns`; before the first and behind the last one the nearest pair's. As docs/trace-format.md says
+ * how a reader goes the other way. */
+static struct segment segment_of(const struct session *s, int64_t ns) {
+    size_t count = s->anchor_count < ANCHORS ? s->anchor_count : ANCHORS;
+    const struct clock_anchor *newest = anchor(s, 0);
+    struct segment segment = {0, 0, newest->realtime_ns, newest->ticks, (int64_t)postrun_clock_rate(), 1000000000, 1000000000};
+    int64_t to = INT64_MAX;
+    for (size_t back = 0; back + 1 < count; back++) {
+        const struct clock_anchor *a = anchor(s, back + 1), *b = anchor(s, back);
+        int64_t ticks = b->ticks - a->ticks, real = b->realtime_ns - a->realtime_ns, monotonic = b->monotonic_ns - a->monotonic_ns;
+        if (ticks <= 0 || monotonic <= 0) {
+            continue;
+        }
+        int64_t apart = real > monotonic ? real - monotonic : monotonic - real;
+        bool set = real <= 0 || apart > 1000000 + monotonic / 1000; /* the clock, in between */
+        segment = (struct segment){a->realtime_ns, to, a->realtime_ns, a->ticks, ticks, set ? monotonic : real, monotonic};
+        if (ns >= a->realtime_ns) {
+            return segment;
+        }
+        to = a->realtime_ns;
+    }
+    segment.from = INT64_MIN;
+    segment.to = to;
+    return segment;
+}
+
+static int64_t scaled(int64_t value, int64_t by, int64_t over) {
+    __int128 product = (__int128)value * by, half = over / 2;
+    __int128 result = (product + (product < 0 ? -half : half)) / over;
+    return result > INT64_MAX ? INT64_MAX : result < INT64_MIN + 1 ? INT64_MIN + 1 : (int64_t)result;
+}
+
+/* ---------------------------------------------------------------- blocks */
+
+static void learn_context(int64_t context, int64_t device) {
+    for (size_t i = writer.context_count; i-- > 0;) {
+        if (writer.contexts[i].context == context) {
+            writer.contexts[i].device = device;
+            return;
+        }
+    }
+    if (writer.context_count < CONTEXTS) {
+        writer.contexts[writer.context_count++] = (struct context){context, device};
+    }
+}
+
+static int64_t device_of(int64_t context) {
+    for (size_t i = writer.context_count; i-- > 0;) {
+        if (writer.contexts[i].context == context) {
+            return writer.contexts[i].device;
+        }
+    }
+    return DEVICE_NONE;
+}
+
+static void learn_contexts(const struct device_batch *batch) {
+    for (size_t at = 0; at < batch->count; at += 1u + shapes[batch->words[at]].count) {
+        const int64_t *row = batch->words + at + 1;
+        switch ((enum device_table)batch->words[at]) {
+        case DEVICE_CONTEXT: learn_context(row[0], row[1]); break;
+        case DEVICE_KERNEL: learn_context(row[4], row[3]); break;
+        case DEVICE_MEMCPY:
+        case DEVICE_MEMSET: learn_context(row[3], row[2]); break;
+        default: break;
+        }
+    }
+}
+
+static void write_block(struct session *s, const struct shape *shape, uint32_t count) {
+    prt_column columns[DEVICE_WORDS];
+    int64_t first = 0, last = 0;
+    for (uint8_t c = 0; c < shape->count; c++) {
+        bool start = c == shape->start, duration = shape->start != NO_START && c == shape->start + 1;
+        columns[c] = (prt_column){shape->ids[c], start ? PRT_COLUMN_TIME : duration ? PRT_COLUMN_DURATION : PRT_COLUMN_INT,
+                                  writer.columns + (size_t)c * BLOCK_ROWS};
+    }
+    if (shape->start != NO_START) {
+        const int64_t *starts = writer.columns + (size_t)shape->start * BLOCK_ROWS;
+        first = INT64_MAX;
+        last = INT64_MIN;
+        for (uint32_t i = 0; i < count; i++) {
+            int64_t end = starts[i] + starts[BLOCK_ROWS + i];
+            first = starts[i] < first ? starts[i] : first;
+            last = end > last ? end : last;
+        }
+    }
+    postrun_file_names(s, s->names_written);
+    int error = postrun_file_block(s, shape->type, 0, count, first, columns, shape->count);
+    postrun_rows_account(s, error, 0, count, first, last);
+}
+
+static void write_table(struct session *s, enum device_table table, const struct device_batch *batches) {
+    const struct shape *shape = &shapes[table];
+    struct segment segment = {0, 0, 0, 0, 1, 1, 1}; /* holds nothing */
+    uint32_t n = 0;
+    for (const struct device_batch *batch = batches; batch; batch = batch->next) {
+        for (size_t at = 0; at < batch->count; at += 1u + shapes[batch->words[at]].count) {
+            if (batch->words[at] != (int64_t)table) {
+                continue;
+            }
+            const int64_t *row = batch->words + at + 1;
+            for (uint8_t c = 0; c < shape->count; c++) {
+                writer.columns[(size_t)c * BLOCK_ROWS + n] = row[c];
+            }
+            if (shape->start != NO_START) {
+                int64_t *start = writer.columns + (size_t)shape->start * BLOCK_ROWS + n, *duration = start + BLOCK_ROWS;
+                if (*start < segment.from || *start >= segment.to) {
+                    segment = segment_of(s, *start);
+                }
+                *start = segment.ticks + scaled(*start - segment.base, segment.ticks_long, segment.real_long);
+                *duration = scaled(*duration, segment.ticks_long, segment.monotonic_long);
+            }
+            if (table == DEVICE_SYNC) {
+                writer.columns[2 * BLOCK_ROWS + n] = device_of(row[3]);
+            }
+            if (++n == BLOCK_ROWS) {
+                write_block(s, shape, n);
+                n = 0;
+            }
+        }
+    }
+    if (n) {
+        write_block(s, shape, n);
+    }
+}
+
+static void write_batches(struct session *s, struct device_batch *batches) {
+    uint64_t rows = 0;
+    s->has_gpu = true;
+    for (const struct device_batch *batch = batches; batch; batch = batch->next) {
+        learn_contexts(batch);
+        rows += batch->rows;
+    }
+    if (!writer.columns) {
+        writer.columns = malloc(sizeof(int64_t) * DEVICE_WORDS * BLOCK_ROWS); /* pages are touched as far as blocks are long */
+    }
+    if (!writer.columns) {
+        int64_t now = clock_ticks();
+        postrun_loss(s, 0, PRT_LOSS_GPU, rows, now, now);
+        return;
+    }
+    pthread_mutex_lock(&postrun_state_lock);
+    postrun_totals.recorded += rows;
+    pthread_mutex_unlock(&postrun_state_lock);
+    postrun_file_anchor(s); /* so that all of them lie between two */
+    for (int table = 0; table < DEVICE_CONTEXT; table++) {
+        write_table(s, (enum device_table)table, batches);
+    }
+}
+
+void postrun_device_rows_write(struct session *s, bool final) {
+    pthread_mutex_lock(&lock);
+    if (queue.session != s->number) {
+        pthread_mutex_unlock(&lock);
+        return;
+    }
+    struct device_batch *batches = take_all();
+    uint64_t lost = queue.no_room + queue.dropped, untimed = queue.untimed;
+    queue.no_room = queue.dropped = queue.untimed = 0;
+    pthread_mutex_unlock(&lock);
+    if (writer.session != s->number) {
+        writer.session = s->number;
+        writer.context_count = 0;
+    }
+    if (batches) {
+        write_batches(s, batches);
+        batches_free(batches);
+    }
+    int64_t now = clock_ticks();
+    if (lost) {
+        postrun_loss(s, 0, PRT_LOSS_GPU, lost, s->gpu_losses_at ? s->gpu_losses_at : now, now);
+    }
+    if (untimed) {
+        postrun_loss(s, 0, PRT_LOSS_UNTIMED, untimed, s->gpu_losses_at ? s->gpu_losses_at : now, now);
+    }
+    s->gpu_losses_at = now;
+    if (final) {
+        free(writer.columns);
+        writer.columns = NULL;
+    }
+}

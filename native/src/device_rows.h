@@ -1,0 +1,42 @@
+/* device_rows.h - what is known of the GPU's work, on its way from callbacks to blocks. */
+#ifndef POSTRUN_DEVICE_ROWS_H
+#define POSTRUN_DEVICE_ROWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+/* Each row is a table and then so many words: the columns of its block in the order of device_rows.c. Times are ns of CLOCK_REALTIME. */
+enum device_table { DEVICE_API, DEVICE_KERNEL, DEVICE_MEMCPY, DEVICE_MEMSET, DEVICE_SYNC, DEVICE_EXTERNAL, DEVICE_CONTEXT, DEVICE_TABLES };
+#define DEVICE_WORDS 16 /* at most, without the table */
+#define DEVICE_NONE INT64_MIN
+
+struct device_batch { /* begin with {0} */
+    int64_t *words;
+    size_t count, capacity;
+    uint64_t rows;
+    uint64_t no_room;   /* rows that found no memory */
+    uint64_t dropped;   /* records that the tracer lost */
+    uint64_t untimed;   /* records without times */
+    uint64_t unknown, overhead, negative, ignored;
+    struct device_batch *next;
+};
+
+uint32_t postrun_device_columns(enum device_table table);
+void postrun_device_add(struct device_batch *batch, enum device_table table, const int64_t *values);
+
+/* The queue of session `number`. What is put there after its end is dropped. */
+void postrun_device_rows_begin(uint32_t number);
+void postrun_device_rows_put(struct device_batch *batch); /* takes its words */
+void postrun_device_rows_lost(uint64_t records);          /* that the tracer lost */
+void postrun_device_rows_end(uint32_t number);
+void postrun_device_rows_forked(void);
+struct device_counts {
+    uint64_t rows, unknown, overhead, negative, ignored, untimed, dropped, no_room;
+};
+void postrun_device_rows_counts(struct device_counts *counts); /* since the begin */
+
+#pragma GCC visibility pop
+#endif

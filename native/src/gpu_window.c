@@ -1,0 +1,200 @@
+/* gpu_window.c - when does the window of the environment open and close? */
+#define _GNU_SOURCE
+#include "gpu_window.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "names.h"
+#include "postrun.h"
+#include "ring.h"
+
+/* ---------------------------------------------------------------- the environment */
+
+static bool read_number(const char **text, int64_t *number) {
+    char *end;
+    if (**text < '0' || **text > '9') {
+        return false;
+    }
+    errno = 0;
+    *number = strtoll(*text, &end, 10);
+    *text = end;
+    return errno == 0;
+}
+
+/* Seconds, with at most nine decimal places; without the program's locale. */
+static bool read_seconds(const char **text, int64_t *ns) {
+    int64_t whole = 0, part = 0, unit = 1000000000;
+    bool digits = read_number(text, &whole);
+    if (**text == '.') {
+        for (++*text; **text >= '0' && **text <= '9'; ++*text, digits = true) {
+            unit /= 10;
+            part += unit * (**text - '0');
+        }
+    }
+    *ns = whole < INT64_MAX / 2000000000 ? whole * 1000000000 + part : INT64_MAX / 2;
+    return digits;
+}
+
+static bool read_pair(const char *text, bool (*read)(const char **, int64_t *), int64_t *first, int64_t *end) {
+    return read(&text, first) && *text++ == ':' && read(&text, end) && *text == 0 && *first < *end;
+}
+
+bool postrun_window_read(struct gpu_window *window, char *why, size_t size) {
+    const char *steps = getenv("POSTRUN_GPU_STEPS"), *time = getenv("POSTRUN_GPU_TIME"), *signal = getenv("POSTRUN_GPU_SIGNAL");
+    memset(window, 0, sizeof *window);
+    if (steps && *steps) {
+        window->by_steps = true;
+        if (!read_pair(steps, read_number, &window->first_step, &window->end_step)) {
+            snprintf(why, size, "POSTRUN_GPU_STEPS=%.60s: two whole numbers A:B are expected, A less than B", steps);
+            return false;
+        }
+    }
+    if (time && *time) {
+        window->by_time = true;
+        if (!read_pair(time, read_seconds, &window->first_ns, &window->end_ns)) {
+            snprintf(why, size, "POSTRUN_GPU_TIME=%.60s: two numbers of seconds A:B are expected, A less than B", time);
+            return false;
+        }
+    }
+    if (signal && *signal) {
+        window->by_signal = true;
+        const char *name = strncmp(signal, "SIG", 3) == 0 ? signal + 3 : signal;
+        window->signal = strcmp(name, "USR1") == 0 ? SIGUSR1 : strcmp(name, "USR2") == 0 ? SIGUSR2 : 0;
+        if (!window->signal) {
+            snprintf(why, size, "POSTRUN_GPU_SIGNAL=%.60s: USR1 or USR2 is expected", signal);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- steps */
+
+static _Atomic int64_t first_step, end_step, counted;
+static _Atomic uint32_t place; /* 0: before the window, 1: in it, 2: behind it */
+
+/* The number of a range that is a step: its value, else the one at the end of its name; -1: it has none. False: it is no step. */
+static bool is_step(uint32_t name, int64_t value, int64_t *number) {
+    if (name == 0 || name > postrun_names_count()) {
+        return false;
+    }
+    prt_text text = postrun_names_text(name);
+    size_t at = 4;
+    if (text.length >= 13 && strncasecmp(text.at, "ProfilerStep#", 13) == 0) {
+        at = 13;
+    } else if (text.length < 4 || strncasecmp(text.at, "step", 4) != 0) {
+        return false;
+    } else if (text.length > 5 && memchr("_ -", text.at[4], 3)) {
+        at = 5;
+    }
+    *number = -1;
+    if (at == text.length && at != 4) {
+        return false;
+    }
+    for (size_t i = at; i < text.length; i++) {
+        if (text.at[i] < '0' || text.at[i] > '9' || i - at > 17) {
+            return false;
+        }
+        *number = (i == at ? 0 : *number * 10) + (text.at[i] - '0');
+    }
+    if (value != POSTRUN_NO_VALUE) {
+        *number = value;
+    }
+    return true;
+}
+
+void postrun_step_begins(uint32_t name, int64_t value) {
+    int64_t number;
+    if (!is_step(name, value, &number)) {
+        return;
+    }
+    if (number < 0) {
+        number = atomic_fetch_add(&counted, 1);
+    }
+    uint32_t before = 0, in = 1;
+    int64_t end = atomic_load(&end_step);
+    if (number >= end) {
+        if (atomic_compare_exchange_strong(&place, &in, 2)) {
+            postrun_gpu_window(false);
+        }
+        postrun_steps_unwatch(); /* also where the first step seen lies behind */
+    } else if (number >= atomic_load(&first_step) && atomic_compare_exchange_strong(&place, &before, 1)) {
+        postrun_gpu_window(true);
+    }
+}
+
+void postrun_step_ends(uint32_t name, int64_t value) {
+    int64_t number;
+    if (atomic_load_explicit(&place, memory_order_relaxed) != 1 || !is_step(name, value, &number)) {
+        return;
+    }
+    if (number < 0) {
+        number = atomic_load(&counted) - 1;
+    }
+    uint32_t in = 1;
+    if (number + 1 >= atomic_load(&end_step) && atomic_compare_exchange_strong(&place, &in, 2)) {
+        postrun_gpu_window(false);
+        postrun_steps_unwatch();
+    }
+}
+
+void postrun_steps_watch(int64_t first, int64_t end) {
+    atomic_store(&first_step, first);
+    atomic_store(&end_step, end);
+    atomic_store(&counted, 0);
+    atomic_store(&place, 0);
+    atomic_store(&postrun_steps_watched, true);
+    atomic_store(&postrun_direct, false);
+}
+
+void postrun_steps_unwatch(void) {
+    atomic_store(&postrun_steps_watched, false);
+    atomic_store(&postrun_direct, postrun_clock_has_counter);
+}
+
+/* ---------------------------------------------------------------- signals */
+
+static _Atomic uint32_t came;
+static uint32_t seen;
+static int watched;
+static struct sigaction before;
+
+static void handler(int number) {
+    (void)number;
+    atomic_fetch_add_explicit(&came, 1, memory_order_relaxed);
+}
+
+bool postrun_signal_watch(int number) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    if (sigaction(number, NULL, &before) != 0 || (before.sa_flags & SA_SIGINFO) ||
+        (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)) {
+        return false;
+    }
+    seen = atomic_load(&came);
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    watched = sigaction(number, &action, NULL) == 0 ? number : 0;
+    return watched != 0;
+}
+
+void postrun_signal_unwatch(void) {
+    struct sigaction now;
+    if (watched && sigaction(watched, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == handler) {
+        sigaction(watched, &before, NULL);
+    }
+    watched = 0;
+}
+
+bool postrun_signal_came(void) {
+    bool is = seen != atomic_load(&came);
+    seen += is;
+    return is;
+}

@@ -1,0 +1,31 @@
+/* gpu_window.h - in which part of a session is GPU activity recorded, where the environment says it? */
+#ifndef POSTRUN_GPU_WINDOW_H
+#define POSTRUN_GPU_WINDOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+struct gpu_window {
+    bool by_steps, by_time, by_signal;
+    int64_t first_step, end_step;  /* from the begin of the first to the end of the one before `end_step` */
+    int64_t first_ns, end_ns;      /* after the start of the session */
+    int signal;
+};
+/* POSTRUN_GPU_STEPS, POSTRUN_GPU_TIME, POSTRUN_GPU_SIGNAL. False: one of them is malformed; `why`. */
+bool postrun_window_read(struct gpu_window *window, char *why, size_t size);
+
+/* Steps: while they are watched, begins and ends of ranges take the slower way. */
+void postrun_steps_watch(int64_t first, int64_t end); /* calls postrun_gpu_window when it is time */
+void postrun_steps_unwatch(void);
+void postrun_gpu_window(bool open); /* gpu.c */
+
+/* Signals: false where the program has a handler of its own. */
+bool postrun_signal_watch(int signal);
+void postrun_signal_unwatch(void);
+bool postrun_signal_came(void); /* since the last time; once for each signal */
+
+#pragma GCC visibility pop
+#endif
