@@ -140,15 +140,19 @@ static void fact(struct gpus *gpus, int number, const char *what, const char *va
     }
 }
 
+static void clean(char *text) { /* of NVML_TEXT + 1 bytes: ended, and nothing but what can be printed */
+    text[NVML_TEXT] = 0;
+    for (char *c = text; *c; c++) {
+        *c = *c >= ' ' && *c <= '~' ? *c : '?';
+    }
+}
+
 static void ask_text(nvml_result (*ask)(nvml_device, char *, unsigned), nvml_device device, char *text) { /* of NVML_TEXT + 1 bytes */
     memset(text, 0, NVML_TEXT + 1);
     if (!ask || ask(device, text, NVML_TEXT) != NVML_OK) {
         text[0] = 0;
     }
-    text[NVML_TEXT] = 0;
-    for (char *c = text; *c; c++) {
-        *c = *c >= ' ' && *c <= '~' ? *c : '?';
-    }
+    clean(text);
 }
 
 static void open_parts(const struct nvml *nvml, struct gpu *gpu) {
@@ -231,6 +235,7 @@ int postrun_gpus_open(struct gpus *gpus) {
     if (nvml->driver_version && nvml->driver_version(driver, NVML_TEXT) != NVML_OK) {
         driver[0] = 0;
     }
+    clean(driver);
     if (count > GPUS_MAX) {
         snprintf(text, sizeof text, "%u GPUs; those from %d on are not sampled", count, GPUS_MAX);
         postrun_gpus_capability(gpus, "gpu.samples", text);
@@ -308,7 +313,7 @@ static int judge(struct gpus *gpus, struct gpu *gpu, enum gpu_question question,
         return 0;
     }
     if (code == NVML_TIMED_OUT) {
-        gpu->asleep = (int)(ASLEEP_MS / gpus->interval_ms) + 1;
+        gpu->asleep = (int)((ASLEEP_MS + gpus->interval_ms - 1) / gpus->interval_ms);
         gpus->changed |= gpu->slow ? 0 : 1u << GPU_QUESTIONS;
         gpu->slow = 1;
         return 0;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "gpu_visible.h"
-#include "nvml.h"
+#include "nvml_loader.h"
 #include "sampler.h"
 
 #define GPUS_MAX 64

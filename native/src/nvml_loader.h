@@ -1,0 +1,63 @@
+/* nvml_loader.h - the functions of the driver's library for managing GPUs that are used here; loaded at run time, never linked. */
+#ifndef POSTRUN_NVML_LOADER_H
+#define POSTRUN_NVML_LOADER_H
+
+#include <stddef.h>
+
+/* As the library defines them since its version 11; a test holds them against the vendor's header, with types of its own. */
+#ifndef POSTRUN_NVML_TYPES
+typedef void *nvml_device;
+typedef int nvml_result;
+typedef unsigned nvml_clock;
+struct nvml_utilisation {
+    unsigned gpu, memory; /* per cent of the time since the driver looked last */
+};
+struct nvml_memory {
+    unsigned long long total, free, used; /* bytes; used with what the driver keeps for itself */
+};
+struct nvml_memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+#endif
+
+#define NVML_MEMORY_V2 ((unsigned)(sizeof(struct nvml_memory_v2) | 2u << 24))
+#define NVML_SM_CLOCK 1u
+#define NVML_TEXT 96 /* bytes of the longest name, UUID or version */
+
+enum nvml_code {
+    NVML_OK = 0, NVML_UNINITIALIZED = 1, NVML_INVALID_ARGUMENT = 2, NVML_NOT_SUPPORTED = 3, NVML_NO_PERMISSION = 4, NVML_NOT_FOUND = 6,
+    NVML_INSUFFICIENT_POWER = 8, NVML_DRIVER_NOT_LOADED = 9, NVML_TIMED_OUT = 10, NVML_IRQ_ISSUE = 11, NVML_LIBRARY_NOT_FOUND = 12,
+    NVML_FUNCTION_NOT_FOUND = 13, NVML_GPU_IS_LOST = 15, NVML_RESET_REQUIRED = 16, NVML_VERSION_MISMATCH = 18, NVML_IN_USE = 19,
+    NVML_NO_MEMORY = 20, NVML_NO_DATA = 21, NVML_ARGUMENT_VERSION = 25, NVML_IS_DEPRECATED = 26, NVML_NOT_READY = 27,
+    NVML_GPU_NOT_FOUND = 28, NVML_UNKNOWN = 999,
+};
+
+/* NULL: the library has no such function, also not under an older name. */
+struct nvml {
+    nvml_result (*init)(void), (*shutdown)(void);
+    nvml_result (*driver_version)(char *, unsigned);
+    nvml_result (*count)(unsigned *);
+    nvml_result (*handle)(unsigned, nvml_device *);
+    nvml_result (*uuid)(nvml_device, char *, unsigned);
+    nvml_result (*name)(nvml_device, char *, unsigned);
+    nvml_result (*utilisation)(nvml_device, struct nvml_utilisation *);
+    nvml_result (*memory)(nvml_device, struct nvml_memory *);
+    nvml_result (*memory_v2)(nvml_device, struct nvml_memory_v2 *);
+    nvml_result (*power)(nvml_device, unsigned *); /* mW */
+    nvml_result (*clock)(nvml_device, nvml_clock, unsigned *); /* MHz */
+    nvml_result (*throttle_reasons)(nvml_device, unsigned long long *);
+    nvml_result (*mig_mode)(nvml_device, unsigned *, unsigned *); /* now; after the next reset */
+    nvml_result (*mig_count)(nvml_device, unsigned *);
+    nvml_result (*mig_handle)(nvml_device, unsigned, nvml_device *);
+};
+
+#pragma GCC visibility push(hidden)
+
+/* The library, loaded at the first call; NULL, and why not. It stays loaded. */
+const struct nvml *postrun_nvml(const char **why);
+const char *postrun_nvml_error(int code); /* NULL: no word for it */
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,85 @@
+/* Are the functions, structures and numbers of native/src/nvml_loader.h those of the vendor's header?
+ *
+ * Compiled with -DPOSTRUN_NVML_TYPES and the vendor's header, where the compiler compares; and without, where the sizes and places that it
+ * prints are those of our own structures. */
+#include <stddef.h>
+#include <stdio.h>
+
+#ifdef POSTRUN_NVML_TYPES
+#include "nvml_vendor.h"
+#endif
+#include "nvml_loader.h"
+
+#ifdef POSTRUN_NVML_TYPES
+#define SAME(member, function)                                                                                                                 \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(((struct nvml *)0)->member), __typeof__(&function)), #function)
+SAME(init, nvmlInit_v2);
+SAME(shutdown, nvmlShutdown);
+SAME(driver_version, nvmlSystemGetDriverVersion);
+SAME(count, nvmlDeviceGetCount_v2);
+SAME(handle, nvmlDeviceGetHandleByIndex_v2);
+SAME(uuid, nvmlDeviceGetUUID);
+SAME(name, nvmlDeviceGetName);
+SAME(utilisation, nvmlDeviceGetUtilizationRates);
+SAME(memory, nvmlDeviceGetMemoryInfo);
+SAME(memory_v2, nvmlDeviceGetMemoryInfo_v2);
+SAME(power, nvmlDeviceGetPowerUsage);
+SAME(clock, nvmlDeviceGetClockInfo);
+SAME(throttle_reasons, nvmlDeviceGetCurrentClocksThrottleReasons);
+SAME(mig_mode, nvmlDeviceGetMigMode);
+SAME(mig_count, nvmlDeviceGetMaxMigDeviceCount);
+SAME(mig_handle, nvmlDeviceGetMigDeviceHandleByIndex);
+#ifdef nvmlClocksEventReasonSwPowerCap
+SAME(throttle_reasons, nvmlDeviceGetCurrentClocksEventReasons);
+#endif
+_Static_assert(NVML_MEMORY_V2 == nvmlMemory_v2, "version of the structure");
+_Static_assert(NVML_SM_CLOCK == NVML_CLOCK_SM, "clock");
+_Static_assert(NVML_TEXT >= NVML_DEVICE_UUID_V2_BUFFER_SIZE && NVML_TEXT >= NVML_DEVICE_NAME_V2_BUFFER_SIZE, "texts");
+_Static_assert(NVML_TEXT >= NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE, "texts");
+#define CODE(own, theirs) _Static_assert((int)own == (int)theirs, #theirs)
+CODE(NVML_OK, NVML_SUCCESS);
+CODE(NVML_UNINITIALIZED, NVML_ERROR_UNINITIALIZED);
+CODE(NVML_INVALID_ARGUMENT, NVML_ERROR_INVALID_ARGUMENT);
+CODE(NVML_NOT_SUPPORTED, NVML_ERROR_NOT_SUPPORTED);
+CODE(NVML_NO_PERMISSION, NVML_ERROR_NO_PERMISSION);
+CODE(NVML_NOT_FOUND, NVML_ERROR_NOT_FOUND);
+CODE(NVML_INSUFFICIENT_POWER, NVML_ERROR_INSUFFICIENT_POWER);
+CODE(NVML_DRIVER_NOT_LOADED, NVML_ERROR_DRIVER_NOT_LOADED);
+CODE(NVML_TIMED_OUT, NVML_ERROR_TIMEOUT);
+CODE(NVML_IRQ_ISSUE, NVML_ERROR_IRQ_ISSUE);
+CODE(NVML_LIBRARY_NOT_FOUND, NVML_ERROR_LIBRARY_NOT_FOUND);
+CODE(NVML_FUNCTION_NOT_FOUND, NVML_ERROR_FUNCTION_NOT_FOUND);
+CODE(NVML_GPU_IS_LOST, NVML_ERROR_GPU_IS_LOST);
+CODE(NVML_RESET_REQUIRED, NVML_ERROR_RESET_REQUIRED);
+CODE(NVML_VERSION_MISMATCH, NVML_ERROR_LIB_RM_VERSION_MISMATCH);
+CODE(NVML_IN_USE, NVML_ERROR_IN_USE);
+CODE(NVML_NO_MEMORY, NVML_ERROR_MEMORY);
+CODE(NVML_NO_DATA, NVML_ERROR_NO_DATA);
+CODE(NVML_ARGUMENT_VERSION, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+#if NVML_API_VERSION >= 12
+CODE(NVML_IS_DEPRECATED, NVML_ERROR_DEPRECATED);
+CODE(NVML_NOT_READY, NVML_ERROR_NOT_READY);
+#endif
+CODE(NVML_UNKNOWN, NVML_ERROR_UNKNOWN);
+/* What the report takes for heat and for power: analysis/gpu_clocks.py. */
+_Static_assert(nvmlClocksThrottleReasonSwPowerCap == 4 && nvmlClocksThrottleReasonHwPowerBrakeSlowdown == 128, "power");
+_Static_assert(nvmlClocksThrottleReasonSwThermalSlowdown == 32 && nvmlClocksThrottleReasonHwThermalSlowdown == 64, "heat");
+_Static_assert(nvmlClocksThrottleReasonHwSlowdown == 8 && nvmlClocksThrottleReasonGpuIdle == 1, "slowdown by the hardware");
+#endif
+
+#define PLACE(structure, member) printf(#member " %zu %zu\n", offsetof(struct structure, member), sizeof(((struct structure *)0)->member))
+int main(void) {
+    printf("%zu %zu %zu\n", sizeof(nvml_device), sizeof(nvml_result), sizeof(nvml_clock));
+    PLACE(nvml_utilisation, gpu);
+    PLACE(nvml_utilisation, memory);
+    PLACE(nvml_memory, total);
+    PLACE(nvml_memory, free);
+    PLACE(nvml_memory, used);
+    PLACE(nvml_memory_v2, version);
+    PLACE(nvml_memory_v2, total);
+    PLACE(nvml_memory_v2, reserved);
+    PLACE(nvml_memory_v2, free);
+    PLACE(nvml_memory_v2, used);
+    printf("%zu %zu %zu\n", sizeof(struct nvml_utilisation), sizeof(struct nvml_memory), sizeof(struct nvml_memory_v2));
+    return 0;
+}

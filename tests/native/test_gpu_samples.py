@@ -1,0 +1,530 @@
+"""Does the sampler write what the GPUs' driver says, whatever it says?
+
+The driver's library is made up (nvml_stub.c) and plays scripts; what was recorded is read by prt_reader. No GPU is needed or used.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import native_programs
+import prt_reader
+import pytest
+from native_programs import GPU, PARTS, SAMPLER, SESSION, WARNINGS, Programs
+
+GIB = 2**30
+PATIENCE_MS = 60_000  # of a sample; the answer comes within, however busy the machine
+QUESTIONS = ("utilisation", "memory_v2", "power", "clock", "throttle")
+METRICS = {
+    "utilisation": ("gpu_utilization", "gpu_memory_controller"),
+    "memory_v2": ("gpu_memory_used_percent", "gpu_memory_used_bytes", "gpu_memory_total_bytes"),
+    "power": ("gpu_power",),
+    "clock": ("gpu_sm_clock",),
+    "throttle": ("gpu_throttle_reasons",),
+}
+CAPABILITY = {"utilisation": "utilization", "memory_v2": "memory", "power": "power", "clock": "sm_clock", "throttle": "throttle_reasons"}
+FOR_GOOD = {1, 2, 3, 4, 13, 25, 26}
+LOST, NEEDS_RESET, TIMEOUT = 15, 16, 10
+
+
+def said(device: int, call: int) -> dict[str, float]:
+    """What the made-up driver says at the call with this number, from 1."""
+    used, total = GIB * ((device + call) % 10), 16 * GIB * (device + 1)
+    return {
+        "gpu_utilization": (7 * device + 3 * call) % 101,
+        "gpu_memory_controller": (5 * device + 2 * call) % 101,
+        "gpu_memory_used_percent": 100 * used / total,
+        "gpu_memory_used_bytes": used,
+        "gpu_power": (100000 + 1000 * device + call) / 1000,
+        "gpu_sm_clock": 1000 + 10 * device + call,
+        "gpu_throttle_reasons": 1 << (device + call) % 9,
+    } | ({"gpu_memory_total_bytes": total} if call == 1 else {})
+
+
+def uuid(device: int) -> str:
+    return f"GPU-{device * 1111:08d}-aaaa-bbbb-cccc-{device:012d}"
+
+
+@dataclass
+class Recorded:
+    metadata: dict[str, str]
+    values: dict[tuple[str, int], list[float]]
+    times: dict[str, list[int]]
+    calls: dict[tuple[str, int], int]
+    told: dict[str, int]
+
+    @property
+    def capabilities(self) -> dict[str, str]:
+        return {key.removeprefix("capability.gpu."): value for key, value in self.metadata.items() if key.startswith("capability.gpu.")}
+
+
+def read(folder: Path, told: dict[str, int] | None = None) -> list[Recorded]:
+    """What each file holds, and the calls of all sessions."""
+    calls: dict[tuple[str, int], int] = {}
+    if (folder / "log").exists():
+        for line in (folder / "log").read_text().splitlines():
+            function, device, count = line.split()
+            calls[function, int(device)] = calls.get((function, int(device)), 0) + int(count)
+    found = []
+    for file in native_programs.files(folder):
+        native_programs.check_whole(file.read_bytes())
+        tables = prt_reader.read(file.read_bytes())
+        values: dict[tuple[str, int], list[float]] = {}
+        times: dict[str, list[int]] = {}
+        for row in tables["metric"]:
+            if row["metric"].startswith("gpu"):
+                values.setdefault((row["metric"], row["unit"]), []).append(row["value"])
+                times.setdefault(row["metric"], []).append(row["time_ns"])
+        metadata = {row["key"]: row["value"] for row in tables["meta"]}
+        found.append(Recorded(metadata, values, times, calls, told or {}))
+    return found
+
+
+class Machine:
+    """Made-up libraries and programs, built when first asked for."""
+
+    def __init__(self, programs: Programs) -> None:
+        self.programs = programs
+
+    @functools.cache  # noqa: B019
+    def library(self, *flags: str) -> Path:
+        compiler = shutil.which("cc")
+        if compiler is None:
+            pytest.skip("no C compiler (cc)")
+        folder = self.programs.folder / "-".join(["nvml", *(flag.strip("-") for flag in flags)])
+        folder.mkdir()
+        source = self.programs.root / "tests/native/nvml_stub.c"
+        command = [compiler, "-std=c11", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", *flags]
+        command += [f"-I{self.programs.root / 'native/src'}", str(source), "-o", str(folder / "libnvidia-ml.so.1")]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return folder
+
+    @functools.cache  # noqa: B019
+    def program(self, variant: str) -> Path:
+        """All parts in one program, as it uses what is hidden in the library."""
+        root, folder = self.programs.root, self.programs.folder / f"gpu-{variant}"
+        folder.mkdir()
+        sources = [root / "native/src" / f"{part}.c" for part in PARTS + SESSION + SAMPLER + GPU]
+        built = folder / "gpu_samples"
+        self.programs.compile(variant, [root / "tests/native/gpu_samples.c", *sources], built, f"-I{root / 'native/src'}", *WARNINGS)
+        return built
+
+
+Play = Callable[..., Recorded]
+
+
+@pytest.fixture(scope="session")
+def machine(programs: Programs) -> Machine:
+    return Machine(programs)
+
+
+@pytest.fixture
+def play(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Records samples of a driver that plays a script: so many, or by other arguments of gpu_samples."""
+    number = iter(range(1000))
+    for variable in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def begin(
+        script: str, samples: int | None = None, *arguments: object, variant: str = "plain", interval_ms: int = 500,
+        flags: tuple[str, ...] = (), patience_ms: int = PATIENCE_MS, **environment: str,
+    ) -> Recorded:  # fmt: skip
+        folder = tmp_path / str(next(number))
+        folder.mkdir()
+        (folder / "script").write_text(script)
+        more = {"NVML_STUB": str(folder / "script"), "NVML_STUB_LOG": str(folder / "log"), "LD_LIBRARY_PATH": str(machine.library(*flags))}
+        if samples is not None:
+            arguments = ("samples", samples, interval_ms, patience_ms)
+        told = native_programs.call(machine.program(variant), folder, *arguments, **(more | environment))
+        return read(folder, told)[-1]
+
+    return begin
+
+
+variants = pytest.mark.parametrize("variant", list(native_programs.VARIANTS))
+
+
+@variants
+@pytest.mark.parametrize("devices", [0, 1, 8])
+def test_every_value_of_every_gpu(play: Play, devices: int, variant: str) -> None:
+    got = play(f"devices {devices}\n", 5, variant=variant)
+    expected: dict[tuple[str, int], list[float]] = {}
+    for device in range(devices):
+        for call in range(1, 6):
+            for metric, value in said(device, call).items():
+                expected.setdefault((metric, device), []).append(value)
+    assert got.values == expected
+    assert all(len(set(times)) == (1 if metric.endswith("total_bytes") else 5) for metric, times in got.times.items())
+    assert got.capabilities == ({} if devices else {"samples": "the driver knows no GPU"})
+    facts = {key: value for key, value in got.metadata.items() if key.startswith("gpu.")}
+    assert facts.pop("gpu.count") == str(devices)
+    for device in range(devices):
+        own = {
+            fact: facts.pop(f"gpu.{device}.{fact}")
+            for fact in ("uuid", "name", "memory_bytes", "driver_version", "visible", "visible_index")
+        }
+        assert own == {
+            "uuid": uuid(device), "name": "NVIDIA Stub X100", "memory_bytes": str(16 * GIB * (device + 1)), "driver_version": "535.104.05",
+            "visible": "1", "visible_index": str(device),
+        }  # fmt: skip
+    assert not facts
+    assert got.calls["init", -1] == got.calls["shutdown", -1] == 1
+    assert all(got.calls[question, device] == 5 for question in QUESTIONS for device in range(devices))
+    assert not any(function == "memory" for function, _ in got.calls)
+
+
+def words(project_root: Path) -> dict[int, str]:
+    """What nvml_loader.c calls each code."""
+    source = (project_root / "native/src/nvml_loader.c").read_text()
+    codes = dict(re.findall(r"\b(NVML_\w+) = (\d+)", (project_root / "native/src/nvml_loader.h").read_text()))
+    named = {int(codes[name]): word for name, word in re.findall(r'case (NVML_\w+): return "([^"]+)";', source)}
+    assert len(named) > 20
+    return named
+
+
+CODES = [*range(1, 31), 999, 4242]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_code_for_every_question(play: Play, question: str, project_root: Path) -> None:
+    """A GPU per code, which answers so from its third call on; and one that always answers."""
+    samples = 14
+    fails = [f"fail {question} {device} 3 0 {code}" for device, code in enumerate(CODES)]
+    got = play("\n".join([f"devices {len(CODES) + 1}", *fails, ""]), samples, interval_ms=60000, variant="address")
+    first = 2  # calls that are answered
+    text = got.capabilities[CAPABILITY[question]]
+    for device, code in enumerate([*CODES, 0]):
+        after = QUESTIONS[QUESTIONS.index(question) :]
+        for other in QUESTIONS:
+            count = first if code and other == question else samples
+            if code in (LOST, NEEDS_RESET):
+                count = first if other in after else first + 1
+            elif code == TIMEOUT and other in after and other != question:
+                count = first
+            if question == "memory_v2" == other and code in (2, 3, 13, 25):
+                count = samples  # asked in the old way
+            for metric in METRICS[other]:
+                if metric != "gpu_memory_total_bytes":
+                    assert len(got.values[metric, device]) == count, (metric, device, code)
+        calls = got.calls[question, device]
+        if code == 0 or code == TIMEOUT:
+            assert calls == samples
+        elif code in (LOST, NEEDS_RESET) or code in FOR_GOOD:
+            assert calls == first + 1
+        else:
+            assert calls == first + 10
+        told = words(project_root).get(code, f"error {code} of the driver")
+        if code in (LOST, NEEDS_RESET):
+            assert f"GPU {device}: {told} ({uuid(device)}); not sampled any more" in got.capabilities["devices"]
+        elif code == TIMEOUT:
+            assert f"GPU {device}: no answer in time; asked again every 30 s" in got.capabilities["devices"]
+        elif question == "memory_v2" and code in (2, 3, 13, 25):
+            assert got.calls["memory", device] == samples - first
+        elif code:
+            assert re.search(rf"(^|; )GPU [\d, to]*\b{device}\b[\d, to]*: {re.escape(told)}(;|$)|to {device}: ", text), (text, device)
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize(
+    "function", ["init", "count", "driver", "handle", "uuid", "name", "mig_mode", "mig_count", "mig_handle", "shutdown"]
+)
+def test_every_code_at_the_start(play: Play, function: str, code: int, project_root: Path) -> None:
+    got = play(f"devices 2\nmig 1 2\nfail {function} -1 1 0 {code}\n", 2)
+    told = words(project_root).get(code, f"error {code} of the driver")
+    facts = {key for key in got.metadata if key.startswith("gpu.")}
+    if function in ("init", "count"):
+        assert got.capabilities == {"samples": f"{'nvmlInit' if function == 'init' else 'nvmlDeviceGetCount'}: {told}"}
+        assert (got.values, facts) == ({}, set())
+        assert got.calls.get(("shutdown", -1), 0) == (function == "count")
+        return
+    assert got.calls["shutdown", -1] == 1
+    if function == "handle":
+        assert got.values == {}
+        assert got.capabilities["devices"] == f"GPU 0 to 1: {told}"
+        return
+    assert [len(values) for (metric, _), values in got.values.items() if metric == "gpu_power"] == [2, 2]
+    missing = {
+        "driver": {"gpu.0.driver_version", "gpu.1.driver_version"},
+        "uuid": {"gpu.0.uuid", "gpu.1.uuid", "gpu.1.mig_devices"},
+        "name": {"gpu.0.name", "gpu.1.name"},
+        "mig_mode": {"gpu.1.mig", "gpu.1.mig_devices"},
+        "mig_count": {"gpu.1.mig_devices"},
+        "mig_handle": {"gpu.1.mig_devices"},
+        "shutdown": set(),
+    }[function]
+    assert {"gpu.0.driver_version", "gpu.1.driver_version", "gpu.0.uuid", "gpu.1.uuid", "gpu.0.name", "gpu.1.name", "gpu.1.mig",
+            "gpu.1.mig_devices"} - facts == missing  # fmt: skip
+    assert ("uuid" in got.capabilities) == (function == "uuid")
+
+
+@variants
+def test_a_gpu_falls_off_the_bus(play: Play, variant: str) -> None:
+    """In the middle of a sample: what it said before stands, the others go on, and it is asked no more."""
+    got = play(f"devices 3\nfail power 1 4 0 {LOST}\n", 8, variant=variant)
+    for metric, count in (("gpu_utilization", 4), ("gpu_memory_used_bytes", 4), ("gpu_power", 3), ("gpu_sm_clock", 3)):
+        assert got.values[metric, 1] == [said(1, call)[metric] for call in range(1, count + 1)]
+        assert got.values[metric, 0] == [said(0, call)[metric] for call in range(1, 9)]
+        assert got.values[metric, 2] == [said(2, call)[metric] for call in range(1, 9)]
+    assert got.capabilities == {"devices": f"GPU 1: has fallen off the bus ({uuid(1)}); not sampled any more"}
+    assert got.calls["power", 1] == 4
+
+
+def test_a_gpu_that_does_not_answer_is_left_alone_for_a_while(play: Play) -> None:
+    """10 s from sample to sample: not asked in the two that follow."""
+    got = play(f"devices 2\nfail clock 0 3 4 {TIMEOUT}\n", 12, interval_ms=10000)
+    assert got.values["gpu_utilization", 0] == [said(0, call)["gpu_utilization"] for call in range(1, 9)]  # 1 2 3 . . 6 . . 9 10 11 12
+    assert got.values["gpu_sm_clock", 0] == [said(0, call)["gpu_sm_clock"] for call in (1, 2, 5, 6, 7, 8)]
+    assert len(got.values["gpu_sm_clock", 1]) == 12
+    assert got.capabilities == {"devices": "GPU 0: no answer in time; asked again every 30 s"}
+
+
+def test_errors_that_pass(play: Play) -> None:
+    got = play("devices 2\nfail power 1 2 5 999\nfail power 1 9 10 17\n", 12)
+    assert got.values["gpu_power", 1] == [said(1, call)["gpu_power"] for call in (1, 6, 7, 8, 11, 12)]
+    assert got.capabilities == {"power": "GPU 1: left out of some samples: unknown error of the driver"}
+
+
+@pytest.mark.parametrize(
+    ("function", "values", "lost", "told"),
+    [
+        ("utilisation", "255 7", ["gpu_utilization"], "utilization: 255 %"),
+        ("utilisation", "101 4294967295", ["gpu_utilization", "gpu_memory_controller"], "utilization: 101 %"),
+        ("utilisation", "100 0", [], None),
+        ("memory_v2", "0 0", ["gpu_memory_used_percent", "gpu_memory_used_bytes"], "memory: 0 B"),
+        ("memory_v2", "1000 1001", ["gpu_memory_used_percent", "gpu_memory_used_bytes"], "memory: 1001 B"),
+        ("memory_v2", f"{2**64 - 1} 5", ["gpu_memory_used_percent", "gpu_memory_used_bytes"], f"memory: {2**64 - 1} B"),
+        ("power", "0", ["gpu_power"], "power: 0 mW"),
+        ("power", "4294967295", ["gpu_power"], "power: 4294967295 mW"),
+        ("power", "1", [], None),
+        ("clock", "4294967295", ["gpu_sm_clock"], "sm_clock: 4294967295 MHz"),
+        ("clock", "0", [], None),
+        ("throttle", f"{2**64 - 1}", ["gpu_throttle_reasons"], f"throttle_reasons: {2**64 - 1}"),
+        ("throttle", "0", [], None),
+    ],
+)
+def test_values_that_cannot_be(play: Play, function: str, values: str, lost: list[str], told: str | None) -> None:
+    got = play(f"devices 2\nvalue {function} 1 2 2 {values}\n", 4)
+    for metric in said(0, 2):
+        assert len(got.values[metric, 1]) == (3 if metric in lost else 4)
+        assert len(got.values[metric, 0]) == 4
+    what, _, value = (told or "").partition(": ")
+    assert got.capabilities == ({what: f"GPU 1: left out of some samples: {value}, which cannot be"} if told else {})
+
+
+def test_memory_that_changes(play: Play) -> None:
+    """A GPU whose memory is divided anew."""
+    got = play(f"devices 1\nvalue memory_v2 0 3 4 {8 * GIB} {2 * GIB}\n", 4)
+    assert got.values["gpu_memory_total_bytes", 0] == [16 * GIB, 8 * GIB]
+    assert got.values["gpu_memory_used_percent", 0][2:] == [25, 25]
+    assert got.metadata["gpu.0.memory_bytes"] == str(8 * GIB)
+
+
+@variants
+def test_mig(play: Play, variant: str) -> None:
+    got = play("devices 3\nmig 1 3\nmig 2 0\nfail memory_v2 1 1 0 4\n", 3, variant=variant, CUDA_VISIBLE_DEVICES="MIG-1-2")
+    assert got.capabilities == {
+        "utilization": "GPU 1 to 2: the GPU is divided (MIG), for which the driver has none", "memory": "GPU 1: not permitted to this user",
+    }  # fmt: skip
+    assert ("gpu_utilization", 1) not in got.values
+    assert got.values["gpu_power", 1] == [said(1, call)["gpu_power"] for call in (1, 2, 3)]
+    assert got.calls["utilisation", 1] == got.calls["memory_v2", 1] == 1
+    assert got.metadata["gpu.1.mig"] == got.metadata["gpu.2.mig"] == "1"
+    assert got.metadata["gpu.1.mig_devices"] == "MIG-1-0,MIG-1-1,MIG-1-2"
+    assert not {"gpu.0.mig", "gpu.2.mig_devices", "gpu.0.mig_devices"} & set(got.metadata)
+    assert [got.metadata[f"gpu.{device}.visible"] for device in range(3)] == ["0", "1", "0"]
+    assert got.metadata["gpu.1.visible_index"] == "0"
+
+
+MIXED = "devices 3\nname 1 NVIDIA Stub T4\n"
+ALIKE = "devices 3\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "environment", "expected"),
+    [  # the CUDA number of each GPU of the machine; "-": not visible, "+": visible, number not known, "?": nothing known
+        (ALIKE, {}, "012"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": "2,0"}, "1-0"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": " 1 , 2"}, "-01"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": ""}, "---"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": "-1"}, "---"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, "---"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": "0,-1,2"}, "0--"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": "1,3,0"}, "-0-"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": "1,99999999999999999999,0"}, "-0-"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": "1,x,0"}, "-0-"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": "1,,0"}, "-0-"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": "0,0"}, "???"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": f"{uuid(2)},{uuid(1)}"}, "-10"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": "GPU-00002222,GPU-0000"}, "--0"),  # the second means two
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": f"{uuid(2)},0"}, "--0"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": f"0,{uuid(2)}"}, "0--"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": "GPU-,GPU-9"}, "---"),
+        (ALIKE, {"CUDA_VISIBLE_DEVICES": "1," * 3000}, "???"),
+        (MIXED, {}, "+++"),
+        (MIXED, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, "012"),
+        (MIXED, {"CUDA_VISIBLE_DEVICES": "1,0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, "10-"),
+        (MIXED, {"CUDA_VISIBLE_DEVICES": "1,0", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, "???"),
+        (MIXED, {"CUDA_VISIBLE_DEVICES": uuid(1)}, "-0-"),
+        (MIXED, {"CUDA_VISIBLE_DEVICES": "-1"}, "---"),
+        ("devices 2\nmig 0 2\nmig 1 1\n", {"CUDA_VISIBLE_DEVICES": "MIG-0-1,MIG-1-0"}, "01"),
+        ("devices 2\nmig 0 2\n", {"CUDA_VISIBLE_DEVICES": "MIG-0-0,MIG-0-1"}, "0-"),
+        ("devices 2\nmig 0 2\n", {"CUDA_VISIBLE_DEVICES": "MIG-0-5"}, "--"),
+        ("devices 2\nmig 1 2\n", {"CUDA_VISIBLE_DEVICES": f"MIG-{uuid(1)}/1/0"}, "-0"),
+        ("devices 2\nmig 1 2\n", {"CUDA_VISIBLE_DEVICES": "MIG-/1/0"}, "--"),
+        ("devices 2\nmig 1 2\n", {"CUDA_VISIBLE_DEVICES": "0"}, "??"),
+        ("devices 2\nmig 1 2\n", {}, "++"),
+    ],
+)
+def test_visible_devices(play: Play, script: str, environment: dict[str, str], expected: str) -> None:
+    got = play(script, 1, variant="address", **environment)
+    found = ""
+    for device in range(len(expected)):
+        visible, number = got.metadata.get(f"gpu.{device}.visible"), got.metadata.get(f"gpu.{device}.visible_index")
+        found += number if number is not None else {"0": "-", "1": "+", None: "?"}[visible]
+        assert visible == "1" or number is None
+    assert found == expected
+    assert ("visible" in got.capabilities) == ("?" in expected)
+
+
+def test_an_old_driver(play: Play) -> None:
+    got = play("devices 2\n", 3, flags=("-DOLD",))
+    assert got.values["gpu_memory_used_bytes", 1] == [said(1, call)["gpu_memory_used_bytes"] + GIB / 2 for call in (1, 2, 3)]
+    for metric in ("gpu_utilization", "gpu_power", "gpu_sm_clock", "gpu_throttle_reasons"):
+        assert got.values[metric, 1] == [said(1, call)[metric] for call in (1, 2, 3)]
+    assert got.capabilities == {}
+
+
+def test_a_driver_without_what_is_needed(play: Play) -> None:
+    got = play("devices 2\n", 2, flags=("-DBROKEN",))
+    assert got.capabilities == {"samples": "libnvidia-ml.so.1 has no nvmlDeviceGetCount_v2"}
+    assert got.values == got.calls == {}
+
+
+def test_no_driver(play: Play, tmp_path: Path) -> None:
+    got = play("devices 2\n", 2, LD_LIBRARY_PATH=str(tmp_path))
+    if got.values or "samples" not in got.capabilities:
+        pytest.skip("this machine has the driver")
+    assert got.capabilities == {"samples": "no libnvidia-ml.so.1 on this machine: no driver of NVIDIA GPUs"}
+    (tmp_path / "libnvidia-ml.so.1").write_text("no library")
+    got = play("devices 2\n", 2, LD_LIBRARY_PATH=str(tmp_path))
+    assert "libnvidia-ml.so.1" in got.capabilities["samples"]
+
+
+def test_more_gpus_than_are_sampled(play: Play) -> None:
+    got = play("devices 80\n", 1)
+    assert {unit for _, unit in got.values} == set(range(64))
+    assert got.capabilities == {"samples": "80 GPUs; those from 64 on are not sampled"}
+
+
+def test_texts_of_a_driver_are_no_danger(play: Play) -> None:
+    """As long as their place, without an end; and bytes that are no text."""
+    got = play(f"devices 1\nname 0 {'N' * 150}\nuuid 0 {'u' * 150}\ndriver 1\x01\xff\n", 1, variant="address")
+    assert (got.metadata["gpu.0.name"], got.metadata["gpu.0.uuid"]) == ("N" * 96, "u" * 96)
+    assert got.metadata["gpu.0.driver_version"].startswith("1??")
+
+
+def test_a_driver_that_takes_its_time_makes_longer_intervals(play: Play) -> None:
+    """3 ms of waiting in each of 8 samples, where 1 ms is one per cent of the interval: twice as long after three, and again after six."""
+    got = play("devices 1\ndelay power 0 1 0 3\n", 8, interval_ms=100)
+    assert "more than 1 % of 100 ms" in got.metadata["capability.sampler.interval"]
+    assert got.told["interval"] >= 200
+    assert len(got.values["gpu_power", 0]) == 8
+    quick = play("devices 8\n", 8, interval_ms=60000)
+    assert quick.told["interval"] == 60000
+    assert "capability.sampler.interval" not in quick.metadata
+
+
+@variants
+def test_an_answer_that_comes_late(play: Play, variant: str) -> None:
+    """Two samples ask for nothing while the first is being answered; it is written at the end, with its own time."""
+    got = play("devices 1\ndelay utilisation 0 1 1 600\n", 3, patience_ms=1, variant=variant)
+    assert got.values["gpu_utilization", 0][0] == said(0, 1)["gpu_utilization"]
+    assert len(got.values["gpu_utilization", 0]) == 1
+    assert got.calls["utilisation", 0] == 1
+    assert got.capabilities == {}
+
+
+@variants
+def test_a_driver_that_is_stuck_keeps_nobody(play: Play, tmp_path: Path, variant: str) -> None:
+    """A session ends while the driver hangs; what it says later goes nowhere, and what was in use is freed."""
+    got = play("devices 1\ndelay utilisation 0 1 1 3000\n", None, "stuck", 2500, variant=variant)
+    first, second = read(tmp_path / "0")
+    assert first.capabilities == {"samples": "the driver did not answer at the end: samples of GPUs are missing"}
+    assert first.values == second.values == {}
+    assert second.capabilities == {}
+    assert got.calls["shutdown", -1] == 1
+
+
+@pytest.mark.parametrize(("flags", "environment", "expected"), [(0, {}, True), (8, {}, False), (0, {"POSTRUN_GPU": "0"}, False)])
+def test_a_session(play: Play, flags: int, environment: dict[str, str], expected: bool) -> None:
+    got = play("devices 2\n", None, "session", flags, 300, variant="thread", **environment)
+    assert bool(got.values) == expected
+    assert bool(got.calls) == expected
+    if expected:
+        for device in range(2):
+            values = got.values["gpu_utilization", device]
+            assert values == [said(device, call)["gpu_utilization"] for call in range(1, len(values) + 1)]
+    assert not got.capabilities
+
+
+@pytest.mark.parametrize("variant", ["address", "thread"])
+def test_many_sessions(play: Play, variant: str, tmp_path: Path) -> None:
+    got = play("devices 2\n", None, "cycles", 30, variant=variant)
+    assert got.calls["init", -1] == got.calls["shutdown", -1] == got.calls["power", 1] == 30
+    assert len(native_programs.files(tmp_path / "0")) == 30
+
+
+WHEELS = ("nvidia-nvml-dev-cu11", "nvidia-nvml-dev-cu12", "nvidia-nvml-dev")
+NAMED = """
+#define NVML_NO_UNVERSIONED_FUNC_DEFS 1
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#include <nvml.h>
+typedef nvmlDevice_t nvml_device;
+typedef nvmlReturn_t nvml_result;
+typedef nvmlClockType_t nvml_clock;
+#define nvml_utilisation nvmlUtilization_st
+#define nvml_memory nvmlMemory_st
+#define nvml_memory_v2 nvmlMemory_v2_st
+"""
+
+
+def header(wheel: str, folder: Path) -> Path:
+    """The folder of the vendor's nvml.h, from the package index; skips where that cannot be reached."""
+    command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+    try:
+        done = subprocess.run([*command, "--target", str(folder), wheel], capture_output=True, text=True, timeout=90)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{wheel} cannot be had from the package index: no answer in time")
+    if done.returncode:
+        pytest.skip(f"{wheel} cannot be had from the package index: {done.stderr.strip().splitlines()[-1:]}")
+    (found,) = folder.rglob("nvml.h")
+    return found.parent
+
+
+@pytest.mark.parametrize("wheel", WHEELS)
+def test_against_the_vendors_header(machine: Machine, project_root: Path, tmp_path: Path, wheel: str) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler (cc)")
+    vendor = header(wheel, tmp_path / "wheel")
+    (tmp_path / "nvml_vendor.h").write_text(NAMED)
+    theirs = ["-DPOSTRUN_NVML_TYPES", f"-I{tmp_path}", "-isystem", str(vendor)]
+    own = ["-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{project_root / 'native/src'}"]
+    printed = []
+    for name, more in (("own", []), ("theirs", theirs)):
+        command = [compiler, *more, *own, str(project_root / "tests/native/nvml_check.c"), "-o", str(tmp_path / name)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        printed.append(subprocess.run([str(tmp_path / name)], capture_output=True, text=True, check=True).stdout)
+    assert printed[0] == printed[1]
+    stub = [compiler, *theirs, *own, "-fPIC", "-shared", str(project_root / "tests/native/nvml_stub.c"), "-o", str(tmp_path / "stub.so")]
+    done = subprocess.run(stub, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
