@@ -52,6 +52,8 @@ static struct {
     pthread_t thread;
     struct gpu_window window;
     int64_t started, flushed;
+    uint32_t windows; /* of this session, so far */
+    int64_t opened_at; /* CLOCK_REALTIME */
 } gpu;
 static _Atomic uint32_t wake_word, quit;
 static _Atomic int64_t injected; /* when; 0: never */
@@ -127,6 +129,23 @@ static void tell_counts(void) {
     tell_count("cupti.noisy_calls", counts.ignored);
 }
 
+/* When activity was recorded, for readers: outside of it nothing is known. */
+static void tell_window(bool over) {
+    char key[32], text[64];
+    int64_t now = postrun_clock_realtime();
+    if (!over) {
+        gpu.opened_at = now;
+    }
+    snprintf(key, sizeof key, "gpu.window.%u", gpu.windows);
+    if (over) {
+        snprintf(text, sizeof text, "%lld %lld", (long long)gpu.opened_at, (long long)now);
+    } else {
+        snprintf(text, sizeof text, "%lld", (long long)now);
+    }
+    postrun_metadata(key, text);
+    gpu.windows += over;
+}
+
 /* When the program ends, before the libraries of CUDA do. */
 static void at_exit(void) {
     int cancellation;
@@ -137,6 +156,7 @@ static void at_exit(void) {
         postrun_cuda_wait(DEVICE_NS);
         postrun_cupti_detach(false, NULL, 0);
         gpu.state = STATE_READY;
+        tell_window(true);
         tell_counts();
     }
     gate_leave(cancellation);
@@ -154,6 +174,7 @@ static int open_window(void) {
     }
     gpu.state = STATE_OPEN;
     gpu.opened = true;
+    tell_window(false);
     gpu.flushed = postrun_clock_monotonic();
     if (!registered) {
         registered = atexit(at_exit) == 0;
@@ -170,6 +191,7 @@ static void close_window(void) {
         postrun_session_capability("gpu", why);
     }
     gpu.state = STATE_READY;
+    tell_window(true);
     tell_counts();
 }
 
