@@ -194,6 +194,24 @@ class UnitHeat:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuClocks:
+    """Power and clock of one GPU over its samples, and for how long its clock was held down: for heat, for power, or by the hardware for
+    one of the two. Times are parts of ``sampled_ns``; None where nothing of the kind was sampled."""
+
+    node: str
+    device: int
+    power_p50_w: float | None
+    power_max_w: float | None
+    sm_clock_p50_mhz: float | None
+    sm_clock_min_mhz: float | None
+    sm_clock_max_mhz: float | None
+    sampled_ns: int | None
+    heat_ns: int | None
+    power_ns: int | None
+    hardware_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class SystemUsage:
     nodes: tuple[MetricUsage, ...]
     statements: tuple[tuple[str, str], ...]  # (node, sentence)
@@ -202,6 +220,8 @@ class SystemUsage:
     series: tuple[Series, ...]
     heat: tuple[UnitHeat, ...]
     absent: str | None
+    gpu_clocks: tuple[GpuClocks, ...] = ()
+    throttling: tuple[tuple[str, str], ...] = ()  # (node, sentence)
 
 
 @dataclass(frozen=True, slots=True)

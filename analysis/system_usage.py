@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from ..ingest.store import MEASURED, METRICS, Store
+from .gpu_clocks import gpu_clocks, throttling
 from .places import Places
 from .quantiles import quantile
 from .report import ActiveTime, MetricUsage, Series, SystemUsage, UnitHeat
@@ -70,6 +71,7 @@ def system_usage(store: Store, derived: pl.DataFrame | None = None) -> SystemUsa
         )
     ordered = [machines[node] for node in sorted(machines, key=places.node)]
     usage = tuple(row for machine in ordered for row in machine.usage)
+    clocks = gpu_clocks(store)
     return SystemUsage(
         nodes=usage,
         statements=tuple(row for machine in ordered for row in machine.statements),
@@ -78,6 +80,8 @@ def system_usage(store: Store, derived: pl.DataFrame | None = None) -> SystemUsa
         series=tuple(row for machine in ordered for row in machine.series),
         heat=tuple(row for machine in ordered for row in machine.heat),
         absent=None if usage else _ABSENT,
+        gpu_clocks=clocks,
+        throttling=throttling(clocks),
     )
 
 

@@ -6,10 +6,10 @@ import math
 import statistics
 from collections.abc import Collection, Sequence
 
-from ...analysis.report import ActiveTime, Report, Series, UnitHeat
-from ..blocks import Cell, Column, Figure, Section, Slice, of_all, ring, say, spread, table
+from ...analysis.report import ActiveTime, GpuClocks, Report, Series, UnitHeat
+from ..blocks import Cell, Column, Figure, Section, Slice, Table, of_all, ring, say, spread, table
 from ..figures import heat_map, lines
-from ..formats import clip, count, percent, quantity
+from ..formats import clip, count, duration, percent, quantity
 
 _NAMES = {
     "gpu": "GPU utilisation",
@@ -25,13 +25,15 @@ _HEAT_MAPS = 4
 _NAMED = 6
 _PANELS = 3
 _LINES = 32
+_CLOCKS = 64
 _POINTS = 150  # of one line; more than are to be told apart in a small panel
 
 
 def system_usage(report: Report) -> Section:
     usage = report.system_usage
     made = Section("system-usage", "System usage", say("{}", usage.absent or _lead(report)))
-    made.facts.update({"statements": _statements(usage.statements)} if usage.statements else {})
+    statements = _statements(usage.statements) + _statements(usage.throttling)
+    made.facts.update({"statements": statements} if statements else {})
     made.add(
         table(
             "system-usage-nodes",
@@ -52,6 +54,7 @@ def system_usage(report: Report) -> Section:
                 for row in usage.nodes
             ],
         ),
+        _clocks(usage.gpu_clocks),
         _active("system-usage-gpu-active", "GPU active time", usage.gpu_active, "computation"),
         _active("system-usage-cpu-active", "CPU active time", usage.cpu_active, "host"),
     )
@@ -64,6 +67,34 @@ def system_usage(report: Report) -> Section:
     if short:
         made.facts["short"] = f"Sampled once only, so that nothing is to be drawn over time: {', '.join(short[:8])}."
     return made
+
+
+def _clocks(every: Sequence[GpuClocks]) -> Table | None:
+    """A row per GPU; those whose clocks were held down longest where there are too many."""
+    if not every:
+        return None
+    held = sorted(every, key=lambda row: (-(row.heat_ns or 0), -(row.power_ns or 0) - (row.hardware_ns or 0)))[:_CLOCKS]
+    shown = sorted(held, key=lambda row: (row.node, row.device))
+    return table(
+        "system-usage-clocks",
+        "Power and clock of each GPU, and for how long the clock was held down for heat, for power, or by the hardware for one of them"
+        + (f"; the {count(len(shown))} of {count(len(every))} GPUs that were held down longest" if len(shown) < len(every) else ""),
+        [
+            Column("Node", "name"),
+            Column("GPU", "number"),
+            *(Column(label, "number") for label in ("Power p50", "max", "Clock p50", "min", "max", "Heat", "Power", "Hardware")),
+        ],
+        [
+            [
+                Cell(clip(row.node, 40)),
+                Cell(count(row.device), sort=row.device),
+                *(Cell(quantity(x, "W"), sort=x) for x in (row.power_p50_w, row.power_max_w)),
+                *(Cell(quantity(x, "MHz"), sort=x) for x in (row.sm_clock_p50_mhz, row.sm_clock_min_mhz, row.sm_clock_max_mhz)),
+                *(Cell(duration(x), sort=x) for x in (row.heat_ns, row.power_ns, row.hardware_ns)),
+            ]
+            for row in shown
+        ],
+    )
 
 
 def _statements(every: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
