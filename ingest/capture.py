@@ -52,6 +52,7 @@ _DEVICE_ENUM: Final = pl.Enum(ENUM_VALUES["DEVICE_KIND"])
 _HOST_KINDS: Final = pl.Series(["launch", "sync", "call"], dtype=pl.Enum(ENUM_VALUES["HOST_KIND"]))
 # Numbers of the device tracer for kinds of copies and of synchronisation.
 _COPY_KINDS: Final = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
+_WITH_HOST: Final = ("HtoD", "DtoH", "HtoA", "AtoH", "HtoH")  # only the host's memory is pageable or pinned
 _MEMORIES: Final = {"HtoD": "{} -> Device", "DtoH": "Device -> {}"}
 _NO_STREAM: Final = 2**32 - 1  # of synchronisation records that are of no stream; profilers show -1
 _DEVICE_TABLES: Final = frozenset({"kernel", "memcpy", "memset", "sync"})
@@ -349,11 +350,12 @@ class _File:
 
     def _kernels(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
         shape = {column: pl.col(column).cast(pl.Int64) for column in _SHAPE}
+        shape["graph_node"] = pl.when(pl.col("graph_node") != 0).then("graph_node")
         return self._device_rows(frame, "kernel", self.names.ids(frame["name"])[0], **shape)
 
     def _copies(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
         kind = frame["copy_kind"].replace_strict(_COPY_KINDS, default=None, return_dtype=pl.String)
-        pageable = frame["pageable"].cast(pl.Boolean)
+        pageable = frame["pageable"].cast(pl.Boolean).set(~kind.is_in(_WITH_HOST).fill_null(False), None)
         host = pl.when("pageable").then(pl.lit("Pageable")).when(~pl.col("pageable")).then(pl.lit("Pinned"))
         memories = pl.coalesce(
             *(pl.when(kind=word).then(pl.format(text, host)) for word, text in _MEMORIES.items()),
@@ -391,9 +393,16 @@ class _File:
             duration_ns="duration_ns", correlation=self._correlation(frame), **more,
         )  # fmt: skip
         self.devices.update(rows["device"].unique())
+        self._worked(frame)
         if kind != "sync":
             self.process.contexts.update(frame.filter(pl.col("device") >= 0).select("context", "device").unique().drop_nulls().iter_rows())
         return "device_event", rows
+
+    def _worked(self, frame: pl.DataFrame) -> None:
+        ended = pl.col("start_ns") + pl.col("duration_ns")
+        spans = frame.group_by(self._windows(frame).alias("window")).agg(first=pl.col("start_ns").min(), last=ended.max())
+        for place, first, last in spans.iter_rows():
+            self.captures.windows.worked(self.process.process, self.session, place, first, last)
 
     def _correlation(self, frame: pl.DataFrame) -> pl.Expr:
         """Correlations count through all files of a session, and anew where the tracer began anew; those of a profiler that traced the
@@ -401,9 +410,12 @@ class _File:
         known = pl.when(pl.col("correlation").is_between(1, CYCLE_IDS - 1)).then("correlation")
         if not self.starts:
             return known + self._cycle(0) * CYCLE_IDS
-        starts = pl.Series(self.starts, dtype=pl.Int64)
         cycles = pl.Series([self._cycle(window) for window in range(len(self.starts) + 1)], dtype=pl.Int64)
-        return known + cycles.gather(starts.search_sorted(frame["start_ns"], side="right")) * CYCLE_IDS
+        return known + cycles.gather(self._windows(frame)) * CYCLE_IDS
+
+    def _windows(self, frame: pl.DataFrame) -> pl.Series:
+        """In which window of device activity each row starts, as their places in order of time."""
+        return pl.Series(self.starts, dtype=pl.Int64).search_sorted(frame["start_ns"], side="right")
 
     def _cycle(self, window: int) -> int:
         key = (self.session, window)
@@ -466,7 +478,7 @@ class _File:
             # Workers of a recorded job may have nothing to record; who samples the machine, always has.
             severity: Severity = "info" if metadata.get("sample_ms") == "0" else "warning"
             store.note(severity, "no_events", "The recording holds no event and no sample.", count=0, source=self.source, file=file)
-        note_missing(store, self.source, file, metadata)
+        note_missing(store, self.source, file, metadata, devices=bool(self.devices))
         return CaptureResult(
             events=self.stored,
             first_ns=self.first_ns,

@@ -27,6 +27,7 @@ class _User:
     pid: int
     order: tuple[int, int]
     facts: Facts = field(default_factory=dict)
+    visible: dict[int, int] = field(default_factory=dict)  # the driver's numbers by the process's own
     used: set[int] = field(default_factory=set)
 
 
@@ -54,6 +55,8 @@ class CaptureDevices:
             if found and int(found[2]) < MOST_DEVICES and value:
                 facts = machine.gpus if found[1] == "gpu" else user.facts
                 facts.setdefault(int(found[2]), {}).setdefault(found[3], value)
+                if found[3] == "visible_index" and (own := _number(value, MOST_DEVICES)) is not None:
+                    user.visible.setdefault(own, int(found[2]))
 
     def settle(self) -> None:
         """Number the devices in the rows of every process as the machine does, and give each device its row."""
@@ -107,7 +110,8 @@ class CaptureDevices:
         if moved:
             text = "Devices are numbered as the machine does, not as each process does that sees only some of them; they were told by UUID."
             self.store.note("info", "device_renumbered", text, count=moved)
-        unnamed = [(user, index) for user in users for index in user.used if not _uuid(user.facts.get(index))]
+        known = [(user, index) for user in users for index in user.used if index not in user.visible]
+        unnamed = [(user, index) for user, index in known if not _uuid(user.facts.get(index))]
         shared = len({index for _, index in unnamed}) < len(unnamed)
         if unnamed and (shared or (gpus and len(gpus) > 1)):
             text = "The UUIDs of some devices are not known; equal numbers are taken for one device, of all processes and of the samples."
@@ -115,20 +119,27 @@ class CaptureDevices:
 
 
 def _numbers(gpus: Facts, users: Collection[_User]) -> dict[tuple[int, int], int]:
-    """The machine's number of each device of each process: by UUID that of the driver; of UUIDs that it does not list (it was not asked,
-    or they are parts of a GPU) the process's own where that is free, else the next."""
+    """The machine's number of each device of each process: by UUID that of the driver; else what the driver says is visible to the
+    process; else its own. UUIDs that the driver does not list (it was not asked) keep the process's number where that is free, else get
+    the next. Of the parts of a divided GPU (MIG) the first has the GPU's number."""
     by_uuid = {uuid: number for number, facts in sorted(gpus.items(), reverse=True) if (uuid := _uuid(facts))}
+    whole = {uuid: number for number, facts in gpus.items() for text in facts.get("mig_devices", "").split(",") if (uuid := _plain(text))}
     pairs = [(user, index, _uuid(user.facts.get(index))) for user in users for index in sorted(_all(user))]
     found = {}
+    divided: set[int] = set()
     taken = set(by_uuid.values())
     for user, index, uuid in pairs:
         if uuid is None:
-            found[user.process, index] = index
-            taken.add(index)
+            found[user.process, index] = user.visible.get(index, index)
+            taken.add(found[user.process, index])
     for user, index, uuid in pairs:
         if uuid is not None:
             if uuid not in by_uuid:
-                by_uuid[uuid] = index if index not in taken else next(n for n in range(len(taken) + 1) if n not in taken)
+                if uuid in whole and whole[uuid] not in divided:
+                    by_uuid[uuid] = whole[uuid]
+                    divided.add(whole[uuid])
+                else:
+                    by_uuid[uuid] = index if index not in taken else next(n for n in range(len(taken) + 1) if n not in taken)
                 taken.add(by_uuid[uuid])
             found[user.process, index] = by_uuid[uuid]
     return found
@@ -139,8 +150,12 @@ def _all(user: _User) -> set[int]:
 
 
 def _uuid(facts: Mapping[str, str] | None) -> str | None:
-    """A UUID without what is written in several ways: ``GPU-`` before it, dashes, case."""
-    text = re.sub(r"^(gpu|mig)-|-", "", (facts or {}).get("uuid", "").strip().lower())
+    return _plain((facts or {}).get("uuid", ""))
+
+
+def _plain(uuid: str) -> str | None:
+    """A UUID without what is written in several ways: ``GPU-`` before it, dashes, case. None where it says nothing."""
+    text = re.sub(r"^(gpu|mig)-|-", "", uuid.strip().lower())
     return text if text.strip("0") else None
 
 

@@ -35,7 +35,7 @@ _PROBLEMS: Final[dict[str, tuple[Severity, str]]] = {
     "out_of_range": ("warning", "Numbers beyond the range of their column were read as missing"),
     "unreadable": ("error", "The file could not be read to its end"),
 }  # fmt: skip
-_RING, _DISK, _FORK, _DEPTH, _DEVICE = 1, 2, 3, 4, 5
+_RING, _DISK, _FORK, _DEPTH, _DEVICE, _NO_TIMES = 1, 2, 3, 4, 5, 6
 _LOSSES: Final = {
     _RING: ("ring_full", "Records were lost: a thread made them faster than they could be written. Give its ring more records"),
     _DISK: ("disk_full", "Records were lost: they could not be written to disk. Free some space, or record to another place"),
@@ -46,9 +46,12 @@ _LOSSES: Final = {
         "Records of kernels, copies or calls were lost: the device made more than there was memory for. What they took is missing from"
         " every figure of devices; record fewer steps at a time",
     ),
+    _NO_TIMES: ("device_times_lost", "Kernels, copies or calls were left out: the device's tracer did not say when they ran"),
 }
 
 
+_NO_ACTIVITY: Final = ("no NVIDIA driver", "no CUDA device", "the program did not use CUDA")
+_GPU: Final = ("capability.gpu", "capability.cuda")
 _WORKER_NO_END: Final[tuple[Severity, str]] = (
     "info", "The recording of a worker process was not stopped (it was ended, or left by os._exit); the events up to there are reported"
 )  # fmt: skip
@@ -84,14 +87,20 @@ def note_losses(store: Store, source: int, file: str, opened: TraceFile) -> bool
     for reason, count, first, last in sums.iter_rows():
         code, text = _LOSSES.get(reason, ("records_lost", "Records were lost"))
         store.note("warning", code, f"{text}.", count=count, source=source, file=file, first_ns=first, last_ns=last)
-    return bool(losses["reason"].is_in([_DISK, _DEVICE]).any())
+    return bool(losses["reason"].is_in([_DISK, _DEVICE, _NO_TIMES]).any())
 
 
-def note_missing(store: Store, source: int, file: str, metadata: Mapping[str, str]) -> None:
-    """What the recorder could not capture on that machine, and why: its ``capability.`` metadata."""
+def note_missing(store: Store, source: int, file: str, metadata: Mapping[str, str], *, devices: bool) -> None:
+    """What the recorder could not capture on that machine, and why: its ``capability.`` metadata. GPU activity that is missing where there
+    was some, or that was asked for, is a warning of its own. ``devices``: whether some of it was recorded."""
     reasons: dict[str, list[str]] = {}
+    asked = metadata.get("config.EnableCuda", "0") not in {"0", "", "False"}
+    missing = {key: metadata[key] for key in _GPU if key in metadata and (asked or not metadata[key].startswith(_NO_ACTIVITY))}
+    for reason in dict.fromkeys(missing.values()):
+        text = "Not all GPU activity was recorded" if devices else "GPU activity was not recorded"
+        store.note("warning", "gpu_not_captured", f"{text}: {reason}.", source=source, file=file)
     for key, reason in sorted(metadata.items()):
-        if key.startswith("capability."):
+        if key.startswith("capability.") and key not in missing:
             reasons.setdefault(reason, []).append(key.removeprefix("capability."))
     if reasons:
         text = "; ".join(f"{', '.join(parts)} ({reason})" for reason, parts in reasons.items())

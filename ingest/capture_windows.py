@@ -11,7 +11,7 @@ from typing import Final
 from .store import Store
 
 WINDOW: Final = re.compile(r"gpu\.window\.(\d{1,9})")
-_TIMES: Final = re.compile(r"(\d{1,18})(?: (\d{1,18}))?")
+_TIMES: Final = re.compile(r"(\d{1,19})(?: (\d{1,19}))?")
 
 
 @dataclass(slots=True)
@@ -23,6 +23,7 @@ class _Session:
     first_ns: int | None = None
     last_ns: int | None = None
     devices: bool = False
+    worked: dict[int, tuple[int, int]] = field(default_factory=dict)  # first start, last end of device work, by place of the window
 
 
 class GpuWindows:
@@ -38,7 +39,7 @@ class GpuWindows:
         known = self._sessions.setdefault((process, session), _Session(source))
         for key, value in metadata.items():
             name, times = WINDOW.fullmatch(key), _TIMES.fullmatch(value)
-            if name and times:
+            if name and times and max(int(time or 0) for time in times.groups()) < 2**63:
                 begin, end = int(times[1]), int(times[2]) if times[2] else None
                 known.windows[int(name[1])] = (begin, None if end is not None and end < begin else end)
         return [end + (begin - end) // 2 for (_, end), (begin, _) in pairwise(_ended(known.windows, None))]
@@ -50,13 +51,23 @@ class GpuWindows:
         known.last_ns = last_ns if known.last_ns is None else max(last_ns, known.last_ns)
         known.devices |= devices
 
+    def worked(self, process: int, session: bytes, place: int, first_ns: int, last_ns: int) -> None:
+        """First start and last end of device work in the window at ``place`` (in order of time): with the device's clock before the
+        host's, it seems to begin before the window."""
+        known = self._sessions[process, session]
+        first, last = known.worked.get(place, (first_ns, last_ns))
+        known.worked[place] = min(first, first_ns), max(last, last_ns)
+
     def settle(self) -> None:
-        """One row per window; per session where it recorded device activity all the time. None of a session without any."""
+        """One row per window, with the device work in it; per session where it recorded device activity all the time. None of a session
+        without any."""
         for (process, _), known in self._sessions.items():
             if known.first_ns is None or known.last_ns is None or not (known.devices or known.windows):
                 continue
-            for first, last in _ended(known.windows, known.last_ns) or [(known.first_ns, known.last_ns)]:
-                self.store.insert("profile_window", {"process": process, "source": known.source, "first_ns": first, "last_ns": last})
+            for place, (begin, end) in enumerate(_ended(known.windows, known.last_ns) or [(known.first_ns, known.last_ns)]):
+                first, last = known.worked.get(place, (begin, end))
+                window = {"first_ns": min(first, begin), "last_ns": max(last, end)}
+                self.store.insert("profile_window", {"process": process, "source": known.source, **window})
 
 
 def _ended(windows: Mapping[int, tuple[int, int | None]], last_ns: int | None) -> list[tuple[int, int]]:

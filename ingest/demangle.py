@@ -24,7 +24,7 @@ _PROGRAM: Final = """
 import ctypes, json, sys
 try:
     import resource
-    for limit, most in ((resource.RLIMIT_AS, 1 << 29), (resource.RLIMIT_CPU, 10), (resource.RLIMIT_CORE, 0)):
+    for limit, most in ((resource.RLIMIT_AS, 1 << 29), (resource.RLIMIT_CPU, 3), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(limit, (most, most))
 except (ImportError, ValueError, OSError):
     pass

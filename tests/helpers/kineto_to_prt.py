@@ -114,11 +114,13 @@ def _device_columns(table: str, some: Sequence[Event]) -> dict[int, list[int]]:
         for at in range(3):
             columns[8 + at] = [one["grid"][at] if "grid" in one else MISSING for one in args]
             columns[11 + at] = [one["block"][at] if "block" in one else MISSING for one in args]
-        columns |= {14: column("registers per thread"), 15: column("shared memory"), 16: column("graph node id")}
+        graphs = [int(one.get("graph node id", 0)) for one in args]
+        columns |= {14: column("registers per thread"), 15: column("shared memory"), 16: graphs}
     elif table == "memcpy":
         kinds = [re.match(r"Memcpy (\w+)", one["name"]) for one in some]
         columns[8] = [COPIES.index(kind[1]) if kind else 0 for kind in kinds]
-        columns |= {9: column("bytes"), 10: [1 if "Pageable" in one["name"] else 0 if "Pinned" in one["name"] else MISSING for one in some]}
+        columns[9] = column("bytes")
+        columns[10] = [MISSING if "Host" in one["name"] else int("Pageable" in one["name"]) for one in some]
     elif table == "memset":
         columns[9] = column("bytes")
     else:
