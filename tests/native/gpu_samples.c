@@ -1,6 +1,7 @@
 /* Records samples of GPUs into a folder.
  *
  *     gpu_samples FOLDER samples COUNT INTERVAL_MS PATIENCE_MS   a sampler that samples the GPUs alone, as fast as it goes
+ *     gpu_samples FOLDER long COUNT INTERVAL_MS                  the same, with times that are so far apart, and a core at 20 %
  *     gpu_samples FOLDER session FLAGS MS                        a session with its own sampler, for so long
  *     gpu_samples FOLDER cycles COUNT                            sessions with a sample each, one after the other
  *     gpu_samples FOLDER stuck MS                                the driver takes longer than a session; another one, then waits so long */
@@ -38,7 +39,7 @@ static void begin(const char *folder, uint32_t sample_ms, uint32_t flags) {
 
 static uint32_t interval;
 
-static void samples(long count, uint32_t interval_ms, long patience_ms) {
+static void samples(long count, uint32_t interval_ms, long patience_ms, int apart) {
     static struct gpu_visible visible;
     postrun_gpu_visible_take(&visible);
     struct sampler *sampler = postrun_sampler_new(interval_ms, "/not-there", "/not-there");
@@ -46,8 +47,15 @@ static void samples(long count, uint32_t interval_ms, long patience_ms) {
         exit(1);
     sampler->gpu_patience_ns = patience_ms * 1000000;
     postrun_sampler_gpus(sampler, &visible);
-    for (long i = 0; i < count; i++)
-        postrun_sampler_sample(sampler, clock_ticks());
+    int64_t begun = clock_ticks();
+    double step = postrun_clock_rate() * interval_ms / 1000;
+    uint32_t core = postrun_name("cpu_utilization", 15);
+    for (long i = 0; i < count; i++) {
+        int64_t ticks = apart ? begun + (int64_t)(step * (double)i) : clock_ticks();
+        if (apart)
+            postrun_session_metric(core, 0, ticks, 20);
+        postrun_sampler_sample(sampler, ticks);
+    }
     interval = postrun_sampler_interval_ms(sampler);
     postrun_sampler_free(sampler);
 }
@@ -58,7 +66,11 @@ int main(int argc, char **argv) {
     long first = atol(argv[3]), second = argc > 4 ? atol(argv[4]) : 0;
     if (strcmp(argv[2], "samples") == 0) {
         begin(argv[1], 0, 0);
-        samples(first, (uint32_t)second, atol(argv[5]));
+        samples(first, (uint32_t)second, atol(argv[5]), 0);
+        check(postrun_stop(), "postrun_stop");
+    } else if (strcmp(argv[2], "long") == 0) {
+        begin(argv[1], 0, 0);
+        samples(first, (uint32_t)second, 60000, 1);
         check(postrun_stop(), "postrun_stop");
     } else if (strcmp(argv[2], "session") == 0) {
         begin(argv[1], 100, (uint32_t)first);
@@ -67,12 +79,12 @@ int main(int argc, char **argv) {
     } else if (strcmp(argv[2], "cycles") == 0) {
         for (long i = 0; i < first; i++) {
             begin(argv[1], 0, 0);
-            samples(1, 100, 60000);
+            samples(1, 100, 60000, 0);
             check(postrun_stop(), "postrun_stop");
         }
     } else {
         begin(argv[1], 0, 0);
-        samples(2, 100, 50);
+        samples(2, 100, 50, 0);
         check(postrun_stop(), "postrun_stop");
         begin(argv[1], 0, 0);
         rest(first);

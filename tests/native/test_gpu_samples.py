@@ -528,3 +528,46 @@ def test_against_the_vendors_header(machine: Machine, project_root: Path, tmp_pa
     stub = [compiler, *theirs, *own, "-fPIC", "-shared", str(project_root / "tests/native/nvml_stub.c"), "-o", str(tmp_path / "stub.so")]
     done = subprocess.run(stub, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_samples_reach_the_report(play: Play, tmp_path: Path) -> None:
+    """1,500 samples, half a second apart: GPU 0 idles at 10 %, is too hot in samples 101 to 140 and at its power cap in 201 to 210. GPU 1
+    is busy, and its memory goes from 20 to 90 %."""
+    native = pytest.importorskip("postrun.native")
+    if not native.available():
+        pytest.skip("recordings are read by the C library, which was not built")
+    from postrun.analysis import Options, analyze
+    from postrun.ingest import ingest
+
+    memory = [f"value memory_v2 1 {100 * i + 1} {100 * i + 100} {100 * GIB} {(20 + 5 * i) * GIB}" for i in range(15)]
+    script = [
+        "devices 2", "value utilisation 0 1 0 10 5", "value utilisation 1 1 0 95 40",
+        f"value memory_v2 0 1 0 {100 * GIB} {10 * GIB}", *memory, "value throttle 0 101 140 72", "value throttle 0 201 210 4", "value throttle -1 1 0 0", "value power 0 1 0 80000",
+        "value power 1 1 750 600000", "value power 1 751 0 650000", "value clock -1 1 0 1410",
+    ]  # fmt: skip
+    play("\n".join([*script, ""]), None, "long", 1500, 500)
+    with ingest([str(tmp_path / "0")]) as store:
+        report = analyze(store, Options(generated_at_ns=0))
+    assert [(device.index, device.uuid, device.name) for device in report.devices] == [(i, uuid(i), "NVIDIA Stub X100") for i in (0, 1)]
+    usage = {row.metric: row for row in report.system_usage.nodes}
+    assert (usage["gpu"].samples, usage["gpu"].p50, usage["gpu"].derived) == (1500, 52.5, False)
+    assert usage["gpu_memory"].unit == "% of device memory"
+    assert (usage["gpu_memory"].min, usage["gpu_memory"].max) == (15, 50)
+    assert [heat.units for heat in report.system_usage.heat if heat.metric == "gpu"] == [(0, 1)]
+    first, second = report.system_usage.gpu_clocks
+    assert (first.power_p50_w, first.sm_clock_p50_mhz, second.power_max_w) == (80, 1410, 650)
+    times = {row.device: (row.sampled_ns, row.heat_ns, row.power_ns, row.hardware_ns) for row in (first, second)}
+    assert times == {
+        0: tuple(pytest.approx(seconds * 1e9, rel=1e-3) for seconds in (750, 20, 5, 0)),
+        1: tuple(pytest.approx(seconds * 1e9, rel=1e-3) for seconds in (750, 0, 0, 0)),
+    }
+    assert len(report.system_usage.throttling) == 2
+    rules = {result.rule: result for result in report.rules}
+    low = {row["device"]: row["state"] for row in rules["LowGPUUtilization"].details["devices"]}
+    assert low == {0: "under-utilised", 1: "fine"}
+    grown = {row["device"]: row["violations"] > 0 for row in rules["GPUMemoryIncrease"].details["devices"]}
+    assert grown == {0: False, 1: True}
+    batch = {row["device"]: (row["violations"] > 0, row["memory_figure"]) for row in rules["BatchSize"].details["devices"]}
+    assert batch == {0: (True, "footprint"), 1: (False, "footprint")}
+    metrics = {row["metric"] for node in rules["OverallSystemUsage"].details["nodes"] for row in node["metrics"]}
+    assert {"gpu", "gpu_memory", "cpu"} <= metrics
