@@ -542,7 +542,9 @@ def test_samples_reach_the_report(play: Play, tmp_path: Path) -> None:
     memory = [f"value memory_v2 1 {100 * i + 1} {100 * i + 100} {100 * GIB} {(20 + 5 * i) * GIB}" for i in range(15)]
     script = [
         "devices 2", "value utilisation 0 1 0 10 5", "value utilisation 1 1 0 95 40",
-        f"value memory_v2 0 1 0 {100 * GIB} {10 * GIB}", *memory, "value throttle 0 101 140 72", "value throttle 0 201 210 4", "value throttle -1 1 0 0", "value power 0 1 0 80000",
+        f"value memory_v2 0 1 0 {100 * GIB} {10 * GIB}", *memory,
+        "value throttle 0 101 140 72", "value throttle 0 201 210 4",
+        "value throttle -1 1 0 0", "value power 0 1 0 80000",
         "value power 1 1 750 600000", "value power 1 751 0 650000", "value clock -1 1 0 1410",
     ]  # fmt: skip
     play("\n".join([*script, ""]), None, "long", 1500, 500)
