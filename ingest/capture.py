@@ -15,7 +15,7 @@ from typing import Any, Final
 import polars as pl
 
 from .capture_devices import CaptureDevices
-from .capture_notes import note_losses, note_missing, note_problems
+from .capture_notes import note_hidden, note_losses, note_missing, note_problems
 from .capture_windows import GpuWindows
 from .categories import features
 from .identity import Placement
@@ -100,6 +100,7 @@ class Captures:
         self.devices = CaptureDevices(store)
         self.windows = GpuWindows(store)
         self._recorded: list[_Recorded] = []
+        self._rows = {"device_event": 0, "host_event": 0}  # of recordings; those of traces follow
 
     def read(self, path: Path, source: int, progress: Progress | None = None) -> CaptureResult:
         """Store the rows of one file, and note what of it is lost. Raises InputError where it is none, or the native part is missing."""
@@ -112,7 +113,10 @@ class Captures:
             text = f"The same part of the same recording as {known}; left out. Keep only one of the two."
             self.store.note("warning", "duplicate_part", text, source=source, file=path.name)
             return CaptureResult(0, None, None, process=process.process)
-        return _File(self, opened, process, header["session"], source).read(progress)
+        result = _File(self, opened, process, header["session"], source).read(progress)
+        for table in self._rows:
+            self._rows[table] = self.store.connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
+        return result
 
     def settle(self) -> None:
         """What only all files tell: which parts are missing, and which processes are helpers of another."""
@@ -129,10 +133,28 @@ class Captures:
         for one in self._recorded:
             if one.recorder and any(other.node == one.node and not other.recorder for other in self._recorded):
                 self._forget(one)
+        self._settle_twice()
         self._settle_calls()
         self.devices.settle()
         self.windows.settle()
         self.jobs.settle()
+
+    def _settle_twice(self) -> None:
+        """What a profiler trace of the same process and time holds, too, is told by the trace: it knows the operators."""
+        execute = self.store.connection.execute
+        processes = [one.process for one in self._recorded]
+        work, calls = self._rows["device_event"], self._rows["host_event"]
+        # Windows of recordings are not there yet.
+        windows = execute("SELECT process, first_ns, last_ns FROM profile_window WHERE list_contains(?, process)", [processes]).fetchall()
+        for window in windows:
+            inside = "process = ? AND start_ns BETWEEN ? AND ?"
+            if not execute(f"SELECT 1 FROM device_event WHERE rowid >= {work} AND {inside} LIMIT 1", window).fetchall():
+                continue
+            twice = execute(f"DELETE FROM device_event WHERE rowid < {work} AND {inside} RETURNING 1", window).fetchall()
+            if twice:
+                execute(f"DELETE FROM host_event WHERE rowid < {calls} AND kind IN ('launch', 'sync', 'call') AND {inside}", window)
+                text = "Device activity that a profiler trace of the same process holds, too, is taken from the trace."
+                self.store.note("info", "recorded_twice", text, count=len(twice), first_ns=window[1], last_ns=window[2])
 
     def _settle_calls(self) -> None:
         """A call of the runtime and the driver's call inside of it, which has its correlation, are one launch: the runtime's."""
@@ -478,6 +500,7 @@ class _File:
             # Workers of a recorded job may have nothing to record; who samples the machine, always has.
             severity: Severity = "info" if metadata.get("sample_ms") == "0" else "warning"
             store.note(severity, "no_events", "The recording holds no event and no sample.", count=0, source=self.source, file=file)
+        note_hidden(store, self.source, file, metadata)
         note_missing(store, self.source, file, metadata, devices=bool(self.devices))
         return CaptureResult(
             events=self.stored,

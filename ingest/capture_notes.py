@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -90,6 +91,23 @@ def note_losses(store: Store, source: int, file: str, opened: TraceFile) -> bool
     return bool(losses["reason"].is_in([_DISK, _DEVICE, _NO_TIMES]).any())
 
 
+_LOST: Final = "capability.gpu.devices"
+_VISIBLE: Final = re.compile(r"gpu\.(\d{1,4})\.visible")
+
+
+def note_hidden(store: Store, source: int, file: str, metadata: Mapping[str, str]) -> None:
+    """GPUs of the machine that were sampled, though CUDA does not show them to the process that sampled."""
+    said = {int(found[1]): value for key, value in metadata.items() if (found := _VISIBLE.fullmatch(key))}
+    hidden = sorted(number for number, value in said.items() if value == "0")
+    if hidden:
+        which = f"GPU {hidden[0]}" if len(hidden) == 1 else f"GPUs {', '.join(map(str, hidden))}"
+        text = (
+            f"{which} of the {len(said)} of the machine {'was' if len(hidden) == 1 else 'were'} hidden from the process that sampled"
+            " (CUDA_VISIBLE_DEVICES); where no other process of the job used them, their samples are of other work."
+        )
+        store.note("info", "gpu_hidden", text, count=len(hidden), source=source, file=file)
+
+
 def note_missing(store: Store, source: int, file: str, metadata: Mapping[str, str], *, devices: bool) -> None:
     """What the recorder could not capture on that machine, and why: its ``capability.`` metadata. GPU activity that is missing where there
     was some, or that was asked for, is a warning of its own. ``devices``: whether some of it was recorded."""
@@ -99,8 +117,10 @@ def note_missing(store: Store, source: int, file: str, metadata: Mapping[str, st
     for reason in dict.fromkeys(missing.values()):
         text = "Not all GPU activity was recorded" if devices else "GPU activity was not recorded"
         store.note("warning", "gpu_not_captured", f"{text}: {reason}.", source=source, file=file)
+    if lost := metadata.get(_LOST):
+        store.note("warning", "gpu_lost", f"Not all GPUs could be sampled to the end: {lost}.", source=source, file=file)
     for key, reason in sorted(metadata.items()):
-        if key.startswith("capability.") and key not in missing:
+        if key.startswith("capability.") and key not in missing and key != _LOST:
             reasons.setdefault(reason, []).append(key.removeprefix("capability."))
     if reasons:
         text = "; ".join(f"{', '.join(parts)} ({reason})" for reason, parts in reasons.items())

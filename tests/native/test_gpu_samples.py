@@ -573,3 +573,47 @@ def test_samples_reach_the_report(play: Play, tmp_path: Path) -> None:
     assert batch == {0: (True, "footprint"), 1: (False, "footprint")}
     metrics = {row["metric"] for node in rules["OverallSystemUsage"].details["nodes"] for row in node["metrics"]}
     assert {"gpu", "gpu_memory", "cpu"} <= metrics
+
+
+def test_what_the_report_says_of_gpus_that_are_hidden_or_lost(play: Play, tmp_path: Path) -> None:
+    native = pytest.importorskip("postrun.native")
+    if not native.available():
+        pytest.skip("recordings are read by the C library, which was not built")
+    from postrun.ingest import ingest
+
+    play(f"devices 4\nfail power 2 3 0 {LOST}\n", 5, CUDA_VISIBLE_DEVICES="2,0")
+    with ingest([str(tmp_path / "0")]) as store:
+        notes = {code: (severity, text) for severity, code, text in store.frame("SELECT severity, code, message FROM ingest_note").rows()}
+    assert notes["gpu_hidden"] == (
+        "info",
+        "GPUs 1, 3 of the 4 of the machine were hidden from the process that sampled (CUDA_VISIBLE_DEVICES); where no other process of the job"
+        " used them, their samples are of other work.",
+    )
+    lost = f"Not all GPUs could be sampled to the end: GPU 2: has fallen off the bus ({uuid(2)}); not sampled any more."
+    assert notes["gpu_lost"] == ("warning", lost)
+    assert "gpu.devices" not in notes.get("not_captured", ("", ""))[1]
+
+
+@pytest.mark.parametrize(
+    ("option", "environment", "sampled"), [((), {}, True), (("--no-gpu",), {}, False), ((), {"POSTRUN_GPU": "0"}, False)]
+)
+def test_postrun_record(
+    machine: Machine, tmp_path: Path, option: tuple[str, ...], environment: dict[str, str], sampled: bool
+) -> None:  # fmt: skip
+    native = pytest.importorskip("postrun.native")
+    if not native.available():
+        pytest.skip("the C library was not built")
+    (tmp_path / "script").write_text("devices 2\n")
+    variables = {"NVML_STUB": str(tmp_path / "script"), "LD_LIBRARY_PATH": str(machine.library())}
+    say = f"import os; open({str(tmp_path / 'said')!r}, 'w').write(os.environ.get('POSTRUN_GPU', '-'))"
+    command = [sys.executable, "-P", "-m", "postrun", "record", "--quiet", *option, "--out", str(tmp_path / "run"), "--"]
+    done = subprocess.run(
+        [*command, sys.executable, "-c", say], env=native_programs.environment(**variables, **environment), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "said").read_text() == ("0" if not sampled else "-")
+    files = [recorded for recorded in read(tmp_path / "run") if recorded.values]
+    assert len(files) == sampled
+    if sampled:
+        assert {unit for _, unit in files[0].values} == {0, 1}
+        assert files[0].values["gpu_power", 1][0] == said(1, 1)["gpu_power"]
