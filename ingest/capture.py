@@ -150,11 +150,11 @@ class Captures:
             inside = "process = ? AND start_ns BETWEEN ? AND ?"
             if not execute(f"SELECT 1 FROM device_event WHERE rowid >= {work} AND {inside} LIMIT 1", window).fetchall():
                 continue
-            twice = execute(f"DELETE FROM device_event WHERE rowid < {work} AND {inside} RETURNING 1", window).fetchall()
+            twice = execute(f"DELETE FROM device_event WHERE rowid < {work} AND {inside}", window).fetchall()[0][0]
             if twice:
                 execute(f"DELETE FROM host_event WHERE rowid < {calls} AND kind IN ('launch', 'sync', 'call') AND {inside}", window)
                 text = "Device activity that a profiler trace of the same process holds, too, is taken from the trace."
-                self.store.note("info", "recorded_twice", text, count=len(twice), first_ns=window[1], last_ns=window[2])
+                self.store.note("info", "recorded_twice", text, count=twice, first_ns=window[1], last_ns=window[2])
 
     def _settle_calls(self) -> None:
         """A call of the runtime and the driver's call inside of it, which has its correlation, are one launch: the runtime's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -406,6 +407,22 @@ def test_a_part_of_the_activity_is_missing(tmp_path: Path) -> None:
     with load(tmp_path, Gpu(metadata={"capability.gpu": "another profiler came"}).run(0, 10, 1)) as store:
         message = "Not all GPU activity was recorded: another profiler came."
         assert rows(store, "SELECT severity, message FROM ingest_note") == [("warning", message)]
+
+
+def test_what_a_profiler_traced_at_the_same_time_counts_once(tmp_path: Path) -> None:
+    # The trace holds 1000 to 2000 of the same process; before and after it only the recording knows.
+    events = [
+        {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 100, "tid": 100, "ts": 1.0, "dur": 0.01, "args": {"correlation": 5}},
+        {"cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.9, "dur": 0.1, "args": {"correlation": 5, "device": 0, "stream": 7}},
+    ]
+    trace = {"schemaVersion": 1, "baseTimeNanoseconds": START, "traceEvents": [{"ph": "X", **event} for event in events]}
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    one = Gpu().call(100, 10, 1).run(200, 30, 1).call(1000, 10, 2).run(1900, 100, 2).call(3000, 10, 3).run(3100, 60, 3)
+    with load(tmp_path, one) as store:
+        assert rows(store, f"SELECT start_ns - {START}, duration_ns FROM device_event ORDER BY 1") == [(200, 30), (1900, 100), (3100, 60)]
+        assert rows(store, f"SELECT start_ns - {START} FROM host_event ORDER BY 1") == [(100,), (1000,), (3000,)]
+        assert notes(store)["recorded_twice"] == 1
+        assert analyze(store, Options(generated_at_ns=0)).launches.pairs == 3
 
 
 def test_ranges_of_the_framework_around_its_loader(tmp_path: Path) -> None:
