@@ -148,6 +148,16 @@ def _parameters(_ctx: click.Context, _param: click.Parameter, value: tuple[str, 
         return tuple(record_params.pair(text) for text in value)
 
 
+def _gpu_window(_ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    from . import record_gpu
+
+    read = {"steps": record_gpu.steps, "seconds": record_gpu.seconds, "window_signal": record_gpu.signal_name}[str(param.name)]
+    with _bad_parameter():
+        return read(value)
+
+
 def _parameter_files(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[dict[str, str], ...]:
     if not value:
         return ()
@@ -212,9 +222,10 @@ class _Option(click.Option):
 
 
 def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
-    """An option that the environment can set as POSTRUN_<LONG_NAME>."""
+    """An option that the environment can set as POSTRUN_<LONG_NAME>, or as ``envvar`` says."""
     long = next(name for name in names if name.startswith("--")).split("/")[0]
-    return click.option(*names, cls=_Option, envvar="POSTRUN_" + long[2:].replace("-", "_").upper(), show_envvar=False, **settings)
+    settings = {"envvar": "POSTRUN_" + long[2:].replace("-", "_").upper(), **settings}
+    return click.option(*names, cls=_Option, show_envvar=False, **settings)
 
 
 class _Listed(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions
@@ -308,6 +319,12 @@ _record_options = [
             help="How often the system is sampled: 100, 200, 500, 1000, 5000 or 60000 ms; 0: never."),
     _option("--gpu/--no-gpu", default=None,
             help="Record the GPUs: their samples, and what runs on them; --no-gpu: neither (default: where there are NVIDIA GPUs)."),
+    _option("--steps", envvar="POSTRUN_GPU_STEPS", callback=_gpu_window, metavar="A:B",
+            help="Record what runs on GPUs in steps A to B-1 only, as the program annotates them."),
+    _option("--seconds", envvar="POSTRUN_GPU_TIME", callback=_gpu_window, metavar="A:B",
+            help="The same from A to B seconds after the program began to record."),
+    _option("--window-signal", envvar="POSTRUN_GPU_SIGNAL", callback=_gpu_window, metavar="USR1|USR2",
+            help="The same from one signal to the next."),
     _option("--param", "params", multiple=True, type=_Listed(r"[\n;]+"), callback=_parameters, metavar="KEY=VALUE",
             help="A hyperparameter of the job; may be repeated."),
     _option("--params", "files", multiple=True, type=_Listed(r"[\n;]+"), callback=_parameter_files, metavar="FILE",
@@ -459,9 +476,13 @@ def record(command: tuple[str, ...], **options: Any) -> None:
 
     Its exit code, signals, input and output pass through. 125: it was not started; 126: it cannot be executed; 127: it was not found.
     """
-    from . import record_child, record_job
+    from . import record_child, record_gpu, record_job
 
-    record_child.leave(record_job.record(command, record_job.Wanted(**options)))
+    wanted = {name: options.pop(name) for name in ("gpu", "steps", "seconds", "window_signal")}
+    ctx = click.get_current_context()
+    typed = {name for name in wanted if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    gpu, window = record_gpu.chosen(typed, **wanted)
+    record_child.leave(record_job.record(command, record_job.Wanted(**options, gpu=gpu, window=window)))
 
 
 @main.command(short_help="Show what a trace file of the capture library holds.")

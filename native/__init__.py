@@ -22,11 +22,21 @@ def version() -> str | None:
     return None if _native is None else str(_native.version())
 
 
+def gpu_driver() -> bool:
+    """Whether the NVIDIA driver can be loaded into this process; CUDA is not initialised."""
+    return _native is not None and bool(_native.gpu_driver())
+
+
 def _root() -> Path:
     if _native is None or _native.__file__ is None:
         raise FileNotFoundError("this installation of postrun has no C library: reinstall with a C compiler and without POSTRUN_NO_NATIVE")
     # The extension is the one file that always lies beside the installed headers, in a wheel and in an editable install.
     return Path(_native.__file__).resolve().parent
+
+
+def library() -> Path:
+    """The C library itself. Raises FileNotFoundError in an installation without the C side."""
+    return _root() / "lib" / "libpostrun.so"
 
 
 def include_dir() -> Path:

@@ -27,7 +27,7 @@ import warnings
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 try:
     from .native._native import (
@@ -47,6 +47,10 @@ try:
         statistics,
     )
     from .native._native import configure as _configure
+    from .native._native import fact as _fact
+    from .native._native import gpu as _gpu
+    from .native._native import gpu_driver as _gpu_driver
+    from .native._native import gpu_when_used as _gpu_when_used
     from .native._native import metadata as _metadata
     from .native._native import start as _start
     from .native._native import stop as _stop
@@ -67,6 +71,10 @@ except ImportError:  # installed without a C compiler (POSTRUN_NO_NATIVE=1)
         statistics,
     )
     from .capture_absent import configure as _configure
+    from .capture_absent import fact as _fact
+    from .capture_absent import gpu as _gpu
+    from .capture_absent import gpu_driver as _gpu_driver
+    from .capture_absent import gpu_when_used as _gpu_when_used
     from .capture_absent import metadata as _metadata
     from .capture_absent import start as _start
     from .capture_absent import stop as _stop
@@ -87,6 +95,9 @@ __all__ = [
     "counter",
     "end",
     "flush",
+    "gpu_start",
+    "gpu_stop",
+    "gpu_window",
     "metadata",
     "now_ns",
     "path",
@@ -104,7 +115,7 @@ annotation_end = range_end
 
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _RANKS: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-_NO_CUDA: Final = "GPU activity is not recorded by this version; trace it with torch.profiler and capture.torch_trace_handler"
+_GPU_WINDOWS: Final = ("POSTRUN_GPU_STEPS", "POSTRUN_GPU_TIME", "POSTRUN_GPU_SIGNAL")
 # Set while the session that POSTRUN_CAPTURE=1 began at import lasts.
 _by_environment = os.environ.get("POSTRUN_CAPTURE") == "1" and recording()
 
@@ -192,7 +203,9 @@ class session:  # noqa: N801 - used like a function
 
     ``directory``: where trace files go; else $POSTRUN_DIR, else "postrun-traces". ``sample_ms``: interval of the system sampler (100,
     200, 500, 1000, 5000, 60000; 0: none), ``sample_for_s``: how long it samples. ``follow_fork``: forked processes record, too.
-    ``zstd_level``, ``rotate_bytes``, ``ring_records``, ``drain_ms``: see docs/capture.md.
+    ``gpu``: True records what runs on the GPUs, and initialises CUDA for it; None does from when the program has initialised CUDA itself;
+    "windows" does so only in :class:`gpu_window`; False does not. ``zstd_level``, ``rotate_bytes``, ``ring_records``, ``drain_ms``: see
+    docs/capture.md.
 
     Where a session is recording already, it goes on with a warning: what is recorded goes to its file. Under `postrun record` there is no
     warning, and what is recorded goes to the folder of the job, whose recorder samples the system.
@@ -205,11 +218,15 @@ class session:  # noqa: N801 - used like a function
         sample_ms: int = SAMPLE_MS,
         sample_for_s: int = 0,
         follow_fork: bool = False,
+        gpu: bool | Literal["windows"] | None = None,
         zstd_level: int = 0,
         rotate_bytes: int = 0,
         ring_records: int = 0,
         drain_ms: int = 0,
     ) -> None:
+        if gpu not in (None, True, False, "windows"):
+            raise ValueError(f"gpu: {gpu!r} is none of True, False, None and 'windows'")
+        self._gpu = gpu
         self._options: dict[str, Any] = {
             "directory": directory,
             "sample_ms": sample_ms,
@@ -219,6 +236,7 @@ class session:  # noqa: N801 - used like a function
             "rotate_bytes": rotate_bytes,
             "ring_records": ring_records,
             "drain_ms": drain_ms,
+            **_gpu_options(gpu),
         }
         self._started = False
         self.path: Path | None = None
@@ -229,6 +247,10 @@ class session:  # noqa: N801 - used like a function
             options = _of_job(self._options)
             _configure(**options)
             self._started = _start_in(options["directory"])
+        if self._started:
+            _gpu_begins(self._gpu, stacklevel=3)
+        elif self._gpu == "windows" and _by_environment:
+            _gpu(False)
         if not self._started and not _by_environment:
             warnings.warn(f"a session is recording already, to {path()}; this one is part of it", RuntimeWarning, stacklevel=2)
         file = path()
@@ -255,6 +277,83 @@ def _start_in(directory: str | os.PathLike[str] | None) -> bool:
     except OSError as error:
         folder = os.fspath(directory) if directory is not None else os.environ.get("POSTRUN_DIR") or "postrun-traces"
         raise OSError(error.errno, f"no trace file can be written ({error.strerror})", folder) from None
+
+
+# ------------------------------------------------------------------ GPU activity
+
+
+def gpu_start() -> bool:
+    """Opens a window in which GPU activity is recorded, in a session with ``gpu="windows"``, or after :func:`gpu_stop`. False where one is
+    open, where nothing records or ``gpu`` is False, and, with a RuntimeWarning once in a session, where there is no way to record it."""
+    return _gpu_start(stacklevel=3)
+
+
+def gpu_stop() -> bool:
+    """Closes the window, after the GPU has done what it was given; outside of windows nothing slows calls. Whether one was open."""
+    return _gpu(False) is True
+
+
+class gpu_window:  # noqa: N801 - used like a function
+    """Records GPU activity while the ``with`` lasts, as :func:`gpu_start` and :func:`gpu_stop` do. In another window it is part of it."""
+
+    def __enter__(self) -> gpu_window:
+        self._opened = _gpu_start(stacklevel=3)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /) -> None:
+        if self._opened:
+            gpu_stop()
+
+
+def _gpu_start(stacklevel: int) -> bool:
+    opened = _gpu(True)
+    if opened is None:
+        _warn_of_gpu(stacklevel + 1)
+    return opened is True
+
+
+def _gpu_options(gpu: bool | str | None) -> dict[str, bool]:
+    return {"gpu": gpu is True, "gpu_later": gpu == "windows"}
+
+
+def _gpu_begins(gpu: bool | str | None, stacklevel: int) -> None:
+    """What is left to do when a session has begun with these options; warns where what was asked for cannot be had."""
+    off = os.environ.get("POSTRUN_GPU") == "0"
+    if off and gpu:
+        metadata("capability.gpu", "POSTRUN_GPU=0, as of postrun record --no-gpu, turns it off")
+    elif gpu is True:
+        if _gpu(True) is None:
+            _warn_of_gpu(stacklevel + 1)
+    elif gpu == "windows":
+        _gpu_when_used()
+    elif gpu is None and not off and _gpu_driver():
+        _gpu_when_used()
+        if not any(map(os.environ.get, _GPU_WINDOWS)):
+            _gpu(True)  # now, where the program has used CUDA before
+
+
+def _gpu_begins_in_job(stacklevel: int) -> None:
+    """A script asks for GPU activity in the session that POSTRUN_CAPTURE=1 began: from when it uses CUDA, and in the job's windows."""
+    if os.environ.get("POSTRUN_GPU") == "0":
+        _gpu_begins(True, stacklevel + 1)
+        return
+    _gpu_when_used()
+    if not any(map(os.environ.get, _GPU_WINDOWS)) and _gpu(True) is None:
+        _warn_of_gpu(stacklevel + 1)
+
+
+def _warn_of_gpu(stacklevel: int) -> None:
+    """Once for each file."""
+    global _gpu_warned
+    file = path()
+    if file == _gpu_warned:
+        return
+    _gpu_warned = file
+    reason = _fact("capability.gpu") or "the trace file says why"
+    warnings.warn(f"GPU activity is not recorded: {reason}", RuntimeWarning, stacklevel=stacklevel)
+
+
+_gpu_warned: str | None = None
 
 
 # ------------------------------------------------------------------ workers of multiprocessing
@@ -321,18 +420,21 @@ class SMProfiler:
             self._tell()
 
     def start_profiling(self) -> None:
-        """Begins to record. Where that is so already: nothing, with a warning (not in a session that POSTRUN_CAPTURE=1 began). Raises
-        OSError where no file can be written."""
+        """Begins to record, with EnableCuda also what runs on the GPUs (where that cannot be: a RuntimeWarning says why). Where it records
+        already: nothing, with a warning (not in a session that POSTRUN_CAPTURE=1 began). Raises OSError where no file can be written."""
         if recording():
             if not _by_environment:
                 _warn("start_profiling: recording already")
+            elif self._gpu():
+                _gpu_begins_in_job(stacklevel=3)
             return
         follow_fork = self._config.get("EnableForkFollow", "").lower() in _TRUE
-        _configure(**_of_job({"sample_ms": SAMPLE_MS, "follow_fork": follow_fork}))
+        _configure(**_of_job({"sample_ms": SAMPLE_MS, "follow_fork": follow_fork, **_gpu_options(self._gpu())}))
         if not _start_in(None):
             _warn("start_profiling: recording already")
             return
         self._tell()
+        _gpu_begins(self._gpu(), stacklevel=3)
 
     def stop_profiling(self) -> None:
         """Ends the recording; ranges that are open end here. Without one: nothing, with a warning."""
@@ -345,8 +447,11 @@ class SMProfiler:
         for key, value in self._config.items():
             if len(value.encode("utf-8", "replace")) < 60000:
                 metadata(f"config.{key}"[:200].replace("\0", " "), value.replace("\0", " "))
-        if self._config.get("EnableCuda", "").lower() in _TRUE:
-            metadata("capability.cuda", _NO_CUDA)
+
+    def _gpu(self) -> bool | None:
+        """Under `postrun record --gpu` also what does not ask for it, unless it says no."""
+        asked = self._config.get("EnableCuda", "").lower()
+        return True if asked in _TRUE else None if not asked and os.environ.get("POSTRUN_GPU") == "1" else False
 
 
 _PROFILER: Final = SMProfiler()

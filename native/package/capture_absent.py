@@ -118,5 +118,21 @@ def statistics() -> dict[str, int]:
     return dict.fromkeys(("recorded", "written", "lost", "bytes", "blocks", "unbalanced", "error"), 0)
 
 
+def gpu(on: bool, /) -> bool | None:
+    return False
+
+
+def gpu_when_used() -> None:
+    return None
+
+
+def gpu_driver() -> bool:
+    return False
+
+
+def fact(key: str, /) -> str | None:
+    return None
+
+
 def now_ns() -> int:
     return time.time_ns()

@@ -80,8 +80,20 @@ def hold_signals() -> set[int]:
     return {int(one) for one in signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)}
 
 
-def start(file: str, command: Sequence[str], environment: Mapping[str, str], blocked: set[int], stdout: int = 1) -> int:
-    """Start a command with the signals blocked that were before, its output to ``stdout``; its process id. Raises CommandError."""
+def start(
+    file: str, command: Sequence[str], environment: Mapping[str, str], blocked: set[int], stdout: int = 1, ignored: int | None = None
+) -> int:
+    """Start a command with the signals blocked that were before, its output to ``stdout``; its process id. ``ignored``: a signal that does
+    not end it, as long as it does nothing about it. Raises CommandError."""
+    before = None if ignored is None else signal.signal(ignored, signal.SIG_IGN)  # is inherited; what is held here still arrives
+    try:
+        return _start(file, command, environment, blocked, stdout)
+    finally:
+        if ignored is not None:
+            signal.signal(ignored, before)
+
+
+def _start(file: str, command: Sequence[str], environment: Mapping[str, str], blocked: set[int], stdout: int) -> int:
     settings: dict[str, Any] = {"setsigmask": blocked, "setsigdef": _DEFAULTS}
     if stdout != 1:
         settings["file_actions"] = [(os.POSIX_SPAWN_DUP2, stdout, 1)]

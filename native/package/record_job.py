@@ -19,15 +19,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from . import record_child, record_facts, record_params, record_ranks
+from . import record_child, record_facts, record_gpu, record_params, record_ranks
 from .errors import PostrunError
 from .record_witness import Witness
 
 INTERVALS_MS: Final = (0, 100, 200, 500, 1000, 5000, 60000)
 RECORDER: Final = "POSTRUN_RECORDER"
 """Says to the processes of a job who records it: host and process id."""
-GPU: Final = "POSTRUN_GPU"
-"""1: a process of the job records what runs on the GPUs; 0: nothing of GPUs is recorded, neither that nor samples."""
 _WAIT_S: Final = 60.0
 _WAIT_AFTER_FAILURE_S: Final = 5.0
 """How long the first rank waits for the others before it reports: they may wait for the launcher to see that this one failed."""
@@ -53,6 +51,7 @@ class Wanted:
     name: str | None = None
     quiet: bool = False
     gpu: bool | None = None
+    window: record_gpu.Window = field(default_factory=record_gpu.Window)
 
 
 def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
@@ -66,10 +65,11 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
     blocked = record_child.hold_signals()
     sampled = inside and outer.get(RECORDER, "").rpartition(":")[0] == socket.gethostname()
     samples = bool(wanted.interval_ms) and not sampled and folder.samples()
-    for key, value in _facts(command, wanted, outer, inside).items():
+    gpus = _gpus(wanted, outer)
+    for key, value in (_facts(command, wanted, outer, inside) | dict(gpus.facts)).items():
         capture.metadata(key, value)
     if wanted.gpu is False:
-        os.environ[GPU] = "0"
+        os.environ[record_gpu.GPU] = "0"
     session = capture.session(folder.path, sample_ms=wanted.interval_ms if samples else 0)
     try:
         session.__enter__()
@@ -77,16 +77,17 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
         folder.abandon()
         raise RecordingError(f"{folder.path}: {error.strerror or error}; choose another folder with --out, or free some space") from error
     environment = outer | {"POSTRUN_CAPTURE": "1", "POSTRUN_DIR": os.fspath(folder.path), "POSTRUN_FOLLOW_FORK": "1"}
-    if wanted.gpu is not None:
-        environment[GPU] = str(int(wanted.gpu))
+    environment = {key: value for key, value in environment.items() if key not in gpus.dropped} | dict(gpus.variables)
     environment[RECORDER] = outer[RECORDER] if sampled else f"{socket.gethostname()}:{os.getpid()}"
     if early := record_child.asked_to_end(0):  # Ctrl-C, before there is a job that it could reach
         _abandon(folder, session)
         return early
+    for remark in () if wanted.quiet else gpus.remarks:
+        _say(remark)
     witness = Witness(record_child.PASSED_ON)
     began = capture.now_ns()
     try:
-        child = record_child.start(file, command, environment, blocked)
+        child = record_child.start(file, command, environment, blocked, ignored=wanted.window.signal_number)
     except PostrunError:
         witness.close()
         _abandon(folder, session)
@@ -155,6 +156,14 @@ def _facts(command: Sequence[str], wanted: Wanted, environment: Mapping[str, str
     return found | {f"param.{key}": value for key, value in given.items()}
 
 
+def _gpus(wanted: Wanted, environment: Mapping[str, str]) -> record_gpu.Told:
+    from . import native
+
+    asked = wanted.gpu is not None or wanted.window != record_gpu.Window()
+    driver = wanted.gpu is not False and native.gpu_driver()
+    return record_gpu.told(wanted.gpu, wanted.window, environment, native.library(), explicit=asked, driver=driver)
+
+
 def _abandon(folder: record_ranks.Folder, session: Any) -> None:
     """Nothing was started: leave nothing behind."""
     session.__exit__(None, None, None)
@@ -197,7 +206,17 @@ def _finish(folder: record_ranks.Folder, where: record_ranks.Place, wanted: Want
 
 
 _NOT_FOR_THE_REPORT: Final = frozenset(
-    {"POSTRUN_CAPTURE", "POSTRUN_DIR", "POSTRUN_FOLLOW_FORK", RECORDER, "POSTRUN_OUTPUT", "POSTRUN_OUT", "POSTRUN_QUIET", "POSTRUN_NAME"}
+    {
+        "POSTRUN_CAPTURE",
+        "POSTRUN_DIR",
+        "POSTRUN_FOLLOW_FORK",
+        RECORDER,
+        "POSTRUN_OUTPUT",
+        "POSTRUN_OUT",
+        "POSTRUN_QUIET",
+        "POSTRUN_NAME",
+        record_gpu.INJECTION,
+    }
 )
 
 

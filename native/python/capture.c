@@ -4,6 +4,7 @@
  * last ones is kept. What was begun in one session, or before a fork, never ends a range of another: `generation` tells them apart. */
 #include "capture.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -15,6 +16,7 @@
 #include <structmember.h>
 
 #include "postrun.h"
+#include "reader.h"
 
 #define CACHED_LENGTH_MAX 255 /* longer texts are not kept alive */
 
@@ -660,14 +662,14 @@ static PyObject *py_metadata(PyObject *module, PyObject *args) {
 
 static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywords) {
     (void)module;
-    static char *names[] = {"directory", "rotate_bytes", "ring_records", "drain_ms", "sample_ms", "sample_for_s", "zstd_level", "follow_fork",
-                            NULL};
+    static char *names[] = {"directory",  "rotate_bytes", "ring_records", "drain_ms", "sample_ms", "sample_for_s",
+                            "zstd_level", "follow_fork",  "gpu",          "gpu_later", NULL};
     PyObject *directory = Py_None, *folder = NULL;
     unsigned long long rotate_bytes = 0;
     long long ring_records = 0, drain_ms = 0, sample_ms = 0, sample_for_s = 0;
-    int zstd_level = 0, follow_fork = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OKLLLLip:configure", names, &directory, &rotate_bytes, &ring_records, &drain_ms,
-                                     &sample_ms, &sample_for_s, &zstd_level, &follow_fork))
+    int zstd_level = 0, follow_fork = 0, gpu = 0, gpu_later = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OKLLLLippp:configure", names, &directory, &rotate_bytes, &ring_records, &drain_ms,
+                                     &sample_ms, &sample_for_s, &zstd_level, &follow_fork, &gpu, &gpu_later))
         return NULL;
     const long long numbers[] = {ring_records, drain_ms, sample_ms, sample_for_s};
     for (size_t i = 0; i < 4; i++) {
@@ -682,7 +684,7 @@ static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywor
     config.sample_ms = (uint32_t)sample_ms;
     config.sample_for_s = (uint32_t)sample_for_s;
     config.zstd_level = zstd_level;
-    config.flags = follow_fork ? POSTRUN_FOLLOW_FORK : 0;
+    config.flags = (follow_fork ? POSTRUN_FOLLOW_FORK : 0) | (gpu ? POSTRUN_GPU : 0) | (gpu_later ? POSTRUN_NO_GPU_YET : 0);
     int error;
     Py_BEGIN_ALLOW_THREADS
     error = postrun_configure(&config);
@@ -772,6 +774,85 @@ static PyObject *py_now_ns(PyObject *module, PyObject *unused) {
     return PyLong_FromLongLong(postrun_now_ns());
 }
 
+/* ---------------------------------------------------------------- GPU activity */
+
+static PyObject *py_gpu(PyObject *module, PyObject *on) {
+    (void)module;
+    int open = PyObject_IsTrue(on), error;
+    if (open < 0) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    error = postrun_gpu(open);
+    Py_END_ALLOW_THREADS
+    if (error == -ENOTSUP) Py_RETURN_NONE;
+    return PyBool_FromLong(error == 0);
+}
+
+static PyObject *py_gpu_when_used(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    if (postrun_recording()) InitializeInjection(); /* else it would begin a session */
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_gpu_driver(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    void *library;
+    Py_BEGIN_ALLOW_THREADS
+    library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL); /* never closed: whoever uses it would have to load it anew */
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(library != NULL);
+}
+
+/* The last value of a key in a batch of the table "meta"; NULL: none. */
+static PyObject *last_value(const struct ArrowArray *batch, const char *key, PyObject *before) {
+    const struct ArrowArray *keys = batch->children[0], *values = batch->children[1];
+    const int32_t *ends = keys->buffers[1], *value_ends = values->buffers[1];
+    const char *text = keys->buffers[2], *value_text = values->buffers[2];
+    for (int64_t i = 0; i < batch->length; i++) {
+        int64_t k = keys->offset + i, v = values->offset + i;
+        size_t length = (size_t)(ends[k + 1] - ends[k]);
+        if (length == strlen(key) && memcmp(text + ends[k], key, length) == 0) {
+            Py_XDECREF(before);
+            before = PyUnicode_DecodeUTF8(value_text + value_ends[v], value_ends[v + 1] - value_ends[v], "replace");
+        }
+    }
+    return before;
+}
+
+/* Facts are written as they are told: the file being written is asked. */
+static PyObject *py_fact(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *key;
+    char path[PATH_MAX], message[256];
+    if (!PyArg_ParseTuple(args, "s:fact", &key)) return NULL;
+    prt_reader *reader = NULL;
+    struct ArrowArrayStream stream = {0};
+    size_t table = 0;
+    int error;
+    Py_BEGIN_ALLOW_THREADS
+    postrun_flush();
+    error = postrun_path(path, sizeof path) < 0 || prt_reader_open(&reader, path, NULL, message, sizeof message) != 0;
+    Py_END_ALLOW_THREADS
+    if (error) Py_RETURN_NONE;
+    while (table < prt_tables() && strcmp(prt_table_name(table), "meta") != 0) table++;
+    PyObject *found = NULL;
+    if (prt_reader_stream(reader, table, &stream) == 0) {
+        struct ArrowArray batch = {0};
+        while (stream.get_next(&stream, &batch) == 0 && batch.release) {
+            found = last_value(&batch, key, found);
+            batch.release(&batch);
+        }
+        stream.release(&stream);
+    }
+    prt_reader_release(reader);
+    PyErr_Clear();
+    if (!found) Py_RETURN_NONE;
+    return found;
+}
+
 /* ---------------------------------------------------------------- module */
 
 #define FAST(function) ((PyCFunction)(void (*)(void))(function))
@@ -791,6 +872,11 @@ static PyMethodDef functions[] = {
     {"flush", py_flush, METH_NOARGS, "flush(): writes everything recorded so far to the file."},
     {"path", py_path, METH_NOARGS, "path(): the file being written, or None."},
     {"statistics", py_statistics, METH_NOARGS, "statistics(): what the session has done so far."},
+    {"gpu", py_gpu, METH_O,
+     "gpu(on): opens or closes a window of GPU activity; whether it did, False where it is so already, None where it cannot be."},
+    {"gpu_when_used", py_gpu_when_used, METH_NOARGS, "gpu_when_used(): the session records GPU activity once the program has used CUDA."},
+    {"gpu_driver", py_gpu_driver, METH_NOARGS, "gpu_driver(): whether the NVIDIA driver can be loaded; CUDA is not initialised."},
+    {"fact", py_fact, METH_VARARGS, "fact(key): what the file being written says of it, or None."},
     {"now_ns", py_now_ns, METH_NOARGS, "now_ns(): the time of the library's clock."},
     {"set_decorator", py_set_decorator, METH_O, "set_decorator(f): f(function, name, value) is what a decorator does."},
     {NULL, NULL, 0, NULL},
