@@ -292,12 +292,12 @@ class _File:
             tests["absurd_duration"] = duration > LONGEST_NS
         if table in _DEVICE_TABLES and self.lost_times_before is not None:
             tests = {"zero_time": pl.col("start_ns") < self.lost_times_before, **tests}
-        for code, test in tests.items():
-            kept = frame.filter(~test)
-            self._drop(code, frame.height - kept.height)
-            frame = kept
-        if rounded := int((frame["duration_ns"] < 0).sum()):
-            self._drop("rounded_duration", rounded)
+        if frame.select(pl.any_horizontal(*tests.values(), duration < 0).any()).item():
+            for code, test in tests.items():
+                kept = frame.filter(~test)
+                self._drop(code, frame.height - kept.height)
+                frame = kept
+            self._drop("rounded_duration", int((frame["duration_ns"] < 0).sum()))
             frame = frame.with_columns(duration.clip(0))
         return frame
 
@@ -421,10 +421,14 @@ class _File:
         return "device_event", rows
 
     def _worked(self, frame: pl.DataFrame) -> None:
-        ended = pl.col("start_ns") + pl.col("duration_ns")
-        spans = frame.group_by(self._windows(frame).alias("window")).agg(first=pl.col("start_ns").min(), last=ended.max())
-        for place, first, last in spans.iter_rows():
-            self.captures.windows.worked(self.process.process, self.session, place, first, last)
+        spans = {"first": pl.col("start_ns").min(), "last": (pl.col("start_ns") + pl.col("duration_ns")).max()}
+        if self.starts:
+            found = frame.group_by(self._windows(frame).alias("window")).agg(**spans)
+        else:
+            found = frame.select(window=pl.lit(0), **spans)
+        for place, first, last in found.iter_rows():
+            if first is not None:
+                self.captures.windows.worked(self.process.process, self.session, place, first, last)
 
     def _correlation(self, frame: pl.DataFrame) -> pl.Expr:
         """Correlations count through all files of a session, and anew where the tracer began anew; those of a profiler that traced the
