@@ -25,7 +25,7 @@ except ImportError:  # installed without a compiler
 MAGIC: Final = b"\x89PRT\r\n\x1a\n"
 TABLES: Final = (
     "meta", "strings", "clock", "process", "thread", "annotation", "counter", "api", "kernel", "memcpy", "memset", "sync", "metric", "loss",
-    "end",
+    "end", "external",
 )  # fmt: skip
 
 _TEXTS: Final = MappingProxyType(

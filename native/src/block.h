@@ -16,7 +16,7 @@ enum prt_encoding {
 };
 
 #define PRT_MAJOR 1
-#define PRT_MINOR 0
+#define PRT_MINOR 1
 #define PRT_FILE_HEADER 64
 #define PRT_BLOCK_HEADER 48
 #define PRT_STORED_MAX (16u << 20)

@@ -92,7 +92,7 @@ size_t prt_reader_names(const prt_reader *reader);
 const char *prt_reader_name(const prt_reader *reader, size_t index, size_t *length);
 
 /* What intact blocks hold, by type; types from PRT_TYPES on are counted as 0. */
-#define PRT_TYPES 16
+#define PRT_TYPES 17
 typedef struct {
     uint64_t blocks, rows, stored, raw;
 } prt_type_count;

@@ -59,6 +59,7 @@ static const struct table tables[] = {
     {"loss", PRT_LOSS, 5,
      {{"source", 1, WIDE}, {"reason", 2, NARROW}, {"count", 3, WIDE}, {"first_ns", 4, TIME}, {"last_ns", 5, TIME}}},
     {"end", PRT_END, 3, {{"blocks", 1, WIDE}, {"written", 2, WIDE}, {"lost", 3, WIDE}}},
+    {"external", PRT_EXTERNAL, 3, {{"correlation", 1, WIDE}, {"kind", 2, NARROW}, {"id", 3, WIDE}}},
 };
 #define TABLES (sizeof tables / sizeof *tables)
 

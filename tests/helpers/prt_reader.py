@@ -13,7 +13,7 @@ import zstandard
 MAGIC = b"\x89PRT\r\n\x1a\n"
 TYPES = [
     *("meta", "strings", "clock", "process", "thread", "annotation", "counter", "api", "kernel", "memcpy", "memset", "sync"),
-    *("metric", "loss", "end"),
+    *("metric", "loss", "end", "external"),
 ]
 SPAN = {1: "name", 2: "start_ns", 3: "duration_ns"}
 PLACE = SPAN | {4: "device", 5: "context", 6: "stream", 7: "correlation"}
@@ -40,6 +40,7 @@ COLUMNS: dict[str, dict[int, str]] = {
     "metric": {1: "metric", 2: "unit", 3: "time_ns", 4: "value"},
     "loss": {1: "source", 2: "reason", 3: "count", 4: "first_ns", 5: "last_ns"},
     "end": {1: "blocks", 2: "written", 3: "lost"},
+    "external": {1: "correlation", 2: "kind", 3: "id"},
 }
 TEXTS = {("meta", 1), ("meta", 2), ("strings", 2), ("process", 4), ("process", 5), ("thread", 3)}
 DOUBLES = {("counter", 3), ("metric", 4)}
@@ -218,7 +219,7 @@ def blocks(data: bytes) -> list[Block]:
             at += 1
             continue
         at += 48 + stored
-        if not 1 <= kind <= 15 or codec not in (0, 2):
+        if not 1 <= kind <= 16 or codec not in (0, 2):
             continue
         if codec == 2:
             payload = zstandard.ZstdDecompressor().decompress(payload, max_output_size=raw)

@@ -1,0 +1,232 @@
+/* gpu_capture.c - GPU activity of the stub libraries is recorded: one behaviour a mode. */
+#include "capture_check.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static void *library(const char *path, int flags) {
+    void *found = dlopen(path, RTLD_NOW | flags);
+    if (!found) fprintf(stderr, "%s\n", dlerror());
+    CHECK(found != NULL);
+    return found;
+}
+
+static void *stub(const char *name) { /* of the libcupti that the recorder loaded */
+    void *found = dlopen(getenv("POSTRUN_CUPTI"), RTLD_NOW | RTLD_NOLOAD);
+    void *at = found ? dlsym(found, name) : NULL;
+    if (found) dlclose(found);
+    return at;
+}
+
+static char *text_of(const char *path) {
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    char *text = calloc(1, 1 << 22);
+    size_t length = fread(text, 1, (1 << 22) - 1, file);
+    text[length] = 0;
+    fclose(file);
+    return text;
+}
+
+static int play(const char *text) {
+    int (*function)(const char *, uint64_t) = (int (*)(const char *, uint64_t))stub("stub_play");
+    uint64_t base = (uint64_t)postrun_now_ns();
+    int played = function ? function(text, base) : 0;
+    if (played) tell("base", base);
+    return played;
+}
+
+static void cuda_init(void) {
+    int (*function)(unsigned) = (int (*)(unsigned))dlsym(library("libcuda.so.1", 0), "cuInit");
+    EQUAL(function(0), 0);
+}
+
+static void gpu_session(const char *folder, uint32_t flags) {
+    configure(folder, 0, 10, 0, POSTRUN_GPU | flags);
+    EQUAL(postrun_start(), 0);
+}
+
+static void pause_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
+
+/* Until the recorder has attached. */
+static int wait_attached(int wanted) {
+    for (int i = 0; i < 1000; i++) {
+        int (*attached)(void) = (int (*)(void))stub("stub_attached");
+        if ((attached && attached()) == wanted) return 1;
+        pause_ms(10);
+    }
+    return 0;
+}
+
+static char *text;
+static void *play_on_thread(void *argument) {
+    (void)argument;
+    int (*function)(const char *, uint64_t) = (int (*)(const char *, uint64_t))stub("stub_play");
+    for (int i = 0; i < 20; i++) EQUAL(function(text, (uint64_t)postrun_now_ns()), 1);
+    return NULL;
+}
+
+static uint64_t resident_kib(void) {
+    long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%ld %ld", &pages, &resident) == 2);
+    fclose(file);
+    return (uint64_t)resident * 4;
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc >= 4);
+    const char *mode = argv[1], *folder = argv[2];
+    text = text_of(argv[3]);
+    int number = argc > 4 ? atoi(argv[4]) : 0;
+    if (strcmp(mode, "play") == 0) {
+        gpu_session(folder, 0);
+        tell("played", (uint64_t)play(text));
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "open") == 0) { /* whatever fails, the session is whole */
+        gpu_session(folder, 0);
+        uint32_t step = name_of("step");
+        postrun_begin(step, 1);
+        play(text);
+        postrun_end();
+        postrun_gpu(0);
+        postrun_gpu(1);
+        play(text);
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "window") == 0) {
+        gpu_session(folder, POSTRUN_NO_GPU_YET);
+        CHECK(!play(text));
+        EQUAL(postrun_gpu(0), -EALREADY);
+        EQUAL(postrun_gpu(1), 0);
+        EQUAL(postrun_gpu(1), -EALREADY);
+        tell("played", (uint64_t)play(text));
+        EQUAL(postrun_gpu(0), 0);
+        CHECK(!play(text));
+        EQUAL(postrun_gpu(1), 0);
+        tell("again", (uint64_t)play(text));
+        EQUAL(postrun_stop(), 0);
+        EQUAL(postrun_gpu(1), -EALREADY);
+    } else if (strcmp(mode, "threads") == 0) {
+        pthread_t threads[4];
+        gpu_session(folder, 0);
+        for (int i = 0; i < 4; i++) EQUAL(pthread_create(&threads[i], NULL, play_on_thread, NULL), 0);
+        for (int i = 0; i < 5; i++) EQUAL(postrun_flush(), 0);
+        for (int i = 0; i < 4; i++) EQUAL(pthread_join(threads[i], NULL), 0);
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "hoard") == 0) {
+        gpu_session(folder, 0);
+        int (*hoard)(int) = (int (*)(int))stub("stub_hoard");
+        tell("got", (uint64_t)hoard(number));
+        play(text);
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "late") == 0) { /* records that come after the stop */
+        gpu_session(folder, 0);
+        play(text);
+        EQUAL(postrun_stop(), 0);
+        play(text);
+        ((void (*)(void))stub("stub_deliver"))();
+    } else if (strcmp(mode, "cycles") == 0) {
+        uint64_t before = 0;
+        for (int i = 0; i < number; i++) {
+            if (i == number / 4) before = resident_kib();
+            gpu_session(folder, 0);
+            play(text);
+            EQUAL(postrun_stop(), 0);
+            char path[4096];
+            CHECK(postrun_path(path, sizeof path) == -ENOENT);
+        }
+        uint64_t after = resident_kib();
+        tell("grown_kib", after > before ? after - before : 0);
+    } else if (strcmp(mode, "environment") == 0 || strcmp(mode, "injected") == 0) {
+        if (strcmp(mode, "environment") == 0) CHECK(postrun_recording());
+        pause_ms(100);
+        CHECK(!stub("stub_play")); /* as long as the program does not use CUDA */
+        cuda_init();
+        CHECK(postrun_recording());
+        CHECK(wait_attached(1));
+        tell("played", (uint64_t)play(text));
+        if (number == 0) EQUAL(postrun_stop(), 0); /* else the end of the program stops */
+    } else if (strcmp(mode, "unused") == 0) {
+        pause_ms(100);
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "steps") == 0) { /* number: 0 values, 1 numbers in names, 2 neither, 3 handles */
+        cuda_init();
+        for (int i = 0; i < 8; i++) {
+            char name[32];
+            snprintf(name, sizeof name, number == 1 ? "step_%d" : "step", i);
+            uint64_t handle = 0;
+            if (number == 3) handle = postrun_range_begin(name_of(name), i);
+            else postrun_begin(name_of(name), number == 0 ? i : POSTRUN_NO_VALUE);
+            postrun_begin(name_of("Forward"), i);
+            int (*attached)(void) = (int (*)(void))stub("stub_attached");
+            int is = attached && attached();
+            printf("step%d %d\n", i, is);
+            if (is) play(text);
+            postrun_end();
+            if (number == 3) EQUAL(postrun_range_end(handle), 0);
+            else postrun_end();
+        }
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "time") == 0) {
+        cuda_init();
+        CHECK(wait_attached(1));
+        play(text);
+        CHECK(wait_attached(0));
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "signal") == 0) {
+        cuda_init();
+        pause_ms(150);
+        CHECK(!stub("stub_attached"));
+        raise(SIGUSR2);
+        CHECK(wait_attached(1));
+        play(text);
+        raise(SIGUSR2);
+        CHECK(wait_attached(0));
+        EQUAL(postrun_stop(), 0);
+        struct sigaction now;
+        EQUAL(sigaction(SIGUSR2, NULL, &now), 0);
+        CHECK(now.sa_handler == SIG_DFL);
+    } else if (strcmp(mode, "fork") == 0) {
+        configure(folder, 0, 10, 0, POSTRUN_GPU | POSTRUN_FOLLOW_FORK);
+        EQUAL(postrun_start(), 0);
+        play(text);
+        tell("parent", (uint64_t)getpid());
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            postrun_begin(name_of("in the child"), 1);
+            postrun_end();
+            EQUAL(postrun_gpu(1), -ENOTSUP);
+            EQUAL(postrun_stop(), 0);
+            configure(folder, 0, 10, 0, POSTRUN_GPU);
+            EQUAL(postrun_start(), 0);
+            EQUAL(postrun_gpu(1), -ENOTSUP);
+            exit(0);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        tell("child", (uint64_t)child);
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "busy") == 0) { /* the device never comes to its end */
+        void *cuda = library("libcuda.so.1", 0);
+        gpu_session(folder, 0);
+        EQUAL(((int (*)(void *))dlsym(cuda, "cuCtxSetCurrent"))(&text), 0);
+        play(text);
+        EQUAL(postrun_stop(), 0);
+        tell_statistics();
+        fflush(stdout);
+        _exit(0);
+    } else if (strcmp(mode, "exit") == 0) {
+        gpu_session(folder, 0);
+        play(text);
+        fflush(stdout);
+        exit(0); /* without a stop */
+    } else {
+        CHECK(!"a mode");
+    }
+    free(text);
+    if (strcmp(mode, "injected") != 0 || number == 0) tell_statistics();
+    return 0;
+}

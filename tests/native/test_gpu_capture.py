@@ -1,0 +1,732 @@
+"""Is what CUPTI tells of the GPU recorded as it says, and does nothing break where it says nonsense, or cannot be used?
+
+The libraries are stubs built here from the vendor's headers; they play texts, and what a text says is compared with what prt_reader finds.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cupti_headers
+import prt_reader
+import pytest
+from native_programs import Programs, call, check_whole, files
+
+GPU_LOST, UNTIMED = 5, 6
+NEWEST, LAST_TO_CRASH, FIRST_TO_DECLINE = "13.5", "12.6", "12.9"
+RECORDS = {"KERNEL": "Kernel", "MEMCPY": "Memcpy", "PEER": "MemcpyPtoP", "MEMSET": "Memset", "SYNC": "Synchronization"}
+CODES = [*range(1, 47), 999, 123456]
+"""Every error that the interface of CUPTI 13.5 has, and one that it has not."""
+ALL = """\
+runtime cudaLaunchKernel_v7000 100 300 77 5
+kernel void_gemm<float>(int) 1000 2500 1 3 7 5 128 2 1 256 1 1 64 1024 2048 0
+kernel void_gemm<float>(int) 500 900 1 3 7 4 128 2 1 256 1 1 64 1024 2048 9007199254740993
+kernel - 3000 3000 0 2 13 6 1 1 1 32 1 1 255 0 0 0
+runtime cudaMemcpyAsync_v3020 2900 2990 77 8
+memcpy 1 1 3 4096 3000 4000 1 3 7 8
+memcpy 8 3 3 123456789012 4000 4100 0 2 13 9
+memcpy2 10 3 3 65536 4200 4300 1 3 7 10
+memset 512 4400 4450 1 3 7 11
+sync 3 5000 9000 3 7 12
+sync 4 5000 9500 2 4294967295 13
+driver cuLaunchKernel 6000 6100 78 14
+driver cuStreamSynchronize 6200 6300 78 15
+runtime cudaDeviceSynchronize_v3020 7000 7100 77 16
+runtime #1999 7200 7210 77 17
+external 3 18446744073709551615 5
+overhead
+unknown 54 128
+unknown 4242 64
+"""
+
+
+class Stubs:
+    """libcuda and libcupti of a version, for programs of a variant."""
+
+    def __init__(self, programs: Programs) -> None:
+        self.programs = programs
+
+    @cache  # noqa: B019
+    def cuda(self, variant: str) -> Path:
+        folder = self.programs.library(variant) / "cuda"
+        folder.mkdir()
+        self.compile(variant, "stub_cuda.c", folder / "libcuda.so.1")
+        return folder
+
+    @cache  # noqa: B019
+    def cupti(self, version: str, variant: str) -> Path:
+        folder = self.programs.library(variant) / version
+        folder.mkdir()
+        types = [f"-D{macro}={cupti_headers.newest(version, record)}" for macro, record in RECORDS.items()]
+        calls = cupti_headers.calls(version)
+        lines = [f"{domain.upper()}({name}, {number})" for domain in calls for name, number in calls[domain].items()]
+        (folder / "calls.inc").write_text("\n".join(lines))
+        if "cuptiSubscribe_v2" in (cupti_headers.include(version) / "cupti_callbacks.h").read_text():
+            types.append("-DSUBSCRIBE_2")
+        self.compile(variant, "stub_cupti.c", folder / "libcupti.so.99", f"-I{folder}", *types, *cupti_headers.flags(version))
+        return folder / "libcupti.so.99"
+
+    def compile(self, variant: str, source: str, built: Path, *flags: str) -> None:
+        sources = [self.programs.root / "tests" / "native" / source]
+        shared = ("-fPIC", "-shared", "-fvisibility=hidden", "-Wno-unused-result", "-Wno-pedantic", "-std=gnu11")
+        self.programs.compile(variant, sources, built, *shared, *flags)
+
+
+@pytest.fixture(scope="session")
+def stubs(programs: Programs) -> Stubs:
+    return Stubs(programs)
+
+
+@pytest.fixture(params=["plain", "address", "thread"])
+def variant(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Machine:
+    """Runs the test program on a machine with stub libraries."""
+
+    def __init__(self, stubs: Stubs, folder: Path, version: str = NEWEST, variant: str = "plain") -> None:
+        self.stubs, self.folder, self.variant = stubs, folder, variant
+        self.out, self.log = folder / "out", folder / "calls.log"
+        cupti, cuda = stubs.cupti(version, variant), stubs.cuda(variant)
+        self.variables = {"LD_LIBRARY_PATH": str(cuda), "POSTRUN_CUPTI": str(cupti), "STUB_LOG": str(self.log)}
+        self.count = 0
+
+    def run(self, mode: str, text: str = ALL, *arguments: object, **variables: str) -> dict[str, int]:
+        self.count += 1
+        self.out = self.folder / f"out{self.count}"
+        self.log.unlink(missing_ok=True)
+        script = self.folder / "script.txt"
+        script.write_text(text)
+        program = self.stubs.programs.program("gpu_capture", self.variant)
+        return call(program, mode, self.out, script, *arguments, **self.variables, **variables)
+
+    def read(self) -> dict[str, Any]:
+        (file,) = files(self.out)
+        check_whole(file.read_bytes())
+        return prt_reader.read(file.read_bytes())
+
+    def facts(self) -> dict[str, str]:
+        return {row["key"]: row["value"] for file in files(self.out) for row in prt_reader.read(file.read_bytes())["meta"]}
+
+    def calls(self) -> list[tuple[int, str]]:
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [(int(line.split()[0]), line.split()[1]) for line in lines]
+
+
+@pytest.fixture
+def machine(stubs: Stubs, tmp_path: Path) -> Callable[..., Machine]:
+    return lambda version=NEWEST, variant="plain": Machine(stubs, tmp_path, version, variant)
+
+
+# ---------------------------------------------------------------- what a text says
+
+
+Row = dict[str, Any]
+KINDS = {"launch": 0, "sync": 1, "other": 2}
+PLACE = ("device", "context", "stream", "correlation")
+SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers")
+
+
+def time_of(word: str) -> int:
+    return 0 if word == "-" else int(word)
+
+
+def expected(text: str, base: int = 0, *, graph_nodes: bool = True) -> dict[str, list[Row]]:
+    """The rows that a text stands for; kinds of calls are left to the tests."""
+    tables: dict[str, list[Row]] = {name: [] for name in ("kernel", "memcpy", "memset", "sync", "api", "external")}
+    devices: dict[int, int] = {}
+    for line in text.splitlines():
+        what, *words = line.split()
+        row: Row = {}
+        if what == "kernel":
+            name, start, end, *rest = words
+            *numbers, static, dynamic, node = map(int, rest)
+            row = dict(zip((*PLACE, *SHAPE), numbers, strict=True))
+            row |= {"name": None if name == "-" else name, "shared_memory": static + dynamic, "graph_node": node if graph_nodes else 0}
+            devices[row["context"]] = row["device"]
+            table = "kernel"
+        elif what in ("memcpy", "memcpy2"):
+            kind, source, destination, size, start, end, *rest = words
+            row = dict(zip(PLACE, map(int, rest), strict=True))
+            row |= {"copy_kind": int(kind), "bytes": int(size), "pageable": int("1" in (source, destination))}
+            devices[row["context"]] = row["device"]
+            table = "memcpy"
+        elif what == "memset":
+            size, start, end, *rest = words
+            row = dict(zip(PLACE, map(int, rest), strict=True)) | {"bytes": int(size)}
+            devices[row["context"]] = row["device"]
+            table = "memset"
+        elif what == "sync":
+            kind, start, end, context, stream, correlation = words
+            row = {"type": int(kind), "context": int(context), "correlation": int(correlation)}
+            row["stream"] = None if stream == str(2**32 - 1) else int(stream)
+            table = "sync"
+        elif what in ("driver", "runtime"):
+            name, start, end, tid, correlation = words
+            name = f"CUDA {what} call {name[1:]}" if name.startswith("#") else re.sub(r"(_pts[zd]s?)?(_v\d{4,})?$", "", name)
+            row = {"name": name, "tid": int(tid), "correlation": int(correlation)}
+            table = "api"
+        elif what == "external":
+            kind, number, correlation = map(int, words)
+            tables["external"].append({"correlation": correlation, "kind": kind, "id": number - 2**64 if number >= 2**63 else number})
+            continue
+        elif what == "context":
+            devices[int(words[0])] = int(words[1])
+            continue
+        else:
+            continue
+        if start == "-" or end == "-":
+            continue
+        row |= {"start_ns": base + time_of(start), "duration_ns": max(time_of(end) - time_of(start), 0)}
+        tables[table].append(row)
+    for row in tables["sync"]:
+        row["device"] = devices.get(row["context"])
+    return tables
+
+
+def compare(found: dict[str, Any], wanted: dict[str, list[Row]]) -> None:
+    """The same rows; times as exactly as the reader's own rounding lets them be."""
+    for table, rows in wanted.items():
+        assert len(found[table]) == len(rows), table
+        order = ("correlation", "start_ns")
+        for got, want in zip(sorted(found[table], key=lambda r: [r.get(k, 0) for k in order]), sorted(rows, key=lambda r: [r.get(k, 0) for k in order]), strict=True):
+            for key, value in want.items():
+                if key in ("start_ns", "duration_ns"):
+                    assert abs(got[key] - value) < 2, (table, key, float(got[key] - value))
+                else:
+                    assert got[key] == value, (table, key, got, want)
+
+
+def facts_of(tables: dict[str, Any]) -> dict[str, str]:
+    return {row["key"]: row["value"] for row in tables["meta"]}
+
+
+# ---------------------------------------------------------------- records
+
+
+@pytest.mark.parametrize("version", cupti_headers.VERSIONS)
+def test_every_record_of_every_version(machine: Callable[..., Machine], version: str) -> None:
+    here = machine(version)
+    told = here.run("play")
+    assert told["played"] == 1
+    tables = here.read()
+    compare(tables, expected(ALL, told["base"]))
+    kinds = {row["name"]: row["kind"] for row in tables["api"]}
+    assert kinds == {
+        "cudaLaunchKernel": KINDS["launch"],
+        "cudaMemcpyAsync": KINDS["launch"],
+        "cuLaunchKernel": KINDS["launch"],
+        "cuStreamSynchronize": KINDS["sync"],
+        "cudaDeviceSynchronize": KINDS["sync"],
+        "CUDA runtime call 1999": KINDS["other"],
+    }
+    facts = facts_of(tables)
+    assert (facts["cupti.overhead_records"], facts["cupti.unknown_records"]) == ("1", "2")
+    assert facts["cupti.library"] == here.variables["POSTRUN_CUPTI"]
+    assert "capability.gpu" not in facts
+    assert tables["loss"] == []
+    (end,) = tables["end"]
+    assert end["written"] == told["written"] == told["recorded"] == 14
+    calls = [name for _, name in here.calls()]
+    assert calls.index("cuInit") < calls.index("cuDeviceGetCount") < calls.index("cuptiGetVersion")
+    assert calls[-2:] == ["cuDeviceGetCount", "cuptiFinalize"]
+
+
+def test_sanitized(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    told = here.run("play")
+    compare(here.read(), expected(ALL, told["base"]))
+
+
+def test_old_kernels_have_no_graph_node(machine: Callable[..., Machine]) -> None:
+    """Of CUDA 10, whose records end there."""
+    here = machine("11.7")
+    told = here.run("play", STUB_VERSION="12")
+    compare(here.read(), expected(ALL, told["base"], graph_nodes=False))
+
+
+def test_too_old_a_version_is_refused(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    assert here.run("play", STUB_VERSION="11")["played"] == 0
+    assert "is too old: CUPTI version 11, 12 or newer is needed" in here.facts()["capability.gpu"]
+
+
+def test_devices(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("play", STUB_DEVICES="2")
+    facts = here.facts()
+    assert {key: facts[f"cuda.1.{key}"] for key in ("name", "uuid", "memory_bytes", "sm_count", "compute_capability")} == {
+        "name": "Stub GPU 1",
+        "uuid": "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1",
+        "memory_bytes": str(80 * 2**30 + 1),
+        "sm_count": "132",
+        "compute_capability": "9.1",
+    }
+    assert facts["cuda.driver_supports"] == "12.4"
+    assert "cuda.2.name" not in facts
+
+
+HOSTILE = """\
+kernel zero 1000 1000 0 1 7 1 1 1 1 1 1 1 1 0 0 0
+kernel negative 3000 2000 0 1 7 2 1 1 1 1 1 1 1 0 0 0
+kernel started - 2000 0 1 7 3 1 1 1 1 1 1 1 0 0 0
+kernel running 4000 - 0 1 7 4 1 1 1 1 1 1 1 0 0 0
+memset 1 - - 0 1 7 5
+memcpy 1 0 0 1 100 200 0 1 7 0
+runtime cudaMalloc_v3020 - - 1 6
+sync 1 - 500 1 7 7
+kernel long -9000000000000 9000000000000 7 4294967295 4294967294 4294967295 2147483647 65535 65535 1024 1 1 65535 2147483647 2147483647 -1
+sync 2 100 200 99 7 8
+"""
+
+
+def test_spans_that_cannot_be(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    told = here.run("play", HOSTILE)
+    tables = here.read()
+    wanted = expected(HOSTILE, told["base"])
+    wanted["memcpy"][0]["pageable"] = None  # neither side is known
+    compare(tables, wanted)
+    assert [(row["reason"], row["count"]) for row in tables["loss"]] == [(UNTIMED, 5)]
+    assert facts_of(tables)["cupti.negative_spans"] == "1"
+    assert told["lost"] == 5
+
+
+def test_order_does_not_matter(machine: Callable[..., Machine]) -> None:
+    lines = [f"kernel k{n % 7} {(n * 7919) % 100003 * 100} {(n * 7919) % 100003 * 100 + 50} {n % 4} {n % 4} {n % 300} {n} 1 1 1 1 1 1 1 0 0 0" for n in range(30000)]
+    here = machine()
+    told = here.run("play", "\n".join(lines))
+    tables = here.read()
+    compare(tables, expected("\n".join(lines), told["base"]))
+    assert tables["loss"] == []
+
+
+def test_from_several_threads(machine: Callable[..., Machine], variant: str) -> None:
+    text = "".join(f"kernel k{n % 5} {n * 10} {n * 10 + 7} 0 1 7 {n + 1} 1 1 1 1 1 1 1 0 0 0\nruntime cudaLaunchKernel_v7000 {n} {n + 3} 5 {n + 1}\n" for n in range(500))
+    here = machine(variant=variant)
+    here.run("threads", text)
+    tables = here.read()
+    assert len(tables["kernel"]) == len(tables["api"]) == 500 * 20 * 4
+    assert Counter(row["name"] for row in tables["kernel"]) == {f"k{n}": 8000 for n in range(5)}
+    assert tables["loss"] == []
+
+
+def test_a_device_of_a_context_is_known_later(machine: Callable[..., Machine]) -> None:
+    text = "sync 3 100 200 5 7 1\ncontext 5 3\nsync 3 300 400 6 7 2\nkernel k 500 600 2 6 7 3 1 1 1 1 1 1 1 0 0 0\n"
+    here = machine()
+    told = here.run("play", text)
+    compare(here.read(), expected(text, told["base"]))
+
+
+def test_names_of_calls_that_are_not_told(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("play", STUB_NO_NAMES="1")
+    names = {row["name"] for row in here.read()["api"]}
+    assert len(names) == 6
+    assert all(re.fullmatch(r"CUDA (driver|runtime) call \d+", name) for name in names)
+
+
+@pytest.mark.parametrize("version", ["12.1", NEWEST])
+def test_noisy_calls(machine: Callable[..., Machine], version: str) -> None:
+    """Switched off where the version can, else left out here."""
+    noisy = ["cudaGetLastError_v3020", "cudaPeekAtLastError_v3020", "cudaGetDevice_v3020"]
+    text = "".join(f"runtime {name} 1 2 3 4\n" for name in noisy) + "driver cuCtxGetCurrent 1 2 3 4\ndriver cuGetProcAddress 1 2 3 4\n" + ALL
+    here = machine(version)
+    told = here.run("play", text)
+    tables = here.read()
+    compare(tables, expected(ALL, told["base"]))
+    assert facts_of(tables).get("cupti.noisy_calls") == ("5" if version == "12.1" else None)
+
+
+# ---------------------------------------------------------------- losses
+
+
+def test_dropped_records(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    told = here.run("play", ALL + "dropped 7\nbuffer\nkernel k 1 2 0 1 7 1 1 1 1 1 1 1 1 0 0 0\ndropped 5\n")
+    tables = here.read()
+    assert len(tables["kernel"]) == 4
+    assert {row["reason"] for row in tables["loss"]} == {GPU_LOST}
+    assert sum(row["count"] for row in tables["loss"]) == told["lost"] == 12
+    assert all(row["first_ns"] <= row["last_ns"] for row in tables["loss"])
+
+
+def test_a_buffer_that_cannot_be_read(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    told = here.run("play", "kernel a 1 2 0 1 7 1 1 1 1 1 1 1 1 0 0 0\nbroken\nkernel b 1 2 0 1 7 2 1 1 1 1 1 1 1 0 0 0\n")
+    tables = here.read()
+    assert [row["name"] for row in tables["kernel"]] == ["a"]
+    assert told["lost"] == 1
+
+
+@pytest.mark.parametrize("version", [LAST_TO_CRASH, FIRST_TO_DECLINE])
+def test_more_buffers_than_there_is_room_for(machine: Callable[..., Machine], variant: str, version: str) -> None:
+    """A version that crashes without a buffer gets one that is not read; the others are declined. The stub tells what crashes."""
+    here = machine(version, variant)
+    told = here.run("hoard", ALL, 200, POSTRUN_GPU_MEMORY="8")
+    tables = here.read()
+    losses = sum(row["count"] for row in tables["loss"] if row["reason"] == GPU_LOST)
+    if version == FIRST_TO_DECLINE:
+        assert told["got"] == 2
+        assert losses == 17  # records of the text that the stub had no buffer for
+    else:
+        assert told["got"] == 200
+        assert losses == 1
+    assert tables["kernel"] == []
+
+
+def test_records_after_the_stop(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    told = here.run("late", STUB_LATE="1")
+    compare(here.read(), expected(ALL, told["base"]))
+
+
+# ---------------------------------------------------------------- errors
+
+
+FUNCTIONS = [
+    *("cuptiGetVersion", "cuptiGetResultString", "cuptiActivityRegisterCallbacks", "cuptiActivityEnable", "cuptiActivityDisable"),
+    *("cuptiActivityFlushAll", "cuptiActivityGetNextRecord", "cuptiActivityGetNumDroppedRecords", "cuptiGetCallbackName", "cuptiFinalize"),
+    *("cuptiSetThreadIdType", "cuptiActivityEnableDriverApi", "cuptiActivityEnableRuntimeApi", "cuptiSubscribe", "cuptiUnsubscribe"),
+    "cuptiEnableCallback",
+]
+NEEDED = {"cuptiGetVersion", "cuptiActivityRegisterCallbacks", "cuptiActivityEnable"}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_error_of_every_function(machine: Callable[..., Machine], function: str) -> None:
+    """The session is whole, and the reason is told where nothing can be recorded."""
+    here = machine()
+    for code in CODES:
+        here.run("open", STUB_ERRORS=f"{function}={code}")
+        tables = here.read()
+        assert [row["name"] for row in tables["annotation"]] == ["step"], code
+        reason = facts_of(tables).get("capability.gpu")
+        if code == 39 and function in NEEDED | {"cuptiSubscribe"} - {"cuptiGetVersion"}:
+            assert reason is not None
+            assert reason.startswith("another profiler uses CUPTI") or function == "cuptiGetVersion"
+        elif function in NEEDED:
+            assert reason is not None
+            assert f"{function}: " in reason
+            assert reason.endswith(f"({code})")
+            assert tables["kernel"] == []
+        else:
+            assert reason is None, code
+
+
+def test_errors_sanitized(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    for function in FUNCTIONS:
+        here.run("open", STUB_ERRORS=f"{function}=999")
+        assert [row["name"] for row in here.read()["annotation"]] == ["step"]
+
+
+@pytest.mark.parametrize("function", ["cuInit", "cuDeviceGetCount"])
+@pytest.mark.parametrize("code", [1, 2, 3, 4, 34, 100, 101, 802, 803, 804, 999, 999999])
+def test_errors_of_the_driver(machine: Callable[..., Machine], function: str, code: int) -> None:
+    here = machine()
+    here.run("open", STUB_ERRORS=f"{function}={code}")
+    reason = here.facts()["capability.gpu"]
+    assert re.fullmatch(rf"{function}: [\w ]+ \({code}\)", reason)
+    assert not [name for _, name in here.calls() if name.startswith("cupti")]
+
+
+def test_no_device_no_cupti(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("open", STUB_DEVICES="0")
+    assert here.facts()["capability.gpu"] == "no CUDA device is visible"
+    assert not [name for _, name in here.calls() if name.startswith("cupti")]
+
+
+@pytest.mark.parametrize("kind", [1, 2, 4, 5, 22, 38, 39, 17])
+def test_a_kind_that_cannot_be_recorded(machine: Callable[..., Machine], kind: int) -> None:
+    here = machine()
+    here.run("play", STUB_ERRORS=f"cuptiActivityEnable.{kind}=35")
+    tables = here.read()
+    facts = facts_of(tables)
+    names = {1: "memcpy", 2: "memset", 4: "driver", 5: "runtime", 22: "memcpy_peer", 38: "synchronization"}
+    told = {key: value for key, value in facts.items() if key.startswith("capability.")}
+    assert told == ({f"capability.gpu.{names[kind]}": "cuptiActivityEnable: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"} if kind in names else {})
+    assert len(tables["kernel"]) == 3
+
+
+def test_no_cupti(machine: Callable[..., Machine], tmp_path: Path) -> None:
+    here = machine()
+    here.variables["POSTRUN_CUPTI"] = str(tmp_path / "libcupti.so.12")
+    here.run("play")
+    assert here.facts()["capability.gpu"].startswith("no CUPTI: ")
+
+
+def test_something_else_for_cupti(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.variables["POSTRUN_CUPTI"] = str(here.stubs.cuda("plain") / "libcuda.so.1")
+    here.run("play")
+    assert here.facts()["capability.gpu"].endswith("is no CUPTI")
+
+
+# ---------------------------------------------------------------- other tools
+
+
+@pytest.mark.parametrize(("version", "name"), [("12.9", "which one is not known"), (NEWEST, "Some Profiler")])
+def test_another_profiler_is_named(machine: Callable[..., Machine], version: str, name: str) -> None:
+    """Newer versions tell who it is."""
+    here = machine(version)
+    assert here.run("play", STUB_OTHER="Some Profiler")["played"] == 0
+    assert here.facts()["capability.gpu"] == f"another profiler uses CUPTI: {name}"
+    calls = [name for _, name in here.calls()]
+    assert not {"cuptiActivityEnable", "cuptiActivityRegisterCallbacks", "cuptiFinalize", "cuptiActivityDisable"} & set(calls)
+
+
+def test_another_profiler_is_guessed(machine: Callable[..., Machine]) -> None:
+    here = machine("12.1")
+    here.run("play", STUB_OTHER="x", NSYS_PROFILING_SESSION_ID="17")
+    assert here.facts()["capability.gpu"] == "another profiler uses CUPTI: probably NVIDIA Nsight Systems"
+
+
+# ---------------------------------------------------------------- windows
+
+
+def test_windows(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    told = here.run("window")
+    assert (told["played"], told["again"]) == (1, 1)
+    assert len(here.read()["kernel"]) == 6
+    assert Counter(name for _, name in here.calls())["cuptiFinalize"] == 2
+
+
+def test_a_device_that_does_not_end(machine: Callable[..., Machine]) -> None:
+    """Waiting for it has an end."""
+    here = machine()
+    told = here.run("busy", STUB_BUSY="60")
+    compare(here.read(), expected(ALL, told["base"]))
+
+
+STEPS = [
+    (0, "2:5", {2, 3, 4}),
+    (1, "2:5", {2, 3, 4}),
+    (2, "2:5", {2, 3, 4}),
+    (3, "2:5", {2, 3, 4}),
+    (0, "0:1", {0}),
+    (0, "6:100", {6, 7}),
+    (1, "7:8", {7}),
+]
+
+
+@pytest.mark.parametrize(("naming", "steps", "wanted"), STEPS)
+def test_a_window_of_steps(machine: Callable[..., Machine], naming: int, steps: str, wanted: set[int]) -> None:
+    here = machine()
+    told = here.run("steps", ALL, naming, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_STEPS=steps, POSTRUN_DIR=str(here.folder / "out1"))
+    assert {n for n in range(8) if told[f"step{n}"]} == wanted
+    tables = here.read()
+    assert len(tables["kernel"]) == 3 * len(wanted)
+    assert Counter(row["name"].partition("_")[0] for row in tables["annotation"]) == {"step": 8, "Forward": 8}
+    assert Counter(name for _, name in here.calls())["cuptiFinalize"] == 1
+
+
+def test_a_window_of_steps_sanitized(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    told = here.run("steps", ALL, 0, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_STEPS="3:4", POSTRUN_DIR=str(here.folder / "out1"))
+    assert [told[f"step{n}"] for n in range(8)] == [0, 0, 0, 1, 0, 0, 0, 0]
+
+
+def test_steps_that_do_not_come(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("steps", ALL, 0, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_STEPS="50:60", POSTRUN_DIR=str(here.folder / "out1"))
+    assert "was not reached" in here.facts()["capability.gpu"]
+
+
+def test_a_window_of_time(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    told = here.run("time", ALL, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_TIME="0.3:1.5", POSTRUN_DIR=str(here.folder / "out1"))
+    compare(here.read(), expected(ALL, told["base"]))
+
+
+def test_a_window_by_signals(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    told = here.run("signal", ALL, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_SIGNAL="USR2", POSTRUN_DIR=str(here.folder / "out1"))
+    compare(here.read(), expected(ALL, told["base"]))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("STEPS", "5"), ("STEPS", "5:5"), ("STEPS", "a:b"), ("STEPS", "1:2x"), ("TIME", "3:1"), ("TIME", "1e3:2e3"), ("SIGNAL", "KILL")],
+)
+def test_windows_that_make_no_sense(machine: Callable[..., Machine], variable: str, value: str) -> None:
+    here = machine()
+    window = {f"POSTRUN_GPU_{variable}": value}
+    here.run("unused", ALL, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_DIR=str(here.folder / "out1"), **window)
+    reason = here.facts()["capability.gpu"]
+    assert reason.startswith(f"POSTRUN_GPU_{variable}={value}: ")
+    assert reason.endswith(("are expected, A less than B", "is expected"))
+
+
+# ---------------------------------------------------------------- processes
+
+
+def test_by_the_environment(machine: Callable[..., Machine], variant: str) -> None:
+    """CUDA is left to the program."""
+    here = machine(variant=variant)
+    told = here.run("environment", ALL, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_DIR=str(here.folder / "out1"))
+    compare(here.read(), expected(ALL, told["base"]))
+    assert Counter(name for _, name in here.calls())["cuInit"] == 1
+
+
+def test_a_program_that_uses_no_cuda(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("unused", ALL, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_DIR=str(here.folder / "out1"))
+    assert here.facts()["capability.gpu"] == "the program did not use CUDA"
+    assert {name for _, name in here.calls()} <= {"cuDeviceGetCount"}
+
+
+def test_injected(machine: Callable[..., Machine], variant: str) -> None:
+    """The driver loads the library; the program ends without a stop."""
+    here = machine(variant=variant)
+    library = here.stubs.programs.library(variant) / "libpostrun.so"
+    told = here.run("injected", ALL, 1, CUDA_INJECTION64_PATH=str(library), POSTRUN_DIR=str(here.folder / "out1"))
+    compare(here.read(), expected(ALL, told["base"]))
+
+
+def test_the_end_of_the_program(machine: Callable[..., Machine], variant: str) -> None:
+    """What CUPTI still has is asked for, and it is left alone."""
+    here = machine(variant=variant)
+    told = here.run("exit")
+    compare(here.read(), expected(ALL, told["base"]))
+    calls = [name for _, name in here.calls()]
+    assert calls[-1] == "cuptiActivityFlushAll.forced"
+    assert "cuptiFinalize" not in calls
+
+
+def test_a_forked_child_makes_no_call(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    told = here.run("fork")
+    assert told["child"] not in {pid for pid, _ in here.calls()}
+    by_pid = {int(file.name.split(".")[-3]): file for file in files(here.out) if "-" not in file.name.split(".")[-2]}
+    compare(prt_reader.read(by_pid[told["parent"]].read_bytes()), expected(ALL, told["base"]))
+    reasons = [facts_of(prt_reader.read(file.read_bytes())).get("capability.gpu") for file in files(here.out)]
+    assert reasons.count("a process forked by one that used CUDA cannot use it") == 2
+
+
+def test_starting_and_stopping_leaves_nothing_behind(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    told = here.run("cycles", ALL, 200)
+    if variant == "plain":
+        assert told["grown_kib"] < 1024
+    assert len(files(here.out)) == 200
+
+
+# ---------------------------------------------------------------- the vendor's own
+
+FIELDS: dict[str, tuple[str, dict[str, str]]] = {
+    "cupti_kernel": (
+        "Kernel",
+        {
+            **{"registers": "registersPerThread", "start": "start", "end": "end", "device": "deviceId", "context": "contextId"},
+            **{"stream": "streamId", "grid": "gridX", "block": "blockX", "static_shared": "staticSharedMemory"},
+            **{"dynamic_shared": "dynamicSharedMemory", "correlation": "correlationId", "name": "name", "graph_node": "graphNodeId"},
+        },
+    ),
+    "cupti_memcpy": (
+        "Memcpy",
+        {
+            **{"copy": "copyKind", "source": "srcKind", "destination": "dstKind", "flags": "flags", "bytes": "bytes", "start": "start"},
+            **{"end": "end", "device": "deviceId", "context": "contextId", "stream": "streamId", "correlation": "correlationId"},
+        },
+    ),
+    "cupti_memcpy_peer": (
+        "MemcpyPtoP",
+        {
+            **{"copy": "copyKind", "source": "srcKind", "destination": "dstKind", "bytes": "bytes", "start": "start", "end": "end"},
+            **{"device": "deviceId", "context": "contextId", "stream": "streamId", "source_device": "srcDeviceId"},
+            **{"source_context": "srcContextId", "destination_device": "dstDeviceId", "destination_context": "dstContextId"},
+            "correlation": "correlationId",
+        },
+    ),
+    "cupti_memset": (
+        "Memset",
+        {
+            **{"value": "value", "bytes": "bytes", "start": "start", "end": "end", "device": "deviceId", "context": "contextId"},
+            **{"stream": "streamId", "correlation": "correlationId"},
+        },
+    ),
+    "cupti_sync": (
+        "Synchronization",
+        {
+            **{"type": "type", "start": "start", "end": "end", "correlation": "correlationId", "context": "contextId"},
+            "stream": "streamId",
+        },
+    ),
+    "cupti_call": (
+        "API",
+        {
+            **{"id": "cbid", "start": "start", "end": "end", "process": "processId", "thread": "threadId", "correlation": "correlationId"},
+        },
+    ),
+    "cupti_external": (
+        "ExternalCorrelation",
+        {"external_kind": "externalKind", "external": "externalId", "correlation": "correlationId"},
+    ),
+    "cupti_context": ("Context", {"context": "contextId", "device": "deviceId"}),
+}
+NUMBERS = {
+    **{"CUPTI_MEMCPY": "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_MEMSET": "CUPTI_ACTIVITY_KIND_MEMSET"},
+    **{"CUPTI_DRIVER": "CUPTI_ACTIVITY_KIND_DRIVER", "CUPTI_RUNTIME": "CUPTI_ACTIVITY_KIND_RUNTIME"},
+    **{"CUPTI_CONTEXT": "CUPTI_ACTIVITY_KIND_CONTEXT", "CUPTI_KERNEL": "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL"},
+    **{"CUPTI_OVERHEAD": "CUPTI_ACTIVITY_KIND_OVERHEAD", "CUPTI_MEMCPY_PEER": "CUPTI_ACTIVITY_KIND_MEMCPY2"},
+    **{"CUPTI_SYNCHRONIZATION": "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_EXTERNAL": "CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION"},
+    **{"CUPTI_MAX_LIMIT_REACHED": "CUPTI_ERROR_MAX_LIMIT_REACHED", "CUPTI_OTHER_SUBSCRIBER": "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"},
+    **{"CUPTI_DRIVER_API": "CUPTI_CB_DOMAIN_DRIVER_API", "CUPTI_RUNTIME_API": "CUPTI_CB_DOMAIN_RUNTIME_API"},
+    **{"CUPTI_FLUSH_FORCED": "CUPTI_ACTIVITY_FLAG_FLUSH_FORCED", "CUPTI_THREAD_ID_SYSTEM": "CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM"},
+}
+
+
+@pytest.mark.parametrize("version", cupti_headers.VERSIONS)
+def test_records_lie_as_the_headers_say(project_root: Path, tmp_path: Path, version: str) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler (cc)")
+    lines = ["#include <stddef.h>", "#include <cupti.h>", '#include "cupti_loader.h"', '#include "cupti_records.h"']
+    for ours, (record, fields) in FIELDS.items():
+        theirs = cupti_headers.newest(version, record)
+        for field, other in fields.items():
+            lines.append(f'_Static_assert(offsetof(struct {ours}, {field}) == offsetof({theirs}, {other}), "{ours} {field}");')
+            sizes = f"sizeof(((struct {ours} *)0)->{field}) == sizeof((({theirs} *)0)->{other})"
+            if field not in ("grid", "block"):
+                lines.append(f'_Static_assert({sizes}, "{ours} {field}: size");')
+        lines.append(f'_Static_assert(sizeof(struct {ours}) <= sizeof({theirs}) + 4, "{ours}: whole");')
+    lines += [f'_Static_assert((int){ours} == (int){theirs}, "{ours}");' for ours, theirs in NUMBERS.items()]
+    lines.append('_Static_assert(offsetof(CUpti_CallbackData, callbackSite) == 0 && CUPTI_API_EXIT == 1, "callbacks");')
+    if "cuptiSubscribe_v2" in (cupti_headers.include(version) / "cupti_callbacks.h").read_text():
+        for field, other in {"size": "structSize", "name": "subscriberName", "other": "oldSubscriberName", "other_size": "oldSubscriberSize"}.items():
+            lines.append(f'_Static_assert(offsetof(struct cupti_subscription, {field}) == offsetof(CUpti_SubscriberParams, {other}), "{field}");')
+    source = tmp_path / "layout.c"
+    source.write_text("\n".join(lines))
+    command = [compiler, "-std=gnu11", "-fsyntax-only", f"-I{project_root / 'native' / 'src'}", *cupti_headers.flags(version), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def _has_driver() -> bool:
+    return bool(shutil.which("nvidia-smi")) or Path("/dev/nvidiactl").exists()
+
+
+@pytest.mark.skipif(_has_driver(), reason="this machine has a driver")
+@pytest.mark.parametrize("version", ["11.8", "12.9", "13.2", "13.5"])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_the_real_library_without_a_driver(programs: Programs, tmp_path: Path, version: str, mapped: bool) -> None:
+    """Some versions crash when they are asked anything: so they are not, also where the program has loaded one."""
+    script = tmp_path / "script.txt"
+    script.write_text("\n")
+    library = cupti_headers.library(version)
+    preload = {"LD_PRELOAD": str(library)} if mapped else {}
+    call(programs.program("gpu_capture", "plain"), "open", tmp_path / "out", script, POSTRUN_CUPTI=str(library), **preload)
+    (file,) = files(tmp_path / "out")
+    check_whole(file.read_bytes())
+    assert facts_of(prt_reader.read(file.read_bytes()))["capability.gpu"].startswith("no NVIDIA driver: libcuda.so.1")
