@@ -586,8 +586,8 @@ def test_what_the_report_says_of_gpus_that_are_hidden_or_lost(play: Play, tmp_pa
         notes = {code: (severity, text) for severity, code, text in store.frame("SELECT severity, code, message FROM ingest_note").rows()}
     assert notes["gpu_hidden"] == (
         "info",
-        "GPUs 1, 3 of the 4 of the machine were hidden from the process that sampled (CUDA_VISIBLE_DEVICES); where no other process of the job"
-        " used them, their samples are of other work.",
+        "GPUs 1, 3 of the 4 of the machine were hidden from the process that sampled (CUDA_VISIBLE_DEVICES); where no other process of the"
+        " job used them, their samples are of other work.",
     )
     lost = f"Not all GPUs could be sampled to the end: GPU 2: has fallen off the bus ({uuid(2)}); not sampled any more."
     assert notes["gpu_lost"] == ("warning", lost)

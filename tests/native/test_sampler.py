@@ -81,7 +81,9 @@ def driver(request: pytest.FixtureRequest, project_root: Path, tmp_path_factory:
     if request.param == "sanitized":
         flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     wrapping = ["-Wl," + ",".join(f"--wrap={name}" for name in WRAPPED)]
-    done = subprocess.run(["cc", *flags, *map(str, sources), *wrapping, "-o", str(built), "-pthread", "-ldl"], capture_output=True, text=True)
+    done = subprocess.run(
+        ["cc", *flags, *map(str, sources), *wrapping, "-o", str(built), "-pthread", "-ldl"], capture_output=True, text=True
+    )
     if done.returncode and "sanitize" in done.stderr and "error: " not in done.stderr.replace("cannot find", ""):
         pytest.skip(f"the compiler has no sanitizers: {done.stderr[-200:]}")
     assert done.returncode == 0, done.stderr
