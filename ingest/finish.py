@@ -11,6 +11,8 @@ def demangle_kernels(store: Store) -> None:
     """Give kernels whose names are symbols the names of the source; of several symbols with one name the first gets the runs of all."""
     from .demangle import demangled
 
+    if not store.frame("SELECT EXISTS (FROM name WHERE starts_with(text, '_Z'))").item():
+        return
     symbols = store.frame("""
         SELECT n.id, n.text FROM name AS n
         WHERE starts_with(n.text, '_Z') AND n.id IN (SELECT DISTINCT name FROM device_event WHERE kind = 'kernel') ORDER BY n.id

@@ -45,7 +45,7 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
         "command": "VARCHAR", "label": "VARCHAR", "source": "INTEGER",
     },
     # one row per trace file of a process: first start to last end of its events. A profiler with a schedule writes a file per cycle and
-    # records nothing between them.
+    # records nothing between them. Of recordings of the capture library one per window of device activity.
     "profile_window": {"process": "INTEGER", "source": "INTEGER", "first_ns": "BIGINT", "last_ns": "BIGINT"},
     # one row per GPU of a node; index as the trace counts it
     "device": {

@@ -11,7 +11,6 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +108,7 @@ def traces(request: pytest.FixtureRequest, shared_data: Path) -> list[Path]:
     return sorted(place.glob("*.json.gz")) if place.is_dir() else [place.with_name(f"{place.name}.json.gz")]
 
 
-@lru_cache(maxsize=1)
-def recorded(traces: tuple[Path, ...], folder: Path) -> dict[str, Any]:
+def recorded(traces: list[Path], folder: Path) -> dict[str, Any]:
     for number, trace in enumerate(traces):
         (folder / f"{number}.prt").write_bytes(convert(document(trace), host=document(trace).get("host_name", HOST), seed=number))
     return report(sorted(folder.glob("*.prt")))
@@ -121,7 +119,7 @@ def ours(traces: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[s
     for trace in traces:
         if not trace.is_file():
             pytest.skip(f"no real trace: {trace} is no file")
-    return recorded(tuple(traces), tmp_path_factory.mktemp("recorded"))
+    return recorded(traces, tmp_path_factory.mktemp("recorded"))
 
 
 def test_all_of_the_report_is_equal(traces: list[Path], ours: dict[str, Any], tmp_path: Path) -> None:
