@@ -70,7 +70,7 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
         capture.metadata(key, value)
     if wanted.gpu is False:
         os.environ[record_gpu.GPU] = "0"
-    session = capture.session(folder.path, sample_ms=wanted.interval_ms if samples else 0)
+    session = capture.session(folder.path, sample_ms=wanted.interval_ms if samples else 0, gpu=False)
     try:
         session.__enter__()
     except OSError as error:
