@@ -112,7 +112,7 @@ static void limits(const char *folder, int rounds) {
     REFUSED(rotate_bytes, 100);
     REFUSED(drain_ms, 60001);
     REFUSED(zstd_level, 23);
-    REFUSED(flags, 2);
+    REFUSED(flags, 1u << 31);
     REFUSED(directory, "");
     REFUSED(size, 0);
     TAKEN(ring_records, 64);
