@@ -18,6 +18,8 @@ from .errors import UsageError
 GPU: Final = "POSTRUN_GPU"
 """1: a process of the job records what runs on the GPUs; 0: nothing of GPUs is recorded, neither that nor samples."""
 INJECTION: Final = "CUDA_INJECTION64_PATH"
+NVTX: Final = "NVTX_INJECTION64_PATH"
+"""Ranges that a program marks with NVTX become annotations; who has set it keeps them."""
 STEPS: Final = "POSTRUN_GPU_STEPS"
 SECONDS: Final = "POSTRUN_GPU_TIME"
 SIGNAL: Final = "POSTRUN_GPU_SIGNAL"
@@ -95,11 +97,12 @@ def told(gpu: bool | None, window: Window, environment: Mapping[str, str], libra
     unused = frozenset(name for name, value in windows.items() if value is None)
     other = environment.get(INJECTION)
     ours = other is not None and _same(other, library)
+    ranges = {} if environment.get(NVTX) else {NVTX: os.fspath(library)}  # of processors, too
     if gpu is False:
-        return Told({GPU: "0"}, unused | set(windows) | ({INJECTION} if ours else set()))
+        return Told({GPU: "0"} | ranges, unused | set(windows) | ({INJECTION} if ours else set()))
     if not driver and not explicit:
-        return Told()
-    variables = {GPU: "1"} | {name: value for name, value in windows.items() if value is not None}
+        return Told(ranges)
+    variables = {GPU: "1"} | ranges | {name: value for name, value in windows.items() if value is not None}
     remarks, facts = [], {}
     if not driver:
         remarks.append("there is no NVIDIA driver here (libcuda.so.1); what runs on GPUs is recorded where the job finds one")

@@ -216,6 +216,7 @@ _NOT_FOR_THE_REPORT: Final = frozenset(
         "POSTRUN_QUIET",
         "POSTRUN_NAME",
         record_gpu.INJECTION,
+        record_gpu.NVTX,
     }
 )
 

@@ -102,7 +102,7 @@ class Machine:
     """A machine with a GPU of stubs; ``variables`` is its environment."""
 
     def __init__(self, variables: Mapping[str, str], folder: Path) -> None:
-        not_wanted = ("CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "STUB_")
+        not_wanted = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "STUB_")
         self.variables = {key: value for key, value in environment().items() if not key.startswith(not_wanted)} | dict(variables)
         self.variables["STUB_LOG"] = str(folder / "calls.log")
         (folder / "calls.log").touch()
@@ -268,7 +268,7 @@ def test_signals_to_the_recorder_open_and_close_windows(name: str, machine: Mach
 
 # -- what the job is told --------------------------------------------------------------------------------------------------
 
-NAMES = ("POSTRUN_GPU", "POSTRUN_GPU_STEPS", "POSTRUN_GPU_TIME", "POSTRUN_GPU_SIGNAL", "CUDA_INJECTION64_PATH")
+NAMES = ("POSTRUN_GPU", "POSTRUN_GPU_STEPS", "POSTRUN_GPU_TIME", "POSTRUN_GPU_SIGNAL", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 SHOW = f"""
 import json, os
 print(json.dumps({{name: os.environ[name] for name in {NAMES} if name in os.environ}}))
@@ -283,7 +283,7 @@ def shown(machine: Machine, *options: str, **variables: str) -> dict[str, str]:
 
 
 LIBRARY = str(native.library())
-INJECT = {"CUDA_INJECTION64_PATH": LIBRARY}
+INJECT, NVTX = {"CUDA_INJECTION64_PATH": LIBRARY}, {"NVTX_INJECTION64_PATH": LIBRARY}
 
 
 @pytest.mark.parametrize(
@@ -294,6 +294,7 @@ INJECT = {"CUDA_INJECTION64_PATH": LIBRARY}
         (["--no-gpu"], {}, {"POSTRUN_GPU": "0"}),
         (["--no-gpu"], INJECT | {"POSTRUN_GPU_STEPS": "1:2"}, {"POSTRUN_GPU": "0"}),
         (["--no-gpu"], {"CUDA_INJECTION64_PATH": "/o.so"}, {"POSTRUN_GPU": "0", "CUDA_INJECTION64_PATH": "/o.so"}),
+        ([], {"NVTX_INJECTION64_PATH": "/o.so"}, {"POSTRUN_GPU": "1"} | INJECT | {"NVTX_INJECTION64_PATH": "/o.so"}),
         ([], {"POSTRUN_GPU": "0"}, {"POSTRUN_GPU": "0"}),
         (["--gpu"], {"POSTRUN_GPU": "0"}, {"POSTRUN_GPU": "1"} | INJECT),
         (["--steps", "1:2"], {}, {"POSTRUN_GPU": "1", "POSTRUN_GPU_STEPS": "1:2"} | INJECT),
@@ -306,17 +307,17 @@ INJECT = {"CUDA_INJECTION64_PATH": LIBRARY}
 def test_the_job_is_told_by_its_environment(
     options: list[str], variables: dict[str, str], expected: dict[str, str], machine: Machine
 ) -> None:
-    assert shown(machine, *options, **variables) == expected
+    assert shown(machine, *options, **variables) == NVTX | expected
 
 
 def test_without_a_driver_nothing_is_set_and_only_who_asked_is_told(machine: Machine) -> None:
     machine.variables["LD_LIBRARY_PATH"] = ""
     if native.gpu_driver():
         pytest.skip("this machine has a driver")
-    assert shown(machine) == {}
+    assert shown(machine) == NVTX
     assert "driver" not in machine.said
     machine.out.rename(machine.folder / "before")
-    assert shown(machine, "--gpu") == {"POSTRUN_GPU": "1", "CUDA_INJECTION64_PATH": LIBRARY}
+    assert shown(machine, "--gpu") == {"POSTRUN_GPU": "1"} | INJECT | NVTX
     assert machine.said.startswith("postrun: there is no NVIDIA driver here")
 
 
@@ -369,7 +370,7 @@ def test_another_profiler_is_named_and_the_rest_is_recorded(machine: Machine) ->
 
 
 def test_an_injection_that_the_user_has_set_is_kept_and_told(machine: Machine) -> None:
-    machine.record(script="cuda_init()", CUDA_INJECTION64_PATH="/opt/other/libToolsInjection64.so")
+    machine.record("--interval-ms", "100", script="cuda_init()", CUDA_INJECTION64_PATH="/opt/other/libToolsInjection64.so")
     assert "CUDA_INJECTION64_PATH is kept as it is set (/opt/other/libToolsInjection64.so)" in machine.said
     assert machine.kernels() == []
     notes = " ".join(note["message"] for note in machine.report()["data_quality"])
