@@ -71,6 +71,8 @@ POSTRUN_API int postrun_gpu(int on);
 /* For the CUDA driver, which calls it when CUDA_INJECTION64_PATH names this library: records as with POSTRUN_CAPTURE=1 and POSTRUN_GPU=1
  * in the environment. */
 POSTRUN_API int InitializeInjection(void);
+/* For NVTX, whose ranges become annotations when NVTX_INJECTION64_PATH names this library. */
+POSTRUN_API int InitializeInjectionNvtx2(const void *(*get)(uint32_t));
 
 /* What a session has done so far. */
 typedef struct postrun_statistics {

@@ -118,7 +118,9 @@ void postrun_end(void) {
     atomic_store_explicit(&thread->depth, depth, memory_order_release);
 }
 
-uint64_t postrun_range_begin(uint32_t name, int64_t value) {
+uint64_t postrun_range_begin(uint32_t name, int64_t value) { return postrun_range_begin_deeper(name, value, 0); }
+
+uint64_t postrun_range_begin_deeper(uint32_t name, int64_t value, uint32_t deeper) {
     uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
     if (session == SESSION_NONE) {
         return 0;
@@ -130,7 +132,7 @@ uint64_t postrun_range_begin(uint32_t name, int64_t value) {
     if (UNLIKELY(atomic_load_explicit(&postrun_steps_watched, memory_order_relaxed))) {
         postrun_step_begins(name, value);
     }
-    uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_relaxed);
+    uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_relaxed) + deeper;
     struct open_range range = {0, clock_ticks(), value, name, session, thread->number, depth < STACK_DEPTH ? depth : STACK_DEPTH};
     range.session = atomic_load_explicit(&thread->session, memory_order_relaxed); /* a lazy start may have given another */
     uint64_t handle = postrun_handle_open(thread, &range);

@@ -97,6 +97,8 @@ static inline struct record *ring_slot(struct thread *thread, uint64_t head, uin
     return &thread->ring[head & thread->mask];
 }
 
+uint64_t postrun_range_begin_deeper(uint32_t name, int64_t value, uint32_t deeper); /* record.c: by so much than the thread's own */
+
 /* handles.c: ranges by handle */
 struct open_range {
     uint64_t handle;

@@ -391,6 +391,7 @@ CUptiResult CUPTIAPI cuptiSetThreadIdType(CUpti_ActivityThreadIdType type) {
     CALL("cuptiSetThreadIdType");
     return type == 1 ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER;
 }
+#ifdef CALL_SWITCHES
 CUptiResult CUPTIAPI cuptiActivityEnableDriverApi(CUpti_CallbackId id, uint8_t enable) {
     int error = failure("cuptiActivityEnableDriverApi");
     if (error) return (CUptiResult)error;
@@ -403,6 +404,7 @@ CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi(CUpti_CallbackId id, uint8_t 
     calls_off[1][id] = !enable;
     return CUPTI_SUCCESS;
 }
+#endif
 
 static void at_call_exit(void) {
     CUpti_CallbackFunc callback = subscribed;
