@@ -215,6 +215,10 @@ static int64_t scaled(int64_t value, int64_t by, int64_t over) {
     return result > INT64_MAX ? INT64_MAX : result < INT64_MIN + 1 ? INT64_MIN + 1 : (int64_t)result;
 }
 
+static int64_t ticks_of(const struct segment *segment, int64_t ns) {
+    return segment->ticks + scaled(ns - segment->base, segment->ticks_long, segment->real_long);
+}
+
 /* ---------------------------------------------------------------- blocks */
 
 static void learn_context(int64_t context, int64_t device) {
@@ -292,8 +296,14 @@ static void write_table(struct session *s, enum device_table table, const struct
                 if (*start < segment.from || *start >= segment.to) {
                     segment = segment_of(s, *start);
                 }
-                *start = segment.ticks + scaled(*start - segment.base, segment.ticks_long, segment.real_long);
+                int64_t end = *start + *duration;
                 *duration = scaled(*duration, segment.ticks_long, segment.monotonic_long);
+                *start = ticks_of(&segment, *start);
+                if (end >= segment.to) { /* its end is between other anchors, which differ a little; not if the clock was set */
+                    struct segment other = segment_of(s, end);
+                    int64_t exact = ticks_of(&other, end) - *start, apart = exact > *duration ? exact - *duration : *duration - exact;
+                    *duration = apart <= *duration / 1000 ? exact : *duration;
+                }
             }
             if (table == DEVICE_SYNC) {
                 writer.columns[2 * BLOCK_ROWS + n] = device_of(row[3]);

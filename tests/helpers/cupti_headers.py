@@ -1,4 +1,4 @@
-"""Where do tests get the CUDA vendor's headers and libraries from? Out of wheels, fetched once; their licence keeps them out of this project."""
+"""Where do tests get the CUDA vendor's headers and libraries from? Wheels, fetched once; the licence keeps them out of this project."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ VERSIONS = {
     "13.5": "nvidia-cuda-cupti==13.5.25",
 }
 """CUPTI of a CUDA toolkit, and the wheel that has it."""
-_TYPES = ("nvidia-cuda-runtime==13.5.37", "nvidia-cuda-crt==13.5.37")  # cuda.h and what it includes; newer ones serve older headers of CUPTI
+_TYPES = (
+    "nvidia-cuda-runtime==13.5.37",
+    "nvidia-cuda-crt==13.5.37",
+)  # cuda.h and what it includes; newer ones serve older headers of CUPTI
 
 
 @functools.cache

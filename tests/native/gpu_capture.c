@@ -125,7 +125,7 @@ int main(int argc, char **argv) {
         gpu_session(folder, 0);
         play(text);
         EQUAL(postrun_stop(), 0);
-        play(text);
+        ((int (*)(const char *, uint64_t))stub("stub_play"))(text, (uint64_t)postrun_now_ns());
         ((void (*)(void))stub("stub_deliver"))();
     } else if (strcmp(mode, "cycles") == 0) {
         uint64_t before = 0;

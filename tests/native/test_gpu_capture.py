@@ -199,10 +199,16 @@ def compare(found: dict[str, Any], wanted: dict[str, list[Row]]) -> None:
     for table, rows in wanted.items():
         assert len(found[table]) == len(rows), table
         order = ("correlation", "start_ns")
-        for got, want in zip(sorted(found[table], key=lambda r: [r.get(k, 0) for k in order]), sorted(rows, key=lambda r: [r.get(k, 0) for k in order]), strict=True):
+        for got, want in zip(
+            sorted(found[table], key=lambda r: [r.get(k, 0) for k in order]),
+            sorted(rows, key=lambda r: [r.get(k, 0) for k in order]),
+            strict=True,
+        ):
             for key, value in want.items():
                 if key in ("start_ns", "duration_ns"):
-                    assert abs(got[key] - value) < 2, (table, key, float(got[key] - value))
+                    # what is longer than the whole recording is beyond its clock anchors
+                    allowed = value // 10_000 if key == "duration_ns" and value > 10**9 else 2
+                    assert abs(got[key] - value) < allowed, (table, key, float(got[key] - value))
                 else:
                     assert got[key] == value, (table, key, got, want)
 
@@ -285,7 +291,7 @@ memset 1 - - 0 1 7 5
 memcpy 1 0 0 1 100 200 0 1 7 0
 runtime cudaMalloc_v3020 - - 1 6
 sync 1 - 500 1 7 7
-kernel long -9000000000000 9000000000000 7 4294967295 4294967294 4294967295 2147483647 65535 65535 1024 1 1 65535 2147483647 2147483647 -1
+kernel long -9000000000000 100 7 4294967295 4294967294 4294967295 2147483647 65535 65535 1024 1 1 65535 2147483647 2147483647 -1
 sync 2 100 200 99 7 8
 """
 
@@ -303,7 +309,10 @@ def test_spans_that_cannot_be(machine: Callable[..., Machine], variant: str) -> 
 
 
 def test_order_does_not_matter(machine: Callable[..., Machine]) -> None:
-    lines = [f"kernel k{n % 7} {(n * 7919) % 100003 * 100} {(n * 7919) % 100003 * 100 + 50} {n % 4} {n % 4} {n % 300} {n} 1 1 1 1 1 1 1 0 0 0" for n in range(30000)]
+    lines = [
+        f"kernel k{n % 7} {(n * 7919) % 100003 * 100} {(n * 7919) % 100003 * 100 + 50} {n % 4} {n % 4} {n % 300} {n} 1 1 1 1 1 1 1 0 0 0"
+        for n in range(30000)
+    ]
     here = machine()
     told = here.run("play", "\n".join(lines))
     tables = here.read()
@@ -312,9 +321,12 @@ def test_order_does_not_matter(machine: Callable[..., Machine]) -> None:
 
 
 def test_from_several_threads(machine: Callable[..., Machine], variant: str) -> None:
-    text = "".join(f"kernel k{n % 5} {n * 10} {n * 10 + 7} 0 1 7 {n + 1} 1 1 1 1 1 1 1 0 0 0\nruntime cudaLaunchKernel_v7000 {n} {n + 3} 5 {n + 1}\n" for n in range(500))
+    text = "".join(
+        f"kernel k{n % 5} {n * 10} {n * 10 + 7} 0 1 7 {n + 1} 1 1 1 1 1 1 1 0 0 0\nruntime cudaLaunchKernel_v7000 {n} {n + 3} 5 {n + 1}\n"
+        for n in range(500)
+    )
     here = machine(variant=variant)
-    here.run("threads", text)
+    here.run("threads", text, POSTRUN_GPU_MEMORY="1024")
     tables = here.read()
     assert len(tables["kernel"]) == len(tables["api"]) == 500 * 20 * 4
     assert Counter(row["name"] for row in tables["kernel"]) == {f"k{n}": 8000 for n in range(5)}
@@ -340,7 +352,9 @@ def test_names_of_calls_that_are_not_told(machine: Callable[..., Machine]) -> No
 def test_noisy_calls(machine: Callable[..., Machine], version: str) -> None:
     """Switched off where the version can, else left out here."""
     noisy = ["cudaGetLastError_v3020", "cudaPeekAtLastError_v3020", "cudaGetDevice_v3020"]
-    text = "".join(f"runtime {name} 1 2 3 4\n" for name in noisy) + "driver cuCtxGetCurrent 1 2 3 4\ndriver cuGetProcAddress 1 2 3 4\n" + ALL
+    text = (
+        "".join(f"runtime {name} 1 2 3 4\n" for name in noisy) + "driver cuCtxGetCurrent 1 2 3 4\ndriver cuGetProcAddress 1 2 3 4\n" + ALL
+    )
     here = machine(version)
     told = here.run("play", text)
     tables = here.read()
@@ -456,7 +470,9 @@ def test_a_kind_that_cannot_be_recorded(machine: Callable[..., Machine], kind: i
     facts = facts_of(tables)
     names = {1: "memcpy", 2: "memset", 4: "driver", 5: "runtime", 22: "memcpy_peer", 38: "synchronization"}
     told = {key: value for key, value in facts.items() if key.startswith("capability.")}
-    assert told == ({f"capability.gpu.{names[kind]}": "cuptiActivityEnable: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"} if kind in names else {})
+    assert told == (
+        {f"capability.gpu.{names[kind]}": "cuptiActivityEnable: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"} if kind in names else {}
+    )
     assert len(tables["kernel"]) == 3
 
 
@@ -525,7 +541,9 @@ STEPS = [
 @pytest.mark.parametrize(("naming", "steps", "wanted"), STEPS)
 def test_a_window_of_steps(machine: Callable[..., Machine], naming: int, steps: str, wanted: set[int]) -> None:
     here = machine()
-    told = here.run("steps", ALL, naming, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_STEPS=steps, POSTRUN_DIR=str(here.folder / "out1"))
+    told = here.run(
+        "steps", ALL, naming, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_STEPS=steps, POSTRUN_DIR=str(here.folder / "out1")
+    )
     assert {n for n in range(8) if told[f"step{n}"]} == wanted
     tables = here.read()
     assert len(tables["kernel"]) == 3 * len(wanted)
@@ -683,7 +701,10 @@ NUMBERS = {
     **{"CUPTI_CONTEXT": "CUPTI_ACTIVITY_KIND_CONTEXT", "CUPTI_KERNEL": "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL"},
     **{"CUPTI_OVERHEAD": "CUPTI_ACTIVITY_KIND_OVERHEAD", "CUPTI_MEMCPY_PEER": "CUPTI_ACTIVITY_KIND_MEMCPY2"},
     **{"CUPTI_SYNCHRONIZATION": "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_EXTERNAL": "CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION"},
-    **{"CUPTI_MAX_LIMIT_REACHED": "CUPTI_ERROR_MAX_LIMIT_REACHED", "CUPTI_OTHER_SUBSCRIBER": "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"},
+    **{
+        "CUPTI_MAX_LIMIT_REACHED": "CUPTI_ERROR_MAX_LIMIT_REACHED",
+        "CUPTI_OTHER_SUBSCRIBER": "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED",
+    },
     **{"CUPTI_DRIVER_API": "CUPTI_CB_DOMAIN_DRIVER_API", "CUPTI_RUNTIME_API": "CUPTI_CB_DOMAIN_RUNTIME_API"},
     **{"CUPTI_FLUSH_FORCED": "CUPTI_ACTIVITY_FLAG_FLUSH_FORCED", "CUPTI_THREAD_ID_SYSTEM": "CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM"},
 }
@@ -706,8 +727,15 @@ def test_records_lie_as_the_headers_say(project_root: Path, tmp_path: Path, vers
     lines += [f'_Static_assert((int){ours} == (int){theirs}, "{ours}");' for ours, theirs in NUMBERS.items()]
     lines.append('_Static_assert(offsetof(CUpti_CallbackData, callbackSite) == 0 && CUPTI_API_EXIT == 1, "callbacks");')
     if "cuptiSubscribe_v2" in (cupti_headers.include(version) / "cupti_callbacks.h").read_text():
-        for field, other in {"size": "structSize", "name": "subscriberName", "other": "oldSubscriberName", "other_size": "oldSubscriberSize"}.items():
-            lines.append(f'_Static_assert(offsetof(struct cupti_subscription, {field}) == offsetof(CUpti_SubscriberParams, {other}), "{field}");')
+        for field, other in {
+            "size": "structSize",
+            "name": "subscriberName",
+            "other": "oldSubscriberName",
+            "other_size": "oldSubscriberSize",
+        }.items():
+            lines.append(
+                f'_Static_assert(offsetof(struct cupti_subscription, {field}) == offsetof(CUpti_SubscriberParams, {other}), "{field}");'
+            )
     source = tmp_path / "layout.c"
     source.write_text("\n".join(lines))
     command = [compiler, "-std=gnu11", "-fsyntax-only", f"-I{project_root / 'native' / 'src'}", *cupti_headers.flags(version), str(source)]

@@ -33,7 +33,9 @@ def test_ranges(programs: Programs, tmp_path: Path, variant: str) -> None:
     assert [by_name[name]["depth"] for name in ("outer", "with a value", "registered")] == [0, 1, 2]
     assert by_name["with a value"]["start_ns"] < by_name["registered"]["start_ns"]
     assert by_name["across threads"]["source"] != by_name["on a thread"]["source"]
-    assert [row["depth"] for row in sorted((row for row in rows if row["name"] == "deep"), key=lambda row: row["start_ns"])] == list(range(64))
+    assert [row["depth"] for row in sorted((row for row in rows if row["name"] == "deep"), key=lambda row: row["start_ns"])] == list(
+        range(64)
+    )
 
 
 def test_nothing_is_recorded_without_a_session(programs: Programs, tmp_path: Path) -> None:
