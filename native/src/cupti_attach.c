@@ -37,6 +37,8 @@ static const struct cupti *cupti; /* set before the callbacks are given away, an
 static bool enabled[KINDS];
 static _Atomic int system_threads;
 static _Atomic uint64_t declined, dropped_told; /* buffers; records */
+static bool own_left; /* a subscription of ours that could not be ended */
+static _Atomic int finalize_error;
 static _Atomic uint32_t finalized; /* 0: not asked for, 1: asked for, 2: done */
 
 /* ---------------------------------------------------------------- callbacks */
@@ -89,7 +91,7 @@ static void leaving(void *user, int domain, uint32_t id, const void *data) {
         memcpy(&site, data, sizeof site);
     }
     if (site == CALL_EXIT && atomic_compare_exchange_strong(&finalized, &asked, 2)) {
-        cupti->finalize();
+        atomic_store(&finalize_error, cupti->finalize());
     }
 }
 
@@ -157,18 +159,28 @@ static int subscribe(void **subscriber, cupti_callback callback, char *other, si
         error = cupti->subscribe(subscriber, callback, NULL);
     }
     told[sizeof told - 1] = 0;
+    if (error == CUPTI_OTHER_SUBSCRIBER && own_left) {
+        *subscriber = NULL;
+        return 0;
+    }
     if (error == CUPTI_OTHER_SUBSCRIBER) {
         name_other(told, other, size);
     }
     return error;
 }
 
+static void unsubscribe(void *subscriber) {
+    if (subscriber && cupti->unsubscribe && cupti->unsubscribe(subscriber) != 0) {
+        own_left = true;
+    }
+}
+
 /* Whether another tool has subscribed. */
 static bool other_is_there(char *other, size_t size) {
     void *subscriber;
     int error = subscribe(&subscriber, nothing, other, size);
-    if (error == 0 && subscriber && cupti->unsubscribe) {
-        cupti->unsubscribe(subscriber);
+    if (error == 0) {
+        unsubscribe(subscriber);
     }
     return error == CUPTI_OTHER_SUBSCRIBER;
 }
@@ -205,11 +217,14 @@ static void finalize(void) {
     }
     uint32_t asked = 1;
     if (atomic_compare_exchange_strong(&finalized, &asked, 2)) {
-        if (error == 0 && subscriber && cupti->unsubscribe) {
-            cupti->unsubscribe(subscriber);
+        if (error == 0) {
+            unsubscribe(subscriber);
         }
-        cupti->finalize();
+        atomic_store(&finalize_error, cupti->finalize());
+    } else if (atomic_load(&finalize_error)) {
+        unsubscribe(subscriber);
     }
+    own_left = own_left && atomic_load(&finalize_error) != 0; /* with CUPTI its subscribers go */
 }
 
 static bool fail(void) {

@@ -48,20 +48,36 @@ static const struct name runtime_calls[] = {
 #include "calls.inc"
 };
 
-static CUpti_BuffersCallbackRequestFunc request;
-static CUpti_BuffersCallbackCompleteFunc complete;
+static _Atomic CUpti_BuffersCallbackRequestFunc request;
+static _Atomic CUpti_BuffersCallbackCompleteFunc complete;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint8_t enabled[64];
-static uint8_t calls_off[2][4096];
+static _Atomic uint8_t enabled[64];
+static _Atomic uint8_t calls_off[2][4096];
 static size_t dropped;
-static CUpti_CallbackFunc subscribed;
-static int subscriber, listens;
+static _Atomic CUpti_CallbackFunc subscribed;
+static int subscriber;
+static _Atomic int listens;
 struct open_buffer { /* being filled */
     uint8_t *bytes;
     size_t size, used;
     struct open_buffer *next;
 };
 static struct open_buffer *pending;
+struct text {
+    struct text *next;
+    char bytes[];
+};
+static struct text *texts;
+
+static const char *kept(const char *bytes) {
+    struct text *text = malloc(sizeof *text + strlen(bytes) + 1);
+    strcpy(text->bytes, bytes);
+    pthread_mutex_lock(&lock);
+    text->next = texts;
+    texts = text;
+    pthread_mutex_unlock(&lock);
+    return text->bytes;
+}
 
 static void *cuda(const char *name) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -159,7 +175,7 @@ EXPORT int stub_play(const char *text, uint64_t base) {
             memset(&k, 0xff, sizeof k);
             k.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
             const char *name = word(&line);
-            k.name = strcmp(name, "-") ? strdup(name) : NULL; /* the library's; freed when the buffer was read */
+            k.name = strcmp(name, "-") ? kept(name) : NULL; /* the library's; overwritten when it was read */
             k.start = time_of(word(&line), base), k.end = time_of(word(&line), base), k.deviceId = U32(), k.contextId = U32();
             k.streamId = U32(), k.correlationId = U32(), k.gridX = (int32_t)NUMBER(), k.gridY = (int32_t)NUMBER(), k.gridZ = (int32_t)NUMBER();
             k.blockX = (int32_t)NUMBER(), k.blockY = (int32_t)NUMBER(), k.blockZ = (int32_t)NUMBER();
@@ -280,7 +296,7 @@ EXPORT int stub_hoard(int buffers) {
 }
 EXPORT void stub_deliver(void) { deliver_pending(); }
 EXPORT int stub_enabled(int kind) { return enabled[kind]; }
-EXPORT int stub_attached(void) { return complete != NULL; }
+EXPORT int stub_attached(void) { return complete != NULL && enabled[17]; } /* the kind that is enabled last */
 
 /* ---------------------------------------------------------------- the interface */
 
@@ -316,7 +332,7 @@ CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) {
     int error = failure(name);
     if (error) return (CUptiResult)error;
     enabled[kind] = 1;
-    if (kind == 4 || kind == 5) memset(calls_off[kind == 5], 0, sizeof calls_off[0]);
+    for (int i = 0; (kind == 4 || kind == 5) && i < 4096; i++) calls_off[kind == 5][i] = 0;
     return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) {
@@ -342,7 +358,6 @@ CUptiResult CUPTIAPI cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, C
             KERNEL k;
             memcpy(&k, before, sizeof k);
             if (k.name) memset((char *)(uintptr_t)k.name, '!', strlen(k.name));
-            free((char *)(uintptr_t)k.name);
         }
         memcpy(&whole, at, 8);
         at += whole;
@@ -381,7 +396,7 @@ CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t 
 }
 CUptiResult CUPTIAPI cuptiFinalize(void) {
     CALL("cuptiFinalize");
-    memset(enabled, 0, sizeof enabled);
+    for (int i = 0; i < 64; i++) enabled[i] = 0;
     subscribed = NULL;
     listens = 0;
     if (!getenv("STUB_LATE")) complete = NULL, request = NULL;
