@@ -10,6 +10,7 @@ import polars as pl
 from ..ingest.store import Store
 from .intervals import union_length
 from .kernels import percent_of, shares
+from .loading_names import DATA_LOADING
 from .report import Framework, OperatorRow, Share
 from .windows import windows, with_window
 from .wording import whole_percent
@@ -25,9 +26,6 @@ _ABSENT: Final = (
     "No steps, phases, operators or collectives in this run. PyTorch profiler traces with activities CPU and CUDA, and the hosted"
     " profiler's folder framework/, would supply them."
 )
-
-DATA_LOADING: Final = r"(?i)^enumerate\(DataLoader\)|^(## *)?(data[ _-]?load(er|ing)?|next[ _-]?batch)( *##)?$"
-"""Names of ranges in which a step waits for its data."""
 
 # Parts of a step by the phase or the name of a range. The hosted profiler's hooks name phases Forward, Backward(post-forward),
 # ...-SubModuleInternal, DataLoaderIter, DataIterator; TensorFlow markers aws_marker-<part>/; PyTorch names optimizer steps and

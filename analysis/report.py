@@ -402,7 +402,8 @@ class StepParts:
     """What the average step of a process was spent on. Wall time is claimed in this order, each class getting what the ones before it
     left: kernel, memcpy, memset, communication, runtime, data_loader, cpu_op, other (the order of the PyTorch TensorBoard plugin).
     ``annotated``: no event of the process was recorded; the parts are the outermost annotated ranges in its steps, by name in the order in
-    which they first began (those of data loading are called data_loader), and other."""
+    which they first began (those of data loading are called data_loader), and other. ``loading_names``: which names these
+    had, without the number at their end."""
 
     node: str
     rank: int | None
@@ -411,6 +412,7 @@ class StepParts:
     mean_step_ns: float
     mean_ns: dict[str, float]
     annotated: bool = False
+    loading_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

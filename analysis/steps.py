@@ -11,7 +11,7 @@ from .intervals import sweep, union
 from .places import Place, Places
 from .quantiles import duration_histogram, quantiles
 from .report import Step, StepGroup, StepParts, Steps
-from .step_ranges import NAMED, OTHER, outermost_ranges
+from .step_ranges import LOADING, NAMED, OTHER, loading_names, outermost_ranges
 
 SLOWEST: Final = 10
 CUT_OFF: Final = 0.8
@@ -128,24 +128,26 @@ def _parts(store: Store, rows: pl.DataFrame, places: Places) -> tuple[StepParts,
         main = _main(own)
         windows = _windows(main)
         annotated = process not in traced
+        loading: tuple[str, ...] = ()
         if not annotated:
             claimed = _claimed(windows, {name: _covered(store, process, name, windows) for name in _CLASSES})
         elif main["phase"][0] is None and (ranges := outermost_ranges(store, process, main)):
             claimed = _most(_claimed(windows, {name: union(parts) for name, parts in ranges.items()}))
+            loading = loading_names(ranges[LOADING], windows) if LOADING in ranges else ()
         else:
             continue
         place = places.process(process, own["node"][0])
         count = windows.height
         mean = {name: claimed[name] / count for name in claimed}
         whole = (windows["end"] - windows["start"]).sum() / count
-        found.append((place, StepParts(place.node, place.rank, place.pid, count, float(whole), mean, annotated)))
+        found.append((place, StepParts(place.node, place.rank, place.pid, count, float(whole), mean, annotated, loading)))
     return tuple(parts for _, parts in sorted(found, key=lambda item: item[0].order))
 
 
 def _most(claimed: dict[str, int]) -> dict[str, int]:
-    """The names with most time in their order; the rest is "other"."""
+    """The names with most time, and data loading, in their order; the rest is "other"."""
     named = {name: time for name, time in claimed.items() if name != OTHER and time > 0}
-    kept = sorted(named, key=lambda name: -named[name])[:NAMED]
+    kept = sorted(named, key=lambda name: (name != LOADING, -named[name]))[:NAMED]
     shown = {name: time for name, time in named.items() if name in kept}
     return {**shown, OTHER: sum(claimed.values()) - sum(shown.values())}
 

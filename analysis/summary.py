@@ -347,10 +347,11 @@ def _data_loading(steps: Steps, *, loader_recorded: bool) -> Tile:
     key, label, anchor = "data_loading", "data loading", "steps"
     loading = _loading(steps)
     if loading is None or not loading[1]:
-        return _unknown(key, label, "no profiled steps" if steps.steps else "no steps recorded", anchor)
+        profiled = "no profiled steps" if any(step.phase for step in steps.steps) else "nothing annotated inside of the steps"
+        return _unknown(key, label, profiled if steps.steps else "no steps recorded", anchor)
     if not loader_recorded:
         annotated = all(part.annotated for part in steps.parts)
-        return _unknown(key, label, f"no data-loader {'ranges annotated' if annotated else 'events recorded'}", anchor)
+        return _unknown(key, label, "no part of a step named as data loading" if annotated else "no data-loader events recorded", anchor)
     waited, whole, count = loading
     share = 100 * waited / whole
     return Tile(key, label, wording.percent(share), f"{wording.duration(waited / count)} per step", anchor, share)
