@@ -143,8 +143,12 @@ static void library_facts(struct session *s) {
 }
 
 static int begin(struct session *s) {
-    const char *folder = configured_folder ? configured_folder : getenv("POSTRUN_DIR");
-    s->config = configuration;
+    const char *job = getenv("POSTRUN_DIR"), *recorder = getenv("POSTRUN_RECORDER"), *folder = configured_folder ? configured_folder : job;
+    s->config = parent ? parent->config : configuration; /* the program may have set another since */
+    if (recorder && *recorder && job && *job) { /* all of a job goes to one folder, and its recorder samples the machine */
+        folder = job;
+        s->config.sample_ms = 0;
+    }
     s->config.rotate_bytes = s->config.rotate_bytes ? s->config.rotate_bytes : (uint64_t)1 << 30;
     s->config.ring_records = s->config.ring_records ? s->config.ring_records : 16384;
     s->config.drain_ms = s->config.drain_ms ? s->config.drain_ms : 50;
@@ -185,11 +189,13 @@ static int begin(struct session *s) {
 }
 
 /* With every signal blocked: those of the program go to its own threads. */
-static int start_session(void) {
+static int start_session(bool by_environment) {
     struct session *s = calloc(1, sizeof *s);
     if (!s) {
         return -ENOMEM;
     }
+    s->unasked = parent ? parent->by_environment : by_environment;
+    s->by_environment = s->unasked;
     pthread_mutex_init(&s->flush_lock, NULL);
     pthread_cond_init(&s->flushed, NULL);
     s->pid = getpid();
@@ -231,17 +237,19 @@ static int start_session(void) {
     return 0;
 }
 
-static int start_locked(void) {
+static int start_locked(bool by_environment) {
     if (postrun_current && postrun_current->pid != getpid()) {
         postrun_forked(); /* by a fork that asked no handlers */
     }
     if (postrun_current) {
-        return -EALREADY;
+        bool unasked = postrun_current->unasked;
+        postrun_current->unasked = false; /* from now on it is the program's */
+        return unasked ? 0 : -EALREADY;
     }
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = start_session();
+    int error = start_session(by_environment);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) {
         atomic_store(&postrun_session, SESSION_NONE);
@@ -252,20 +260,22 @@ static int start_locked(void) {
     return error;
 }
 
-int postrun_start(void) {
+static int start(bool by_environment) {
     int cancellation, error = enter(&cancellation);
     if (!error) {
-        error = start_locked();
+        error = start_locked(by_environment);
         leave(cancellation);
     }
     return error;
 }
 
+int postrun_start(void) { return start(false); }
+
 void postrun_session_start_lazy(void) {
     int saved = errno, cancellation;
     if (enter(&cancellation) == 0) {
         if (atomic_load(&postrun_session) == SESSION_LAZY) {
-            start_locked();
+            start_locked(false);
         }
         leave(cancellation);
     }
@@ -432,7 +442,7 @@ int postrun_configure(const postrun_config *config) {
         free(folder);
         return error;
     }
-    if (postrun_current && postrun_current->pid == getpid()) {
+    if (postrun_current && postrun_current->pid == getpid() && !postrun_current->unasked) {
         error = -EBUSY;
         free(folder);
     } else {
@@ -470,5 +480,5 @@ int postrun_session_environment(void) {
     if (follow && strcmp(follow, "1") == 0) {
         configuration.flags |= POSTRUN_FOLLOW_FORK;
     }
-    return postrun_start();
+    return start(true);
 }

@@ -51,6 +51,8 @@ struct session {
     postrun_config config;
     pthread_t drainer, sampler;
     bool has_sampler;
+    bool by_environment; /* POSTRUN_CAPTURE=1 began it, or the session of the parent that it goes on with */
+    bool unasked;        /* and the program has not started one itself; session_lock */
     _Atomic uint32_t stopping, sampler_stop;
 
     /* the drain thread's, and before it runs the starter's */
