@@ -416,11 +416,29 @@ class StepParts:
 
 
 @dataclass(frozen=True, slots=True)
+class StepTrend:
+    """Steps of one (node, process, phase) that became longer or shorter over the run: the medians of the first and the last quarter of
+    ``steps`` steps, and the part of the average step that changed most (None where no part is known to)."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    phase: str | None
+    on_device: bool
+    steps: int
+    first_ns: float
+    last_ns: float
+    part: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Steps:
     steps: tuple[Step, ...]
     groups: tuple[StepGroup, ...]
     parts: tuple[StepParts, ...]
     absent: str | None
+    trends: tuple[StepTrend, ...] = ()
+    trend: str | None = None  # a sentence on the one of the main steps that changed most
 
 
 @dataclass(frozen=True, slots=True)

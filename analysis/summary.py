@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -29,6 +30,7 @@ from .report import (
     SystemUsage,
     Tile,
 )
+from .steps import main_steps
 
 NOT_KNOWN: Final = "–"
 
@@ -49,6 +51,9 @@ _LONGER: Final = 1.03
 
 # The longest step / median step from which on it is named in the headline of a run without GPUs.
 _FAR: Final = 3.0
+
+# Median step of the slowest process / of the fastest above which both are named.
+_UNEVEN_STEPS: Final = 1.1
 
 _LOADED: Final = "{} of a step went to data loading."
 
@@ -133,12 +138,14 @@ def _headline(
         window = job.duration_ns is not None and job.duration_ns > _WINDOW * profiled
         time = f"the {wording.duration(profiled)} that were profiled" if window else "the time"
         sentences = [f"{subject} busy {wording.whole_percent(busy)} of {time}.", _largest_loss(breakdown, steps, loader_recorded)]
+        sentences.append(steps.trend or "")
         if window and active is not None and not active.derived:
             sentences.append(f"Over the whole job they were active in {wording.percent(active.active_percent)} of the samples.")
     elif sampled:
         sentences = [f"GPU utilisation was {_medians(sampled)} (median of the samples).", _step_sentence(steps)]
         if active is not None and active.active == 0:
             sentences = ["No GPU was active in any sample.", _step_sentence(steps)]
+        sentences.append(steps.trend or "")
     elif cut and processes:
         sentences = ["No GPU activity in what could be read: the trace was cut off.", _step_sentence(steps)]
     elif processes or steps.steps:
@@ -146,6 +153,7 @@ def _headline(
         if not steps.steps and cpu:
             sentences.append(f"CPU utilisation was {_medians(cpu)} (median of the samples), and no steps were recorded.")
         sentences += [_step_sentence(steps), _slow_sentence(steps), _loading_sentence(steps, loader_recorded=loader_recorded)]
+        sentences.append(steps.trend or "")
     elif cpu:
         sentences = [f"CPU utilisation was {_medians(cpu)} (median of the samples).", "Nothing was recorded of a GPU, and no steps."]
     elif others:
@@ -183,7 +191,24 @@ def _step_sentence(steps: Steps) -> str:
         return ""
     if spread.count == 1:
         return f"The only step took {wording.duration(spread.p50)}."
+    if found := _uneven(timed):
+        (low, fast), (high, slow) = found
+        return f"A step took {wording.duration(low)} on {fast} to {wording.duration(high)} on {slow} (medians)."
     return f"A step took {wording.duration(spread.p50)} (median of {wording.count(spread.count)})."
+
+
+def _uneven(timed: Sequence[Step]) -> tuple[tuple[float, str], tuple[float, str]] | None:
+    """Median step and name of the fastest and of the slowest process, of steps timed on the host, where these differ much; else None."""
+    own: dict[tuple[str, int | None, int | None], list[int]] = {}
+    for step in timed:
+        own.setdefault((step.node, step.rank, step.pid), []).append(step.duration_ns)
+    medians = {key: statistics.median(lengths) for key, lengths in own.items()}
+    if len(medians) < 2 or any(step.on_device for step in timed):
+        return None
+    fast, slow = min(medians, key=lambda key: medians[key]), max(medians, key=lambda key: medians[key])
+    if medians[slow] <= _UNEVEN_STEPS * medians[fast]:
+        return None
+    return (medians[fast], wording.process(*fast)), (medians[slow], wording.process(*slow))
 
 
 def _slow_sentence(steps: Steps) -> str:
@@ -203,7 +228,7 @@ def _longest(steps: Steps) -> tuple[Step, float, str] | None:
         return None
     longest = max(timed, key=lambda step: step.duration_ns)
     several = len({(step.node, step.rank, step.pid) for step in timed}) > 1
-    of = "" if not several else f" of rank {longest.rank}" if longest.rank is not None else f" of process {longest.pid} on {longest.node}"
+    of = f" of {wording.process(longest.node, longest.rank, longest.pid)}" if several else ""
     return longest, longest.duration_ns / spread.p50, f"step {longest.index}{of}"
 
 
@@ -380,14 +405,7 @@ def _unknown(key: str, label: str, why: str, anchor: str) -> Tile:
 
 
 def _main_steps(steps: Steps) -> list[Step]:
-    """The steps timed on the device where there are any, else those timed on the host; of these, the phase that took most of the time:
-    evaluation is not mixed with training, nor steps of a whole job with those that were profiled."""
-    pool = [step for step in steps.steps if step.on_device] or list(steps.steps)
-    time: Counter[str | None] = Counter()
-    for step in pool:
-        time[step.phase] += step.duration_ns
-    main = min(time, key=lambda phase: (-time[phase], phase or ""), default=None)
-    return [step for step in pool if step.phase == main]
+    return main_steps(steps.steps)
 
 
 def _loading(steps: Steps) -> tuple[float, float, int] | None:

@@ -55,7 +55,7 @@ def steps(report: Report) -> Section:
     groups = found.groups
     label = _labels(groups)
     outer = any(group.quantiles.count >= _FEW for group in groups)
-    made = Section("steps", "Steps", say("{}", _lead(groups)))
+    made = Section("steps", "Steps", say("{}", " ".join(filter(None, (_lead(groups), report.steps.trend)))))
     made.add(
         _distribution(groups),
         _over_index(found.steps, groups),
