@@ -338,6 +338,10 @@ def _step_time(steps: Steps) -> Tile:
     spread = quantiles(pl.Series([step.duration_ns for step in timed], dtype=pl.Int64))
     if spread is None:
         return _unknown("step_time", "step time", "no steps recorded", "steps")
+    if found := _uneven(timed):
+        (low, fast), (high, slow) = found
+        detail = f"median of {slow}, the slowest; {wording.duration(low)} on {fast}, on the host"
+        return Tile("step_time", "step time", wording.duration(high), detail, "steps", high, "ns")
     if spread.count >= _SEVERAL:
         details = [f"p95 {wording.duration(spread.p95)}"]
     else:

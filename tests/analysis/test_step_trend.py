@@ -116,7 +116,11 @@ def test_of_several_ranks_the_one_that_grows_is_named_and_the_slowest(make_store
 def test_ranks_that_differ_by_a_tenth_have_one_median(make_store: MakeStore, other: int, uneven: bool) -> None:
     processes = [{"id": i, "node": 0, "pid": 100 + i, "rank": i} for i in range(2)]
     rows = training([10 * MS] * 12, [20 * MS] * 12) + training([10 * MS] * 12, [(other - 10) * MS] * 12, process=1)
-    headline = reported(make_store, *rows, processes=processes).summary.headline
+    found = reported(make_store, *rows, processes=processes).summary
+    headline, tile = found.headline, next(tile for tile in found.tiles if tile.key == "step_time")
+    assert (tile.value, tile.detail.startswith("median of rank 1, the slowest; 30.0 ms on rank 0")) == (
+        (f"{other}.0 ms", True) if uneven else ("31.5 ms", False)
+    )
     assert (f"A step took 30.0 ms on rank 0 to {other}.0 ms on rank 1 (medians)." in headline) is uneven
     assert ("(median of 24)" in headline) is not uneven
 
