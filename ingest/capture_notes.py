@@ -44,21 +44,27 @@ _LOSSES: Final = {
 }
 
 
-_WORKER_NO_END: Final[tuple[Severity, str]] = (
-    "info", "The recording of a worker process was not stopped (it was ended, or left by os._exit); the events up to there are reported"
-)  # fmt: skip
+_WORKER_NO_END: Final = (
+    "The recording of a worker process was not stopped (it was ended, or left by os._exit); the events up to there are reported."
+)
 
 
-def note_problems(store: Store, source: int, file: str, problems: Iterable[Problem], *, worker: bool = False) -> bool:
-    """One note per kind of damage: how much, and where the first is. Whether a part of the run is missing. ``worker``: a forked process,
-    which others often end as soon as it is of no more use."""
+def note_no_end(store: Store, source: int, file: str, *, worker: bool) -> None:
+    """A recording that was not stopped. ``worker``: of a process which others often end as soon as it is of no more use."""
+    severity, text = _PROBLEMS["no_end"]
+    store.note("info" if worker else severity, "no_end", _WORKER_NO_END if worker else f"{text}.", source=source, file=file)
+
+
+def note_problems(store: Store, source: int, file: str, problems: Iterable[Problem]) -> bool:
+    """One note per kind of damage: how much, and where the first is. Whether a part of the run is missing. A missing end is told by
+    :func:`note_no_end`."""
     kinds: dict[str, list[Problem]] = {}
     for problem in problems:
+        if problem.code == "no_end":
+            continue
         kinds.setdefault(problem.code, []).append(problem)
     for code, sites in kinds.items():
         severity, text = _PROBLEMS.get(code, ("warning", f"Damage of kind {code} was found"))
-        if worker and code == "no_end":
-            severity, text = _WORKER_NO_END
         rows, size = sum(site.rows for site in sites), sum(site.bytes for site in sites)
         blocks = sum(site.blocks for site in sites)
         if code in {"damaged", "truncated", "missing_blocks", "undecodable"}:
@@ -67,7 +73,7 @@ def note_problems(store: Store, source: int, file: str, problems: Iterable[Probl
         first = min((site.first_ns for site in sites if site.first_ns is not None), default=None)
         last = max((site.last_ns for site in sites if site.last_ns is not None), default=None)
         store.note(severity, code, f"{text}.", count=rows or blocks or len(sites), source=source, file=file, first_ns=first, last_ns=last)
-    return any(code in BROKEN and not (worker and code == "no_end") for code in kinds)
+    return any(code in BROKEN for code in kinds)
 
 
 def note_losses(store: Store, source: int, file: str, opened: TraceFile) -> bool:
@@ -81,13 +87,24 @@ def note_losses(store: Store, source: int, file: str, opened: TraceFile) -> bool
     return bool((losses["reason"] == _DISK).any())
 
 
-def note_missing(store: Store, source: int, file: str, metadata: Mapping[str, str]) -> None:
-    """What the recorder could not capture on that machine, and why: its ``capability.`` metadata."""
-    reasons: dict[str, list[str]] = {}
-    for key, reason in sorted(metadata.items()):
-        if key.startswith("capability."):
-            reasons.setdefault(reason, []).append(key.removeprefix("capability."))
-    if reasons:
-        text = "; ".join(f"{', '.join(parts)} ({reason})" for reason, parts in reasons.items())
-        count = sum(map(len, reasons.values()))
-        store.note("info", "not_captured", f"Not captured on that machine: {text}.", count=count, source=source, file=file)
+def note_missing(store: Store, missing: Iterable[tuple[int, str, str, Mapping[str, str]]]) -> None:
+    """What could not be captured, and why: the ``capability.`` metadata of all recordings (source, file, machine, metadata) in one note."""
+    given = list(missing)
+    machines = {machine for _, _, machine, _ in given}
+    where: dict[tuple[str, str], set[str]] = {}
+    first: tuple[int, str] | None = None
+    for source, file, machine, metadata in given:
+        for key, reason in metadata.items():
+            if key.startswith("capability."):
+                where.setdefault((reason, key.removeprefix("capability.")), set()).add(machine)
+                first = first or (source, file)
+    reasons: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (reason, part), on in sorted(where.items(), key=lambda item: item[0][1]):
+        reasons.setdefault((reason, tuple(sorted(on))), []).append(part)
+    if first is not None:
+        texts = [
+            f"{', '.join(parts)}{'' if len(on) == len(machines) else ' on ' + ', '.join(on)} ({reason})"
+            for (reason, on), parts in reasons.items()
+        ]
+        text = f"Not captured: {'; '.join(texts)}."
+        store.note("info", "not_captured", text, count=len({part for _, part in where}), source=first[0], file=first[1])
