@@ -193,10 +193,11 @@ def _changed_part(store: Store, process: int | None, own: pl.DataFrame, *, annot
     else:
         return None
     quarter = windows.height // 4
-    means = []
-    for part in (middle_half(windows.head(quarter)), middle_half(windows.tail(quarter))):
-        means.append({name: time / part.height for name, time in _claimed(part, covered).items()})
-    return part_that_changed_most(*means, OTHER)
+    first, last = (
+        {name: time / part.height for name, time in _claimed(part, covered).items()}
+        for part in (middle_half(windows.head(quarter)), middle_half(windows.tail(quarter)))
+    )
+    return part_that_changed_most(first, last, OTHER)
 
 
 def _classes(store: Store, process: int | None, windows: pl.DataFrame) -> dict[str, pl.DataFrame]:
