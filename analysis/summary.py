@@ -57,6 +57,9 @@ _UNEVEN_STEPS: Final = 1.1
 
 _LOADED: Final = "{} of a step went to data loading."
 
+# Format of the sources that the capture library wrote.
+_RECORDED: Final = "postrun capture"
+
 # What the readers call machines that no file names.
 _UNKNOWN_HOST: Final = "unknown host"
 
@@ -82,11 +85,13 @@ def summary(
     steps: Steps,
     loader_recorded: bool,
     notes: Sequence[Note],
+    traced: int | None = None,
 ) -> Summary:
     """The first page. Shares over several GPUs are sums over all of them: busy time of all / span of all.
 
     ``breakdown`` has one row per device. A figure that the run does not give has the value "–" and says in its second line why.
-    ``loader_recorded``: whether the trace has data-loader events at all; without them a share of 0 would mean nothing.
+    ``loader_recorded``: whether the trace has data-loader events at all; without them a share of 0 would mean nothing. ``traced``: of how
+    many processes there is an event; those that are only known to have run are not traced.
     """
     sampled = [metric for metric in usage.nodes if metric.metric == "gpu" and not metric.derived]
     cpu = [metric for metric in usage.nodes if metric.metric == "cpu"]
@@ -99,6 +104,7 @@ def summary(
             job,
             loader_recorded=loader_recorded,
             processes=len(processes),
+            traced=len(processes) if traced is None else traced,
             cut=run.status == "partial",
             cpu=cpu,
             others=len(usage.nodes) > 0,
@@ -107,7 +113,7 @@ def summary(
         tiles=tuple(
             host or tile
             for host, tile in zip(
-                _on_the_host(usage, steps) if not breakdown and not sampled else [None] * 5,
+                _on_the_host(run, usage, steps) if not breakdown and not sampled else [None] * 5,
                 [
                     _gpu_busy(breakdown, sampled),
                     _step_time(steps),
@@ -127,7 +133,7 @@ def summary(
 
 def _headline(
     breakdown: Sequence[DeviceTime], steps: Steps, sampled: Sequence[MetricUsage], active: ActiveTime | None, job: JobStatistics, *,
-    loader_recorded: bool, processes: int, cut: bool, cpu: Sequence[MetricUsage], others: bool,
+    loader_recorded: bool, processes: int, traced: int, cut: bool, cpu: Sequence[MetricUsage], others: bool,
 ) -> str:  # fmt: skip
     span = sum(device.span_ns for device in breakdown)
     if span:
@@ -147,9 +153,10 @@ def _headline(
             sentences = ["No GPU was active in any sample.", _step_sentence(steps)]
         sentences.append(steps.trend or "")
     elif cut and processes:
-        sentences = ["No GPU activity in what could be read: the trace was cut off.", _step_sentence(steps)]
-    elif processes or steps.steps:
-        sentences = [f"No GPU activity in this run, {wording.plural(processes, 'process', 'processes')} traced."]
+        sentences = ["No GPU activity in what could be read: the trace was cut off.", _step_sentence(steps), _slow_sentence(steps)]
+        sentences += [_loading_sentence(steps, loader_recorded=loader_recorded), steps.trend or ""]
+    elif traced or steps.steps:
+        sentences = [f"No GPU activity in this run, {wording.plural(traced, 'process', 'processes')} traced."]
         if not steps.steps and cpu:
             sentences.append(f"CPU utilisation was {_medians(cpu)} (median of the samples), and no steps were recorded.")
         sentences += [_step_sentence(steps), _slow_sentence(steps), _loading_sentence(steps, loader_recorded=loader_recorded)]
@@ -298,11 +305,17 @@ def short_model(name: str | None) -> str | None:
 # -- the tiles -------------------------------------------------------------------------------------------------------------
 
 
-def _on_the_host(usage: SystemUsage, steps: Steps) -> list[Tile | None]:
-    """What stands in the place of the five figures where nothing was recorded of a GPU: processors, the longest step, memory."""
+def _on_the_host(run: Run, usage: SystemUsage, steps: Steps) -> list[Tile | None]:
+    """What stands in the place of the five figures where nothing was recorded of a GPU: processors, the longest step, memory. A recording
+    of postrun says nothing of a GPU: there they stand also where they are not known."""
     cpu = [metric for metric in usage.nodes if metric.metric == "cpu"]
     memory = [metric for metric in usage.nodes if metric.metric == "cpu_memory"]
     tiles: list[Tile | None] = [None] * 5
+    if any(source.format == _RECORDED for source in run.sources):
+        few = f"fewer than {_SEVERAL} steps" if steps.steps else "no steps recorded"
+        tiles[0] = _unknown("cpu_utilisation", "CPU utilisation (median)", "processors were not sampled", "system-usage")
+        tiles[2] = _unknown("longest_step", "longest step", few, "steps")
+        tiles[4] = _unknown("main_memory", "main memory", "memory was not sampled", "system-usage")
     if cpu:
         detail = f"p95 {'up to ' if len(cpu) > 1 else ''}{wording.whole_percent(max(m.p95 for m in cpu))}"
         lowest = min(metric.p50 for metric in cpu)

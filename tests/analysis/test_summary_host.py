@@ -81,5 +81,6 @@ def test_with_a_gpu_the_five_figures_stay(make_store: MakeStore) -> None:
 
 
 def test_without_steps_the_headline_tells_of_the_processors(make_store: MakeStore) -> None:
-    found = summed(make_store, sample=samples("cpu_utilization", [20.0, 40.0, 90.0]), process=[{"id": 0, "pid": 7}])
+    counted = [{"node": 0, "metric": "counter.loss", "unit": 0, "time_ns": 0, "value": 1.0}]
+    found = summed(make_store, sample=samples("cpu_utilization", [20.0, 40.0, 90.0]) + counted)
     assert found.headline.endswith("1 process traced. CPU utilisation was 40 % (median of the samples), and no steps were recorded.")
