@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 
 Severity = Literal["info", "warning", "error"]
 
