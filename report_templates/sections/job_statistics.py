@@ -12,19 +12,20 @@ def job_statistics(report: Report) -> Section:
     relative = report.run.relative_times
     what = "recorded time" if job.captured_only else "job"
     took = "was" if job.captured_only else "took"
+    more = f" {job.absent}" if job.absent else ""
     if job.loop_ns is not None:
         lead = say(
-            "The {} {} {}; {} of it was the training loop, {} came before and {} after it. {}",
+            "The {} {} {}; {} of it was the training loop, {} came before and {} after it.{}",
             what,
             took,
             duration(job.duration_ns),
             percent(job.loop_percent),
             duration(job.initialization_ns),
             duration(job.finalization_ns),
-            job.absent or "",
+            more,
         )
     elif job.duration_ns is not None:
-        lead = say("The {} {} {}. {}", what, took, duration(job.duration_ns), job.absent or "")
+        lead = say("The {} {} {}.{}", what, took, duration(job.duration_ns), more)
     else:
         lead = say("{}", job.absent or "No event of this run says when the job began or ended.")
     made = Section("job-statistics", "Job statistics", lead)
