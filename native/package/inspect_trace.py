@@ -38,8 +38,6 @@ def contents(path: Path) -> dict[str, Any]:
 
     from .ingest.trace_format import TraceFile
 
-    if path.is_file() and path.stat().st_size == 0:
-        raise InputError(f"{path}: the file is empty; its program ended, or the disk was full, before anything was written")
     file = TraceFile(path, name_ids=True)
     header = {key: value.hex() if isinstance(value, bytes) else value for key, value in file.header.items()}
     names: dict[int, int] = {}
