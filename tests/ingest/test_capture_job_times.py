@@ -194,3 +194,17 @@ def test_durations_in_notes_are_written_as_in_the_report() -> None:
     for ns in [*edges, *(round(1.37**i) for i in range(120))]:
         assert duration(ns) == report_duration(ns)
     assert duration(5_190_000) == "5.19 ms"
+
+
+def test_facts_of_the_program_stay_though_they_begin_like_ours(tmp_path: Path) -> None:
+    own = {"host_batch": "8", "clock_speed": "fast", "commander": "me", "forked_from_checkpoint": "v3"}
+    ours = {"host": "h1", "command": "python t.py", "clock": "tsc", "clock__ticks_per_second": "1000000000", "forked_from": "7"}
+    found = report(tmp_path, t=Session(0, 3, **own, **ours).steps(0.5, 5).end())
+    assert {key: found.run.metadata.get(key) for key in own} == own
+    assert not set(found.run.metadata) & {key.replace("__", ".") for key in ours}
+
+
+def test_an_empty_file_beside_others_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "e.prt").write_bytes(b"")
+    found = report(tmp_path, t=Session(0, 3).steps(0.5, 5).end())
+    assert any("e.prt" in note.message + str(note.file) and "empty" in note.message for note in found.data_quality)
