@@ -485,19 +485,31 @@ def record(command: tuple[str, ...], **options: Any) -> None:
     record_child.leave(record_job.record(command, record_job.Wanted(**options, gpu=gpu, window=window)))
 
 
-@main.command(short_help="Show what a trace file of the capture library holds.")
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.prt")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
-def inspect(file: Path, as_json: bool) -> None:
-    """Show what the trace file FILE.prt of the capture library holds: its tables, processes, threads, names and times, and what is lost."""
-    from .inspect_trace import contents, listed
+@main.command(short_help="Show what trace files of the capture library hold.")
+@click.argument("places", type=click.Path(path_type=Path), metavar="FILE_OR_FOLDER...", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output: an object for one file, else a list.")
+def inspect(places: tuple[Path, ...], as_json: bool) -> None:
+    """Show what trace files of the capture library hold, or all of a folder, one after the other: tables, processes, threads, names and
+    times, and what is lost."""
+    from .inspect_trace import contents, files, listed
 
-    found = contents(file)
+    paths, found, refused = files(places), [], None
+    for number, path in enumerate(paths):
+        try:
+            one = contents(path)
+        except PostrunError as error:
+            if len(paths) == 1:
+                raise
+            refused = error
+            click.echo(f"postrun: {error}", err=True)
+            continue
+        found.append(one)
+        if not as_json:
+            click.echo("\n".join([*([""] if number else []), *listed(one)]))
     if as_json:
-        _print_json(found)
-        return
-    for line in listed(found):
-        click.echo(line)
+        _print_json(found[0] if len(places) == 1 and not places[0].is_dir() else found)
+    if refused:
+        sys.exit(refused.exit_code)
 
 
 @main.command(short_help="Check that this machine can make reports.")

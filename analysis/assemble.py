@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import Any, Final
 
 from .. import __version__
-from ..ingest.store import Store
+from ..ingest.store import MEASURED, Store
 from . import run_info
 from .activity import activity
 from .annotations import annotation_groups
@@ -96,6 +96,7 @@ def assemble(store: Store, options: Options) -> Report:
             steps=found_steps,
             loader_recorded=_loader_recorded(store, found_steps),
             notes=notes,
+            traced=_traced(store),
         ),
         nodes=nodes,
         devices=devices,
@@ -150,3 +151,11 @@ def _plain(options: Options, selection: Selection, rules: Sequence[RuleResult]) 
         "rules": [result.rule for result in rules],
         "parameters": changed,
     }
+
+
+def _traced(store: Store) -> int:
+    """Of how many processes there is an event."""
+    tables = ("annotation", "host_event", "device_event", "python_profile", "step")
+    found = " UNION ".join(f"SELECT process FROM {table}" for table in tables)
+    counted = f"SELECT unit FROM sample WHERE NOT ({MEASURED})"
+    return int(store.frame(f"SELECT count(*) FROM ({found} UNION {counted}) AS t(process) WHERE process IS NOT NULL").item())

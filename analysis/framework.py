@@ -10,9 +10,10 @@ import polars as pl
 from ..ingest.store import Store
 from .intervals import union_length
 from .kernels import percent_of, shares
+from .loading_names import DATA_LOADING
 from .report import Framework, OperatorRow, Share
-from .windows import windows, with_window
-from .wording import whole_percent
+from .windows import gaps_ns, recorded, windows, with_window
+from .wording import duration, whole_percent
 
 OTHER_OPERATORS: Final = "other (< 2 %)"
 _LEAST_PERCENT: Final = 2.0
@@ -25,9 +26,6 @@ _ABSENT: Final = (
     "No steps, phases, operators or collectives in this run. PyTorch profiler traces with activities CPU and CUDA, and the hosted"
     " profiler's folder framework/, would supply them."
 )
-
-DATA_LOADING: Final = r"(?i)^enumerate\(DataLoader\)|^(## *)?(data[ _-]?load(er|ing)?|next[ _-]?batch)( *##)?$"
-"""Names of ranges in which a step waits for its data."""
 
 # Parts of a step by the phase or the name of a range. The hosted profiler's hooks name phases Forward, Backward(post-forward),
 # ...-SubModuleInternal, DataLoaderIter, DataIterator; TensorFlow markers aws_marker-<part>/; PyTorch names optimizer steps and
@@ -82,7 +80,7 @@ def framework(store: Store) -> Framework:
         gpu_operators=gpu,
         operator_time=operator_time,
         collectives=collectives,
-        notes=tuple(_notes(phases, parts, inclusive=bool(cpu), linked=linked if cpu else None)),
+        notes=tuple(_notes(phases, parts, inclusive=bool(cpu), linked=linked if cpu else None, gaps=gaps_ns(store))),
         absent=_ABSENT if empty else None,
     )
 
@@ -96,7 +94,7 @@ def _phases(store: Store) -> tuple[Share, ...]:
     if steps.is_empty():
         return ()
     # The time between two profiles of a process is no part of the span; phases come from sources that record all the time.
-    profiled = windows(store, "process") if (steps["phase"] == "step").all() else windows(store, "process").clear()
+    profiled = _watched(store) if (steps["phase"] == "step").all() else windows(store, "process").clear()
     profiles = with_window(steps, profiled).group_by("process", "window").agg(span=pl.col("end").max() - pl.col("start").min())
     span = profiles.group_by("process").agg(pl.col("span").sum())
     every = union_length(steps, ["process"]).rename({"length": "covered"})
@@ -112,6 +110,12 @@ def _phases(store: Store) -> tuple[Share, ...]:
     found = [share(phase, named.filter(pl.col("phase") == phase), pl.col("length")) for phase in sorted(counts)]
     found.sort(key=lambda one: -one.total_ns)
     return (*found, share("other", rest, pl.col("span") - pl.col("covered")))
+
+
+def _watched(store: Store) -> pl.DataFrame:
+    """When each process was profiled, or, where it was not, recorded."""
+    profiled, sessions = windows(store, "process"), recorded(store)
+    return pl.concat([profiled, sessions.join(profiled, on="process", how="anti").select(profiled.columns)])
 
 
 def _step_parts(store: Store) -> tuple[Share, ...]:
@@ -208,10 +212,12 @@ def _collectives(store: Store) -> tuple[Share, ...]:
     return shares(rows.iter_rows())
 
 
-def _notes(phases: Iterable[Share], parts: Iterable[Share], *, inclusive: bool, linked: float | None) -> Iterable[str]:
+def _notes(phases: Iterable[Share], parts: Iterable[Share], *, inclusive: bool, linked: float | None, gaps: int) -> Iterable[str]:
     other = next((phase.percent for phase in phases if phase.name == "other"), 0.0)
     if other > _MUCH_OTHER:
         yield f"{whole_percent(other)} of the time from the first to the last step was spent outside of the steps."
+    if phases and gaps:
+        yield f"Nothing was recorded for {duration(gaps)} between the steps; that time is left out."
     time = {part.name: part.total_ns for part in parts}
     forward, backward = time.get("forward", 0), time.get("backward", 0)
     for name, own in (("forward", forward), ("backward", backward)):

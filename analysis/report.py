@@ -422,7 +422,8 @@ class StepParts:
     """What the average step of a process was spent on. Wall time is claimed in this order, each class getting what the ones before it
     left: kernel, memcpy, memset, communication, runtime, data_loader, cpu_op, other (the order of the PyTorch TensorBoard plugin).
     ``annotated``: no event of the process was recorded; the parts are the outermost annotated ranges in its steps, by name in the order in
-    which they first began (those of data loading are called data_loader), and other."""
+    which they first began (those of data loading are called data_loader), and other. ``loading_names``: which names these
+    had, without the number at their end."""
 
     node: str
     rank: int | None
@@ -431,6 +432,23 @@ class StepParts:
     mean_step_ns: float
     mean_ns: dict[str, float]
     annotated: bool = False
+    loading_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepTrend:
+    """Steps of one (node, process, phase) that became longer or shorter over the run: the medians of the first and the last quarter of
+    ``steps`` steps, and the part of the average step that changed most (None where no part is known to)."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    phase: str | None
+    on_device: bool
+    steps: int
+    first_ns: float
+    last_ns: float
+    part: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,6 +457,8 @@ class Steps:
     groups: tuple[StepGroup, ...]
     parts: tuple[StepParts, ...]
     absent: str | None
+    trends: tuple[StepTrend, ...] = ()
+    trend: str | None = None  # a sentence on the one of the main steps that changed most
 
 
 @dataclass(frozen=True, slots=True)

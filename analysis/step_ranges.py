@@ -8,19 +8,20 @@ import polars as pl
 
 from ..ingest.store import Store
 from .annotations import base_name
-from .framework import DATA_LOADING
+from .loading_names import DATA_LOADING
 
 NAMED: Final = 6
-"""Names beyond this many, those with least time, count as other."""
+"""Names beyond this many, those with least time but data loading, count as other."""
 LOADING: Final = "data_loader"
 OTHER: Final = "other"
 
 
 def outermost_ranges(store: Store, process: int | None, steps: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """By name, in order of their first start: ``start`` and ``end`` of the ranges that are parts of the steps.
+    """By name, in order of their first start: ``start``, ``end`` and ``name`` of the ranges that are parts of the steps.
 
     These are the outermost ranges on the threads of the steps that hold no step: what is nested in them is theirs, what encloses a step
-    (an epoch) is no part of it. Names lose the number at their end; all that mean data loading are one. ``steps``: those of the process.
+    (an epoch) is no part of it. Names lose the number at their end; all that mean data loading are one,
+    under which ``name`` tells them apart. ``steps``: those of the process.
     """
     ranges = store.frame(
         """
@@ -42,7 +43,17 @@ def outermost_ranges(store: Store, process: int | None, steps: pl.DataFrame) -> 
     )
     before = pl.col("end").cum_max().shift(1).over("tid")
     outermost = parts.filter((pl.col("end") > before).fill_null(True)).with_columns(
-        key=pl.when(pl.col("text").str.contains(DATA_LOADING)).then(pl.lit(LOADING)).otherwise(base_name(pl.col("text")))
+        key=pl.when(pl.col("text").str.contains(DATA_LOADING)).then(pl.lit(LOADING)).otherwise(base_name(pl.col("text"))),
+        name=base_name(pl.col("text")),
     )
     order = outermost.group_by("key").agg(first=pl.col("start").min()).sort("first", "key")["key"]
-    return {key: outermost.filter(pl.col("key") == key).select("start", "end") for key in order}
+    return {key: outermost.filter(pl.col("key") == key).select("start", "end", "name") for key in order}
+
+
+def loading_names(ranges: pl.DataFrame, windows: pl.DataFrame) -> tuple[str, ...]:
+    """The names among the ranges of data loading that lie in a step, those that began first first. ``windows``: disjoint, in order."""
+    # The last step that begins before a range ends is one that it touches if any is.
+    ended = ranges.sort("end").join_asof(
+        windows.select(step="start", step_end="end"), left_on="end", right_on="step", strategy="backward", allow_exact_matches=False
+    )
+    return tuple(ended.filter(pl.col("step_end") > pl.col("start")).sort("start", "name")["name"].unique(maintain_order=True))

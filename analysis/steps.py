@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
@@ -10,8 +12,9 @@ from ..ingest.store import Store
 from .intervals import sweep, union
 from .places import Place, Places
 from .quantiles import duration_histogram, quantiles
-from .report import Step, StepGroup, StepParts, Steps
-from .step_ranges import NAMED, OTHER, outermost_ranges
+from .report import Step, StepGroup, StepParts, Steps, StepTrend
+from .step_ranges import LOADING, NAMED, OTHER, loading_names, outermost_ranges
+from .step_trend import middle_half, part_that_changed_most, sentence, trend_of
 
 SLOWEST: Final = 10
 CUT_OFF: Final = 0.8
@@ -50,12 +53,26 @@ def steps(store: Store) -> Steps:
     groups.sort(key=lambda item: (item[0].order, item[1].phase or "", not item[1].on_device))
     listed = [(place, step) for place, step in _listed(rows, places)]
     listed.sort(key=lambda item: (item[0].order, item[1].phase or "", item[1].start_ns))
+    every, trends = tuple(step for _, step in listed), _trends(store, rows, places)
     return Steps(
-        steps=tuple(step for _, step in listed),
+        steps=every,
         groups=tuple(group for _, group in groups),
         parts=_parts(store, rows, places),
         absent=None,
+        trends=trends,
+        trend=sentence(main_steps(every), trends),
     )
+
+
+def main_steps(every: Sequence[Step]) -> list[Step]:
+    """The steps timed on the device where there are any, else those timed on the host; of these, the phase that took most of the time:
+    evaluation is not mixed with training, nor steps of a whole job with those that were profiled."""
+    pool = [step for step in every if step.on_device] or list(every)
+    time: Counter[str | None] = Counter()
+    for step in pool:
+        time[step.phase] += step.duration_ns
+    main = min(time, key=lambda phase: (-time[phase], phase or ""), default=None)
+    return [step for step in pool if step.phase == main]
 
 
 def timed_steps(store: Store) -> pl.DataFrame:
@@ -122,30 +139,75 @@ def _parts(store: Store, rows: pl.DataFrame, places: Places) -> tuple[StepParts,
     host range or of its last device event, whichever is later. The last one is left out where it was cut off. This is the definition of
     the PyTorch TensorBoard plugin, whose "kernel" is here divided into communication kernels and others.
     """
-    traced = set(store.frame("SELECT process FROM device_event UNION SELECT process FROM host_event").to_series())
+    traced = _traced(store)
     found = []
     for (process,), own in rows.group_by("process"):
         main = _main(own)
         windows = _windows(main)
         annotated = process not in traced
+        loading: tuple[str, ...] = ()
         if not annotated:
-            claimed = _claimed(windows, {name: _covered(store, process, name, windows) for name in _CLASSES})
+            claimed = _claimed(windows, _classes(store, process, windows))
         elif main["phase"][0] is None and (ranges := outermost_ranges(store, process, main)):
             claimed = _most(_claimed(windows, {name: union(parts) for name, parts in ranges.items()}))
+            loading = loading_names(ranges[LOADING], windows) if LOADING in ranges else ()
         else:
             continue
         place = places.process(process, own["node"][0])
         count = windows.height
         mean = {name: claimed[name] / count for name in claimed}
         whole = (windows["end"] - windows["start"]).sum() / count
-        found.append((place, StepParts(place.node, place.rank, place.pid, count, float(whole), mean, annotated)))
+        found.append((place, StepParts(place.node, place.rank, place.pid, count, float(whole), mean, annotated, loading)))
     return tuple(parts for _, parts in sorted(found, key=lambda item: item[0].order))
 
 
+def _traced(store: Store) -> set[int | None]:
+    """The processes of which events were recorded, and not only annotations."""
+    return set(store.frame("SELECT process FROM device_event UNION SELECT process FROM host_event").to_series())
+
+
+def _trends(store: Store, rows: pl.DataFrame, places: Places) -> tuple[StepTrend, ...]:
+    """Of every (process, phase) whose steps became clearly longer or shorter over the run: see docs/definitions.md."""
+    traced: set[int | None] | None = None
+    found = []
+    for (process, phase, on_device), members in rows.group_by("process", "phase", "on_device"):
+        own = members.sort("start", "duration")
+        trend = trend_of(own["duration"])
+        if trend is None:
+            continue
+        traced = _traced(store) if traced is None else traced
+        place = places.process(process, own["node"][0])
+        part = _changed_part(store, process, own, annotated=process not in traced)
+        made = StepTrend(place.node, place.rank, place.pid, phase, bool(on_device), own.height, *trend, part)
+        found.append((place, made))
+    return tuple(one for _, one in sorted(found, key=lambda item: (item[0].order, item[1].phase or "", not item[1].on_device)))
+
+
+def _changed_part(store: Store, process: int | None, own: pl.DataFrame, *, annotated: bool) -> str | None:
+    """Which part of the steps changed most from their first to their last quarter, by the steps of usual length in each."""
+    windows = _windows(own)
+    if not annotated:
+        covered = _classes(store, process, windows)
+    elif own["phase"][0] is None:
+        covered = {name: union(parts) for name, parts in outermost_ranges(store, process, own).items()}
+    else:
+        return None
+    quarter = windows.height // 4
+    first, last = (
+        {name: time / part.height for name, time in _claimed(part, covered).items()}
+        for part in (middle_half(windows.head(quarter)), middle_half(windows.tail(quarter)))
+    )
+    return part_that_changed_most(first, last, OTHER)
+
+
+def _classes(store: Store, process: int | None, windows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    return {name: _covered(store, process, name, windows) for name in _CLASSES}
+
+
 def _most(claimed: dict[str, int]) -> dict[str, int]:
-    """The names with most time in their order; the rest is "other"."""
+    """The names with most time, and data loading, in their order; the rest is "other"."""
     named = {name: time for name, time in claimed.items() if name != OTHER and time > 0}
-    kept = sorted(named, key=lambda name: -named[name])[:NAMED]
+    kept = sorted(named, key=lambda name: (name != LOADING, -named[name]))[:NAMED]
     shown = {name: time for name, time in named.items() if name in kept}
     return {**shown, OTHER: sum(claimed.values()) - sum(shown.values())}
 

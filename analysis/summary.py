@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -29,6 +30,7 @@ from .report import (
     SystemUsage,
     Tile,
 )
+from .steps import main_steps
 
 NOT_KNOWN: Final = "–"
 
@@ -50,7 +52,13 @@ _LONGER: Final = 1.03
 # The longest step / median step from which on it is named in the headline of a run without GPUs.
 _FAR: Final = 3.0
 
+# Median step of the slowest process / of the fastest above which both are named.
+_UNEVEN_STEPS: Final = 1.1
+
 _LOADED: Final = "{} of a step went to data loading."
+
+# Format of the sources that the capture library wrote.
+_RECORDED: Final = "postrun capture"
 
 # What the readers call machines that no file names.
 _UNKNOWN_HOST: Final = "unknown host"
@@ -77,11 +85,13 @@ def summary(
     steps: Steps,
     loader_recorded: bool,
     notes: Sequence[Note],
+    traced: int | None = None,
 ) -> Summary:
     """The first page. Shares over several GPUs are sums over all of them: busy time of all / span of all.
 
     ``breakdown`` has one row per device. A figure that the run does not give has the value "–" and says in its second line why.
-    ``loader_recorded``: whether the trace has data-loader events at all; without them a share of 0 would mean nothing.
+    ``loader_recorded``: whether the trace has data-loader events at all; without them a share of 0 would mean nothing. ``traced``: of how
+    many processes there is an event; those that are only known to have run are not traced.
     """
     sampled = [metric for metric in usage.nodes if metric.metric == "gpu" and not metric.derived]
     cpu = [metric for metric in usage.nodes if metric.metric == "cpu"]
@@ -94,6 +104,7 @@ def summary(
             job,
             loader_recorded=loader_recorded,
             processes=len(processes),
+            traced=len(processes) if traced is None else traced,
             cut=run.status == "partial",
             cpu=cpu,
             others=len(usage.nodes) > 0,
@@ -102,7 +113,7 @@ def summary(
         tiles=tuple(
             host or tile
             for host, tile in zip(
-                _on_the_host(usage, steps) if not breakdown and not sampled else [None] * 5,
+                _on_the_host(run, usage, steps) if not breakdown and not sampled else [None] * 5,
                 [
                     _gpu_busy(breakdown, sampled),
                     _step_time(steps),
@@ -122,7 +133,7 @@ def summary(
 
 def _headline(
     breakdown: Sequence[DeviceTime], steps: Steps, sampled: Sequence[MetricUsage], active: ActiveTime | None, job: JobStatistics, *,
-    loader_recorded: bool, processes: int, cut: bool, cpu: Sequence[MetricUsage], others: bool,
+    loader_recorded: bool, processes: int, traced: int, cut: bool, cpu: Sequence[MetricUsage], others: bool,
 ) -> str:  # fmt: skip
     span = sum(device.span_ns for device in breakdown)
     if span:
@@ -133,19 +144,23 @@ def _headline(
         window = job.duration_ns is not None and job.duration_ns > _WINDOW * profiled
         time = f"the {wording.duration(profiled)} that were profiled" if window else "the time"
         sentences = [f"{subject} busy {wording.whole_percent(busy)} of {time}.", _largest_loss(breakdown, steps, loader_recorded)]
+        sentences.append(steps.trend or "")
         if window and active is not None and not active.derived:
             sentences.append(f"Over the whole job they were active in {wording.percent(active.active_percent)} of the samples.")
     elif sampled:
         sentences = [f"GPU utilisation was {_medians(sampled)} (median of the samples).", _step_sentence(steps)]
         if active is not None and active.active == 0:
             sentences = ["No GPU was active in any sample.", _step_sentence(steps)]
+        sentences.append(steps.trend or "")
     elif cut and processes:
-        sentences = ["No GPU activity in what could be read: the trace was cut off.", _step_sentence(steps)]
-    elif processes or steps.steps:
-        sentences = [f"No GPU activity in this run, {wording.plural(processes, 'process', 'processes')} traced."]
+        sentences = ["No GPU activity in what could be read: the trace was cut off.", _step_sentence(steps), _slow_sentence(steps)]
+        sentences += [_loading_sentence(steps, loader_recorded=loader_recorded), steps.trend or ""]
+    elif traced or steps.steps:
+        sentences = [f"No GPU activity in this run, {wording.plural(traced, 'process', 'processes')} traced."]
         if not steps.steps and cpu:
             sentences.append(f"CPU utilisation was {_medians(cpu)} (median of the samples), and no steps were recorded.")
         sentences += [_step_sentence(steps), _slow_sentence(steps), _loading_sentence(steps, loader_recorded=loader_recorded)]
+        sentences.append(steps.trend or "")
     elif cpu:
         sentences = [f"CPU utilisation was {_medians(cpu)} (median of the samples).", "Nothing was recorded of a GPU, and no steps."]
     elif others:
@@ -183,7 +198,24 @@ def _step_sentence(steps: Steps) -> str:
         return ""
     if spread.count == 1:
         return f"The only step took {wording.duration(spread.p50)}."
+    if found := _uneven(timed):
+        (low, fast), (high, slow) = found
+        return f"A step took {wording.duration(low)} on {fast} to {wording.duration(high)} on {slow} (medians)."
     return f"A step took {wording.duration(spread.p50)} (median of {wording.count(spread.count)})."
+
+
+def _uneven(timed: Sequence[Step]) -> tuple[tuple[float, str], tuple[float, str]] | None:
+    """Median step and name of the fastest and of the slowest process, of steps timed on the host, where these differ much; else None."""
+    own: dict[tuple[str, int | None, int | None], list[int]] = {}
+    for step in timed:
+        own.setdefault((step.node, step.rank, step.pid), []).append(step.duration_ns)
+    medians = {key: statistics.median(lengths) for key, lengths in own.items()}
+    if len(medians) < 2 or any(step.on_device for step in timed):
+        return None
+    fast, slow = min(medians, key=lambda key: medians[key]), max(medians, key=lambda key: medians[key])
+    if medians[slow] <= _UNEVEN_STEPS * medians[fast]:
+        return None
+    return (medians[fast], wording.process(*fast)), (medians[slow], wording.process(*slow))
 
 
 def _slow_sentence(steps: Steps) -> str:
@@ -203,7 +235,7 @@ def _longest(steps: Steps) -> tuple[Step, float, str] | None:
         return None
     longest = max(timed, key=lambda step: step.duration_ns)
     several = len({(step.node, step.rank, step.pid) for step in timed}) > 1
-    of = "" if not several else f" of rank {longest.rank}" if longest.rank is not None else f" of process {longest.pid} on {longest.node}"
+    of = f" of {wording.process(longest.node, longest.rank, longest.pid)}" if several else ""
     return longest, longest.duration_ns / spread.p50, f"step {longest.index}{of}"
 
 
@@ -273,11 +305,17 @@ def short_model(name: str | None) -> str | None:
 # -- the tiles -------------------------------------------------------------------------------------------------------------
 
 
-def _on_the_host(usage: SystemUsage, steps: Steps) -> list[Tile | None]:
-    """What stands in the place of the five figures where nothing was recorded of a GPU: processors, the longest step, memory."""
+def _on_the_host(run: Run, usage: SystemUsage, steps: Steps) -> list[Tile | None]:
+    """What stands in the place of the five figures where nothing was recorded of a GPU: processors, the longest step, memory. A recording
+    of postrun says nothing of a GPU: there they stand also where they are not known."""
     cpu = [metric for metric in usage.nodes if metric.metric == "cpu"]
     memory = [metric for metric in usage.nodes if metric.metric == "cpu_memory"]
     tiles: list[Tile | None] = [None] * 5
+    if any(source.format == _RECORDED for source in run.sources):
+        few = f"fewer than {_SEVERAL} steps" if steps.steps else "no steps recorded"
+        tiles[0] = _unknown("cpu_utilisation", "CPU utilisation (median)", "processors were not sampled", "system-usage")
+        tiles[2] = _unknown("longest_step", "longest step", few, "steps")
+        tiles[4] = _unknown("main_memory", "main memory", "memory was not sampled", "system-usage")
     if cpu:
         detail = f"p95 {'up to ' if len(cpu) > 1 else ''}{wording.whole_percent(max(m.p95 for m in cpu))}"
         lowest = min(metric.p50 for metric in cpu)
@@ -313,6 +351,10 @@ def _step_time(steps: Steps) -> Tile:
     spread = quantiles(pl.Series([step.duration_ns for step in timed], dtype=pl.Int64))
     if spread is None:
         return _unknown("step_time", "step time", "no steps recorded", "steps")
+    if found := _uneven(timed):
+        (low, fast), (high, slow) = found
+        detail = f"median of {slow}, the slowest; {wording.duration(low)} on {fast}, on the host"
+        return Tile("step_time", "step time", wording.duration(high), detail, "steps", high, "ns")
     if spread.count >= _SEVERAL:
         details = [f"p95 {wording.duration(spread.p95)}"]
     else:
@@ -347,10 +389,11 @@ def _data_loading(steps: Steps, *, loader_recorded: bool) -> Tile:
     key, label, anchor = "data_loading", "data loading", "steps"
     loading = _loading(steps)
     if loading is None or not loading[1]:
-        return _unknown(key, label, "no profiled steps" if steps.steps else "no steps recorded", anchor)
+        profiled = "no profiled steps" if any(step.phase for step in steps.steps) else "nothing annotated inside of the steps"
+        return _unknown(key, label, profiled if steps.steps else "no steps recorded", anchor)
     if not loader_recorded:
         annotated = all(part.annotated for part in steps.parts)
-        return _unknown(key, label, f"no data-loader {'ranges annotated' if annotated else 'events recorded'}", anchor)
+        return _unknown(key, label, "no part of a step named as data loading" if annotated else "no data-loader events recorded", anchor)
     waited, whole, count = loading
     share = 100 * waited / whole
     return Tile(key, label, wording.percent(share), f"{wording.duration(waited / count)} per step", anchor, share)
@@ -379,14 +422,7 @@ def _unknown(key: str, label: str, why: str, anchor: str) -> Tile:
 
 
 def _main_steps(steps: Steps) -> list[Step]:
-    """The steps timed on the device where there are any, else those timed on the host; of these, the phase that took most of the time:
-    evaluation is not mixed with training, nor steps of a whole job with those that were profiled."""
-    pool = [step for step in steps.steps if step.on_device] or list(steps.steps)
-    time: Counter[str | None] = Counter()
-    for step in pool:
-        time[step.phase] += step.duration_ns
-    main = min(time, key=lambda phase: (-time[phase], phase or ""), default=None)
-    return [step for step in pool if step.phase == main]
+    return main_steps(steps.steps)
 
 
 def _loading(steps: Steps) -> tuple[float, float, int] | None:

@@ -21,6 +21,8 @@ from .wording import whole_percent
 SERIES_POINTS: Final = 400
 HEAT_BUCKETS: Final = 200
 _BUSY: Final = 70.0
+# Samples of processors, of every source, tell of all that ran on the machine.
+_MACHINE: Final = "this is the whole machine, not the job alone"
 _AT_ONCE: Final = 1_000_000  # samples
 
 # Figure of the report -> metrics that are added up for it, per snapshot, after averaging each over its units.
@@ -181,8 +183,13 @@ def _statement(usage: dict[str, MetricUsage], gpu_mean: float) -> str | None:
         if cpu is None:
             return None
         if _exact(cpu.p95) > _BUSY:
-            return f"Well used: the 95th percentile of the CPU is {whole_percent(cpu.p95)}, its median {whole_percent(cpu.p50)}."
-        return f"No GPU was sampled; the median of the CPU is {whole_percent(cpu.p50)}, its 95th percentile {whole_percent(cpu.p95)}."
+            return (
+                f"Well used: the 95th percentile of the CPU is {whole_percent(cpu.p95)}, its median {whole_percent(cpu.p50)}; {_MACHINE}."
+            )
+        return (
+            f"No GPU was sampled; the median of the CPU is {whole_percent(cpu.p50)}, its 95th percentile {whole_percent(cpu.p95)};"
+            f" {_MACHINE}."
+        )
     if gpu.derived:  # short buckets of a profile are not the samples that the documented thresholds mean
         return f"No GPU utilisation was sampled; derived from kernel activity its median is {whole_percent(gpu.p50)}."
     if _exact(gpu.p95) < _BUSY and cpu is not None and _exact(cpu.p95) < _BUSY:

@@ -39,3 +39,16 @@ def pauses_ns(found: pl.DataFrame) -> int:
         return 0
     first, last, covered = spans.select(pl.col("start").min(), pl.col("end").max(), covered=(pl.col("end") - pl.col("start")).sum()).row(0)
     return int(last - first - covered)
+
+
+def recorded(store: Store) -> pl.DataFrame:
+    """As :func:`windows`, by process: when each was recorded by the capture library, which a program may stop and start again."""
+    rows = store.frame('SELECT process, first_ns AS start, last_ns + 1 AS "end" FROM recorded_window')
+    return union(rows, ["process"]).with_columns(window=pl.int_range(pl.len()).over("process"))
+
+
+def gaps_ns(store: Store) -> int:
+    """How long, in nanoseconds, no process with steps was recorded between the first recording of one and the last."""
+    return pauses_ns(
+        recorded(store).join(store.frame("SELECT DISTINCT process FROM step"), on="process", how="semi").select("start", "end")
+    )

@@ -76,6 +76,11 @@ def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
+def process(node: str, rank: int | None, pid: int | None) -> str:
+    """A process within a sentence: rank 3, process 4711 on node-1, node-1."""
+    return f"rank {rank}" if rank is not None else f"process {pid} on {node}" if pid is not None else node
+
+
 def size(value: float) -> str:
     """Bytes in binary units: 850 B, 1.25 GiB."""
     magnitude = abs(float(value))

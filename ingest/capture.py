@@ -7,19 +7,20 @@ store, some hundred thousand at a time. Several files of one process (a file is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
 from .capture_devices import CaptureDevices
-from .capture_notes import note_hidden, note_losses, note_missing, note_problems
+from .capture_notes import Missing, note_hidden, note_losses, note_missing, note_no_end, note_problems
 from .capture_windows import GpuWindows
 from .categories import features
 from .identity import Placement
-from .job_record import PREFIXES, PROCESS_ID, Jobs, is_recorder
+from .job_record import PREFIXES, PROCESS_ID, Jobs, duration, is_recorder
 from .registry import UNKNOWN_HOST, ReadResult
 from .store import COUNTER, ENUM_VALUES, METRICS, Severity, Store
 from .trace_format import TraceFile
@@ -43,8 +44,15 @@ _NAME: Final = re.compile(r"(.+)\.(\d+)\.(\d+)(-\d+)?\.prt$")
 _SIDE: Final = pl.Enum(["host"])  # goes to the database as a number for each row, not as a text
 _NO_NAME: Final = "(no name)"
 _ENDED_BY_STOP: Final = 1
+_OF_MULTIPROCESSING: Final = "from multiprocessing."
+"""In the command line of a process that multiprocessing started by spawn or forkserver."""
+_STOPPED: Final = "recording.stopped"
+"""Metadata of a session that the program ended before it came to its own end."""
+_STOPPED_EARLY_NS: Final = 10**9
+_STOPPED_EARLY: Final = 0.05
+"""Where that is not said: more than this, and than this part of the job, lies between the end of a recording and that of its process."""
 _NOT_OF_THE_RUN: Final = re.compile(
-    r"capability\..*|(cuda|gpu)\.\d+\..*|gpu\.window\.\d+|host|command|clock|clock\.ticks_per_second|forked_from", re.DOTALL
+    r"(capability|recording)\..*|(cuda|gpu)\.\d+\..*|gpu\.window\.\d+|host|command|clock|clock\.ticks_per_second|forked_from", re.DOTALL
 )
 _OF_PROCESSES: Final = ("annotation", "host_event", "device_event", "profile_window", "python_profile")
 _DEVICE_ENUM: Final = pl.Enum(ENUM_VALUES["DEVICE_KIND"])
@@ -66,10 +74,23 @@ _SHAPE: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", 
 
 @dataclass(frozen=True, slots=True)
 class CaptureResult(ReadResult):
-    """``process``: its row, None for a recorder. ``metadata``: what the recording says of itself and of the run."""
+    """``process``: its row, None for a recorder. ``metadata``: what the recording says of itself and of the run. ``job``: it is that of a
+    recorder, which has something to say where it holds no event."""
 
     process: int | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    job: bool = False
+
+
+@dataclass(slots=True)
+class _Session:
+    """From when to when a session of a process recorded, by the readings of the clock in its files; ``stopped``: by the program."""
+
+    first_ns: int
+    last_ns: int
+    source: int
+    file: str
+    stopped: bool = False
 
 
 @dataclass(slots=True)
@@ -88,6 +109,14 @@ class _Recorded:
     contexts: dict[int, int] = field(default_factory=dict)  # devices by context
     calls_driver: bool = False
     recorder: bool = False
+    sessions: dict[bytes, _Session] = field(default_factory=dict)
+    command: str = ""
+
+    def recorded(self, session: bytes, first_ns: int, last_ns: int, source: int, file: str, *, stopped: bool) -> None:
+        """One file of a session."""
+        known = self.sessions.setdefault(session, _Session(first_ns, last_ns, source, file))
+        known.first_ns, known.last_ns = min(known.first_ns, first_ns), max(known.last_ns, last_ns)
+        known.stopped |= stopped
 
 
 class Captures:
@@ -101,6 +130,10 @@ class Captures:
         self.windows = GpuWindows(store)
         self._recorded: list[_Recorded] = []
         self._rows = {"device_event": 0, "host_event": 0}  # of recordings; those of traces follow
+        self._unfinished: dict[int, tuple[_Recorded, str, bool]] = {}  # sources without an end: of whom, file, forked
+        self._missing: list[Missing] = []
+        self.cut: set[int] = set()
+        """Sources of which a part is missing, as only all files together tell."""
 
     def read(self, path: Path, source: int, progress: Progress | None = None) -> CaptureResult:
         """Store the rows of one file, and note what of it is lost. Raises InputError where it is none, or the native part is missing."""
@@ -130,6 +163,14 @@ class Captures:
             parents = [other for other in jobs if (other.node, other.pid) == (one.node, one.parent)]
             if one.rank is not None and any(parent.rank == one.rank for parent in parents):
                 self.store.connection.execute("UPDATE process SET rank = NULL, local_rank = NULL WHERE id = ?", [one.process])
+        for source, (one, file, forked) in self._unfinished.items():
+            worker = forked or self._is_worker(one)
+            note_no_end(self.store, source, file, worker=worker)
+            self.cut |= set() if worker else {source}
+        note_missing(self.store, self._missing)
+        for one in self._recorded:
+            if not one.recorder:
+                self._windows(one)
         for one in self._recorded:
             if one.recorder and any(other.node == one.node and not other.recorder for other in self._recorded):
                 self._forget(one)
@@ -173,6 +214,76 @@ class Captures:
                 [processes],
             )
 
+    def unfinished(self, one: _Recorded, source: int, file: str, *, forked: bool) -> None:
+        """A file whose recording was not stopped. Whether a part of the run is missing, tell the files of other processes."""
+        self._unfinished[source] = (one, file, forked)
+
+    def missing(self, one: _Recorded, source: int, file: str, metadata: Mapping[str, str], *, devices: bool) -> None:
+        """What a recording says that it could not capture. ``devices``: whether some activity of GPUs was recorded."""
+        ((machine,),) = self.store.connection.execute("SELECT hostname FROM node WHERE id = ?", [one.node]).fetchall()
+        self._missing.append(Missing(source, file, machine, metadata, devices))
+
+    def _is_worker(self, one: _Recorded) -> bool:
+        """Whether a process was a helper of another one whose recording is complete. The parent of a worker may be one of multiprocessing's
+        own processes, which records nothing; a process with a rank of its own is none."""
+        complete = [
+            other for other in self._recorded
+            if other is not one and other.node == one.node and not other.recorder
+            and not self._open(other) and other.rank in (None, one.rank)
+        ]  # fmt: skip
+        if one.recorder or (one.rank is not None and all(other.rank is None for other in complete)):
+            return False
+        if any(other.pid == one.parent for other in complete):
+            return True
+        alone = all(other.pid != one.parent for other in self._recorded if other.node == one.node and not other.recorder)
+        return alone and _OF_MULTIPROCESSING in one.command and bool(complete)
+
+    def _open(self, one: _Recorded) -> bool:
+        return any(other is one for other, _, _ in self._unfinished.values())
+
+    def _windows(self, one: _Recorded) -> None:
+        """When a process recorded, and a note of the time in which it did not, between its sessions and after them."""
+        sessions = sorted(one.sessions.values(), key=lambda session: session.first_ns)
+        gaps = [(a.last_ns, b.first_ns) for a, b in pairwise(sessions) if b.first_ns > a.last_ns]
+        if gaps:
+            lost = duration(sum(last - first for first, last in gaps))
+            text = f"Process {one.pid} recorded in {len(gaps) + 1} parts; what it did in the {lost} between them is not known."
+            first = sessions[0]
+            self.store.note(
+                "info",
+                "recording_gap",
+                text,
+                count=len(gaps),
+                source=first.source,
+                file=first.file,
+                first_ns=gaps[0][0],
+                last_ns=gaps[-1][1],
+            )
+        last = sessions[-1] if sessions else None
+        after = self._unrecorded(one, last) if last is not None else None
+        if last is not None and after is not None:
+            text = f"Process {one.pid} stopped recording {duration(after)} before the job ended; what it did then is not known."
+            at = {"first_ns": last.last_ns, "last_ns": last.last_ns + after}
+            self.store.note("info", "stopped_early", text, source=last.source, file=last.file, **at)
+        for session in sessions:
+            self.store.insert(
+                "recorded_window",
+                {
+                    "process": one.process, "first_ns": session.first_ns, "last_ns": session.last_ns, "process_started_ns": one.start_ns,
+                    "stopped": after is not None and session is last,
+                },
+            )  # fmt: skip
+
+    def _unrecorded(self, one: _Recorded, last: _Session) -> int | None:
+        """How long the job went on after a process had stopped to record; None where the process ended then, as far as is known."""
+        started, ended = self.jobs.times()
+        if started is None or ended is None or self._open(one) or ended <= last.last_ns:
+            return None
+        after = ended - last.last_ns
+        command = any(other.recorder and (other.node, other.pid) == (one.node, one.pid) for other in self._recorded)
+        long = after > max(_STOPPED_EARLY_NS, _STOPPED_EARLY * (ended - started))
+        return after if last.stopped or (command and long) else None
+
     def _forget(self, recorder: _Recorded) -> None:
         """The process that a recorder started, where others of the machine recorded, and nothing is known of this one."""
         if any(other.process == recorder.process and not other.recorder for other in self._recorded):
@@ -210,7 +321,7 @@ class Captures:
         )  # fmt: skip
         if said.get("command") and not recorder:
             self.store.connection.execute("UPDATE process SET command = coalesce(command, ?) WHERE id = ?", [said["command"], process])
-        self._recorded.append(_Recorded(node, process, pid, parent, start, rank, recorder=recorder))
+        self._recorded.append(_Recorded(node, process, pid, parent, start, rank, recorder=recorder, command=said.get("command") or ""))
         return self._recorded[-1]
 
 
@@ -492,8 +603,15 @@ class _File:
             self.captures.placement.recorded(
                 self.process.node, self.process.process, self.process.pid, self.process.rank, self.first_ns, self.last_ns
             )
-        metadata = self.metadata
-        cut = note_problems(store, self.source, file, self.opened.problems(), worker="forked_from" in metadata)
+        metadata = self.opened.metadata()
+        clock = [time for time in self.opened.table("clock").arrow()["realtime_ns"].to_pylist() if time is not None]
+        if times := [time for time in (*clock, self.first_ns, self.last_ns) if time is not None]:
+            stopped = _STOPPED in metadata
+            self.process.recorded(self.session, min(times), max(times), self.source, file, stopped=stopped)
+        problems = self.opened.problems()
+        cut = note_problems(store, self.source, file, problems)
+        if any(problem.code == "no_end" for problem in problems):
+            self.captures.unfinished(self.process, self.source, file, forked="forked_from" in metadata)
         lost = note_losses(store, self.source, file, self.opened)
         for code, count in sorted(self.dropped.items()):
             store.note(*_DROPPED[code], count=count, source=self.source, file=file)
@@ -505,12 +623,13 @@ class _File:
             severity: Severity = "info" if metadata.get("sample_ms") == "0" else "warning"
             store.note(severity, "no_events", "The recording holds no event and no sample.", count=0, source=self.source, file=file)
         note_hidden(store, self.source, file, metadata)
-        note_missing(store, self.source, file, metadata, devices=bool(self.devices))
+        self.captures.missing(self.process, self.source, file, metadata, devices=bool(self.devices))
         return CaptureResult(
             events=self.stored,
             first_ns=self.first_ns,
             last_ns=self.last_ns,
             partial=unreadable or lost or cut,
+            job=self.process.recorder,
             process=None if self.process.recorder else self.process.process,
             metadata={key[:60]: value[:200] for key, value in metadata.items() if not _NOT_OF_THE_RUN.fullmatch(key)},
         )

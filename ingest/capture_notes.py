@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
@@ -53,21 +54,27 @@ _LOSSES: Final = {
 
 _NO_ACTIVITY: Final = ("no NVIDIA driver", "no CUDA device", "the program did not use CUDA")
 _GPU: Final = ("capability.gpu", "capability.cuda")
-_WORKER_NO_END: Final[tuple[Severity, str]] = (
-    "info", "The recording of a worker process was not stopped (it was ended, or left by os._exit); the events up to there are reported"
-)  # fmt: skip
+_WORKER_NO_END: Final = (
+    "The recording of a worker process was not stopped (it was ended, or left by os._exit); the events up to there are reported."
+)
 
 
-def note_problems(store: Store, source: int, file: str, problems: Iterable[Problem], *, worker: bool = False) -> bool:
-    """One note per kind of damage: how much, and where the first is. Whether a part of the run is missing. ``worker``: a forked process,
-    which others often end as soon as it is of no more use."""
+def note_no_end(store: Store, source: int, file: str, *, worker: bool) -> None:
+    """A recording that was not stopped. ``worker``: of a process which others often end as soon as it is of no more use."""
+    severity, text = _PROBLEMS["no_end"]
+    store.note("info" if worker else severity, "no_end", _WORKER_NO_END if worker else f"{text}.", source=source, file=file)
+
+
+def note_problems(store: Store, source: int, file: str, problems: Iterable[Problem]) -> bool:
+    """One note per kind of damage: how much, and where the first is. Whether a part of the run is missing. A missing end is told by
+    :func:`note_no_end`."""
     kinds: dict[str, list[Problem]] = {}
     for problem in problems:
+        if problem.code == "no_end":
+            continue
         kinds.setdefault(problem.code, []).append(problem)
     for code, sites in kinds.items():
         severity, text = _PROBLEMS.get(code, ("warning", f"Damage of kind {code} was found"))
-        if worker and code == "no_end":
-            severity, text = _WORKER_NO_END
         rows, size = sum(site.rows for site in sites), sum(site.bytes for site in sites)
         blocks = sum(site.blocks for site in sites)
         if code in {"damaged", "truncated", "missing_blocks", "undecodable"}:
@@ -76,7 +83,7 @@ def note_problems(store: Store, source: int, file: str, problems: Iterable[Probl
         first = min((site.first_ns for site in sites if site.first_ns is not None), default=None)
         last = max((site.last_ns for site in sites if site.last_ns is not None), default=None)
         store.note(severity, code, f"{text}.", count=rows or blocks or len(sites), source=source, file=file, first_ns=first, last_ns=last)
-    return any(code in BROKEN and not (worker and code == "no_end") for code in kinds)
+    return any(code in BROKEN for code in kinds)
 
 
 def note_losses(store: Store, source: int, file: str, opened: TraceFile) -> bool:
@@ -108,21 +115,65 @@ def note_hidden(store: Store, source: int, file: str, metadata: Mapping[str, str
         store.note("info", "gpu_hidden", text, count=len(hidden), source=source, file=file)
 
 
-def note_missing(store: Store, source: int, file: str, metadata: Mapping[str, str], *, devices: bool) -> None:
-    """What the recorder could not capture on that machine, and why: its ``capability.`` metadata. GPU activity that is missing where there
-    was some, or that was asked for, is a warning of its own. ``devices``: whether some of it was recorded."""
-    reasons: dict[str, list[str]] = {}
-    asked = metadata.get("config.EnableCuda", "0") not in {"0", "", "False"}
-    missing = {key: metadata[key] for key in _GPU if key in metadata and (asked or not metadata[key].startswith(_NO_ACTIVITY))}
-    for reason in dict.fromkeys(missing.values()):
-        text = "Not all GPU activity was recorded" if devices else "GPU activity was not recorded"
-        store.note("warning", "gpu_not_captured", f"{text}: {reason}.", source=source, file=file)
-    if lost := metadata.get(_LOST):
-        store.note("warning", "gpu_lost", f"Not all GPUs could be sampled to the end: {lost}.", source=source, file=file)
-    for key, reason in sorted(metadata.items()):
-        if key.startswith("capability.") and key not in missing and key != _LOST:
-            reasons.setdefault(reason, []).append(key.removeprefix("capability."))
-    if reasons:
-        text = "; ".join(f"{', '.join(parts)} ({reason})" for reason, parts in reasons.items())
-        count = sum(map(len, reasons.values()))
-        store.note("info", "not_captured", f"Not captured on that machine: {text}.", count=count, source=source, file=file)
+@dataclass(slots=True)
+class Missing:
+    """What one recording says that it could not capture: its ``capability.`` metadata."""
+
+    source: int
+    file: str
+    machine: str
+    metadata: Mapping[str, str]
+    devices: bool
+    """Whether some activity of GPUs was recorded."""
+
+    def of_gpu(self) -> dict[str, str]:
+        """Why activity of GPUs is missing where there was some, or where it was asked for."""
+        asked = self.metadata.get("config.EnableCuda", "0") not in {"0", "", "False"}
+        given = {key: self.metadata[key] for key in _GPU if key in self.metadata}
+        return {key: reason for key, reason in given.items() if asked or not reason.startswith(_NO_ACTIVITY)}
+
+    def of_machine(self, *, devices: bool) -> list[tuple[str, str]]:
+        """What else is missing, and why. ``devices``: recordings of the run hold activity of GPUs, so a process without is no news."""
+        told = self.of_gpu()
+        return [
+            (key.removeprefix("capability."), reason)
+            for key, reason in self.metadata.items()
+            if key.startswith("capability.") and key != _LOST and key not in told and not (key in _GPU and devices)
+        ]
+
+
+def note_missing(store: Store, missing: Iterable[Missing]) -> None:
+    """What could not be captured, and why: a note per reason for activity of GPUs, a note for all else of all recordings."""
+    given = list(missing)
+    gpu: dict[str, list[Missing]] = {}
+    for one in given:
+        for reason in dict.fromkeys(one.of_gpu().values()):
+            gpu.setdefault(reason, []).append(one)
+        if lost := one.metadata.get(_LOST):
+            store.note("warning", "gpu_lost", f"Not all GPUs could be sampled to the end: {lost}.", source=one.source, file=one.file)
+    for reason, of in gpu.items():
+        text = "Not all GPU activity was recorded" if any(one.devices for one in of) else "GPU activity was not recorded"
+        processes = f" ({len(of)} processes)" if len(of) > 1 else ""
+        store.note("warning", "gpu_not_captured", f"{text}{processes}: {reason}.", count=len(of), source=of[0].source, file=of[0].file)
+    _note_machines(store, given)
+
+
+def _note_machines(store: Store, given: list[Missing]) -> None:
+    devices = any(one.devices for one in given)
+    machines = {one.machine for one in given}
+    where: dict[tuple[str, str], set[str]] = {}
+    first: Missing | None = None
+    for one in given:
+        for part, reason in one.of_machine(devices=devices):
+            where.setdefault((reason, part), set()).add(one.machine)
+            first = first or one
+    reasons: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (reason, part), on in sorted(where.items(), key=lambda item: item[0][1]):
+        reasons.setdefault((reason, tuple(sorted(on))), []).append(part)
+    if first is not None:
+        texts = [
+            f"{', '.join(parts)}{'' if len(on) == len(machines) else ' on ' + ', '.join(on)} ({reason})"
+            for (reason, on), parts in reasons.items()
+        ]
+        text = f"Not captured: {'; '.join(texts)}."
+        store.note("info", "not_captured", text, count=len({part for _, part in where}), source=first.source, file=first.file)

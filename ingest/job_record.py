@@ -54,6 +54,12 @@ class _Said:
         return int(text) if text.isdecimal() else 0
 
     @property
+    def ended_ns(self) -> int:
+        """When the command ended; 0 where that is not said."""
+        text = self.facts.get("job.ended_ns", "")
+        return int(text) if text.isdecimal() else 0
+
+    @property
     def status(self) -> str | None:
         """completed, failed or stopped; None where the recorder did not see the end."""
         code, signal = self.facts.get("job.exit_code"), self.facts.get("job.signal")
@@ -77,10 +83,12 @@ class Jobs:
         said.facts.update({name: value for name, value in metadata.items() if name.startswith(PREFIXES)})
         said.source, said.file = source, file
 
+    def _outermost(self) -> list[_Said]:
+        return [one for one in self._said.values() if not one.inside] or list(self._said.values())
+
     def _all(self) -> list[_Said]:
         """The outermost recorders, the first rank before the others; of a rank that was started again the last."""
-        outermost = [one for one in self._said.values() if not one.inside] or list(self._said.values())
-        last = {one.rank if one.rank is not None else one.file: one for one in sorted(outermost, key=lambda one: one.started_ns)}
+        last = {one.rank if one.rank is not None else one.file: one for one in sorted(self._outermost(), key=lambda one: one.started_ns)}
         return sorted(last.values(), key=lambda one: (one.rank if one.rank is not None else -1, one.file))
 
     def information(self) -> dict[str, Any]:
@@ -97,6 +105,11 @@ class Jobs:
         if bad := status & {"failed", "stopped"}:
             found["status"] = "failed" if "failed" in bad else "stopped"
         return found
+
+    def times(self) -> tuple[int | None, int | None]:
+        """When the job began and ended, by its outermost recorders: earliest start, latest end; None where one of them does not say."""
+        started, ended = [one.started_ns for one in self._outermost()], [one.ended_ns for one in self._all()]
+        return min(started, default=0) or None, max(ended) if ended and all(ended) else None
 
     @property
     def ended(self) -> bool:
@@ -133,7 +146,8 @@ class Jobs:
             text = f"Hyperparameters differ between the recorders of the job; those of the first rank are shown: {shown}."
             self.store.note("warning", "parameters_differ", text, count=len(differing))
         if self._said and not self._recorded_by_itself():
-            self.store.note("info", "only_system", _ONLY_SYSTEM)
+            sampled = self.store.connection.execute("SELECT 1 FROM sample LIMIT 1").fetchall()
+            self.store.note("info", "only_system", ("Only the machine was" if sampled else "Only the job's facts were") + _ONLY_SYSTEM)
 
     def _recorded_by_itself(self) -> bool:
         tables = ("annotation", "profile_window", "host_event")
@@ -141,7 +155,7 @@ class Jobs:
 
 
 _ONLY_SYSTEM: Final = (
-    "Only the machine was recorded: the program says nothing of its steps. For step times and ranges add `from postrun import capture` and"
+    " recorded: the program says nothing of its steps. For step times and ranges add `from postrun import capture` and"
     ' `with capture.annotate("step", value=i):` to it; for GPU activity torch.profiler with capture.torch_trace_handler.'
 )
 
@@ -162,7 +176,7 @@ def _end(said: _Said) -> tuple[Severity, str, str] | None:
         )
     if said.status == "completed":
         return None
-    after = _duration(facts.get("job.started_ns"), facts.get("job.ended_ns"))
+    after = _after(facts.get("job.started_ns"), facts.get("job.ended_ns"))
     severity: Severity = "warning" if said.status == "stopped" else "error"
     if signal := facts.get("job.signal"):
         why = " (often for want of memory, or at the end of the time that a scheduler gives)" if signal == "SIGKILL" else ""
@@ -170,15 +184,23 @@ def _end(said: _Said) -> tuple[Severity, str, str] | None:
     return severity, f"job_{said.status}", f"{what} ended with exit code {facts['job.exit_code']}{after}."
 
 
-def _duration(started: str | None, ended: str | None) -> str:
+def _after(started: str | None, ended: str | None) -> str:
     try:
-        seconds = (int(ended or "") - int(started or "")) / 1e9
+        took = int(ended or "") - int(started or "")
     except ValueError:
         return ""
-    if seconds < 0:
-        return ""
-    if seconds < 60:
-        return f" after {seconds:.3g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f" after {hours} h {minutes:02} min" if hours else f" after {minutes} min {rest:02} s"
+    return f" after {duration(took)}" if took >= 0 else ""
+
+
+def duration(ns: int) -> str:
+    """A duration in a note, written as the report writes them (``analysis.wording``): 5.19 ms, 2.00 s, 18 min 42 s."""
+    for unit, size in (("ns", 1), ("\N{MICRO SIGN}s", 10**3), ("ms", 10**6), ("s", 10**9)):
+        rounded = float(f"{ns / size:.3g}")
+        if rounded < (60 if unit == "s" else 1000):
+            decimals = 0 if rounded >= 100 or size == 1 else 1 if rounded >= 10 else 2
+            return f"{ns / size:.{decimals}f} {unit}"
+    seconds = round(ns / 10**9)
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02} s"
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes < 48 * 60 else f"{hours // 24} d {hours % 24} h"

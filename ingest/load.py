@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,9 +70,11 @@ def ingest(
         if target is not None
         else Store.temporary(memory_limit=memory_limit, threads=threads)
     )
+    from .capture import CaptureResult
+
     try:
         results = _read_all(store, found, [Path(path) for path in paths], report, name)
-        if not any(result.events for result in results):
+        if not any(result.events or (isinstance(result, CaptureResult) and result.job) for result in results):
             notes = store.connection.execute("SELECT file, message FROM ingest_note WHERE severity <> 'info'").fetchall()
             raise _nothing_usable(paths, found, notes)
         store.checkpoint()
@@ -117,7 +120,7 @@ def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progr
     from .finish import classify_kernels, demangle_kernels, ranks_by_order
     from .kineto import TraceResult
     from .plausibility import note_several_runs
-    from .run_row import common_metadata, name_of, write_run
+    from .run_row import agreed_metadata, common_metadata, name_of, write_run
     from .steps import derive_steps
 
     run = _Reading(store, found, report)
@@ -141,8 +144,9 @@ def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progr
         name=name_of(paths),
         framework=next((trace.framework for trace in traces if trace.framework), None),
         metadata=common_metadata(trace.metadata for trace in traces if trace.events)
-        | common_metadata(result.metadata for result in results if isinstance(result, CaptureResult) and result.events)
+        | agreed_metadata(result.metadata for result in results if isinstance(result, CaptureResult))
         | jobs.metadata(),
+        times=jobs.times(),
         ended=jobs.ended or any(one.format is not None and one.format.name == END_MARKER for one in found),
     )
     report("loaded", 1.0)
@@ -190,6 +194,9 @@ class _Reading:
                 self._read_one(i)
                 self._done += self.found[i].bytes or 0
         self.captures.settle()
+        for i, result in self.results.items():
+            if self.ids[i] in self.captures.cut:
+                self.results[i] = replace(result, partial=True)
 
     def _read_one(self, i: int) -> None:
         from .kineto import read_trace

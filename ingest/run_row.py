@@ -65,9 +65,11 @@ def write_run(
     framework: str | None,
     metadata: Mapping[str, Any],
     ended: bool,
+    times: tuple[int | None, int | None] = (None, None),
 ) -> None:
     """The one row of ``run``. ``ended``: the source has end markers. Without ``status`` in ``job`` the run is partial where a file broke
-    off, completed where it has end markers, else unknown. Start and end: of the events with absolute times, if there are any."""
+    off, completed where it has end markers, else unknown. Start and end: ``times``, those of the job's recorders; where they do not say,
+    of the events with absolute times, if there are any."""
     timed = [result for result in results if result.first_ns is not None]
     absolute = [result for result in timed if not result.relative] or timed
     partial = any(result.partial for result in results)
@@ -76,14 +78,16 @@ def write_run(
         {
             "name": job.get("name") or name,
             "status": job.get("status") or ("partial" if partial else "completed" if ended else "unknown"),
-            "started_ns": min((result.first_ns for result in absolute if result.first_ns is not None), default=None),
-            "ended_ns": max((result.last_ns for result in absolute if result.last_ns is not None), default=None),
+            "started_ns": times[0] or min((result.first_ns for result in absolute if result.first_ns is not None), default=None),
+            "ended_ns": times[1] or max((result.last_ns for result in absolute if result.last_ns is not None), default=None),
             "framework": job.get("framework") or framework,
             "instance_type": job.get("instance_type"),
             "resources": _json(job.get("resources", [])),
             "hyperparameters": _json(job.get("hyperparameters", {})),
             "labels": _json(job.get("labels", {})),
             "metadata": _json(dict(metadata)),
+            "job_started_ns": times[0],
+            "job_ended_ns": times[1],
         },
     )
 
@@ -94,6 +98,15 @@ def common_metadata(all_metadata: Iterable[Mapping[str, Any]]) -> dict[str, Any]
     if not entries:
         return {}
     return {key: value for key, value in entries[0].items() if all(other.get(key) == value for other in entries[1:])}
+
+
+def agreed_metadata(all_metadata: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What any recording says and no other one says otherwise: processes of a run tell different things of it."""
+    found: dict[str, Any] = {}
+    contradicted = set()
+    for metadata in all_metadata:
+        contradicted |= {key for key, value in metadata.items() if found.setdefault(key, value) != value}
+    return {key: value for key, value in found.items() if key not in contradicted}
 
 
 def name_of(paths: Sequence[Path]) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 
 Severity = Literal["info", "warning", "error"]
 
@@ -31,6 +31,8 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
     "run": {
         "name": "VARCHAR", "status": "VARCHAR", "started_ns": "BIGINT", "ended_ns": "BIGINT", "framework": "VARCHAR",
         "instance_type": "VARCHAR", "resources": "VARCHAR", "hyperparameters": "VARCHAR", "labels": "VARCHAR", "metadata": "VARCHAR",
+        # of its recorders (`postrun record`): when the command began and ended; null where that is not known
+        "job_started_ns": "BIGINT", "job_ended_ns": "BIGINT",
     },
     # one row per file that was given or found; format "unknown" where no reader knows it (events 0)
     "source": {
@@ -47,6 +49,11 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
     # one row per trace file of a process: first start to last end of its events. A profiler with a schedule writes a file per cycle and
     # records nothing between them. Of recordings of the capture library one per window of device activity.
     "profile_window": {"process": "INTEGER", "source": "INTEGER", "first_ns": "BIGINT", "last_ns": "BIGINT"},
+    # one row per session of a process that the capture library recorded: from its start to its stop, and when the process began.
+    # stopped: the last one of its process, which went on without being recorded, or may have
+    "recorded_window": {
+        "process": "INTEGER", "first_ns": "BIGINT", "last_ns": "BIGINT", "process_started_ns": "BIGINT", "stopped": "BOOLEAN",
+    },
     # one row per GPU of a node; index as the trace counts it
     "device": {
         "node": "INTEGER", "index": "INTEGER", "uuid": "VARCHAR", "name": "VARCHAR", "memory_bytes": "BIGINT", "sm_count": "INTEGER",

@@ -105,6 +105,8 @@ class TraceFile:
             raise InputError(f"{path}: trace files of the capture library need the native part of postrun, which was not built")
         self.path = path
         try:
+            if path.is_file() and path.stat().st_size == 0:
+                raise InputError(f"{path}: the file is empty; its program ended, or the disk was full, before anything was written")
             self._reader = _Reader(path, row_limit, name_ids)
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error

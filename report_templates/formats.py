@@ -13,6 +13,8 @@ from ..analysis import wording
 UNKNOWN: Final = "–"
 NARROW_SPACE: Final = "\u202f"  # between groups of digits
 _UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|min|h|d|[KMGT]iB|GB/s|B)(?![\w/]))")
+_SENTENCE_END: Final = re.compile(r"[.!?](?=\s+[A-Z0-9`\"(])")
+_LONGEST_SENTENCE: Final = 900
 _GLUE: Final = str.maketrans({" ": "\u00a0", wording.THIN_SPACE: NARROW_SPACE, "-": "−"})
 
 
@@ -88,3 +90,15 @@ def clip(text: str, limit: int, *, tail: float = 1 / 3) -> str:
         return text
     end = int((limit - 1) * tail)
     return text[: limit - 1 - end] + "…" + text[len(text) - end :]
+
+
+def sentences(text: str, limit: int) -> str:
+    """As many whole sentences of ``text`` as have room in ``limit`` characters, and the first in any case. Only one that is longer than any
+    that is meant to be read loses its end, after a word."""
+    if len(text) <= limit:
+        return text
+    ends = [*(found.end() for found in _SENTENCE_END.finditer(text)), len(text)]
+    end = max((end for end in ends if end <= limit), default=ends[0])
+    if end <= _LONGEST_SENTENCE:
+        return text[:end]
+    return text[:_LONGEST_SENTENCE].rpartition(" ")[0].rstrip(",;:") + " …" if " " in text[:_LONGEST_SENTENCE] else clip(text, limit)

@@ -11,6 +11,7 @@ import gzip
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -725,6 +726,35 @@ def test_however_a_program_ends_its_ranges_are_there(tmp_path: Path, leave: str,
     assert sorted(row["value"] for row in rows if row["name"] == "step") == list(range(100))
     assert [row["flags"] for row in rows if row["name"] == "open"] == ([CLOSED_BY_STOP] if clean else [])
     assert [problem.code for problem in trace.problems()] == ([] if clean else ["no_end"])
+
+
+INTERRUPTED = """
+import atexit, os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
+from postrun import capture
+atexit.register(lambda: (capture.begin("late"), capture.end()))
+%s
+for i in range(100):
+    with capture.annotate("step", value=i):
+        pass
+os.kill(os.getpid(), signal.SIGINT)
+time.sleep(30)
+"""
+
+
+@needs_native
+@pytest.mark.parametrize("how", ["program", "environment", "recorder"])
+def test_an_interrupted_program_stops_properly(tmp_path: Path, how: str) -> None:
+    """Ctrl-C that nobody catches: Python runs its handlers and then ends itself by the signal, past those of C."""
+    start = "" if how != "program" else "capture.SMProfiler.instance().start_profiling()"
+    known = {} if how == "program" else {"POSTRUN_CAPTURE": "1"} | ({"POSTRUN_RECORDER": "host:1"} if how == "recorder" else {})
+    assert run(INTERRUPTED % start, tmp_path, **known).returncode == -signal.SIGINT
+    (file,) = tmp_path.glob("*.prt")
+    trace = TraceFile(file)
+    assert trace.problems() == []
+    rows = trace.table("annotation").arrow().to_pylist()
+    assert sorted(row["value"] for row in rows if row["name"] == "step") == list(range(100))
+    assert [row["flags"] for row in rows if row["name"] == "late"] == [0]
 
 
 @needs_native

@@ -542,7 +542,15 @@ def test_a_full_disk_ends_the_recording_and_not_the_job(tmp_path: Path) -> None:
 
 
 def test_a_report_that_fails_keeps_the_exit_code_of_the_job(tmp_path: Path) -> None:
+    code = "import os, pathlib\npathlib.Path(os.environ['POSTRUN_DIR'], 'report').write_text('a file')\nraise SystemExit(6)"
+    done = record("--out", "run", "--report", "--", *python(code), cwd=tmp_path)
+    assert done.returncode == 6
+    assert "the report was not made (exit code " in done.stderr
+    assert "try again with: postrun report run" in done.stderr
+
+
+def test_a_job_of_which_only_its_end_is_known_is_reported(tmp_path: Path) -> None:
     done = record("--out", "run", "--report", "--interval-ms", "0", "--", "sh", "-c", "exit 6", cwd=tmp_path)
     assert done.returncode == 6
-    assert "nothing usable found" in done.stderr
-    assert "the report was not made (exit code 4); try again with: postrun report run" in done.stderr
+    assert "The job ended with exit code 6" in done.stderr
+    assert (tmp_path / "run" / "report" / "report.json").is_file()

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,73 @@ def test_mpirun_in_both_orders(work: Path) -> None:
     check(work / "run", 2, recorders=1)
 
 
+# What mpirun does when a rank fails: SIGTERM to the process group of each, and soon SIGKILL.
+KILLER = """
+import os, signal, subprocess, sys, time
+workers = []
+for rank in (0, 1):
+    environment = {**os.environ, "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2",
+                   "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+    workers.append(subprocess.Popen(sys.argv[1:], env=environment, process_group=0))
+workers[1].wait()
+for number, pause in ((signal.SIGTERM, 2), (signal.SIGKILL, 0)):
+    os.killpg(workers[0].pid, number)
+    time.sleep(pause)
+workers[0].wait()
+sys.exit(workers[1].returncode)
+"""
+FAIL = """
+import os, sys, time
+from postrun import capture
+for i in range(4):
+    with capture.annotate("step", value=i):
+        time.sleep(0.05)
+    capture.counter("loss", 10 * int(os.environ["OMPI_COMM_WORLD_RANK"]) + i)
+time.sleep(1 if os.environ["OMPI_COMM_WORLD_RANK"] == "1" else 60)
+sys.exit(5)
+"""
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "own"])
+def test_a_launcher_that_kills_the_recorder_does_not_end_the_report(work: Path, launcher: str) -> None:
+    (work / "launch.py").write_text(KILLER, "utf-8")
+    (work / "train.py").write_text(FAIL, "utf-8")
+    start = [sys.executable, "launch.py"]
+    if launcher == "mpirun":
+        start = [shutil.which("mpirun") or "", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--oversubscribe", "-n", "2"]
+        if not start[0] or run(*start, "true", cwd=work).returncode != 0:
+            pytest.skip("mpirun starts nothing here (Debian, Ubuntu: openmpi-bin)")
+    done = run(*start, *RECORD, "--out", "run", *REPORT, "--", *TRAINING, cwd=work)
+    assert done.returncode == 5, done.stderr
+    assert "the report is still being made, in run/report (else: postrun report run)" in done.stderr
+    found = work / "run" / "report" / "report.json"
+    until = time.monotonic() + 100
+    while not found.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    report = check(work / "run", 2, recorders=2, status="failed")
+    assert any("Rank 1" in note["message"] and "exit code 5" in note["message"] for note in report["data_quality"])
+
+
+def test_a_rank_that_is_asked_to_end_while_it_reports_goes_on(work: Path) -> None:
+    environment = {**CLEAN, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    command = [*RECORD, "--out", "run", *REPORT, "--", "true"]
+    with subprocess.Popen(command, cwd=work, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            until = time.monotonic() + 60
+            while not list((work / "run").glob(".postrun-run/*.said")) and time.monotonic() < until:
+                time.sleep(0.01)
+            process.terminate()
+            _, told = process.communicate(timeout=100)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    asked = told.index("postrun: asked to end; the report is still being made, in run/report")
+    rest = told[asked:].splitlines()
+    assert str(work / "run" / "report" / "report.json") in rest
+    assert (work / "run" / "report" / "report.json").exists()
+    assert not list((work / "run").glob(".postrun-run/*.said"))
+
+
 # -- what the launcher says ------------------------------------------------------------------------------------------------
 
 SLURM = {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "2"}
@@ -216,6 +284,7 @@ TORCHRUN = {"RANK": "9", "LOCAL_RANK": "1", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZ
         (SLURM | TORCHRUN, Place("torchrun", 9, 1, 16, "torchrun-x", again=True)),
         (TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "2"}, Place("torchrun", 9, 1, 16, "torchrun-x", 2, again=True)),
         (TORCHRUN | {"TORCHELASTIC_RUN_ID": "none"}, Place("torchrun", 9, 1, 16, "torchrun-none-n0")),
+        ({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "n0"}, Place("launch", 1, None, 4, "launch-n0")),  # not by torchrun
         ({"RANK": "x", "PMI_RANK": "1", "PMI_SIZE": "2"}, Place("mpi", 1, None, 2, "")),
         ({"RANK": "-1"}, Place(None, None, None, None, "")),
     ],

@@ -182,6 +182,10 @@ def test_the_demo_records_and_reports_a_training(tmp_path: Path) -> None:
     simulated, recorded = (json.loads((tmp_path / "demo" / place / "report.json").read_bytes()) for place in (".", "recorded"))
     assert (simulated["run"]["name"], recorded["run"]["name"]) == ("mine", demo_recording.NAME)
     assert simulated["run"]["labels"] == {"simulated": "true"}
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    sample = readme.partition("$ postrun report traces/ -o report\n")[2].partition("report/report.html\n")[0]
+    assert done.stdout.startswith(sample), "what the README shows is what the simulated run says"
+    assert sample.count("\n") == 5
     for line in ("demo/report.html", "demo/recorded/report.json"):
         assert line in done.stdout.splitlines()
     assert recorded["run"]["status"] == "completed"

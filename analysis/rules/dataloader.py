@@ -80,7 +80,7 @@ class Dataloader(Rule):
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         intervals, settings = run.store.frame(_INTERVALS), run.store.frame(_SETTINGS)
         if intervals.is_empty() and settings.is_empty():
-            return not_evaluated("no data loader events in this run", _LOADER)
+            return not_evaluated(_no_events(run), _LOADER)
         machines = [_machine(run, node, intervals, settings, parameters) for node in _nodes(intervals, settings)]
         details = {
             "nodes": [machine.row for machine in machines],
@@ -134,6 +134,19 @@ class _Machine:
         """Workers per training process that make about one loading process per core."""
         cores, processes = int(self.row["cores"]), max(1, self.processes)
         return cores // processes if fewer else math.ceil(cores / processes)
+
+
+def _no_events(run: RunData) -> str:
+    """Why nothing is known of how many processes load; annotated ranges tell how long a step loads, but not that."""
+    annotated = [part for part in run.steps.parts if part.annotated]
+    waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in annotated)
+    if not waited:
+        return "no data loader events in this run"
+    share = wording.whole_percent(100 * waited / sum(part.mean_step_ns * part.steps for part in annotated))
+    return (
+        "no data loader events in this run: the annotated ranges tell that data loading takes"
+        f" {share} of a step (see Steps), but not how many processes load"
+    )
 
 
 def _nodes(intervals: pl.DataFrame, settings: pl.DataFrame) -> list[int]:

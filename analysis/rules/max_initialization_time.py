@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 import polars as pl
 
 from .. import wording
+from ..job_statistics import job_times
 from .active_during import active_during
 from .base import FINE, ISSUES, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .run_data import RunData
@@ -14,6 +15,9 @@ from .run_data import RunData
 _MINUTE_NS: Final = 60_000_000_000
 # Times before 2001-09-09 count from an anchor, not from the epoch; they cannot be set against ones that do.
 _FIRST_EPOCH_NS: Final = 10**18
+
+_LATE_NS: Final = 10**9
+"""A program that records from its start takes up to this long to come to it: its interpreter, its imports."""
 
 _RELATIVE: Final = "the steps' times count from an anchor and cannot be set against the rest of the run"
 _NO_STEPS: Final = "no step annotations in this run"
@@ -23,12 +27,13 @@ _STEPS: Final = (
 
 
 class MaxInitializationTime(Rule):
-    """Initialisation lasts from the first sample, or the start of the capture, to the start of the first step of any process.
+    """Initialisation lasts from the start of the job, as its recorders say it; else from the first sample of the hosted profiler, or the
+    start of the capture; to the start of the first step of any process.
 
     One judgement of the whole run: data points and windows are 1. Without any step, a run with annotations that is longer than the
     threshold is an issue: it began no step in that time. Without samples the time counts from the start of the capture.
     It then says nothing where the capture begins with the first step, or where the number of that step shows that others came before it:
-    not evaluated, unless it is over the threshold all the same.
+    not evaluated, unless it is over the threshold all the same. So it is where a program began to record later than it began itself.
     First and last time: when the threshold was passed, and when the first step began. Cost: initialisation, of the job's duration, on
     every GPU of the run.
     """
@@ -57,8 +62,11 @@ class MaxInitializationTime(Rule):
         began = first if started is None else min(started, first)
         initialization = first - began
         details = _details(run, initialization, number)
-        captured = not run.samples.metrics
+        captured = _captured(run)
         if captured and initialization <= threshold:
+            if (late := _late(run)) > _LATE_NS:
+                reason = f"the recording began {wording.duration(late)} after the program: what came before it is not known"
+                return not_evaluated(reason, _STEPS, details=details)
             if number is not None and number > 1:
                 reason = f"only a window of the job was captured, from step {number} on: what came before it is not known"
                 return not_evaluated(reason, _STEPS, details=details)
@@ -91,6 +99,20 @@ class MaxInitializationTime(Rule):
         return _issue(run, details, finding, duration, began + round(threshold), ended)
 
 
+def _captured(run: RunData) -> bool:
+    """Whether nothing tells when the job itself began."""
+    return job_times(run.store)[0] is None and (run.job.captured_only or not run.samples.metrics)
+
+
+def _late(run: RunData) -> int:
+    """How long, in nanoseconds, the processes with steps had run when the first of them began to record; 0 where that is not known."""
+    late = run.store.frame("""
+        SELECT min(first_ns) - min(process_started_ns) FROM recorded_window
+        WHERE process_started_ns IS NOT NULL AND process IN (SELECT process FROM step)
+    """).item()
+    return int(late or 0)
+
+
 def _details(run: RunData, initialization: int | None, number: int | None) -> dict[str, Any]:
     job = run.job
     percent = job.initialization_percent
@@ -108,7 +130,7 @@ def _details(run: RunData, initialization: int | None, number: int | None) -> di
         "finalization_percent": job.finalization_percent,
         "steps": initialization is not None,
         "first_step": number,
-        "measured_from": "start of the job" if run.samples.metrics else "start of the capture",
+        "measured_from": "start of the capture" if _captured(run) else "start of the job",
     }
 
 

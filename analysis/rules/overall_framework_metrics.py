@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from .. import wording
 from ..report import Framework, Share
+from ..windows import gaps_ns
 from .base import FINE, Category, Outcome, Parameters, Rule, not_evaluated
 from .run_data import RunData
 
@@ -41,7 +42,7 @@ class OverallFrameworkMetrics(Rule):
             FINE,
             datapoints=_datapoints(found),
             details=_details(found),
-            finding=_finding(found),
+            finding=_finding(found, gaps_ns(run.store)),
             recommendation=_recommendation(found.phases),
         )
 
@@ -58,13 +59,14 @@ def _datapoints(found: Framework) -> int:
     return 0
 
 
-def _finding(found: Framework) -> str:
-    """What takes most time in the first of the tables that the run has."""
+def _finding(found: Framework, gaps: int) -> str:
+    """What takes most time in the first of the tables that the run has. ``gaps``: how long nothing was recorded between the steps."""
     if found.phases:
         named = [dataclasses.replace(phase, name=_phase(phase.name)) for phase in found.phases if phase.name != OTHER]
         rest = next((phase.percent for phase in found.phases if phase.name == OTHER), 0.0)
         outside = f"{wording.whole_percent(rest)} lies outside of the steps"
-        return f"From the first step's start to the last one's end, {_parts(named)}; {outside}."
+        left_out = f", without the {wording.duration(gaps)} in which nothing was recorded" if gaps else ""
+        return f"From the first step's start to the last one's end{left_out}, {_parts(named)}; {outside}."
     if found.step_parts:
         return f"Of the time in forward, backward, optimizer and data loading, {_parts(found.step_parts)}."
     if found.operator_time:

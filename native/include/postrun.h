@@ -31,6 +31,12 @@ POSTRUN_API const char *postrun_version(void);
 
 /* ---------------------------------------------------------------- session */
 
+/* With POSTRUN_CAPTURE=1 in the environment a session begins when the library is loaded, so that a program need not start one. A program
+ * that does runs as it is: until its first postrun_start, postrun_configure returns 0 and keeps what it is given for a later session, and
+ * that first postrun_start returns 0 and makes the session the program's, which its postrun_stop ends. A later postrun_start begins
+ * another. Under `postrun record` (POSTRUN_RECORDER in the environment) each session of the program goes to the folder of the job, and has
+ * no sampler, as the recorder samples the system. */
+
 /* What a session does. Fill with POSTRUN_CONFIG_INIT; a 0 stands for the default. */
 typedef struct postrun_config {
     size_t size;             /* sizeof(postrun_config): fields that a newer header adds are defaults for an older program */
@@ -50,9 +56,11 @@ typedef struct postrun_config {
 #define POSTRUN_NO_GPU_YET 4u  /* GPU activity is recorded from postrun_gpu(1) on */
 #define POSTRUN_NO_GPU_SAMPLES 8u /* the sampler leaves GPUs out. POSTRUN_GPU=0 in the environment: neither samples nor activity of GPUs */
 
-/* Sets the configuration of the next session; copies what it is given. -EBUSY while recording, -EINVAL for a value out of range. */
+/* Sets the configuration of the next session; copies what it is given. -EBUSY while recording (but see above), -EINVAL for a value out of
+ * range. */
 POSTRUN_API int postrun_configure(const postrun_config *config);
-/* Begins to record. 0, -EALREADY when already recording (nothing changes), or why no file can be written (-EACCES, -ENOSPC, ...). */
+/* Begins to record. 0, -EALREADY when already recording (nothing changes; but see above), or why no file can be written (-EACCES, -ENOSPC,
+ * ...). */
 POSTRUN_API int postrun_start(void);
 /* Writes what is pending and ends the files. 0, or -EALREADY when not recording. Ranges that are open are closed here and marked. */
 POSTRUN_API int postrun_stop(void);

@@ -440,6 +440,8 @@ class SMProfiler:
         """Ends the recording; ranges that are open end here. Without one: nothing, with a warning."""
         global _by_environment
         _by_environment = False
+        if recording():
+            metadata("recording.stopped", "by the program")
         if not _stop():
             _warn("stop_profiling: nothing was recording")
 

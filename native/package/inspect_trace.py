@@ -1,7 +1,8 @@
-"""What is in one trace file of the capture library, and what of it is lost? For `postrun inspect`."""
+"""What is in trace files of the capture library, and what of it is lost? For `postrun inspect`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -18,14 +19,25 @@ _SHOWN: Final = 20
 """How many threads, names and places of damage the text lists; JSON has all."""
 
 
+def files(places: Sequence[Path]) -> list[Path]:
+    """The trace files that are meant: files as they are given, of folders all below. Raises InputError for a folder without any."""
+    found: list[Path] = []
+    for place in places:
+        if not place.is_dir():
+            found.append(place)
+        elif inside := sorted(path for path in place.rglob("*.prt") if path.is_file() and not path.name.startswith(".")):
+            found += inside
+        else:
+            raise InputError(f"{place}: no .prt file in this folder; give a trace file, or the folder of a recording")
+    return list(dict.fromkeys(found))
+
+
 def contents(path: Path) -> dict[str, Any]:
     """Everything about the file, ready for JSON. Raises InputError where it is no trace file, or cannot be read."""
     import pyarrow as pa
 
     from .ingest.trace_format import TraceFile
 
-    if path.is_dir():
-        raise InputError(f"{path}: a folder; give one .prt file of it")
     file = TraceFile(path, name_ids=True)
     header = {key: value.hex() if isinstance(value, bytes) else value for key, value in file.header.items()}
     names: dict[int, int] = {}

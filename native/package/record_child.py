@@ -13,9 +13,10 @@ import resource
 import shutil
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from .errors import PostrunError
@@ -27,6 +28,7 @@ PASSED_ON: Final = frozenset(
     }
 )  # fmt: skip
 _HELD: Final = PASSED_ON | {signal.SIGCHLD}
+_ASK_TO_END: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 _STOPS: Final = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 _BY_THE_KERNEL: Final = 0x80  # si_code SI_KERNEL: a terminal sends to the whole process group
 # Python ignores these, and what is ignored is inherited.
@@ -43,10 +45,12 @@ class CommandError(PostrunError):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a process ended: with an exit code, or by a signal (then 128 + its number, as shells count)."""
+    """How a process ended: with an exit code, or by a signal (then 128 + its number, as shells count). ``asked``: after somebody had asked
+    the recorder to end."""
 
     exit_code: int
     signal: int | None = None
+    asked: bool = False
 
     @property
     def signal_name(self) -> str | None:
@@ -109,19 +113,66 @@ def _start(file: str, command: Sequence[str], environment: Mapping[str, str], bl
 
 def wait(child: int, witness: Witness | None = None) -> End:
     """Pass signals on until the child ends, but for those that a witness says it has. Stops with it, and goes on with it."""
+    asked = False
     while True:
         arrived = signal.sigwaitinfo(_HELD)
+        asked |= arrived.si_signo in _ASK_TO_END
         if arrived.si_signo == signal.SIGCHLD:
             end = _look(child, witness)
             if end is not None:
-                return end
+                return replace(end, asked=asked)
         elif arrived.si_code != _BY_THE_KERNEL and not (witness and witness.saw(arrived.si_signo)):
             send(child, arrived.si_signo)
 
 
+def apart(work: Callable[[], None], said: Path) -> int:
+    """Do something in a child of a session of its own, which no signal to this process's group or terminal reaches; its process id.
+    What it prints goes to a file. For a process of one thread. Raises OSError."""
+    output, nothing = os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        sys.stderr.flush()
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.setsid()
+                for number, place in ((0, nothing), (1, output), (2, output)):
+                    os.dup2(place, number)
+                work()
+                code = 0
+            except Exception as error:
+                print(f"postrun: {error}", file=sys.stderr, flush=True)
+            finally:
+                os._exit(code)
+        return child
+    finally:
+        os.close(output)
+        os.close(nothing)
+
+
+def outlast(child: int, going_on: Callable[[], None], asked: bool) -> End | None:
+    """Wait for a child that signals do not reach. At the first that asks to end (or if ``asked`` before) ``going_on`` is called; at the
+    next: None."""
+    if asked:
+        going_on()
+    while True:
+        arrived = signal.sigwaitinfo(_HELD)
+        if arrived.si_signo == signal.SIGCHLD:
+            end = _look(child, None)
+            if end is not None:
+                return end
+        elif arrived.si_signo == signal.SIGTSTP:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif arrived.si_signo in _ASK_TO_END:
+            if asked:
+                return None
+            asked = True
+            going_on()
+
+
 def asked_to_end(seconds: float) -> End | None:
     """Wait without a child, so long or until a signal asks to end."""
-    arrived = signal.sigtimedwait({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}, seconds)
+    arrived = signal.sigtimedwait(_ASK_TO_END, seconds)
     return None if arrived is None else End(128 + arrived.si_signo, arrived.si_signo)
 
 

@@ -189,8 +189,13 @@ def _finish(folder: record_ranks.Folder, where: record_ranks.Place, wanted: Want
         if not wanted.quiet:
             _say(f"recorded to {_shown(folder.path)}; report it with: postrun report {shlex.quote(_shown(folder.path))}")
         return
-    if where.rank is not None and not _others_ended(folder, end):
-        return
+    if where.rank is None:
+        _report(folder, wanted, blocked)
+    else:
+        _report_apart(folder, wanted, end, blocked)
+
+
+def _report(folder: record_ranks.Folder, wanted: Wanted, blocked: set[int]) -> None:
     place = folder.path / "report"
     arguments = [sys.executable, "-P", "-m", "postrun", "report", os.fspath(folder.path), "--output", os.fspath(place)]
     if wanted.formats:
@@ -203,6 +208,29 @@ def _finish(folder: record_ranks.Folder, where: record_ranks.Place, wanted: Want
     if made.exit_code != 0:
         why = f"signal {made.signal_name}" if made.signal_name else f"exit code {made.exit_code}"
         _say(f"the report was not made ({why}); try again with: postrun report {shlex.quote(_shown(folder.path))}")
+
+
+def _report_apart(folder: record_ranks.Folder, wanted: Wanted, end: record_child.End, blocked: set[int]) -> None:
+    """Report in a process of its own session. A launcher that ends its ranks (mpirun: one has failed) sends them SIGTERM, and soon SIGKILL,
+    and would end the report with the recorder. What is said goes to a file, as the recorder may be gone before; it tells it at the end."""
+
+    def work() -> None:
+        if _others_ended(folder, end):
+            _report(folder, wanted, blocked)
+
+    try:
+        said = folder.said()
+        child = record_child.apart(work, said)
+    except OSError:  # no room for another process or its words
+        work()
+        return
+    shown = shlex.quote(_shown(folder.path))
+    going_on = f"asked to end; the report is still being made, in {_shown(folder.path / 'report')} (else: postrun report {shown})"
+    if record_child.outlast(child, lambda: _say(going_on), end.asked):
+        with suppress(OSError, ValueError):
+            sys.stderr.write(said.read_text(encoding="utf-8", errors="replace"))
+            sys.stderr.flush()
+            said.unlink()
 
 
 _NOT_FOR_THE_REPORT: Final = frozenset(

@@ -71,11 +71,14 @@ def place(environment: Mapping[str, str]) -> Place:
         if launcher == "torchrun" and environment.get("TORCHELASTIC_RUN_ID", "none") != "none":
             said = said[:1]  # the master may be another when ranks are started again
         size = _number(environment.get(world_size))
-        if size is not None and size == _number(environment.get(local_size)):
+        here = size is not None and size == _number(environment.get(local_size))
+        if here:
             said = [_started_by(rank, environment[rank])]  # the others may be the same in the next launch
+        if launcher == "torchrun" and not any(name.startswith("TORCHELASTIC_") for name in environment):
+            launcher = "launch"  # somebody else who names ranks as torchrun does
         attempt = _number(environment.get("TORCHELASTIC_RESTART_COUNT")) if launcher == "torchrun" else None
         name = "-".join([launcher, *said]) if said else ""
-        again = launcher == "torchrun" and len(said) == 1
+        again = len(said) == 1 and (launcher == "torchrun" or (launcher == "launch" and here))
         return Place(launcher, number, _number(environment.get(local_rank)), size, name, attempt or 0, again)
     return Place(None, None, None, None, "")
 
@@ -167,6 +170,12 @@ class Folder:
     def _over(self, name: str, names: Container[str]) -> bool:
         """Whether the recorder that left a mark has ended, or is known to be dead."""
         return f"{name}.ended" in names or _dead(self._marks / name)
+
+    def said(self) -> Path:
+        """An empty file for what is said while the report is made. Raises OSError."""
+        path = self._marks / f"{self._key}.said"
+        path.write_bytes(b"")
+        return path
 
     def abandon(self) -> None:
         """Take back what was made here, where nothing was started."""

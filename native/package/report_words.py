@@ -28,7 +28,7 @@ def verdict_lines(report: Report) -> Iterator[str]:
         cost = [duration(finding.cost_ns)] if finding.cost_ns is not None else []
         if finding.cost_percent is not None:
             cost.append(f"{percent(finding.cost_percent)} of {finding.base}")
-        where = f" ({finding.where})" if finding.where else ""
+        where = f" ({finding.where})" if finding.where and finding.where not in finding.title else ""
         yield f"  {finding.rank}. {finding.title}{where}" + (f": {', '.join(cost)}" if cost else "")
     yield from (f"  {line}" for line in failures(report))
 

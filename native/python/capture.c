@@ -660,6 +660,23 @@ static PyObject *py_metadata(PyObject *module, PyObject *args) {
 
 /* ---------------------------------------------------------------- session */
 
+static _Atomic bool begun_here; /* by Python, or by the environment of a Python program */
+static _Atomic bool at_exit_known;
+
+/* Python ends itself by SIGINT after a KeyboardInterrupt that nobody caught, past the library's own end of the program. */
+static void interpreter_ended(void) {
+    atomic_store(&at_exit_known, false); /* another interpreter may begin */
+    if (atomic_exchange(&begun_here, false)) postrun_stop();
+}
+
+static void stop_with_interpreter(void) {
+    bool first = false;
+    if (!atomic_compare_exchange_strong(&at_exit_known, &first, true)) return;
+    const char *environment = getenv("POSTRUN_CAPTURE");
+    if (environment && strcmp(environment, "1") == 0 && postrun_recording()) atomic_store(&begun_here, true);
+    Py_AtExit(interpreter_ended); /* where 32 others have a handler: then as without */
+}
+
 static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywords) {
     (void)module;
     static char *names[] = {"directory",  "rotate_bytes", "ring_records", "drain_ms", "sample_ms", "sample_for_s",
@@ -714,6 +731,7 @@ static PyObject *py_start(PyObject *module, PyObject *unused) {
     Py_END_ALLOW_THREADS
     if (error == -EALREADY) Py_RETURN_FALSE;
     if (error) return system_error(error);
+    atomic_store(&begun_here, true);
     Py_RETURN_TRUE;
 }
 
@@ -722,6 +740,7 @@ static PyObject *py_stop(PyObject *module, PyObject *unused) {
     (void)unused;
     int error;
     Py_BEGIN_ALLOW_THREADS
+    atomic_store(&begun_here, false);
     error = postrun_stop();
     Py_END_ALLOW_THREADS
     if (error == -EALREADY) Py_RETURN_FALSE;
@@ -891,6 +910,7 @@ int add_capture(PyObject *module) {
     static _Atomic bool told;
     bool first = false;
     if (atomic_compare_exchange_strong(&told, &first, true)) pthread_atfork(NULL, NULL, next_generation);
+    stop_with_interpreter();
     capture_state *state = PyModule_GetState(module);
     state->value_text = PyUnicode_InternFromString("value");
     if (!state->value_text) return -1;

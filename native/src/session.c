@@ -145,14 +145,24 @@ static void library_facts(struct session *s) {
     }
 }
 
+/* POSTRUN_GPU=0: nothing of GPUs, in any session. */
+static bool gpu_off(void) {
+    const char *gpu = getenv("POSTRUN_GPU");
+    return gpu && strcmp(gpu, "0") == 0;
+}
+
 static int begin(struct session *s) {
-    const char *folder = configured_folder ? configured_folder : getenv("POSTRUN_DIR");
-    s->config = configuration;
+    const char *job = getenv("POSTRUN_DIR"), *recorder = getenv("POSTRUN_RECORDER"), *folder = configured_folder ? configured_folder : job;
+    s->config = parent ? parent->config : configuration; /* the program may have set another since */
+    if (recorder && *recorder && job && *job) { /* all of a job goes to one folder, and its recorder samples the machine */
+        folder = job;
+        s->config.sample_ms = 0;
+    }
     s->config.rotate_bytes = s->config.rotate_bytes ? s->config.rotate_bytes : (uint64_t)1 << 30;
     s->config.ring_records = s->config.ring_records ? s->config.ring_records : 16384;
     s->config.drain_ms = s->config.drain_ms ? s->config.drain_ms : 50;
-    const char *gpu = getenv("POSTRUN_GPU");
-    if (gpu && strcmp(gpu, "0") == 0) {
+    bool gpu_asked = s->config.flags & POSTRUN_GPU;
+    if (gpu_off()) {
         s->config.flags = (s->config.flags & ~POSTRUN_GPU) | POSTRUN_NO_GPU_SAMPLES;
     }
     postrun_gpu_visible_take(&s->visible);
@@ -188,17 +198,22 @@ static int begin(struct session *s) {
         return error;
     }
     library_facts(s);
+    if (gpu_asked && gpu_off()) {
+        postrun_facts_add(&s->facts, "capability.gpu", "POSTRUN_GPU=0 turns it off", false);
+    }
     postrun_process_rank(&s->rank, &s->local_rank, &s->world_size); /* here: the drain thread must not meet a program that sets variables */
     s->anchor_due = postrun_clock_monotonic() + FIRST_ANCHOR_NS;
     return postrun_file_open(s);
 }
 
 /* With every signal blocked: those of the program go to its own threads. */
-static int start_session(void) {
+static int start_session(bool by_environment) {
     struct session *s = calloc(1, sizeof *s);
     if (!s) {
         return -ENOMEM;
     }
+    s->unasked = parent ? parent->by_environment : by_environment;
+    s->by_environment = s->unasked;
     pthread_mutex_init(&s->flush_lock, NULL);
     pthread_cond_init(&s->flushed, NULL);
     s->pid = getpid();
@@ -241,17 +256,19 @@ static int start_session(void) {
     return 0;
 }
 
-static int start_locked(void) {
+static int start_locked(bool by_environment) {
     if (postrun_current && postrun_current->pid != getpid()) {
         postrun_forked(); /* by a fork that asked no handlers */
     }
     if (postrun_current) {
-        return -EALREADY;
+        bool unasked = postrun_current->unasked;
+        postrun_current->unasked = false; /* from now on it is the program's */
+        return unasked ? 0 : -EALREADY;
     }
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = start_session();
+    int error = start_session(by_environment);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) {
         atomic_store(&postrun_session, SESSION_NONE);
@@ -268,22 +285,24 @@ static void environment_flags(void) {
     configuration.flags |= gpu && strcmp(gpu, "1") == 0 ? POSTRUN_GPU : 0;
 }
 
-/* The number and the flags of the session that runs; 0: none. */
+/* The number of the session that runs, 0: none; and its flags, with GPU activity where the program configured that for a session which the
+ * environment had begun. */
 static uint32_t running_locked(uint32_t *flags) {
     struct session *s = postrun_current;
     *flags = s && s->pid == getpid() ? s->config.flags : 0;
+    *flags |= s && s->by_environment && !s->unasked && !gpu_off() ? configuration.flags & POSTRUN_GPU : 0;
     return s && s->pid == getpid() ? s->number : 0;
 }
 
-static int start(bool environment) {
+static int start(bool by_environment) {
     uint32_t number = 0, flags = 0;
     int cancellation, error = enter(&cancellation);
     if (!error) {
-        error = start_locked();
+        error = start_locked(by_environment);
         number = running_locked(&flags);
         leave(cancellation);
         if (!error) {
-            postrun_gpu_begin(number, flags, environment);
+            postrun_gpu_begin(number, flags, by_environment);
         }
     }
     return error;
@@ -294,10 +313,10 @@ int postrun_start(void) { return start(false); }
 int InitializeInjection(void) {
     uint32_t number = 0, flags = 0;
     int cancellation;
-    if (enter(&cancellation) == 0) {
+    if (!gpu_off() && enter(&cancellation) == 0) {
         if (!postrun_current || postrun_current->pid != getpid()) {
             environment_flags();
-            start_locked();
+            start_locked(true);
         }
         number = running_locked(&flags);
         leave(cancellation);
@@ -312,7 +331,7 @@ void postrun_session_start_lazy(void) {
     int saved = errno, cancellation;
     if (enter(&cancellation) == 0) {
         uint32_t number = 0, flags = 0;
-        if (atomic_load(&postrun_session) == SESSION_LAZY && start_locked() == 0) {
+        if (atomic_load(&postrun_session) == SESSION_LAZY && start_locked(false) == 0) {
             number = running_locked(&flags);
         }
         leave(cancellation);
@@ -499,7 +518,7 @@ int postrun_configure(const postrun_config *config) {
         free(folder);
         return error;
     }
-    if (postrun_current && postrun_current->pid == getpid()) {
+    if (postrun_current && postrun_current->pid == getpid() && !postrun_current->unasked) {
         error = -EBUSY;
         free(folder);
     } else {

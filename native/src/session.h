@@ -54,6 +54,8 @@ struct session {
     pthread_t drainer, sampler;
     bool has_sampler;
     struct gpu_visible visible; /* as the program was started: it may change its environment */
+    bool by_environment; /* POSTRUN_CAPTURE=1 began it, or the session of the parent that it goes on with */
+    bool unasked;        /* and the program has not started one itself; session_lock */
     _Atomic uint32_t stopping, sampler_stop;
 
     /* the drain thread's, and before it runs the starter's */

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from ...analysis.report import Finding, Report
 from ..blocks import coded, name, plain
-from ..formats import UNKNOWN, clip, duration, percent
+from ..formats import UNKNOWN, clip, duration, percent, sentences
 from .verdicts import judged
 
 FIRST: Final = 3
@@ -48,7 +48,7 @@ def findings(report: Report) -> list[Advice]:
             name(finding.rule, 40),
             anchors.get(finding.rule, "rules"),
             clip(finding.where, 90) if finding.where else None,
-            coded(clip(finding.text, _LONG)),
+            coded(sentences(finding.text, _LONG)),
             *_cost(finding),
             *_saving(finding),
         )

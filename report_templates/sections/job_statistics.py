@@ -10,18 +10,22 @@ from ..formats import duration, moment, percent
 def job_statistics(report: Report) -> Section:
     job = report.job_statistics
     relative = report.run.relative_times
-    what = "captured window" if job.captured_only else "job"
+    what = "recorded time" if job.captured_only else "job"
+    took = "was" if job.captured_only else "took"
+    more = f" {job.absent}" if job.absent else ""
     if job.loop_ns is not None:
         lead = say(
-            "The {} took {}; {} of it was the training loop, {} came before and {} after it.",
+            "The {} {} {}; {} of it was the training loop, {} came before and {} after it.{}",
             what,
+            took,
             duration(job.duration_ns),
             percent(job.loop_percent),
             duration(job.initialization_ns),
             duration(job.finalization_ns),
+            more,
         )
     elif job.duration_ns is not None:
-        lead = say("The {} took {}. {}", what, duration(job.duration_ns), job.absent or "")
+        lead = say("The {} {} {}.{}", what, took, duration(job.duration_ns), more)
     else:
         lead = say("{}", job.absent or "No event of this run says when the job began or ended.")
     made = Section("job-statistics", "Job statistics", lead)
@@ -30,15 +34,15 @@ def job_statistics(report: Report) -> Section:
         ("Training loop", "computation", job.loop_ns, job.loop_percent),
         ("Finalization", "other", job.finalization_ns, job.finalization_percent),
     )
-    known = [Slice(name, meaning, share, (value(took, duration),)) for name, meaning, took, share in parts if share is not None]
+    known = [Slice(name, meaning, share, (value(time, duration),)) for name, meaning, time, share in parts if share is not None]
     made.add(
         ring(
             "job-statistics-parts",
             say("Clockwise from the top: before, during and after the training loop. A long first part is time without training."),
             "Parts of the job",
             known,
-            ("Part", "Time", "Of the job"),
-            middle=(duration(job.duration_ns), "job"),
+            ("Part", "Time", f"Of the {what}"),
+            middle=(duration(job.duration_ns), "recorded" if job.captured_only else "job"),
         ),
         table(
             "job-statistics-times",
@@ -49,7 +53,7 @@ def job_statistics(report: Report) -> Section:
                 for label, text in (
                     ("Start time", moment(job.started_at_ns, relative=relative)),
                     ("End time", moment(job.ended_at_ns, relative=relative)),
-                    ("Job duration", duration(job.duration_ns)),
+                    ("Recorded time" if job.captured_only else "Job duration", duration(job.duration_ns)),
                     ("Training loop start", moment(job.loop_started_at_ns, relative=relative)),
                     ("Training loop end", moment(job.loop_ended_at_ns, relative=relative)),
                     ("Training loop duration", duration(job.loop_ns)),

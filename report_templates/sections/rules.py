@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from ...analysis.report import Report, RuleParameter, RuleResult
 from ..blocks import Cell, Column, Section, Table, coded, plain, say, table, value, word
-from ..formats import clip, count, duration, glued, plural, significant
+from ..formats import clip, count, duration, glued, plural, sentences, significant
 from ..rule_blocks import balance, bottlenecks, generic, loop, trace, utilisation
 from ..rule_blocks.reading import Blocks, Shown, shown
 from .findings import FIRST, findings
@@ -164,11 +164,11 @@ def _absent_lines(found: Sequence[Judged]) -> list[tuple[str, str, str]]:
 
 def _part(report: Report, one: Judged) -> Section:
     rule = one.rule
-    made = Section(one.id, rule.rule, coded(clip(rule.finding or rule.reason or "", 600)))
+    made = Section(one.id, rule.rule, coded(sentences(rule.finding or rule.reason or "", 600)))
     made.facts.update(
         sign=one.sign,
         issue=one.kind == ISSUE,
-        recommendation=coded(clip(rule.recommendation, 800)) if rule.recommendation else None,
+        recommendation=coded(sentences(rule.recommendation, 800)) if rule.recommendation else None,
         checks=coded(clip(rule.checks, 400)),
         condition=None if one.informs else coded(clip(rule.condition, 400)),
         counts="" if one.informs else _counts(report, rule),

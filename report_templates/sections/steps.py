@@ -40,6 +40,7 @@ _HOST_SHADES = (1.0, 0.72, 0.5, 0.86, 0.6, 0.4)
 _MOST_PARTS = 9
 _LINES = 32  # of processes in the figure over the index
 _NAMED = 3
+_LOADINGS = 12  # names of ranges of data loading
 _POINTS = 400  # of one line
 _FEW = 10  # steps; of fewer no outer percentile is told
 _ALIKE = 0.01  # of the longest mean step; processes that wait for each other differ by less
@@ -54,7 +55,7 @@ def steps(report: Report) -> Section:
     groups = found.groups
     label = _labels(groups)
     outer = any(group.quantiles.count >= _FEW for group in groups)
-    made = Section("steps", "Steps", say("{}", _lead(groups)))
+    made = Section("steps", "Steps", say("{}", " ".join(filter(None, (_lead(groups), report.steps.trend)))))
     made.add(
         _distribution(groups),
         _over_index(found.steps, groups),
@@ -377,13 +378,23 @@ def _parts(report: Report) -> Figure | None:
         stacked_bars(tuple(parts.values()), rows, unit.name),
         f"Parts of the average step: {finding}",
         say(
-            "What the average step was spent on{} {}. {}.{}",
+            "What the average step was spent on{} {}. {}.{}{}",
             "," if order.startswith("by") else ";",
             order,
             finding[0].upper() + finding[1:],
+            _loading(every),
             of_all(len(shown), len(every), "process", "kernel time" if told.alike else "mean step"),
         ),
     )
+
+
+def _loading(every: Sequence[StepParts]) -> str:
+    """Which annotated ranges were counted as data loading: " Data loading: ranges fetch, load."; empty where none were."""
+    names = list(dict.fromkeys(name for part in every for name in part.loading_names))
+    if not names:
+        return ""
+    more = f" and {plural(len(names) - _LOADINGS, 'more name')}" if len(names) > _LOADINGS else ""
+    return f" Data loading: {'ranges' if len(names) > 1 else 'the range'} {', '.join(clip(name, 40) for name in names[:_LOADINGS])}{more}."
 
 
 def _values(part: StepParts, parts: Mapping[str, Part]) -> list[float]:

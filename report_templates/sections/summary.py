@@ -11,7 +11,7 @@ from ..blocks import Cell, Column, Figure, Section, Table, meaning_of, of_all, p
 from ..figures.donut import shaded
 from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
-from ..formats import clip, duration, percent, plural
+from ..formats import clip, duration, percent, plural, sentences
 from .findings import FIRST, Advice, findings, overlap
 from .steps import parts_of, telling
 from .system_usage import panel
@@ -90,7 +90,8 @@ def _told(one: Judged, above: Sequence[Advice]) -> Cell:
     """The finding in a sentence; what stands above already is not said twice."""
     advice = next((advice for advice in above if advice.rank == one.rank), None)
     if advice is None:
-        return word(plain(one.rule.finding or one.rule.reason), limit=300)
+        text = one.rule.finding or one.rule.reason or ""
+        return word(plain(sentences(text, 300)), full=plain(text), limit=1000)
     return Cell(
         f"Finding {advice.rank} above: " + (f"costs {advice.cost}." if advice.costs else f"triggered {plural(one.rule.triggered, 'time')}.")
     )

@@ -45,7 +45,9 @@ def test_quantiles_of_every_machine() -> None:
     assert metrics["gpu"]["min"] == metrics["gpu"]["max"] == 50.0
     assert (metrics["network"]["p50"], metrics["network"]["unit"], metrics["gpu"]["derived"]) == (111.0, "B/s", False)
     assert first["statement"] == "GPUs under-used, likely waiting for the CPU: the 95th percentile of the GPUs is 50 %, of the CPU 95 %."
-    assert second["statement"] == "Well used: the 95th percentile of the CPU is 90 %, its median 90 %."
+    assert second["statement"] == (
+        "Well used: the 95th percentile of the CPU is 90 %, its median 90 %; this is the whole machine, not the job alone."
+    )
     assert found.datapoints == 5 * 101
     assert found.finding == "2 machines: 1 well used, 1 with GPUs under-used, likely waiting for the CPU."
 

@@ -42,7 +42,7 @@ def keys(found: Summary) -> list[str]:
 
 
 def test_processors_memory_and_the_longest_step(make_store: MakeStore) -> None:
-    rows = [*steps([10] * 19 + [35]), {"name": "load", "side": "host", "start_ns": 0, "duration_ns": 5 * MS, "complete": True}]
+    rows = [*steps([10] * 19 + [35]), {"name": "forward", "side": "host", "start_ns": 0, "duration_ns": 5 * MS, "complete": True}]
     found = summed(
         make_store, annotation=rows, sample=samples("cpu_utilization", [20.0, 40.0, 90.0]) + samples("memory_used_percent", [7.0, 9.5])
     )
@@ -50,7 +50,7 @@ def test_processors_memory_and_the_longest_step(make_store: MakeStore) -> None:
     cpu, _, longest, loading, memory = found.tiles
     assert (cpu.value, cpu.number) == ("40 %", 40.0)
     assert (longest.value, longest.detail, longest.number, longest.unit) == ("35.0 ms", "step 19, 3.50 times the median", 35 * MS, "ns")
-    assert (loading.value, loading.detail) == ("–", "no data-loader ranges annotated")
+    assert (loading.value, loading.detail) == ("–", "no part of a step named as data loading")
     assert (memory.value, memory.detail) == ("9.5 %", "of host memory at most")
     assert found.headline.endswith("The longest, step 19, took 35.0 ms, 3.50 times as long.")
 
@@ -81,5 +81,6 @@ def test_with_a_gpu_the_five_figures_stay(make_store: MakeStore) -> None:
 
 
 def test_without_steps_the_headline_tells_of_the_processors(make_store: MakeStore) -> None:
-    found = summed(make_store, sample=samples("cpu_utilization", [20.0, 40.0, 90.0]), process=[{"id": 0, "pid": 7}])
+    counted = [{"node": 0, "metric": "counter.loss", "unit": 0, "time_ns": 0, "value": 1.0}]
+    found = summed(make_store, sample=samples("cpu_utilization", [20.0, 40.0, 90.0]) + counted)
     assert found.headline.endswith("1 process traced. CPU utilisation was 40 % (median of the samples), and no steps were recorded.")

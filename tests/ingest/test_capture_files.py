@@ -318,8 +318,30 @@ def test_inspect(recorded: Path, tmp_path: Path) -> None:
     assert "Damage: the recording was not stopped properly" in done.stdout
     other = tmp_path / "x.prt"
     other.write_bytes(b"whatever")
-    for wrong in (other, tmp_path, tmp_path / "missing.prt"):
+    (tmp_path / "nothing").mkdir()
+    for wrong in (other, tmp_path / "nothing", tmp_path / "missing.prt"):
         done = command("inspect", wrong)
         assert done.returncode == 4
         assert done.stderr.startswith(f"postrun: {wrong}: ")
         assert "Traceback" not in done.stderr
+
+
+def test_inspect_several_files_and_folders(recorded: Path, tmp_path: Path) -> None:
+    [whole], [killed] = (list((recorded / name).iterdir()) for name in ("whole", "killed"))
+    alone = command("inspect", killed).stdout + "\n" + command("inspect", whole).stdout
+    assert command("inspect", killed, whole).stdout == alone
+    assert command("inspect", recorded / "killed", recorded / "whole", whole).stdout == alone, "a file is shown once"
+    found = json.loads(command("inspect", "--json", recorded / "killed", recorded / "whole").stdout)
+    assert [one["path"] for one in found] == [str(killed), str(whole)]
+    (only,) = json.loads(command("inspect", "--json", recorded / "whole").stdout)
+    assert only == json.loads(command("inspect", "--json", whole).stdout)
+    empty = tmp_path / "empty.prt"
+    empty.touch()
+    done = command("inspect", empty)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert f"{empty}: the file is empty" in done.stderr
+    done = command("inspect", empty, whole)
+    assert done.returncode == 4
+    assert f"{empty}: the file is empty" in done.stderr
+    assert "Complete: stopped properly" in done.stdout, "the others are shown"
+    assert [one["path"] for one in json.loads(command("inspect", "--json", empty, whole).stdout)] == [str(whole)]

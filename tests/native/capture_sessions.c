@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 static int descriptors(void) {
@@ -193,6 +194,60 @@ static void by_environment(const char *folder, int rounds) { /* the program know
     }
 }
 
+static void steps_of(int first, int rounds) {
+    for (int i = first; i < first + rounds; i++) {
+        postrun_begin(name_of("step"), i);
+        postrun_end();
+    }
+}
+
+/* A program with sessions of its own, in one that the environment began. */
+static void own_sessions(const char *folder, int rounds) {
+    steps_of(0, rounds);
+    postrun_config c = POSTRUN_CONFIG_INIT;
+    c.directory = folder;
+    c.sample_ms = 100;
+    EQUAL(postrun_configure(&c), 0);
+    c.sample_ms = 42;
+    EQUAL(postrun_configure(&c), -EINVAL);
+    c.sample_ms = 100;
+    EQUAL(postrun_recording(), 1);
+    EQUAL(postrun_start(), 0);
+    EQUAL(postrun_start(), -EALREADY);
+    EQUAL(postrun_configure(&c), -EBUSY);
+    steps_of(rounds, rounds);
+    EQUAL(postrun_stop(), 0);
+    EQUAL(postrun_stop(), -EALREADY);
+    steps_of(1000, rounds); /* not recorded */
+    EQUAL(postrun_start(), 0);
+    EQUAL(postrun_start(), -EALREADY);
+    EQUAL(postrun_configure(&c), -EBUSY);
+    steps_of(2 * rounds, rounds);
+    usleep(300000); /* for the sampler, where there is one */
+    EQUAL(postrun_stop(), 0);
+}
+
+/* A forked child goes on with the session, and has one of its own then. */
+static void own_session_of_a_child(const char *folder, int rounds) {
+    EQUAL(postrun_start(), 0);
+    steps_of(0, rounds);
+    postrun_config c = POSTRUN_CONFIG_INIT; /* does not follow forks, but the session does */
+    c.directory = folder;
+    pid_t child = fork();
+    if (child == 0) {
+        steps_of(rounds, rounds);
+        EQUAL(postrun_configure(&c), 0);
+        EQUAL(postrun_start(), 0);
+        EQUAL(postrun_start(), -EALREADY);
+        EQUAL(postrun_stop(), 0);
+        _exit(0);
+    }
+    int how = -1;
+    CHECK(waitpid(child, &how, 0) == child);
+    EQUAL(how, 0);
+    EQUAL(postrun_stop(), 0);
+}
+
 static void sampled(const char *folder, int rounds) {
     postrun_config c = POSTRUN_CONFIG_INIT;
     c.directory = folder;
@@ -224,7 +279,8 @@ static const struct {
     const char *name;
     void (*run)(const char *folder, int rounds);
 } behaviours[] = {{"loop", loop}, {"rotate", rotate}, {"limits", limits}, {"signals", with_signals}, {"exit", at_exit},
-                  {"quick", without_handlers}, {"environment", by_environment}, {"sampled", sampled}, {"compressed", compressed}};
+                  {"quick", without_handlers}, {"environment", by_environment},
+                  {"own", own_sessions}, {"own child", own_session_of_a_child}, {"sampled", sampled}, {"compressed", compressed}};
 
 int main(int argc, char **argv) {
     CHECK(argc == 4);

@@ -232,6 +232,31 @@ def test_start_by_the_environment(programs: Programs, variant: str, tmp_path: Pa
     assert len(read(folder)["annotation"]) == 10
 
 
+@pytest.mark.parametrize("recorder", [False, True], ids=["environment", "recorder"])
+def test_a_program_with_sessions_of_its_own_runs_as_it_is(programs: Programs, variant: str, recorder: bool, tmp_path: Path) -> None:
+    """Its first session is the one that the environment began; later ones go where it says, but under a recorder to the job's folder."""
+    job, own = tmp_path / "job", tmp_path / "own"
+    known = {"POSTRUN_CAPTURE": "1", "POSTRUN_DIR": str(job)} | ({"POSTRUN_RECORDER": "host:1"} if recorder else {})
+    call(programs.program("capture_sessions", variant), "own", own, 10, **known)
+    found = sorted((*files(job), *files(own)), key=lambda path: int(path.name.split(".")[-2]))
+    assert [path.parent for path in found] == [job, job if recorder else own]
+    first, second = (prt_reader.read(path.read_bytes()) for path in found)
+    assert [row["value"] for row in first["annotation"]] == list(range(20))
+    assert [row["value"] for row in second["annotation"]] == list(range(20, 30))
+    assert (first["metric"], bool(second["metric"])) == ([], not recorder)
+    for path in found:
+        check_whole(path.read_bytes())
+
+
+def test_a_forked_child_of_the_environment_runs_as_it_is(programs: Programs, tmp_path: Path) -> None:
+    known = {"POSTRUN_CAPTURE": "1", "POSTRUN_FOLLOW_FORK": "1", "POSTRUN_DIR": str(tmp_path)}
+    call(programs.program("capture_sessions", "plain"), "own child", tmp_path / "own", 10, **known)
+    rows = [[row["value"] for row in prt_reader.read(path.read_bytes())["annotation"]] for path in files(tmp_path)]
+    assert sorted(rows) == [list(range(10)), list(range(10, 20))]
+    for path in files(tmp_path):
+        check_whole(path.read_bytes())
+
+
 def test_the_sampler_runs_in_the_session(programs: Programs, variant: str, tmp_path: Path) -> None:
     call(programs.program("capture_sessions", variant), "sampled", tmp_path, 5)
     tables = read(tmp_path)

@@ -78,7 +78,8 @@ def test_the_extension_keeps_to_the_limited_api(wheel: Path, tmp_path: Path) -> 
         extension = archive.extract("postrun/native/_native.abi3.so", tmp_path)
     private = set(re.findall(r"\bU (_Py\w+)", run("nm", "-D", "--undefined-only", extension)))
     # The private names that macros of the limited API expand to (those ending in _SizeT by PY_SSIZE_T_CLEAN): in the stable ABI.
-    stable = {"_Py_Dealloc", "_Py_NoneStruct", "_Py_TrueStruct", "_Py_FalseStruct", "_Py_NotImplementedStruct", "_PyObject_New"}
+    stable = {"_Py_Dealloc", "_Py_NoneStruct", "_Py_TrueStruct", "_Py_FalseStruct", "_Py_NotImplementedStruct"}
+    stable |= {"_PyObject_New", "_PyObject_GC_New"}
     assert {name for name in private if not name.endswith("_SizeT")} <= stable
 
 

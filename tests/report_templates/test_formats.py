@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.report_templates.formats import bandwidth, clip, count, duration, moment, percent, plural, printable, quantity, size
+from postrun.report_templates.formats import bandwidth, clip, count, duration, moment, percent, plural, printable, quantity, sentences, size
 
 
 def plain(text: str) -> str:
@@ -54,6 +54,34 @@ def test_clipped_text_keeps_its_ends_and_its_limit(text: str, limit: int) -> Non
     assert shown == text if len(text) <= limit else "…" in shown
     head, _, tail = shown.partition("…")
     assert len(text) <= limit or (text.startswith(head) and text.endswith(tail))
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "shown"),
+    [
+        ("Short.", 5000, "Short."),
+        ("One of 1.5 ms on a.b. Two of them. Three.", 36, "One of 1.5 ms on a.b. Two of them."),
+        ("One of 1.5 ms on a.b. Two of them. Three.", 22, "One of 1.5 ms on a.b."),
+        ("The first is long; it is kept whole. The second goes.", 10, "The first is long; it is kept whole."),
+        ("A sentence without a stop", 10, "A sentence without a stop"),
+    ],
+)
+def test_sentences_end_where_a_sentence_ends(text: str, limit: int, shown: str) -> None:
+    assert sentences(text, limit) == shown
+
+
+def test_a_sentence_nobody_reads_ends_after_a_word() -> None:
+    shown = sentences("word " * 1000, 300)
+    assert shown.endswith("word …")
+    assert 800 < len(shown) <= 902
+    assert len(sentences("x" * 5000, 300)) == 300
+
+
+@given(st.text(alphabet="aB .!?1`", max_size=200), st.integers(1, 80))
+def test_sentences_are_the_beginning_of_the_text(text: str, limit: int) -> None:
+    shown = sentences(text, limit)
+    assert text.startswith(shown)
+    assert shown == text or shown[-1] in ".!?"
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=()), max_size=100))
