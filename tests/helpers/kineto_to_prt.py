@@ -61,7 +61,8 @@ def convert(trace: dict[str, Any], *, host: str, pid: int | None = None, seed: i
 
     writer = PrtWriter()
     writer.parts = [_native.write_trace_header(bytes(range(16)), pid, 1, 1, first)]
-    anchors = [(0, 10**9, first), (last - first + 1, 10**9 + last - first + 1, last + 1)]
+    span = max(1, last - first)  # the recording lasts as long as its events
+    anchors = [(0, 10**9, first), (span, 10**9 + span, first + span)]
     writer.prelude(names, anchors)
     facts = {f"cuda.{index}.{fact}": value for index, facts in _devices(trace) for fact, value in facts.items()}
     if facts:
