@@ -1,0 +1,1 @@
+"""Reports of many runs, night after night, from folders and object stores."""

@@ -1,0 +1,1 @@
+"""A report on a ticket: what is sent, where to, and how it looks there."""
