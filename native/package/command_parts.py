@@ -1,0 +1,164 @@
+"""What do all commands share? Kinds of options, where a wrong value came from, defaults from a file, progress, JSON.
+
+Imports click only: `postrun --help` is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from .errors import UsageError
+
+CONFIG_FILE = "postrun.config_file"
+FILE_SETTINGS = "postrun.file_settings"
+
+
+@contextmanager
+def bad_parameter(origin: str = "", option: str | None = None) -> Iterator[None]:
+    """A UsageError inside becomes one that names the option (in a callback of one: this option)."""
+    try:
+        yield
+    except UsageError as error:
+        raise click.BadParameter(f"{error}{origin}", param_hint=f"'{option}'" if option else None) from error
+
+
+def commands_of(ctx: click.Context) -> dict[str, click.Command]:
+    """The commands beside the one that is being parsed."""
+    root = ctx.find_root().command
+    return dict(root.commands) if isinstance(root, click.Group) else {}
+
+
+def configure(ctx: click.Context, _param: click.Parameter, value: Path | None) -> None:
+    """Make the configuration file the source of defaults of the command that is being parsed."""
+    from .config import find, read
+    from .config import rules as rules_of
+
+    path = find(value, Path.cwd())
+    if path is None:
+        return
+    commands = {
+        name: _by_long_name(command) for name, command in commands_of(ctx).items() if any(p.name == "config" for p in command.params)
+    }
+    ctx.meta[CONFIG_FILE] = path
+    command = ctx.info_name or ""
+    given = read(path, {name: frozenset(options) for name, options in commands.items()}).get(command, {})
+    if isinstance(given.get("rules"), dict):
+        given["rules"], ctx.meta[FILE_SETTINGS] = rules_of(path, given["rules"])
+    ctx.default_map = {
+        str(option.name): [value] if option.multiple and isinstance(value, str) else value
+        for key, value in given.items()
+        if value is not None
+        for option in [commands[command][key]]
+    }
+
+
+def _by_long_name(command: click.Command) -> dict[str, click.Option]:
+    """The options that a configuration file may set, by long name with ``_``."""
+    options = [p for p in command.params if isinstance(p, click.Option) and p.name not in ("config", "settings")]
+    return {next(o for o in option.opts if o.startswith("--"))[2:].replace("-", "_"): option for option in options}
+
+
+class _Option(click.Option):
+    """An option whose wrong value is traced back to the environment or the configuration file it came from."""
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        try:
+            return super().process_value(ctx, value)
+        except click.BadParameter as error:
+            source = ctx.get_parameter_source(self.name) if self.name else None
+            if source is ParameterSource.ENVIRONMENT:
+                origin = f"the environment variable {self.envvar}"
+            elif source is ParameterSource.DEFAULT_MAP:
+                origin = str(ctx.meta.get(CONFIG_FILE))
+            else:
+                raise
+            raise click.BadParameter(f"{error.message} (from {origin})", error.ctx, error.param, error.param_hint) from error
+
+
+def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    """An option that the environment can set as POSTRUN_<LONG_NAME>, or as ``envvar`` says."""
+    long = next(name for name in names if name.startswith("--")).split("/")[0]
+    settings = {"envvar": "POSTRUN_" + long[2:].replace("-", "_").upper(), **settings}
+    return click.option(*names, cls=_Option, show_envvar=False, **settings)
+
+
+class Listed(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions
+    """Text of an option that may be repeated; ``split`` divides it where it comes from the environment."""
+
+    name = "text"
+
+    def __init__(self, split: str) -> None:
+        self.split = split
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(value)
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        import re
+
+        return [text.strip() for text in re.split(self.split, rv) if text.strip()]
+
+
+class Number(click.IntRange):
+    """A whole number in a range, which every message about it names."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is no whole number from {self.min} to {self.max}", param, ctx)
+
+
+def with_options(*groups: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def decorate(function: Any) -> Any:
+        for option in reversed([option for group in groups for option in group]):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+CONFIG = click.option(
+    "--config", type=click.Path(path_type=Path), is_eager=True, expose_value=False, callback=configure, envvar="POSTRUN_CONFIG",
+    help="TOML file with defaults (else postrun.toml, or [tool.postrun] in pyproject.toml).",
+)  # fmt: skip
+VERBOSITY = [
+    option("--quiet", "-q", is_flag=True, help="Print nothing but errors (and --json)."),
+    option("--verbose", "-v", is_flag=True, help="Say more; show a traceback on an internal error."),
+]
+
+
+def print_json(value: Any) -> None:
+    import json
+
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+@contextmanager
+def progress_line(quiet: bool, verbose: bool) -> Iterator[Callable[[str, float | None], None]]:
+    """A function that shows what is being done: one line rewritten on a terminal, plain lines with --verbose, else nothing."""
+    terminal = sys.stderr.isatty() and not quiet
+    width = 0
+
+    def show(text: str, fraction: float | None) -> None:
+        nonlocal width
+        if fraction is not None:
+            text = f"{text} {fraction:.0%}"
+        if terminal:
+            click.echo("\r" + text.ljust(width)[:120], nl=False, err=True)
+            width = len(text)
+        elif verbose and text:
+            click.echo(text, err=True)
+
+    try:
+        yield show
+    finally:
+        if terminal and width:
+            click.echo("\r" + " " * min(width, 120) + "\r", nl=False, err=True)

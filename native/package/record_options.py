@@ -1,0 +1,81 @@
+"""Which options does `postrun record` have?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .command_parts import Listed, bad_parameter, option
+from .report_options import formats
+
+
+def _formats_if_given(ctx: click.Context, param: click.Parameter, value: Any) -> tuple[str, ...]:
+    return () if value is None else formats(ctx, param, value)
+
+
+def _parameters(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    if not value:
+        return ()
+    from . import record_params
+
+    with bad_parameter():
+        return tuple(record_params.pair(text) for text in value)
+
+
+def _gpu_window(_ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    from . import record_gpu
+
+    read = {"steps": record_gpu.steps, "seconds": record_gpu.seconds, "window_signal": record_gpu.signal_name}[str(param.name)]
+    with bad_parameter():
+        return read(value)
+
+
+def _parameter_files(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[dict[str, str], ...]:
+    if not value:
+        return ()
+    from . import record_params
+
+    with bad_parameter():
+        return tuple(record_params.of_file(Path(text)) for text in value)
+
+
+class _Interval(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions
+    """An interval of the system sampler."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from .record_job import INTERVALS_MS
+
+        if str(value) not in map(str, INTERVALS_MS):
+            self.fail(f"{value!r} is no interval of the sampler; choose from {', '.join(map(str, INTERVALS_MS))}", param, ctx)
+        return int(value)
+
+
+RECORD_OPTIONS = [
+    option("--out", "-o", type=click.Path(file_okay=False, path_type=Path),
+            help="Folder of the recording, new or empty (default: postrun-runs/NAME-TIME)."),
+    option("--interval-ms", type=_Interval(), metavar="MS", default=500, show_default=True,
+            help="How often the system is sampled: 100, 200, 500, 1000, 5000 or 60000 ms; 0: never."),
+    option("--gpu/--no-gpu", default=None,
+            help="Record the GPUs: their samples, and what runs on them; --no-gpu: neither (default: where there are NVIDIA GPUs)."),
+    option("--steps", envvar="POSTRUN_GPU_STEPS", callback=_gpu_window, metavar="A:B",
+            help="Record what runs on GPUs in steps A to B-1 only, as the program annotates them."),
+    option("--seconds", envvar="POSTRUN_GPU_TIME", callback=_gpu_window, metavar="A:B",
+            help="The same from A to B seconds after the program began to record."),
+    option("--window-signal", envvar="POSTRUN_GPU_SIGNAL", callback=_gpu_window, metavar="USR1|USR2",
+            help="The same from one signal to the next."),
+    option("--param", "params", multiple=True, type=Listed(r"[\n;]+"), callback=_parameters, metavar="KEY=VALUE",
+            help="A hyperparameter of the job; may be repeated."),
+    option("--params", "files", multiple=True, type=Listed(r"[\n;]+"), callback=_parameter_files, metavar="FILE",
+            help="A JSON or TOML file of hyperparameters; may be repeated. --param counts before it."),
+    option("--report", is_flag=True, help="Write a report to the folder report/ of the recording when the job has ended."),
+    option("--format", "formats", type=click.UNPROCESSED, callback=_formats_if_given, metavar="LIST",
+            help="Formats of --report, as of postrun report."),
+    option("--name", help="Name of the run in the report."),
+    option("--quiet", "-q", is_flag=True, help="Print nothing but errors."),
+]  # fmt: skip

@@ -1,0 +1,153 @@
+"""Which options does a command that makes reports have, and which rules do they choose?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from . import option_values
+from .command_parts import CONFIG_FILE, FILE_SETTINGS, Listed, Number, bad_parameter, option
+
+if TYPE_CHECKING:
+    from .analysis.report import Report
+    from .analysis.rules.selection import Selection
+    from .rule_options import RuleText
+
+
+def formats(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
+    with bad_parameter():
+        return option_values.formats(value)
+
+
+def _memory_size(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    with bad_parameter():
+        return option_values.memory_size(value)
+
+
+def _rules(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    from . import rule_options
+
+    with bad_parameter():
+        return rule_options.names(value)
+
+
+def _settings(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """POSTRUN_SET, and --set of the command line, which stands over it parameter by parameter. The configuration file's tables stand
+    below both. What they name is looked at in :func:`selection`, when the rules of --custom-rule are known."""
+    of_environment = param.value_from_envvar(ctx) if ctx.get_parameter_source("settings") is ParameterSource.COMMANDLINE else None
+    if not value and not of_environment:
+        return (), ()
+    from . import rule_options
+
+    with bad_parameter(f" (from the environment variable {param.envvar})"):
+        below = rule_options.pairs(of_environment or ())
+    with bad_parameter():
+        above = rule_options.pairs(value)
+    return (below, above) if ctx.get_parameter_source("settings") is ParameterSource.COMMANDLINE else (above, ())
+
+
+def _custom_rules(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[RuleText, ...]:
+    if not value:
+        return ()
+    from . import rule_options
+
+    with bad_parameter():
+        return rule_options.rule_texts(value)
+
+
+def _fail_on(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    from . import rule_options
+
+    with bad_parameter():
+        return rule_options.fail_words(value)
+
+
+REPORT_OPTIONS = [
+    option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-report"), show_default=True,
+            help="Folder to write report.html, report.pdf and report.json to."),
+    option("--format", "formats", type=click.UNPROCESSED, callback=formats, metavar="LIST", default="html,pdf,json",
+            show_default=True, help=f"Which of {','.join(option_values.FORMATS)} to write."),
+    option("--rules", "rules", type=click.UNPROCESSED, callback=_rules, metavar="LIST",
+            help="Rules that run, such as CPUBottleneck,StepOutlier (default: all); -StepOutlier turns one off."),
+    option("--preset", type=click.Choice(["documented", "service"], case_sensitive=False), default="documented", show_default=True,
+            help="Defaults of the rules' parameters: the documented ones, or those the hosted service runs with."),
+    option("--set", "settings", multiple=True, type=Listed(r"[\s,;]+"), callback=_settings, metavar="RULE_PARAMETER=VALUE",
+            help="Set a parameter of a rule, such as LowGPUUtilization_patience=100; may be repeated."),
+    option("--custom-rule", "custom_rules", multiple=True, type=Listed(r"[\n;]+"), callback=_custom_rules,
+            metavar="FILE.py:CLASS[?NAME=VALUE&...]", help="Run a rule of your own, too; may be repeated."),
+    option("--rule-timeout", type=Number(1, 86_400 * 30), default=300, show_default=True, metavar="SECONDS",
+            help="How long the file of a rule of your own may take to load, and then to judge; after that it failed."),
+    option("--fail-on", type=click.UNPROCESSED, callback=_fail_on, metavar="LIST",
+            help="Exit with code 3 when a rule found an issue: issues (any rule), error (a rule failed), or names of rules."),
+    option("--top", type=Number(1, 1000), default=15, show_default=True, help="Rows in tables and figures of the top kernels."),
+    option("--histogram", "histograms", multiple=True, metavar="NAME", help="Draw the durations of this annotation; may be repeated."),
+    option("--paper", type=click.Choice(["A4", "Letter"], case_sensitive=False), default="A4", show_default=True, help="Page of the PDF."),
+    option("--name", help="Name of the run in the report."),
+    option("--json", "as_json", is_flag=True, help="Print a summary of the run as JSON on standard output."),
+    option("--generated-at", metavar="TIME", help="Time of making that the report states (ISO 8601, UTC); the same input then gives the "
+            "same bytes. SOURCE_DATE_EPOCH is respected, too."),
+]  # fmt: skip
+STORE_OPTIONS = [
+    option(
+        "--memory-limit",
+        metavar="SIZE",
+        callback=_memory_size,
+        default="600MB",
+        show_default=True,
+        help="Bound of the database's memory, such as 2GB.",
+    ),
+    option("--threads", type=Number(1, 1024), help="Threads of the database (default: all cores)."),
+]
+
+
+def chosen_rules(options: dict[str, Any], quiet: bool) -> tuple[Selection, tuple[str, ...]]:
+    """The rules that run and the words of --fail-on, taken out of ``options`` before anything is read. Raises UsageError."""
+    from . import rule_options
+
+    ctx = click.get_current_context()
+    with bad_parameter(_origin(ctx, "custom_rules"), "--custom-rule"):
+        own = rule_options.custom_rules(options.pop("custom_rules"), options.pop("rule_timeout"))
+    for rule in own:
+        if rule.problem is not None and not quiet:
+            click.echo(f"note: --custom-rule: {rule.name} cannot be run, its verdict is Error: {rule.problem}", err=True)
+    below, above = options.pop("settings")
+    with bad_parameter(" (from the environment variable POSTRUN_SET)", "--set"):
+        settings = rule_options.settings(below, own)
+    with bad_parameter(option="--set"):
+        settings |= rule_options.settings(above, own)
+    return rule_options.chosen(
+        options.pop("rules"),
+        options.pop("preset"),
+        settings=settings,
+        of_file=ctx.meta.get(FILE_SETTINGS, {}),
+        own=own,
+        fail_on=options.pop("fail_on"),
+    )
+
+
+def _origin(ctx: click.Context, name: str) -> str:
+    """Where the value of an option comes from, behind a message; nothing where that is the command line."""
+    source = ctx.get_parameter_source(name)
+    option = next(one for one in ctx.command.params if one.name == name)
+    if source is ParameterSource.ENVIRONMENT:
+        return f" (from the environment variable {option.envvar})"
+    return f" (from {ctx.meta.get(CONFIG_FILE)})" if source is ParameterSource.DEFAULT_MAP else ""
+
+
+def fail_if(report: Report, fail_on: tuple[str, ...]) -> None:
+    """Leave with exit code 3 where a verdict matches; say what could not be answered."""
+    from . import rule_options
+
+    for line in rule_options.unmatched(report, fail_on):
+        click.echo(f"postrun: --fail-on: {line}", err=True)
+    if told := rule_options.matched(report, fail_on):
+        click.echo(f"postrun: --fail-on: {told}", err=True)
+        sys.exit(3)
