@@ -1,0 +1,71 @@
+"""Where are the files of runs and reports: a local folder or an object store, behind one small interface?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import InputError
+
+
+class ObjectStoreError(InputError):
+    """The place cannot be used: not there, refused, or not to be reached. Names the place and the next step, never a secret."""
+
+
+class ChangedError(ObjectStoreError):
+    """An object was replaced, grew or went while it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One object. ``path``: below the root, with slashes. ``etag``: as the store says; of local files from inode, size and time."""
+
+    path: str
+    size: int
+    etag: str | None
+    modified_ns: int
+
+
+class Objects:
+    """All objects below one URL or folder. Errors that may pass are retried with backoff; others are ObjectStoreError."""
+
+    url: str
+
+    def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
+        """Objects whose path begins with ``prefix``, ordered by path (as UTF-8); ``after``: only those behind this path."""
+        raise NotImplementedError
+
+    def head(self, path: str) -> ObjectInfo | None:
+        raise NotImplementedError
+
+    def read(self, path: str, *, first: int = 0, count: int | None = None) -> bytes:
+        """Its bytes, or ``count`` of them from ``first``. ObjectStoreError where it is not there."""
+        raise NotImplementedError
+
+    def download(self, one: ObjectInfo, target: Path) -> None:
+        """Exactly that version to a local file, in a stream. ChangedError where it is another one by now, or none."""
+        raise NotImplementedError
+
+    def write(self, path: str, data: bytes | Path, *, content_type: str | None = None) -> str | None:
+        """Whole or not at all; replaces. -> its ETag."""
+        raise NotImplementedError
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Writes unless it is there already (conditional put). Whether it was written."""
+        raise NotImplementedError
+
+    def replace(self, path: str, data: bytes, etag: str | None) -> bool:
+        """Writes where the object still has this ETag. Whether it was written."""
+        raise NotImplementedError
+
+    def delete(self, path: str) -> None:
+        """Gone afterwards, also if it was before."""
+        raise NotImplementedError
+
+
+def open_objects(url: str | Path) -> Objects:
+    """s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, memory://name (in this process, for tests), file:///..., or a folder.
+
+    Credentials come from where the store's own tools take them. UsageError for another scheme."""
+    raise NotImplementedError
