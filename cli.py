@@ -18,8 +18,9 @@ import click
 from click.core import ParameterSource
 
 from . import option_values
-from .command_parts import CONFIG, VERBOSITY, option, print_json, progress_line, with_options
+from .command_parts import CONFIG, VERBOSITY, commands_of, option, print_json, progress_line, with_options
 from .errors import PostrunError, Terminated
+from .lazy_commands import LazyGroup
 from .record_options import RECORD_OPTIONS
 from .report_options import REPORT_OPTIONS, STORE_OPTIONS, chosen_rules, fail_if
 
@@ -30,7 +31,15 @@ if TYPE_CHECKING:
     from .report_templates.pdf import Printer
 
 
-class _Group(click.Group):
+LAZY_COMMANDS = {
+    "attach": ("tickets.command:attach", "Put a report on a ticket."),
+    "compare": ("compare_command:compare", "Tell what changed from one run to another."),
+    "nightly": ("nightly.command:nightly", "Report every new or changed run of a folder or an object store."),
+}
+"""Name -> where the command stands, and its short help: a module of these is loaded when its command is called."""
+
+
+class _Group(LazyGroup):
     """Turns every failure into one clear message and the documented exit code."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
@@ -82,14 +91,18 @@ def _machine_problem(error: Exception) -> str | None:
     return None
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Group, lazy=LAZY_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(installed_version("postrun"), prog_name="postrun")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """A training job ends; one command turns what was captured into a report."""
     from . import environment
 
     environment.leave_recording()
-    envvars = [str(option.envvar) for command in main.commands.values() for option in command.params if option.envvar]
+    if not environment.given():
+        return
+    commands = commands_of(ctx).values()
+    envvars = [str(option.envvar) for command in commands for option in command.params if option.envvar]
     for line in environment.unknown(envvars):
         click.echo(f"postrun: {line}", err=True)
 

@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from .errors import UsageError
+from .lazy_commands import LazyGroup
 
 CONFIG_FILE = "postrun.config_file"
 FILE_SETTINGS = "postrun.file_settings"
@@ -32,6 +33,8 @@ def bad_parameter(origin: str = "", option: str | None = None) -> Iterator[None]
 def commands_of(ctx: click.Context) -> dict[str, click.Command]:
     """The commands beside the one that is being parsed."""
     root = ctx.find_root().command
+    if isinstance(root, LazyGroup):
+        return root.all_commands(ctx)
     return dict(root.commands) if isinstance(root, click.Group) else {}
 
 

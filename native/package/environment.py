@@ -30,6 +30,11 @@ def leave_recording() -> None:
     os.environ.pop("POSTRUN_CAPTURE", None)
 
 
+def given() -> bool:
+    """Whether a variable POSTRUN_* is set that may belong to an option."""
+    return any(name.upper().startswith(_PREFIX) and name not in _OTHERS for name in os.environ)
+
+
 def unknown(of_options: Iterable[str]) -> Iterator[str]:
     """A line for every variable POSTRUN_* that nothing reads, with the nearest one that is read. ``of_options``: those of the options."""
     known = sorted({*of_options, *_OTHERS})
