@@ -1,0 +1,48 @@
+"""Where below the output folder of a night does what of a run stand?
+
+index.html index.json index.parquet      of all runs
+runs/<id>/done.json                      a Row, written last: what is known of the run (model.Row.to_json)
+runs/<id>/claim.json                     who works on it (claims.py)
+runs/<id>/<16 digits>-<digits>/          the report's files: a folder per version of the run and of the options
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import version
+from typing import Final
+
+from .model import FoundRun, ReportOptions
+
+RUNS: Final = "runs"
+DONE: Final = "done.json"
+CLAIM: Final = "claim.json"
+INDEX_FILES: Final = ("index.html", "index.json", "index.parquet")
+_WHOLE: Final = "_whole"
+"""Stands for the run ".", which no path can be named after."""
+
+
+def run_folder(run_id: str) -> str:
+    return f"{RUNS}/{_WHOLE if run_id == '.' else run_id}"
+
+
+def done(run_id: str) -> str:
+    return f"{run_folder(run_id)}/{DONE}"
+
+
+def claim(run_id: str) -> str:
+    return f"{run_folder(run_id)}/{CLAIM}"
+
+
+def report_folder(run: FoundRun, options: ReportOptions) -> str:
+    """Of the report of this version of the run with these options; without a slash at the end."""
+    return f"{run_folder(run.id)}/{run.fingerprint[:16]}-{options_digest(options)}"
+
+
+def options_digest(options: ReportOptions) -> str:
+    """12 hex digits: another one means that a report made with other options, or by another version of postrun, is to be made again.
+    Memory and threads change no report."""
+    chosen = {name: getattr(options, name) for name in options.__slots__ if name not in ("memory_limit", "threads")}
+    text = json.dumps({"version": version("postrun"), **chosen}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
