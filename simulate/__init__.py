@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from .changes import Changes
 from .demo import write_demo
 from .training_run import Problems
 from .truth import DemoTruth, KernelTruth, RankTruth
 
-__all__ = ["DemoTruth", "KernelTruth", "Problems", "RankTruth", "write_demo"]
+__all__ = ["Changes", "DemoTruth", "KernelTruth", "Problems", "RankTruth", "write_demo"]

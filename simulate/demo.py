@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from . import job as job_module
+from .changes import Changes
 from .hosted_writer import CORES, write_hosted
 from .kineto_writer import write_trace
 from .schedule import LAYERS, PARAMETERS
@@ -18,7 +19,7 @@ JOB_NAME = "gpt-350m-ddp (simulated)"
 _LABELS = {"simulated": "true"}
 
 
-def _write_job_information(out: Path, ranks: list[Rank], gpus_per_node: int, problems: Problems) -> None:
+def _write_job_information(out: Path, ranks: list[Rank], gpus_per_node: int, problems: Problems, changes: Changes) -> None:
     nodes = sorted({rank.node for rank in ranks})
     information = {
         "name": JOB_NAME,
@@ -33,12 +34,12 @@ def _write_job_information(out: Path, ranks: list[Rank], gpus_per_node: int, pro
             "sequence_length": 2048,
             "batch_size_per_gpu": 12,
             "global_batch_size": 12 * len(ranks),
-            "precision": "bf16-autocast",
+            "precision": "fp32" if changes.fp32_matrix else "bf16-autocast",
             "optimizer": "fused AdamW",
             "learning_rate": 0.0003,
             "gradient_clipping": 1.0,
             "dataloader_workers": 4 if problems.data_stall else CORES,
-            "pin_memory": not problems.data_stall,
+            "pin_memory": not (problems.data_stall or changes.pageable_copies),
         },
         "labels": _LABELS,
         "resources": [f"simulated:node/{node}" for node in nodes],
@@ -67,20 +68,22 @@ def write_demo(
     seed: int = 1,
     steps: int = 40,
     problems: Problems | None = None,
+    changes: Changes | None = None,
     nodes: int = 2,
     gpus_per_node: int = 4,
 ) -> DemoTruth:
     """Writes a simulated run below ``out`` and returns what a report on it must say.
 
     The run is a data-parallel training of a GPT on ``nodes`` x ``gpus_per_node`` H100 GPUs, of which ``steps`` steps
-    were profiled; by default all of ``Problems`` are planted. Below ``out``: ``kineto/`` with one trace per rank,
+    were profiled; by default all of ``Problems`` are planted. ``changes``: what this run does differently from others of
+    the same job, for a comparison to find (default: nothing). Below ``out``: ``kineto/`` with one trace per rank,
     ``profiler-output/`` with the system metrics and steps of the whole job, and ``job.json``. The same arguments
     give the same bytes.
 
     An earlier simulated run in the same place is replaced. Raises UsageError if a number is not positive, if the
     straggling rank does not exist, or if ``out`` holds another run.
     """
-    problems = problems or Problems()
+    problems, changes = problems or Problems(), changes or Changes()
     for name, value in (("steps", steps), ("nodes", nodes), ("gpus_per_node", gpus_per_node)):
         if value < 1:
             raise UsageError(f"{name} is {value}: give 1 or more")
@@ -89,6 +92,8 @@ def write_demo(
         raise UsageError(
             f"straggler_rank is {problems.straggler_rank}, but the run has ranks 0 to {world_size - 1}: choose one of them, or None"
         )
+    if changes.slow_link_rank is not None and not 0 <= changes.slow_link_rank < world_size:
+        raise UsageError(f"slow_link_rank is {changes.slow_link_rank}, but the run has ranks 0 to {world_size - 1}: choose one of them")
     ranks = simulate(
         start=job_module.WINDOW_START,
         first_step=job_module.FIRST_PROFILED_STEP,
@@ -97,12 +102,13 @@ def write_demo(
         problems=problems,
         nodes=nodes,
         gpus_per_node=gpus_per_node,
+        changes=changes,
     )
     job = job_module.job_around(ranks, problems, seed, gpus_per_node)
     truth = demo_truth(problems, ranks, job)
     _clear(out)
     (out / "kineto").mkdir(parents=True)
-    _write_job_information(out, ranks, gpus_per_node, problems)  # first, so that a run cut short is known as simulated
+    _write_job_information(out, ranks, gpus_per_node, problems, changes)  # first, so that a run cut short is known as simulated
     for rank in ranks:
         write_trace(out / "kineto", rank, world_size=world_size, gpus_per_node=gpus_per_node, job_name=JOB_NAME)
     write_hosted(out / "profiler-output", job, truth.ranks, problems, seed)

@@ -12,6 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from . import schedule
+from .changes import Changes
 from .schedule import Work
 
 STRAGGLER_SLOWDOWN = 1.12
@@ -95,13 +96,17 @@ class StepTimes(NamedTuple):
 class Rank:
     """One training process: its clocks, and everything it recorded."""
 
-    def __init__(self, rank: int, gpus_per_node: int, start: int, seed: int, slowdown: float) -> None:
+    def __init__(self, rank: int, gpus_per_node: int, start: int, seed: int, slowdown: float, changes: Changes) -> None:
         self.rank = rank
         self.device = rank % gpus_per_node
         self.node = f"algo-{rank // gpus_per_node + 1}"
         self.pid = 411 + self.device  # containers: the same numbers on every node
         self.autograd_thread = self.pid + 300
         self.slowdown = slowdown
+        self.changes = changes
+        self.forward, self.backward = changes.applied(schedule.FORWARD), changes.applied(schedule.BACKWARD)
+        self.optimizer = changes.applied(schedule.OPTIMIZER)
+        self.link_delay = changes.slow_link_ns if rank == changes.slow_link_rank else 0
         self.random = Random(seed * 10_007 + rank).random
         self.random_collective = Random(seed * 10_007 + 5_000 + rank).random  # apart: collectives are launched at other places
         self.clock = start
@@ -190,24 +195,24 @@ def _until_backward_ends(rank: Rank, step: int, steps: int, problems: Problems, 
     """One rank's step up to the launch of the last backward kernel, with the all-reduces launched but not run."""
     start = rank.clock
     loader_start = start + 24_000
-    rank.clock = loader_start + _loader_ns(step, steps, problems, rank.random())
+    rank.clock = loader_start + _loader_ns(step, steps, problems, rank.random()) + rank.changes.slower_loading_ns
     loader_end = rank.clock
     rank.annotate(LOADER_NAME, loader_start, loader_end)
     rank.queue(schedule.TOKEN_COPY)
-    rank.queue(schedule.FEATURE_COPY_PAGEABLE if problems.data_stall else schedule.FEATURE_COPY_PINNED)
+    rank.queue(rank.changes.batch_copy(problems.data_stall))
     forward_start = rank.clock
-    for work in schedule.FORWARD:
+    for work in rank.forward:
         rank.queue(work)
     forward_end = rank.clock
     rank.annotate("Forward", forward_start, forward_end)
 
-    count = len(schedule.BACKWARD)
+    count = len(rank.backward)
     overlapped = len(buckets) - 4 if problems.exposed_communication else len(buckets) - 1
     launches: dict[int, list[Work]] = {}
     for number, bucket in enumerate(buckets):
         filled_by = count * (number + 1) // len(buckets) - 1 if number < overlapped else count - 1
         launches.setdefault(filled_by, []).append(bucket)
-    for number, work in enumerate(schedule.BACKWARD):
+    for number, work in enumerate(rank.backward):
         ready = rank.queue(work)
         for bucket in launches.get(number, ()):
             rank.queue_all_reduce(bucket, ready)
@@ -221,14 +226,14 @@ def _all_reduce(ranks: list[Rank], buckets: tuple[Work, ...], network: Random) -
         starts = [max(rank.waiting[0][0], rank.collectives_end + 1_800) for rank in ranks]
         end = max(starts) + int(bucket.duration * (0.98 + 0.04 * network.random()))
         for rank, start in zip(ranks, starts, strict=True):
-            rank.finish_all_reduce(bucket, start, end + int(3_000 * rank.random_collective()))
+            rank.finish_all_reduce(bucket, start, end + rank.link_delay + int(3_000 * rank.random_collective()))
 
 
 def _after_backward(rank: Rank, number: int, first_event: int) -> None:
     """The rest of one rank's step: optimizer, reading the loss, and the step's annotations."""
     rank.stream_end = max(rank.stream_end, rank.collectives_end)
     optimizer_start = rank.clock
-    for work in schedule.OPTIMIZER:
+    for work in rank.optimizer:
         rank.queue(work)
     rank.annotate("Optimizer", optimizer_start, rank.clock)
     rank.read_loss()
@@ -246,10 +251,21 @@ def _after_backward(rank: Rank, number: int, first_event: int) -> None:
     rank.clock += 6_000
 
 
-def simulate(*, start: int, first_step: int, seed: int, steps: int, problems: Problems, nodes: int, gpus_per_node: int) -> list[Rank]:
+def simulate(
+    *,
+    start: int,
+    first_step: int,
+    seed: int,
+    steps: int,
+    problems: Problems,
+    nodes: int,
+    gpus_per_node: int,
+    changes: Changes = Changes(),  # noqa: B008  (Changes is frozen)
+) -> list[Rank]:
     """All ranks of the run with everything they recorded from ``start`` (ns since the epoch) for ``steps`` steps.
 
-    The random numbers a rank draws do not depend on ``problems``: switching one off changes nothing else.
+    The random numbers a rank draws do not depend on ``problems``: switching one off changes nothing else. ``changes``: what this run does
+    differently from others of the same job.
     """
     world = nodes * gpus_per_node
     buckets = schedule.gradient_buckets(world)
@@ -261,6 +277,7 @@ def simulate(*, start: int, first_step: int, seed: int, steps: int, problems: Pr
             start + 17_000 * number % 90_000,
             seed,
             STRAGGLER_SLOWDOWN if number == problems.straggler_rank else 1.0,
+            changes,
         )
         for number in range(world)
     ]

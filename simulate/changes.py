@@ -1,0 +1,66 @@
+"""What can one run of the simulated job do differently from another, for a comparison to find?
+
+Each field is one change; the others stay as they are. The random numbers that a step draws differ only where the change itself launches
+more or less work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from . import schedule
+from .schedule import Work
+
+_FP32_SLOWER: Final = 3.1
+"""Time of a matrix kernel in FP32, by that in BF16."""
+_FP32_NAMES: Final = {
+    "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN": "cutlass_80_simt_sgemm_256x128_8x4_tn_align1",
+    "nvjet_tst_256x128_64x4_2x1_v_bz_coopA_NNT": "cutlass_80_simt_sgemm_256x128_8x4_nn_align1",
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64": "cutlass_80_simt_sgemm_128x128_8x4_tn_align1",
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_nt_n_tilesize128x128x64": "cutlass_80_simt_sgemm_128x128_8x4_nt_align1",
+}
+EXTRA_KERNEL: Final = "void dropout::fused_dropout_kernel_vec<float, 4>(float const*, float*, unsigned char*, float, long)"
+VANISHING_KERNEL: Final = "GeluCUDAKernelImpl"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a run does differently. ``slower_loading_ns``: each batch is waited for so much longer. ``slower_kernel``: part of a kernel's
+    name, and the factor of its duration. ``fp32_matrix``: the BF16 matrix products run in FP32. ``extra_kernel``: a kernel in each forward
+    layer that was not there. ``vanished_kernel``: the activation function of the forward layers is fused away. ``slow_link_rank``: the rank
+    whose all-reduces end ``slow_link_ns`` later. ``pageable_copies``: batches are copied from pageable memory."""
+
+    slower_loading_ns: int = 0
+    slower_kernel: tuple[str, float] | None = None
+    fp32_matrix: bool = False
+    extra_kernel: bool = False
+    vanished_kernel: bool = False
+    slow_link_rank: int | None = None
+    slow_link_ns: int = 6_000_000
+    pageable_copies: bool = False
+
+    def applied(self, works: Iterable[Work]) -> tuple[Work, ...]:
+        """``works`` of a phase as this run does them."""
+        made = []
+        for work in works:
+            if self.vanished_kernel and work.phase == "Forward" and VANISHING_KERNEL in work.name:
+                continue
+            made.append(self._changed(work))
+            if self.extra_kernel and work.operator == "aten::linear":
+                made.append(work._replace(operator="aten::dropout", name=EXTRA_KERNEL, duration=650_000, grid=270_336, block=128, registers=24))
+        return tuple(made)
+
+    def _changed(self, work: Work) -> Work:
+        if self.slower_kernel is not None and self.slower_kernel[0] in work.name:
+            work = work._replace(duration=int(work.duration * self.slower_kernel[1]))
+        if self.fp32_matrix:
+            for start, name in _FP32_NAMES.items():
+                if work.name.startswith(start):
+                    return work._replace(name=name, duration=int(work.duration * _FP32_SLOWER))
+        return work
+
+    def batch_copy(self, pageable: bool) -> Work:
+        """How the features of a batch reach the device; ``pageable``: as the planted problems have it."""
+        return schedule.FEATURE_COPY_PAGEABLE if pageable or self.pageable_copies else schedule.FEATURE_COPY_PINNED
