@@ -1,0 +1,198 @@
+"""Which runs are below a prefix? From an ordered listing of objects alone; nothing is opened.
+
+To which run an object belongs follows from its path, so that a listing of any length goes through in one pass and only the runs that the
+current path lies in are held. The run's folder, whose path is its id, is
+
+* for the hosted profiler's layout: the folder above ``system/`` or ``framework/``, and above ``profiler-output/`` where that comes before;
+* for traces, recordings (``.prt``) and ``job.json``: the folder they stand in; traces side by side are one run.
+
+Folders that only divide a run are left out at the end of it: those of a rank or machine (``rank0``, ``worker-3``, ``node_1``, ``algo-2``,
+``ip-10-0-0-7``, or named like the machine in the name of the file), and those of a kind of files (``kineto``, ``traces``, ``profiler``).
+A folder with a run may have others below: each is a run of its own. A run store is a run by itself, named by its file, unless it
+stands among the files of a run, which it was made from.
+
+Left out: what postrun writes itself, checkpoints, hidden files, TensorFlow profiles outside of the hosted layout, and everything else.
+
+A run is complete when its end marker is there (hosted layout), when every recorder that began has left its mark (``.postrun-run/``), or
+when nothing was written to it for a while.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from ..ingest.objects import ObjectInfo
+from .model import FoundRun, Kind
+
+Role = Literal["hosted", "beside", "end", "trace", "perhaps", "recording", "store", "job", "mark"]
+"""What an object is to its run. hosted: metrics or timelines of that layout; beside: its other files; perhaps: JSON that may be a trace."""
+
+_HOSTED: Final = re.compile(
+    r"(?:^|/)(?:system/(?:incremental/|training_job_end\.ts$)|framework/(?:pevents/|training_job_end\.ts$)"
+    r"|framework/[^/]+/(?:detailed_profiling|cprofile|pyinstrument)/)",
+    re.IGNORECASE,
+)
+_METRICS: Final = re.compile(r"(?:^|/)\d{10}\.[^/]+\.json$")
+_TIMELINE: Final = re.compile(r"(?:^|/)framework/pevents/.*\.json$", re.IGNORECASE)
+_PART: Final = re.compile(
+    r"(?:(?:global[-_]?|local[-_]?)?rank|worker|node|host|machine|algo|gpu|device|process|proc|pid)[-_ =.]?\d+(?:[-_ ]?of[-_ ]?\d+)?"
+    r"|ip(?:-\d{1,3}){4}(?:\..*)?"
+    r"|kineto|traces?|profiles?|profiling|profiler|(?:torch[-_]?|pytorch[-_]?)?profiler?[-_](?:output|traces?|logs?)|(?:torch|pytorch)[-_]profiler"
+    r"|tensorboard|recording|capture",
+    re.IGNORECASE,
+)
+_JSON: Final = re.compile(r"\.json(\.gz|\.zst)?$", re.IGNORECASE)
+_TRACE: Final = re.compile(r"(?:trace[^/]*|(?:^|/|[^a-z/])(?:rank|worker)[-_ =.]?\d+[^/]*)\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
+_TRACE_FOLDER: Final = re.compile(r"(?:^|/)(?:kineto|traces?|[^/]*profiler?[^/]*)/(?:[^/]+/)?[^/]+\.json\.(?:gz|zst)$", re.IGNORECASE)
+_HOST: Final = re.compile(r"(?P<host>.+)(?:_\d+\.\d{10,}\.pt\.trace\.json(?:\.gz|\.zst)?|\.\d+\.\d+(?:-\d+)?\.prt)$", re.IGNORECASE)
+_NO_TRACE: Final = re.compile(
+    r"(?:^|/)(?:report|done|claim|index|package|package-lock|metadata|manifest|metrics|summary|settings|environment|state|args|arguments"
+    r"|params|parameters|hparams|hyperparameters|results?|vocab|merges|tokenizer[^/]*|special_tokens_map|added_tokens|[^/]*config"
+    r"|[^/]*\.index|[^/]*_state|launch)\.json(?:\.gz|\.zst)?$"
+    r"|(?:^|/)(?:profiler-reports|checkpoints?|checkpoint[-_]\d+|ckpts?|global_step\d+|node_modules|site-packages|__pycache__)/"
+    r"|(?:^|/)plugins/profile/",
+    re.IGNORECASE,
+)
+_MARK: Final = re.compile(r"(?:^|(?P<folder>.*)/)\.postrun-run/(?P<name>(?:rank-\d+|job)(?:\.\d+)?(?:\.ended)?)$")
+_HIDDEN: Final = re.compile(r"(?:^|/)(?:\.|/|$)")
+_LOOKED_AT: Final = 3
+
+
+@dataclass(slots=True)
+class _Open:
+    """A run whose objects may still come."""
+
+    root: str
+    objects: list[ObjectInfo] = field(default_factory=list)
+    perhaps: list[ObjectInfo] = field(default_factory=list)
+    stores: list[ObjectInfo] = field(default_factory=list)
+    roles: set[Role] = field(default_factory=set)
+    marks: set[str] = field(default_factory=set)
+
+    def add(self, one: ObjectInfo, role: Role) -> None:
+        if role == "mark":
+            self.marks.add(one.path.rpartition("/")[2])
+            return
+        self.roles.add(role)
+        (self.stores if role == "store" else self.perhaps if role == "perhaps" else self.objects).append(one)
+
+
+def found_runs(listing: Iterable[ObjectInfo], *, now_ns: int, settle_ns: int, exclude: Sequence[str] = ()) -> Iterator[FoundRun]:
+    """The runs in a listing that is ordered by path, inner ones before those they lie in. ``settle_ns``: how long nothing must have been
+    written to a run without an end marker. ``exclude``: folders that are not looked into, such as that of the reports."""
+    before = now_ns - settle_ns
+    left_out = tuple(folder.rstrip("/") + "/" for folder in exclude)
+    stack: list[_Open] = []
+    for one in listing:
+        place = None if one.path.startswith(left_out) else place_of(one.path)
+        if place is None:
+            continue
+        while stack and not _inside(one.path, stack[-1].root):
+            yield from _runs(stack.pop(), before)
+        root, role = place
+        known = next((run for run in stack if run.root == root), None)
+        if known is None:
+            known = _Open(root)
+            stack.append(known)
+            stack.sort(key=lambda run: (run.root != ".", len(run.root)))
+        known.add(one, role)
+    while stack:
+        yield from _runs(stack.pop(), before)
+
+
+def place_of(path: str) -> tuple[str, Role] | None:
+    """The folder of the run that an object belongs to ("." for the prefix itself), and what it is there; None where to none."""
+    if mark := _MARK.match(path):
+        folder = mark["folder"] or ""
+        return None if folder and _HIDDEN.search(folder) else (_run_folder(folder), "mark")
+    if _HIDDEN.search(path):
+        return None
+    folder, _, name = path.rpartition("/")
+    if hosted := _HOSTED.search(path):
+        role: Role = "beside"
+        if name.lower() == "training_job_end.ts":
+            role = "end"
+        elif _METRICS.search(path) or _TIMELINE.search(path):
+            role = "hosted"
+        above = path[: hosted.start()]
+        return _run_folder(above.removesuffix("/profiler-output") if above != "profiler-output" else ""), role
+    lower = name.lower()
+    if lower.endswith(".duckdb"):
+        return _run_folder(folder), "store"
+    if lower.endswith(".prt"):
+        return _run_folder(folder, name), "recording"
+    if not _JSON.search(lower):
+        return None
+    if name == "job.json":
+        return _run_folder(folder), "job"
+    if _METRICS.search(path):
+        return _run_folder(folder), "hosted"
+    if _NO_TRACE.search(path):
+        return None
+    sure = _TRACE.search(path) or _TRACE_FOLDER.search(path)
+    return _run_folder(folder, name), "trace" if sure else "perhaps"
+
+
+def to_look_at(run: FoundRun) -> tuple[ObjectInfo, ...]:
+    """Where no name in a run says that it is one: its largest files, of which one must begin like a trace. Else nothing."""
+    if run.kind != "traces" or any((place := place_of(one.path)) and place[1] == "trace" for one in run.objects):
+        return ()
+    files = [one for one in run.objects if (place := place_of(one.path)) and place[1] == "perhaps"]
+    return tuple(sorted(files, key=lambda one: -one.size)[:_LOOKED_AT])
+
+
+def fingerprint(objects: Iterable[ObjectInfo]) -> str:
+    """Hex digest over path, size and ETag (the time of writing where the store gives none) of each object, in their order."""
+    digest = hashlib.sha256()
+    for one in objects:
+        version = one.modified_ns if one.etag is None else one.etag
+        digest.update(f"{one.path}\0{one.size}\0{version}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _inside(path: str, root: str) -> bool:
+    return root == "." or path.startswith(f"{root}/")
+
+
+def _run_folder(folder: str, name: str = "") -> str:
+    """``folder`` without what only divides a run at its end."""
+    host = found["host"] if (found := _HOST.match(name)) else None
+    while folder:
+        above, _, last = folder.rpartition("/")
+        if last != host and not _PART.fullmatch(last):
+            break
+        folder = above
+    return folder or "."
+
+
+def _runs(run: _Open, before_ns: int) -> Iterator[FoundRun]:
+    kind: Kind | None = None
+    if "hosted" in run.roles:
+        kind = "hosted"
+    elif "recording" in run.roles:
+        kind = "recording"
+    elif run.roles & {"trace", "perhaps"}:
+        kind = "traces"
+    if kind is None:
+        for one in run.stores:
+            yield FoundRun(one.path, "store", (one,), one.modified_ns <= before_ns, fingerprint((one,)))
+        return
+    objects = run.objects
+    if kind == "traces" and run.perhaps:
+        objects = sorted([*objects, *run.perhaps], key=lambda one: one.path.encode("utf-8", "surrogateescape"))
+    ended = "end" in run.roles or _recorded(run.marks) or max(one.modified_ns for one in objects) <= before_ns
+    yield FoundRun(run.root, kind, tuple(objects), ended, fingerprint(objects))
+
+
+def _recorded(marks: set[str]) -> bool:
+    """Whether every recorder that began has ended; of one that was started again, the last."""
+    last: dict[str, tuple[int, str]] = {}
+    for name in marks:
+        if not name.endswith(".ended"):
+            who, _, attempt = name.partition(".")
+            last[who] = max(last.get(who, (-1, "")), (int(attempt or 0), name))
+    return bool(last) and all(f"{name}.ended" in marks for _, name in last.values())
