@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InputError
+from ..errors import InputError, UsageError
+from .object_paths import problem, shown
 
 
 class ObjectStoreError(InputError):
@@ -28,9 +29,13 @@ class ObjectInfo:
 
 
 class Objects:
-    """All objects below one URL or folder. Errors that may pass are retried with backoff; others are ObjectStoreError."""
+    """All objects below one URL or folder. Errors that may pass are retried with backoff; others are ObjectStoreError.
+
+    Safe to use from several threads. ``left_out``: what the listings so far could not give, each with its reason; the first thousand.
+    """
 
     url: str
+    left_out: list[str]
 
     def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
         """Objects whose path begins with ``prefix``, ordered by path (as UTF-8); ``after``: only those behind this path."""
@@ -40,7 +45,7 @@ class Objects:
         raise NotImplementedError
 
     def read(self, path: str, *, first: int = 0, count: int | None = None) -> bytes:
-        """Its bytes, or ``count`` of them from ``first``. ObjectStoreError where it is not there."""
+        """Its bytes, or ``count`` of them from ``first``; fewer where it ends. ObjectStoreError where it is not there."""
         raise NotImplementedError
 
     def download(self, one: ObjectInfo, target: Path) -> None:
@@ -52,20 +57,54 @@ class Objects:
         raise NotImplementedError
 
     def create(self, path: str, data: bytes) -> bool:
-        """Writes unless it is there already (conditional put). Whether it was written."""
+        """Writes unless it is there already (conditional put). Whether it was written.
+
+        ``data`` should tell its writer (a random number in it): where the answer of a store is lost, its bytes say who wrote it."""
         raise NotImplementedError
 
     def replace(self, path: str, data: bytes, etag: str | None) -> bool:
-        """Writes where the object still has this ETag. Whether it was written."""
+        """Writes where the object still has this ETag (None: where there is no object). Whether it was written. ``data``: as in create."""
         raise NotImplementedError
 
     def delete(self, path: str) -> None:
         """Gone afterwards, also if it was before."""
         raise NotImplementedError
 
+    def place(self, path: str) -> str:
+        """How an object is named to people: its URL, or its path in the file system."""
+        return f"{self.url}/{shown(path)}"
+
+    def _check(self, path: str) -> None:
+        if wrong := problem(path):
+            raise ObjectStoreError(f"{self.place(path)}: {wrong}; such an object cannot be read or written, give it another name")
+
+    def _leave_out(self, path: str, why: str) -> None:
+        line = f"{self.place(path)}: {why}"
+        if len(self.left_out) < 1000 and line not in self.left_out:
+            self.left_out.append(line)
+
+
+def is_url(place: str | Path) -> bool:
+    """Whether this is a URL of a known or unknown scheme, no local path."""
+    from .object_urls import SCHEME
+
+    return isinstance(place, str) and SCHEME.match(place) is not None
+
 
 def open_objects(url: str | Path) -> Objects:
     """s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, memory://name (in this process, for tests), file:///..., or a folder.
 
     Credentials come from where the store's own tools take them. UsageError for another scheme."""
-    raise NotImplementedError
+    from .object_folder import Folder
+    from .object_urls import parse
+
+    if not is_url(url):
+        if not str(url):
+            raise UsageError("an empty path; give a folder or a URL such as s3://bucket/prefix")
+        return Folder(Path(url))
+    place = parse(str(url))
+    if place.scheme == "file":
+        return Folder(Path("/" + place.prefix))
+    from .object_stores import open_store
+
+    return open_store(place)

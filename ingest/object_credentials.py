@@ -1,0 +1,149 @@
+"""Where are the AWS credentials, region and endpoint? As the AWS tools look: environment, then the profile in ~/.aws, then the machine.
+
+obstore itself reads the environment, web identity tokens, containers' and instances' roles; the files of profiles are read here.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from .objects import ObjectStoreError
+
+_REREAD: Final = timedelta(minutes=5)
+"""How long credentials of a file are used before it is read again: other tools renew them in there."""
+_EXPORT: Final = 'eval "$(aws configure export-credentials --profile {profile} --format env)"'
+
+Provider = Callable[[], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Aws:
+    """``provider`` is None where obstore finds the credentials itself. Nothing secret is kept here, so this may be shown."""
+
+    region: str
+    endpoint: str | None
+    virtual_hosted: bool
+    anonymous: bool
+    allow_http: bool
+    certificates: Path | None
+    provider: Provider | None = field(repr=False)
+
+
+def aws(environment: Mapping[str, str] | None = None) -> Aws:
+    """What holds for S3 on this machine. Raises ObjectStoreError where a profile is asked for that is not there or cannot be used."""
+    env = {name: value for name, value in (os.environ if environment is None else environment).items() if value}
+    named = env.get("AWS_PROFILE") or env.get("AWS_DEFAULT_PROFILE")
+    profile = _profile(env, named or "default")
+    anonymous = _true(env.get("AWS_SKIP_SIGNATURE"))
+    own = anonymous or "AWS_ACCESS_KEY_ID" in env or "AWS_WEB_IDENTITY_TOKEN_FILE" in env
+    if named and not profile and not own:
+        raise ObjectStoreError(
+            f"AWS_PROFILE: there is no profile {named} in {_file(env, 'config')} or {_file(env, 'credentials')}; write it there"
+        )
+    endpoint = (
+        env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or env.get("AWS_ENDPOINT") or profile.get("endpoint_url")
+    )  # fmt: skip
+    bundle = env.get("AWS_CA_BUNDLE") or profile.get("ca_bundle")
+    return Aws(
+        region=env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or profile.get("region") or "us-east-1",
+        endpoint=endpoint.rstrip("/") if endpoint else None,
+        virtual_hosted=_true(env.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST")),
+        anonymous=anonymous,
+        # An endpoint that says http is wanted so, as the AWS tools take it; AWS_ALLOW_HTTP=false forbids it.
+        allow_http=_true(env.get("AWS_ALLOW_HTTP", "true")),
+        certificates=Path(bundle).expanduser() if bundle else None,
+        provider=None if own else _provider(env, named or "default", profile),
+    )
+
+
+def _true(value: str | None) -> bool:
+    return (value or "").strip().lower() in {"1", "true", "yes", "on", "y"}
+
+
+def _file(env: Mapping[str, str], kind: str) -> Path:
+    variable = "AWS_CONFIG_FILE" if kind == "config" else "AWS_SHARED_CREDENTIALS_FILE"
+    return Path(env.get(variable) or f"~/.aws/{kind}").expanduser()
+
+
+def _profile(env: Mapping[str, str], name: str) -> dict[str, str]:
+    """The settings of a profile, of both files; the credentials file holds first."""
+    found: dict[str, str] = {}
+    for kind, section in (("config", name if name == "default" else f"profile {name}"), ("credentials", name)):
+        parser = configparser.ConfigParser(interpolation=None, strict=False, default_section="\0", delimiters=("=",))
+        path = _file(env, kind)
+        try:
+            with path.open(encoding="utf-8") as file:
+                parser.read_file(file)
+        except OSError as error:
+            if isinstance(error, PermissionError):
+                raise ObjectStoreError(
+                    f"{path}: no permission to read it; mend its rights, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                ) from None
+            continue
+        except (configparser.Error, UnicodeDecodeError):
+            # The parser's message holds the line, which may be a secret.
+            raise ObjectStoreError(f"{path}: not written as [profile] and name = value; mend it") from None
+        for wanted in (section, f"profile {name}"):
+            if parser.has_section(wanted):
+                found.update({key: value.strip() for key, value in parser.items(wanted) if value})
+                break
+    return found
+
+
+def _provider(env: Mapping[str, str], name: str, profile: Mapping[str, str]) -> Provider | None:
+    if profile.get("aws_access_key_id") and profile.get("aws_secret_access_key"):
+        return lambda: _static(name, _profile(env, name))
+    if command := profile.get("credential_process"):
+        return lambda: _from_process(name, command)
+    if any(key.startswith("sso_") or key == "role_arn" for key in profile):
+        export = _EXPORT.format(profile=shlex.quote(name))
+        raise ObjectStoreError(f"the AWS profile {name} takes a role or a single sign-on, which is not done here; first run: {export}")
+    container = any(name.startswith("AWS_CONTAINER_CREDENTIALS_") for name in env)
+    if _true(env.get("AWS_EC2_METADATA_DISABLED")) and not container:
+        raise ObjectStoreError(
+            "no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with a profile in ~/.aws/credentials"
+        )
+    return None
+
+
+def _static(name: str, profile: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        return {
+            "access_key_id": profile["aws_access_key_id"],
+            "secret_access_key": profile["aws_secret_access_key"],
+            "token": profile.get("aws_session_token"),
+            "expires_at": datetime.now(UTC) + _REREAD,
+        }
+    except KeyError:
+        raise ObjectStoreError(f"the AWS profile {name} has no credentials any more; write them to ~/.aws/credentials") from None
+
+
+def _from_process(name: str, command: str) -> dict[str, Any]:
+    """What the program named in the profile prints, as the AWS tools define it."""
+    failed = f"the AWS profile {name}: its credential_process"
+    try:
+        done = subprocess.run(shlex.split(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise ObjectStoreError(f"{failed} cannot be run ({type(error).__name__}); run it by hand") from None
+    if done.returncode:
+        raise ObjectStoreError(f"{failed} ends with {done.returncode}; run it by hand")
+    try:
+        said = json.loads(done.stdout)
+        expires = datetime.fromisoformat(said["Expiration"]) if said.get("Expiration") else datetime.now(UTC) + _REREAD
+        return {
+            "access_key_id": str(said["AccessKeyId"]),
+            "secret_access_key": str(said["SecretAccessKey"]),
+            "token": said.get("SessionToken"),
+            "expires_at": expires if expires.tzinfo else expires.replace(tzinfo=UTC),
+        }
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise ObjectStoreError(f"{failed} does not print credentials as JSON; run it by hand") from None

@@ -1,0 +1,99 @@
+"""Swift's proxy, account, container and object server in one process on loopback. Run by $POSTRUN_SWIFT/bin/python, not by pytest.
+
+swift_main.py FOLDER PORT: keeps everything in FOLDER, prints one line "ready PORT" once the S3 interface answers on that port (0: a free
+one), and ends when its standard input does. Buckets are tempauth's: user test:tester, secret "testing"; test:reader may read nothing.
+"""
+
+from __future__ import annotations
+
+import eventlet
+import eventlet.patcher
+
+eventlet.patcher.monkey_patch()
+
+import os  # noqa: E402
+import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import eventlet.wsgi  # noqa: E402
+
+PROXY = """[DEFAULT]
+swift_dir = {folder}
+[pipeline:main]
+pipeline = catch_errors cache listing_formats s3api tempauth bulk slo proxy-server
+[app:proxy-server]
+use = egg:swift#proxy
+account_autocreate = true
+allow_account_management = true
+object_post_as_copy = false
+[filter:catch_errors]
+use = egg:swift#catch_errors
+[filter:listing_formats]
+use = egg:swift#listing_formats
+[filter:cache]
+use = egg:swift#memcache
+memcache_servers = 127.0.0.1:1
+error_suppression_limit = 1
+[filter:s3api]
+use = egg:swift#s3api
+s3_acl = false
+location = us-east-1
+[filter:tempauth]
+use = egg:swift#tempauth
+user_test_tester = testing .admin
+user_test_reader = reading
+[filter:bulk]
+use = egg:swift#bulk
+[filter:slo]
+use = egg:swift#slo
+"""
+STORAGE = """[DEFAULT]
+devices = {folder}/devices
+mount_check = false
+swift_dir = {folder}
+[pipeline:main]
+pipeline = {kind}-server
+[app:{kind}-server]
+use = egg:swift#{kind}
+disable_fallocate = true
+fallocate_reserve = 0
+"""
+
+
+def rings(folder: Path, ports: dict[str, int]) -> None:
+    from swift.common.ring import RingBuilder
+
+    for kind, port in ports.items():
+        builder = RingBuilder(1, 1, 0)
+        builder.add_dev({"id": 0, "region": 1, "zone": 1, "ip": "127.0.0.1", "port": port, "device": "d1", "weight": 1.0})
+        builder.rebalance()
+        builder.get_ring().save(str(folder / f"{kind}.ring.gz"))
+
+
+def main() -> None:
+    folder, port = Path(sys.argv[1]), int(sys.argv[2])
+    (folder / "devices" / "d1").mkdir(parents=True)
+    (folder / "swift.conf").write_text("[swift-hash]\nswift_hash_path_prefix = a\nswift_hash_path_suffix = b\n", encoding="utf-8")
+    os.setxattr(folder, "user.postrun", b"1")  # what Swift keeps its metadata in; says at once where the disk has none
+    from swift.common import utils
+
+    utils.SWIFT_CONF_FILE = str(folder / "swift.conf")
+    utils.config.SWIFT_CONF_FILE = utils.SWIFT_CONF_FILE
+    utils.validate_hash_conf()
+    from swift.common.wsgi import loadapp
+
+    kinds = ("account", "container", "object")
+    sockets = {kind: eventlet.listen(("127.0.0.1", 0), backlog=256) for kind in kinds}
+    rings(folder, {kind: one.getsockname()[1] for kind, one in sockets.items()})
+    sockets["proxy"] = eventlet.listen(("127.0.0.1", port), backlog=256)
+    log = (folder / "log").open("w", encoding="utf-8")
+    for kind, socket in sockets.items():
+        text = (PROXY if kind == "proxy" else STORAGE).format(folder=folder, kind=kind)
+        (folder / f"{kind}.conf").write_text(text, encoding="utf-8")
+        eventlet.spawn(eventlet.wsgi.server, socket, loadapp(str(folder / f"{kind}.conf")), log, custom_pool=eventlet.GreenPool(256))
+    print("ready", sockets["proxy"].getsockname()[1], flush=True)
+    eventlet.tpool.execute(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    main()
