@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from importlib.metadata import version
 from typing import Final
 
@@ -18,6 +19,8 @@ from .model import FoundRun, ReportOptions
 RUNS: Final = "runs"
 DONE: Final = "done.json"
 CLAIM: Final = "claim.json"
+VERSION_FOLDER: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{12}/")
+"""A report's folder below that of its run."""
 INDEX_FILES: Final = ("index.html", "index.json", "index.parquet")
 _WHOLE: Final = "_whole"
 """Stands for the run ".", which no path can be named after."""

@@ -1,0 +1,376 @@
+"""How does one night go? Find the runs, decide which are due, hand them out, collect what comes back.
+
+What is known of a run is its done-marker, which is written last; so a night that was ended in the middle is resumed by the next one, and
+two nights at once share the runs by their claims.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from ..errors import InputError
+from ..ingest.objects import Objects, ObjectStoreError, is_url
+from . import places
+from .claims import Claims
+from .discover import found_runs, to_look_at
+from .model import FoundRun, ReportOptions, Row, Task, row_of
+
+Why = Literal["new", "changed", "other options", "failed before", "again", "unchanged", "running"]
+GONE: Final = "The files of this run are no longer at the source; this is its last report."
+OUTDATED: Final = "The run has changed since this report: "
+_ATTEMPTS: Final = 2
+_RENEW_S: Final = 60.0
+_LOOKS: Final = 16
+_HEAD: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user asks of a night. Times in ns (Unix). ``since``, ``until``: of a run's newest object. ``shard``: (i, n), i from 0.
+    ``in_flight``: how many runs are handed out at a time."""
+
+    source: str
+    out: str
+    options: ReportOptions
+    now_ns: int
+    settle_ns: int
+    since_ns: int | None = None
+    until_ns: int | None = None
+    shard: tuple[int, int] | None = None
+    limit: int | None = None
+    max_failures: int | None = None
+    in_flight: int = 1
+    force: bool = False
+    retry_failed: bool = False
+    generated_at_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to be done with a run. ``row``: what is known of it from an earlier night."""
+
+    run: FoundRun
+    why: Why
+    row: Row | None
+
+    @property
+    def due(self) -> bool:
+        return self.why not in ("unchanged", "running")
+
+
+@dataclass(slots=True)
+class Night:
+    """What a night came to. ``rows``: runs that were reported or failed in it. ``open``: rows of runs that are not up to date, and why.
+    ``stopped``: why it ended before all was handed out."""
+
+    decisions: list[Decision] = field(default_factory=list)
+    gone: tuple[str, ...] = ()
+    rows: list[Row] = field(default_factory=list)
+    open: list[Row] = field(default_factory=list)
+    stopped: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> list[Row]:
+        return [row for row in self.rows if row.state == "failed"]
+
+
+Tell = Callable[[Row, int, int], None]
+"""Called with each row that comes back, how many have, and how many are due."""
+
+
+def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]) -> Night:
+    """The decision about every run that the options let in. ``known``: the rows of all done-markers."""
+    digest = places.options_digest(wanted.options)
+    night = Night()
+    seen: set[str] = set()
+    listing = source.list()
+    runs = found_runs(listing, now_ns=wanted.now_ns, settle_ns=wanted.settle_ns, exclude=own_folders(source.url, out.url))
+    for run in real_runs(source, runs, known):
+        seen.add(run.id)
+        if lets_in(run, wanted):
+            night.decisions.append(decide(run, known.get(run.id), digest, wanted))
+    night.gone = tuple(sorted(known.keys() - seen))
+    return night
+
+
+def own_folders(source: str, out: str) -> tuple[str, ...]:
+    """The folder of the reports, where it lies below the source. Both as their Objects name them."""
+    above, below = (url.rstrip("/") + "/" if is_url(url) else os.path.realpath(url).rstrip("/") + "/" for url in (source, out))
+    return (below[len(above) : -1],) if below.startswith(above) and below != above else ()
+
+
+def lets_in(run: FoundRun, wanted: Wanted) -> bool:
+    """Whether --since, --until and --shard leave a run to this night."""
+    if wanted.since_ns is not None and run.modified_ns < wanted.since_ns:
+        return False
+    if wanted.until_ns is not None and run.modified_ns >= wanted.until_ns:
+        return False
+    return wanted.shard is None or shard_of(run.id, wanted.shard[1]) == wanted.shard[0]
+
+
+def shard_of(run_id: str, count: int) -> int:
+    """Which of ``count`` shards a run belongs to: the same on every machine, in every night."""
+    return int.from_bytes(hashlib.sha256(run_id.encode("utf-8", "surrogateescape")).digest()[:8], "big") % count
+
+
+def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decision:
+    """Whether a run is due. One that failed is tried again when it has changed, with other options, or when that is asked for."""
+    why: Why
+    if row is None:
+        why = "new" if run.complete else "running"
+    elif row.fingerprint != run.fingerprint:
+        why = "changed" if run.complete else "running"
+    elif row.options != digest:
+        why = "other options"
+    elif wanted.force:
+        why = "again"
+    elif row.state == "failed" and wanted.retry_failed:
+        why = "failed before"
+    else:
+        why = "unchanged"
+    return Decision(run, why, row)
+
+
+def real_runs(source: Objects, runs: Iterable[FoundRun], known: Mapping[str, Row]) -> Iterator[FoundRun]:
+    """The runs without those that only look like one: JSON files under any name, of which none begins like a trace."""
+    doubtful = []
+    for run in runs:
+        if to_look_at(run) and (run.id not in known or known[run.id].fingerprint != run.fingerprint):
+            doubtful.append(run)
+        else:
+            yield run
+    if doubtful:
+        with ThreadPoolExecutor(_LOOKS) as looking:
+            for run, real in zip(doubtful, looking.map(lambda run: _begins_like_a_trace(source, run), doubtful), strict=True):
+                if real:
+                    yield run
+
+
+def _begins_like_a_trace(source: Objects, run: FoundRun) -> bool:
+    import tempfile
+    from pathlib import Path
+
+    from ..ingest.source import SYSTEM_METRICS, TIMELINE, TRACE, format_of
+
+    for one in to_look_at(run):
+        try:
+            head = source.read(one.path, count=_HEAD)
+        except ObjectStoreError:
+            return True  # the report tells what is wrong
+        with tempfile.TemporaryDirectory(prefix="postrun-") as folder:
+            file = Path(folder) / one.path.rpartition("/")[2]
+            file.write_bytes(head)
+            found = format_of(file)
+        if found is not None and found.name in (TRACE, TIMELINE, SYSTEM_METRICS):
+            return True
+    return False
+
+
+def report(
+    night: Night, out: Objects, wanted: Wanted, executor: Executor, work: Callable[[Task], Row], claims: Claims, tell: Tell | None = None
+) -> None:
+    """Report what is due, biggest first; a run that fails is tried once more, alone. Fills ``night``; a bad run never raises."""
+    _Handing(night, out, wanted, executor, work, claims, tell or (lambda row, done, of: None)).go()
+
+
+class _Handing:
+    """The runs of one night on their way through the executor."""
+
+    def __init__(
+        self, night: Night, out: Objects, wanted: Wanted, executor: Executor, work: Callable[[Task], Row], claims: Claims, tell: Tell
+    ) -> None:
+        self.night = night
+        self.out = out
+        self.wanted = wanted
+        self.executor = executor
+        self.work = work
+        self.claims = claims
+        self.tell = tell
+        self.digest = places.options_digest(wanted.options)
+        self.began_ns = time.time_ns()
+
+    def go(self) -> None:
+        due = [one for one in self.night.decisions if one.due]
+        self.night.open += [_open(one, "running", None, self.digest) for one in self.night.decisions if one.why == "running"]
+        # Who waits longest comes first where not all may come.
+        due.sort(key=lambda one: (one.run.modified_ns, one.run.id))
+        if self.wanted.limit is not None:
+            for one in due[self.wanted.limit :]:
+                self._waits(one, f"more than {self.wanted.limit} runs were due (--limit)")
+            del due[self.wanted.limit :]
+        due.sort(key=lambda one: (-one.run.bytes, one.run.id))
+        self.due = len(due)
+        began = time.monotonic()
+        try:
+            for attempt in range(1, _ATTEMPTS + 1):
+                due = self._through(due, self.wanted.in_flight if attempt == 1 else 1, attempt)
+        except BaseException:
+            self.executor.shutdown(wait=False, cancel_futures=True)
+            raise
+        finally:
+            self.night.seconds = time.monotonic() - began
+
+    def _through(self, due: Sequence[Decision], in_flight: int, attempt: int) -> list[Decision]:
+        """Hand out, at most ``in_flight`` at a time; those that are to be tried again."""
+        queue, pending, again = deque(due), dict[Future[Row], Decision](), list[Decision]()
+        while queue or pending:
+            while queue and len(pending) < max(1, in_flight):
+                one = queue.popleft()
+                if self._stops(len(again)):
+                    self._waits(one, self.night.stopped or "")
+                    continue
+                if attempt == 1 and not self._claimed(one):
+                    continue
+                try:
+                    pending[self.executor.submit(self.work, self._task(one))] = one
+                except (BrokenExecutor, RuntimeError) as error:
+                    self.night.stopped = f"the workers cannot go on: {error}"
+                    queue.appendleft(one)
+            if not pending:
+                continue
+            for future in wait(pending, timeout=_RENEW_S, return_when=FIRST_COMPLETED).done:
+                one = pending.pop(future)
+                row = self._outcome(one, future, attempt)
+                if row is None:
+                    again.append(one)
+        return again
+
+    def _stops(self, again: int) -> bool:
+        """``again``: how many runs have failed once by now."""
+        most = self.wanted.max_failures
+        if self.night.stopped is None and most is not None and again > most:
+            self.night.stopped = f"more than {most} runs failed (--max-failures)"
+        return self.night.stopped is not None
+
+    def _claimed(self, one: Decision) -> bool:
+        """Whether this night is to report the run. Another may have it, or may have done it since the plan was made."""
+        path = places.claim(one.run.id)
+        try:
+            if not self.claims.take(path):
+                who = self.claims.holder(path)
+                self._waits(one, f"another night is at it ({who})" if who else "another night is at it")
+                return False
+            made = read_row(self.out, one.run.id)
+        except InputError as error:
+            if not self.night.rows:
+                raise
+            self.night.stopped = str(error)
+            self._waits(one, self.night.stopped)
+            return False
+        if made is None or made == one.row or (made.fingerprint, made.options) != (one.run.fingerprint, self.digest):
+            return True
+        self.claims.give_back(path)
+        self.night.rows.append(made)
+        self.tell(made, len(self.night.rows), self.due)
+        return False
+
+    def _task(self, one: Decision) -> Task:
+        at = self.wanted.generated_at_ns if self.wanted.generated_at_ns is not None else self.began_ns
+        return Task(one.run, self.wanted.source, self.wanted.out, self.wanted.options, at)
+
+    def _outcome(self, one: Decision, future: Future[Row], attempt: int) -> Row | None:
+        """The row of a run that came back; None where it failed, and is to be tried again."""
+        keep = True
+        try:
+            row = future.result()
+        except ObjectStoreError as error:
+            reason, keep = str(error), False  # of the store, or of a run that is being written: the next night tries again
+        except (Exception, SystemExit) as error:
+            reason = str(error) or type(error).__name__
+        else:
+            if row.state == "reported":
+                if attempt > 1:
+                    row = replace(row, attempts=attempt)
+                    self._mark(row)
+                return self._done(one, row)
+            reason = row.reason or "the report failed, and it is not known why"
+        if attempt < _ATTEMPTS:
+            return None
+        return self._failed(one, reason, attempt, keep=keep)
+
+    def _failed(self, one: Decision, reason: str, attempts: int, *, keep: bool) -> Row:
+        """``keep``: whether the next night is to know of it, and leave the run alone until it changes."""
+        run = one.run
+        row = Row(
+            id=run.id, state="failed", kind=run.kind, fingerprint=run.fingerprint, options=self.digest, bytes=run.bytes,
+            files=len(run.objects), reason=reason, attempts=attempts, reported_at_ns=time.time_ns(),
+        )  # fmt: skip
+        if keep:
+            self._mark(row)
+        else:
+            self.night.open.append(row)
+        return self._done(one, row)
+
+    def _mark(self, row: Row) -> None:
+        # Where it cannot be written, the run is only done again.
+        with suppress(InputError, OSError):
+            self.out.write(places.done(row.id), marker(row), content_type="application/json")
+
+    def _done(self, one: Decision, row: Row) -> Row:
+        with suppress(InputError, OSError):
+            self.claims.give_back(places.claim(one.run.id))
+        self.night.rows.append(row)
+        self.tell(row, len(self.night.rows), self.due)
+        return row
+
+    def _waits(self, one: Decision, reason: str) -> None:
+        with suppress(InputError, OSError):
+            self.claims.give_back(places.claim(one.run.id))
+        self.night.open.append(_open(one, "waiting", reason, self.digest))
+
+
+def _open(one: Decision, state: Literal["running", "waiting"], reason: str | None, digest: str) -> Row:
+    """The row of a run that is not up to date: that of its last report, where there is one."""
+    said = reason or ("the job has not ended" if state == "running" else "")
+    if one.row is not None and one.row.state == "reported":
+        return replace(one.row, warnings=(*one.row.warnings, f"{OUTDATED}{said}."))
+    run = one.run
+    return Row(
+        id=run.id, state=state, kind=run.kind, fingerprint=run.fingerprint, options=digest, bytes=run.bytes, files=len(run.objects),
+        reason=reason,
+    )  # fmt: skip
+
+
+def marker(row: Row) -> bytes:
+    """What a done-marker holds."""
+    return json.dumps(row.to_json(), ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
+
+
+def read_row(out: Objects, run_id: str) -> Row | None:
+    """The done-marker of a run; None where there is none, or none that can be read."""
+    path = places.done(run_id)
+    if out.head(path) is None:
+        return None
+    try:
+        return row_of(json.loads(out.read(path)))
+    except ObjectStoreError:
+        raise
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def remove_superseded(out: Objects, row: Row) -> int:
+    """Removes the reports of earlier versions of a run, and what is left of those that were never finished; how many objects.
+
+    To be called when the index refers to the last one. Runs that lie below this one are left alone."""
+    if row.state != "reported" or row.folder is None:
+        return 0
+    above = places.run_folder(row.id) + "/"
+    if not row.folder.startswith(above):
+        return 0
+    kept, removed = row.folder + "/", 0
+    for one in list(out.list(above)):
+        if places.VERSION_FOLDER.match(one.path[len(above) :]) and not one.path.startswith(kept):
+            out.delete(one.path)
+            removed += 1
+    return removed
