@@ -671,14 +671,15 @@ class Report:
 
         Equal reports give equal text. Non-finite numbers do not occur; they would raise ValueError.
         """
-        return json.dumps(_rounded(self.to_dict()), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        return json.dumps(rounded(self.to_dict()), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """``value`` with every float in it rounded to 9 significant digits, and tuples as lists."""
     if isinstance(value, float):
         return float(f"{value:.9g}")
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
+        return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_rounded(item) for item in value]
+        return [rounded(item) for item in value]
     return value

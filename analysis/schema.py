@@ -1,7 +1,8 @@
-"""What is the JSON Schema of report.json?
+"""What are the JSON Schemas of report.json and comparison.json?
 
-Made from the dataclasses of :mod:`postrun.analysis.report`; the file beside this one ships with the package. After a change of the
-dataclasses: ``python -P -m postrun.analysis.schema > analysis/report.schema.json`` (a test compares the two).
+Made from the dataclasses of :mod:`postrun.analysis.report` and :mod:`postrun.analysis.comparison`; the files beside this one ship with the
+package. After a change of the dataclasses: ``python -P -m postrun.analysis.schema > analysis/report.schema.json``, and with the word
+``comparison`` behind it ``> analysis/comparison.schema.json`` (tests compare them).
 """
 
 from __future__ import annotations
@@ -15,25 +16,27 @@ import typing
 from importlib import resources
 from typing import Any, Final
 
-from .report import SCHEMA_VERSION, Report
+from .comparison import Comparison
+from .report import Report
 
+_ROOTS: Final = {"report": Report, "comparison": Comparison}
 _SCALARS: Final = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
-def schema() -> dict[str, Any]:
-    """The schema that ships with the package (JSON Schema, draft 2020-12)."""
-    text = resources.files(__package__).joinpath("report.schema.json").read_text(encoding="utf-8")
+def schema(of: str = "report") -> dict[str, Any]:
+    """The schema of "report" or "comparison" that ships with the package (JSON Schema, draft 2020-12)."""
+    text = resources.files(__package__).joinpath(f"{of}.schema.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 
 
-def generate() -> dict[str, Any]:
-    """The schema, made from the dataclasses. Raises TypeError for a field whose type JSON has no word for."""
+def generate(of: str = "report") -> dict[str, Any]:
+    """The same, made from the dataclasses. Raises TypeError for a field whose type JSON has no word for."""
     definitions: dict[str, Any] = {}
-    root = _type(Report, definitions)
+    root = _type(_ROOTS[of], definitions)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "report.json of postrun",
+        "title": f"{of}.json of postrun",
         "description": "Times and durations are nanoseconds unless the name says otherwise; null means not known, never zero.",
         **root,
         "$defs": dict(sorted(definitions.items())),
@@ -76,17 +79,18 @@ def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
     fields = [field.name for field in dataclasses.fields(kind)]
     properties = {name: _type(hints[name], definitions) for name in fields}
-    if kind is Report:
-        properties["schema_version"] = {"const": SCHEMA_VERSION}
+    for field in dataclasses.fields(kind):
+        if field.name == "schema_version":
+            properties[field.name] = {"const": field.default}
     own = inspect.getdoc(kind) or ""
     described = {} if own.startswith(f"{kind.__name__}(") else {"description": " ".join(own.split())}
     return {"type": "object", **described, "properties": properties, "required": fields, "additionalProperties": False}
 
 
-def text() -> str:
+def text(of: str = "report") -> str:
     """The generated schema as the file holds it."""
-    return json.dumps(generate(), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(generate(of), indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(text())
+    sys.stdout.write(text(*sys.argv[1:2]))

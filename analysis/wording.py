@@ -57,6 +57,24 @@ def percent(value: float) -> str:
     return f"{value:.1f} %"
 
 
+def signed_percent(value: float) -> str:
+    """A change in percent with its sign: +14.2 %, -3.0 %, 0.0 %."""
+    text = percent(abs(value))
+    return text if value == 0 else f"{'+' if value > 0 else '-'}{text.removeprefix('< ').removeprefix('> ')}"
+
+
+def change(base: float, new: float) -> str:
+    """From ``base`` to ``new``: +14.2 %, -3.0 %; from three times on 12.5 times as much."""
+    if base and new >= 3 * base:
+        return f"{significant(new / base)} times as much"
+    return signed_percent(100 * (new - base) / base) if base else "none before"
+
+
+def signed_duration(ns: float) -> str:
+    """A change of a duration with its sign: +18.2 ms, -850 ns."""
+    return f"+{duration(ns)}" if ns > 0 else duration(ns)
+
+
 def whole_percent(value: float) -> str:
     """A percentage (0..100) without decimals, for sentences: 61 %. "below 1 %" and "over 99 %" at the ends."""
     if 0 < value < 0.5:

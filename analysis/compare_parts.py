@@ -1,0 +1,116 @@
+"""In which parts of the time did two runs differ: computation, communication, memory operations, idle time, launches, data loading?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from .compare_basis import amount, least_of
+from .comparison import Amount, Basis, DevicePair
+from .report import DeviceTime, Report
+from .step_ranges import LOADING
+
+PARTS: Final = (
+    ("computation", "computation_ns"),
+    ("exposed communication", "exposed_communication_ns"),
+    ("exposed memory operations", "exposed_memory_ns"),
+    ("idle", "idle_ns"),
+)
+"""They add up to the span of a device."""
+_WAITS: Final = ("exposed communication", "idle", "communication")
+_WITHIN: Final = (("communication", "communication_ns"), ("memory operations", "memory_ns"))
+
+
+def whole(base: Report, new: Report, on: Basis) -> Amount | None:
+    """The devices' span per unit; None without devices in both."""
+    if not base.time_breakdown or not new.time_breakdown:
+        return None
+    return amount("span", [float(sum(d.span_ns for d in r.time_breakdown)) for r in (base, new)], on, least_ns=0.0)
+
+
+def parts(base: Report, new: Report, on: Basis, least_ns: float, error_ns: float | None) -> tuple[tuple[Amount, ...], tuple[Amount, ...]]:
+    """The parts that add up, and what they hide. ``least_ns``: the smallest effect per unit that is a change; what waits must exceed
+    ``error_ns``, too, and is no change where that is not known."""
+    if not base.time_breakdown or not new.time_breakdown:
+        return (), ()
+
+    def of(devices: tuple[Sequence[DeviceTime], Sequence[DeviceTime]], listed: Iterable[tuple[str, str]]) -> tuple[Amount, ...]:
+        return tuple(
+            amount(
+                name,
+                [float(sum(getattr(d, field) for d in side)) for side in devices],
+                on,
+                least_ns=least_of(name in _WAITS, least_ns, error_ns),
+            )
+            for name, field in listed
+        )
+
+    both = (base.time_breakdown, new.time_breakdown)
+    return of(both, PARTS), of(both, _WITHIN)
+
+
+def devices(base: Report, new: Report, on: Basis, least_ns: float, error_ns: float | None) -> tuple[DevicePair, ...]:
+    """Device by device: the same rank and device in both runs; nothing where ranks or devices are others."""
+    sides = [{_place(device, report): device for device in report.time_breakdown} for report in (base, new)]
+    if (
+        not sides[0]
+        or sides[0].keys() != sides[1].keys()
+        or any(len(side) < len(r.time_breakdown) for side, r in zip(sides, (base, new), strict=True))
+    ):
+        return ()
+    share = len(sides[0])
+    own = Basis(on.unit, on.base / share, on.new / share, on.why)  # each process has its part of the steps
+    if on.unit == "second":
+        own = Basis(on.unit, 1.0, 1.0, on.why)
+    found = []
+    for place in sorted(sides[0], key=_order):
+        before, after = (side[place] for side in sides)
+        scale = [1e9 / d.span_ns if on.unit == "second" and d.span_ns else 1.0 for d in (before, after)]
+        parts = [
+            amount(
+                name,
+                [getattr(before, field) * scale[0], getattr(after, field) * scale[1]],
+                own,
+                least_ns=least_of(name in _WAITS, least_ns, error_ns),
+            )
+            for name, field in PARTS
+        ]
+        found.append(DevicePair(_called(after), before.device_name or "", after.device_name or "", tuple(parts)))
+    return tuple(found)
+
+
+def _place(device: DeviceTime, report: Report) -> tuple[int | str | None, ...]:
+    """Ranks meet again wherever they ran; a device without a rank by its node and number, or its number alone on a single node."""
+    if device.rank is not None:
+        return (device.rank, device.device if sum(d.rank == device.rank for d in report.time_breakdown) > 1 else None)
+    single = len({d.node for d in report.time_breakdown}) == 1
+    return ("" if single else device.node, device.device)
+
+
+def _order(place: tuple[int | str | None, ...]) -> tuple[tuple[int, str], ...]:
+    return tuple((part, "") if isinstance(part, int) else (-1, part or "") for part in place)
+
+
+def _called(device: DeviceTime) -> str:
+    return f"rank {device.rank}, GPU {device.device}" if device.rank is not None else f"{device.node} GPU {device.device}"
+
+
+def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: float | None) -> tuple[Amount, ...]:
+    """What the average step was spent on, as the report divides it (StepParts); nothing where only one run's steps have recorded events."""
+    sides = [report.steps.parts for report in (base, new)]
+    if not all(sides) or len({part.annotated for side in sides for part in side}) > 1:
+        return ()
+    counts = [sum(part.steps for part in side) for side in sides]
+    steps = Basis("step", counts[0], counts[1], None)
+    step_ns = sum(part.mean_step_ns * part.steps for part in sides[0]) / counts[0]
+    least = step_ns * threshold_percent / 100
+    named = list(dict.fromkeys(name for side in sides for part in side for name in part.mean_ns))
+    return tuple(
+        amount(
+            name,
+            [sum(part.mean_ns.get(name, 0.0) * part.steps for part in side) for side in sides],
+            steps,
+            least_ns=least_of(name == LOADING, least, error_ns),
+        )
+        for name in named
+    )
