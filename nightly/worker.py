@@ -1,0 +1,130 @@
+"""What does a worker process of the pool do? It takes one task after the other from a socket, runs it, and answers.
+
+``python -P -m postrun.nightly.worker DESCRIPTOR PARENT``. A frame is 8 bytes of length and so many of pickle. On a frame with a task the
+worker answers TAKEN, before it looks into it, and then a frame: ("ok", result) or ("error", exception, traceback). It ends when the socket
+is closed, and when the process that started it has gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+from typing import Any, Final
+
+TAKEN: Final = b"T"
+LENGTH: Final = struct.Struct(">Q")
+_PR_SET_PDEATHSIG: Final = 1
+_GRACE_S: Final = 5.0
+_CHUNK: Final = 1 << 20
+
+
+class TaskError(Exception):
+    """A task failed with an exception, or ended with a result, that cannot be handed to another process; told in words."""
+
+
+def main() -> None:
+    descriptor, parent = (int(text) for text in sys.argv[1:3])
+    connection = socket.socket(fileno=descriptor)
+    connection.set_inheritable(False)
+    _end_with(parent)
+    # The machine is to end a worker before the process that keeps the list of what is done.
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123
+        file.write("500")
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    busy = threading.Event()
+    threading.Thread(target=_watch, args=(connection, busy), daemon=True).start()
+    while (frame := _received(connection)) is not None:
+        busy.set()
+        connection.sendall(TAKEN)
+        answer = _answer(frame)
+        del frame
+        connection.sendall(LENGTH.pack(len(answer)))
+        connection.sendall(answer)
+        del answer
+        busy.clear()
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel end this process with the one that started it (Linux)."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit(0)
+
+
+def _watch(connection: socket.socket, busy: threading.Event) -> None:
+    """End the process group when the other side is closed: at once in the middle of a task, else after the time to end by itself."""
+    poll = select.poll()
+    poll.register(connection, getattr(select, "POLLRDHUP", 0))
+    while not any(event for _, event in poll.poll()):
+        pass
+    if not busy.is_set():
+        threading.Event().wait(_GRACE_S)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _received(connection: socket.socket) -> bytes | None:
+    """The next frame; None where there is none any more."""
+    head = _bytes(connection, LENGTH.size)
+    return None if head is None else _bytes(connection, LENGTH.unpack(head)[0])
+
+
+def _bytes(connection: socket.socket, count: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < count:
+        part = connection.recv(min(_CHUNK, count - len(parts)))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
+
+
+def _answer(frame: bytes) -> bytes:
+    """The answer to a frame, whatever the task does short of ending the process."""
+    try:
+        paths, task = pickle.loads(frame)
+        sys.path.extend(path for path in paths if path not in sys.path)
+        function, given, named = pickle.loads(task)
+        result = function(*given, **named)
+    except BaseException as error:  # an exit inside a task is a failure of this task
+        return _failure(error)
+    try:
+        return pickle.dumps(("ok", result), pickle.HIGHEST_PROTOCOL)
+    except BaseException as error:
+        return _failure(TaskError(f"the result, a {type(result).__name__}, cannot be handed over: {type(error).__name__}: {error}"))
+
+
+def _failure(error: BaseException) -> bytes:
+    text = "".join(traceback.format_exception(error))
+    sys.stderr.write(text)
+    with contextlib.suppress(BaseException):
+        answer = pickle.dumps(("error", error, text), pickle.HIGHEST_PROTOCOL)
+        again: Any = pickle.loads(answer)[1]
+        if type(again) is type(error):
+            return answer
+    try:
+        said = str(error)
+    except Exception:
+        said = "its message cannot be shown"
+    return pickle.dumps(("error", TaskError(f"{type(error).__name__}: {said}"), text), pickle.HIGHEST_PROTOCOL)
+
+
+if __name__ == "__main__":
+    # Under its own name, so that an exception of this module is the same one on both sides.
+    from .worker import main as run
+
+    run()
