@@ -215,7 +215,8 @@ class _Handing:
             for attempt in range(1, _ATTEMPTS + 1):
                 due = self._through(due, self.wanted.in_flight if attempt == 1 else 1, attempt)
         except BaseException:
-            self.executor.shutdown(wait=False, cancel_futures=True)
+            # What runs is given up: it is done again by the next night.
+            getattr(self.executor, "kill", lambda: self.executor.shutdown(wait=False, cancel_futures=True))()
             raise
         finally:
             self.night.seconds = time.monotonic() - began
