@@ -55,13 +55,15 @@ class ReportOptions:
 @dataclass(frozen=True, slots=True)
 class Task:
     """One run to report: a unit of work, idempotent, that any worker on any machine can do. ``source`` and ``out`` are URLs or folders;
-    reports go to ``runs/<id>/<first 16 digits of fingerprint>-<of options>/`` below ``out``."""
+    reports go to ``runs/<id>/<first 16 digits of fingerprint>-<of options>/`` below ``out``. ``attempt``: from 2 on, what may have ended
+    the worker of the first is done in a process of its own."""
 
     run: FoundRun
     source: str
     out: str
     options: ReportOptions
     generated_at_ns: int
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,7 +233,7 @@ class _Handing:
                 if attempt == 1 and not self._claimed(one):
                     continue
                 try:
-                    pending[self.executor.submit(self.work, self._task(one))] = one
+                    pending[self.executor.submit(self.work, self._task(one, attempt))] = one
                 except (BrokenExecutor, RuntimeError) as error:
                     self.night.stopped = f"the workers cannot go on: {error}"
                     queue.appendleft(one)
@@ -275,9 +275,9 @@ class _Handing:
         self.tell(made, len(self.night.rows), self.due)
         return False
 
-    def _task(self, one: Decision) -> Task:
+    def _task(self, one: Decision, attempt: int) -> Task:
         at = self.wanted.generated_at_ns if self.wanted.generated_at_ns is not None else self.began_ns
-        return Task(one.run, self.wanted.source, self.wanted.out, self.wanted.options, at)
+        return Task(one.run, self.wanted.source, self.wanted.out, self.wanted.options, at, attempt)
 
     def _outcome(self, one: Decision, future: Future[Row], attempt: int) -> Row | None:
         """The row of a run that came back; None where it failed, and is to be tried again."""
