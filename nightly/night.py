@@ -198,6 +198,7 @@ class _Handing:
         self.tell = tell
         self.digest = places.options_digest(wanted.options)
         self.began_ns = time.time_ns()
+        self.broken = False
 
     def go(self) -> None:
         due = [one for one in self.night.decisions if one.due]
@@ -227,7 +228,7 @@ class _Handing:
         while queue or pending:
             while queue and len(pending) < max(1, in_flight):
                 one = queue.popleft()
-                if self._stops(len(again)):
+                if self._stops(len(again) if attempt == 1 else 0):
                     self._waits(one, self.night.stopped or "")
                     continue
                 if attempt == 1 and not self._claimed(one):
@@ -235,7 +236,7 @@ class _Handing:
                 try:
                     pending[self.executor.submit(self.work, self._task(one, attempt))] = one
                 except (BrokenExecutor, RuntimeError) as error:
-                    self.night.stopped = f"the workers cannot go on: {error}"
+                    self.night.stopped, self.broken = f"the workers cannot go on: {error}", True
                     queue.appendleft(one)
             if not pending:
                 continue
@@ -247,11 +248,12 @@ class _Handing:
         return again
 
     def _stops(self, again: int) -> bool:
-        """``again``: how many runs have failed once by now."""
+        """``again``: how many runs have failed once by now. Too many failures end the night, but for second attempts."""
         most = self.wanted.max_failures
-        if self.night.stopped is None and most is not None and again > most:
-            self.night.stopped = f"more than {most} runs failed (--max-failures)"
-        return self.night.stopped is not None
+        if most is not None and again > most:
+            self.night.stopped = self.night.stopped or f"more than {most} runs failed (--max-failures)"
+            return True
+        return self.broken
 
     def _claimed(self, one: Decision) -> bool:
         """Whether this night is to report the run. Another may have it, or may have done it since the plan was made."""
@@ -265,7 +267,7 @@ class _Handing:
         except InputError as error:
             if not self.night.rows:
                 raise
-            self.night.stopped = str(error)
+            self.night.stopped, self.broken = str(error), True
             self._waits(one, self.night.stopped)
             return False
         if made is None or made == one.row or (made.fingerprint, made.options) != (one.run.fingerprint, self.digest):
