@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from .blocks import Figure
+from .blocks import Figure, Section
 from .context import Context
 from .figures.donut import Sector
 from .figures.palette import themed
@@ -26,22 +27,42 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 def page(context: Context, target: str, *, paper: str = "A4") -> str:
     """The page as text. target "html": figures inline, in the colours of the theme, full tables, script; "pdf": figures as images in
     light colours, tables capped."""
-    environment = _environment()
+    anchors = {part.id for section in context.sections for part in (section, *section.parts)} | {"summary"}
+    return filled("report.html.j2", context.report, context.summary, context.sections, target, paper=paper, anchors=anchors)
+
+
+def filled(
+    template: str,
+    report: Any,
+    summary: Section,
+    sections: Sequence[Section],
+    target: str,
+    *,
+    paper: str = "A4",
+    data_name: str = "report.json",
+    **more: Any,
+) -> str:
+    """The page of ``template``, with the style and the script of the report. ``report``: its plain texts, with a ``generator``;
+    ``data_name``: the file that holds everything; ``more``: what else the template names."""
     style = _asset("style.css") if target == "html" else _pdf_style(paper)
     script = _asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    anchors = {part.id for section in context.sections for part in (section, *section.parts)} | {"summary"}
-    return environment.get_template("report.html.j2").render(
-        report=context.report,
-        summary=context.summary,
-        sections=context.sections,
-        target=target,
-        anchors=anchors,
-        style=Markup(style),
-        script=Markup(script),
-        script_digest=digest,
-        created=datetime.fromtimestamp(context.report.generator.generated_at_ns // 1_000_000_000, UTC).isoformat(),
-        picture=_inline if target == "html" else _image,
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            report=report,
+            summary=summary,
+            sections=sections,
+            target=target,
+            style=Markup(style),
+            script=Markup(script),
+            script_digest=digest,
+            created=datetime.fromtimestamp(report.generator.generated_at_ns // 1_000_000_000, UTC).isoformat(),
+            picture=_inline if target == "html" else _image,
+            data_name=data_name,
+            **more,
+        )
     )
 
 

@@ -28,12 +28,13 @@ INSTALL: Final = "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-s
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to print: files of the page and of the report.json to attach, where to, and the time that the attachment states."""
+    """What to print: files of the page and of the data to attach, where to, the time that the attachment states, and its name."""
 
     page: str
     attachment: str
     output: str
     made_at_ns: int
+    attached_as: str = "report.json"
 
 
 class Printer:
@@ -92,6 +93,43 @@ class Printer:
         return None if error is None else str(error)
 
 
+class PrinterHere:
+    """As :class:`Printer`, but in this process, for page after page: for a process that may be lost when the libraries crash, and that is
+    ended by somebody else when a page takes too long. Starting no process saves most of the time of a small report."""
+
+    def __init__(self) -> None:
+        self._press: Press | None = None
+        self._job: Job | None = None
+
+    def start(self, job: Job) -> None:
+        self._job = job
+
+    def attach(self) -> None:
+        """Nothing waits for it: the page is laid out in :meth:`finish`."""
+
+    def finish(self, timeout_s: float) -> str | None:
+        """Print. None, or the reason why there is no PDF, with what to do about it; ``timeout_s`` is not looked at."""
+        assert self._job is not None
+        job, self._job = self._job, None
+        if self._press is None:
+            made = _press()
+            if isinstance(made, str):
+                return made
+            self._press = made
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            self._press.write(job, lambda: None)
+        except (KeyboardInterrupt, SystemExit, MemoryError):
+            raise
+        except BaseException as error:  # a refused address is none of Exception
+            return _failure(error)
+        finally:
+            if collecting:
+                gc.enable()
+        return None
+
+
 def _death(code: int, messages: str) -> str:
     if code == -signal.SIGSEGV:
         return f"the PDF libraries crashed (SIGSEGV), as they do where no font is installed; try: {INSTALL}"
@@ -140,14 +178,14 @@ class Press:
         self._fonts = weasyprint.CSS(string=_fonts(), font_config=self._configuration, url_fetcher=self._fetcher)
 
     def write(self, job: Job, wait_for_attachment: Callable[[], object]) -> None:
-        """Print the page: tagged for screen readers, with report.json attached. Equal jobs give equal bytes."""
+        """Print the page: tagged for screen readers, with its data attached. Equal jobs give equal bytes."""
         page = self._weasyprint.HTML(string=Path(job.page).read_text(encoding="utf-8"), url_fetcher=self._fetcher)
         laid_out = page.render(stylesheets=[self._fonts], font_config=self._configuration, pdf_tags=True)
         wait_for_attachment()
         made = datetime.fromtimestamp(job.made_at_ns // 1_000_000_000, UTC)
         attachment = self._weasyprint.Attachment(
             string=Path(job.attachment).read_bytes(),
-            name="report.json",
+            name=job.attached_as,
             description="The report as data: everything that is shown, uncapped",
             created=made,
             modified=made,
@@ -166,17 +204,26 @@ def _relate(_document: Any, pdf: Any) -> None:
     pdf.catalog["AF"] = pydyf.Array([file.reference for file in files])
 
 
-def main() -> None:
-    gc.disable()  # one page and the end; collecting what is still needed costs a tenth of the time
+def _press() -> Press | str:
+    """The press, or why there is none."""
     try:
-        press = Press()
+        return Press()
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            print(json.dumps({"error": "no space is left for temporary files; free some space, or set TMPDIR"}))
-            return
+            return "no space is left for temporary files; free some space, or set TMPDIR"
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        reason = f"the libraries that WeasyPrint needs cannot be loaded ({first}); try: {INSTALL}"
-        print(json.dumps({"error": reason}))
+        return f"the libraries that WeasyPrint needs cannot be loaded ({first}); try: {INSTALL}"
+
+
+def _failure(error: BaseException) -> str:
+    return f"WeasyPrint failed: {type(error).__name__}: {str(error)[:300]}"
+
+
+def main() -> None:
+    gc.disable()  # one page and the end; collecting what is still needed costs a tenth of the time
+    press = _press()
+    if isinstance(press, str):
+        print(json.dumps({"error": press}))
         return
     line = sys.stdin.readline()
     if not line:  # the parent gave up
@@ -184,8 +231,8 @@ def main() -> None:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             press.write(Job(**json.loads(line)), sys.stdin.readline)
-    except BaseException as error:  # a refused address is none of Exception
-        print(json.dumps({"error": f"WeasyPrint failed: {type(error).__name__}: {str(error)[:300]}"}))
+    except BaseException as error:
+        print(json.dumps({"error": _failure(error)}))
     else:
         print(json.dumps({}))
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..analysis.report import Report
 from ..errors import RenderError, UsageError
-from .pdf import Job, Printer
+from .pdf import Job, Printer, PrinterHere
 
 FORMATS = ("html", "pdf", "json")
 """What is written where nothing else is asked for."""
@@ -28,7 +28,7 @@ def render(
     *,
     paper: str = "A4",
     pdf_timeout_s: float = 120,
-    printer: Printer | None = None,
+    printer: Printer | PrinterHere | None = None,
     progress: Callable[[str, float | None], None] | None = None,
 ) -> dict[str, Path]:
     """Write the files of ``formats`` (PLACES) to ``out_dir``; format -> file, or folder.
@@ -37,7 +37,7 @@ def render(
     or "Letter". A file is replaced only when its successor is whole. RenderError if the PDF fails or takes longer than ``pdf_timeout_s``
     seconds: the others are written, and ``written`` of the error names them; an older report.pdf is removed, because it would be that of
     another run. UsageError for an unknown format or paper. ``printer``: a process for the PDF that was started earlier, so that it was
-    ready by now; it is used up.
+    ready by now, which is used up; or this process, without a time limit.
     """
     if unknown := [word for word in formats if word not in PLACES]:
         raise UsageError(f"{', '.join(unknown)} is no report format; choose from {', '.join(PLACES)}")
