@@ -113,7 +113,8 @@ def main(ctx: click.Context) -> None:
 def report(sources: tuple[str, ...], quiet: bool, verbose: bool, memory_limit: str, threads: int | None, **options: Any) -> None:
     """Write report.html, report.pdf and report.json of one run.
 
-    SOURCE is a trace file, a folder (searched through; unknown files are listed in the report), or a run store that `postrun ingest` made.
+    SOURCE is a trace file, a folder (searched through; unknown files are listed in the report), a run store that `postrun ingest` made, or
+    a URL of any of them (s3://bucket/prefix, gs://, az://).
     """
     selection, fail_on = chosen_rules(options, quiet)
     from .ingest import ingest

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import InputError, UsageError
+from ..errors import InputError, PostrunError, UsageError
 from .checksum import Checksums
+from .objects import is_url
 from .source import (
     CAPTURE,
     END_MARKER,
@@ -49,13 +50,16 @@ def ingest(
 
     A run store given alone is opened, not read again. ``progress`` is called with what is being done and the fraction that is done
     (None: not known). ``name``: of the run, instead of the one found. Damage of a file is noted in ``ingest_note``, never raised.
-    Raises InputError where a path does not exist or nothing usable is found, UsageError for a URL or a run store among other files.
+    URLs of object stores stand for what is below them; their objects are copied to a temporary folder first.
+    Raises InputError where a path does not exist or nothing usable is found, UsageError for a run store among other files.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     if not paths:
-        raise UsageError("nothing given; give trace files, a folder or a run store")
+        raise UsageError("nothing given; give trace files, a folder, a URL or a run store")
     target = Path(store_path) if store_path is not None else None
     report = progress or (lambda text, fraction: None)
+    if any(is_url(path) for path in paths):
+        return _ingest_urls(paths, target, report, name, {"memory_limit": memory_limit, "threads": threads})
     report("looking at the files", None)
     found = find_files(paths, exclude=target)
     for one in found:
@@ -85,6 +89,39 @@ def ingest(
         if full := _file_problem(error):
             raise full from error
         raise
+    return store
+
+
+def _ingest_urls(paths: Sequence[str | Path], target: Path | None, report: Progress, name: str | None, options: dict[str, Any]) -> Store:
+    """As ingest, through local copies; what is stored and told names the URLs."""
+    from .fetch import fetch
+
+    fetched = fetch(paths, report)
+    try:
+        try:
+            store = ingest(fetched.paths, target, progress=report, name=name, **options)
+        except PostrunError as error:
+            error.args = tuple(fetched.told(part) if isinstance(part, str) else part for part in error.args)
+            raise
+        if store.path is not None and store.path in fetched.paths:
+            store.keep_until_closed(fetched.folder)
+            return store
+        try:
+            for local, url in fetched.moves():
+                store.connection.execute("UPDATE source SET path = replace(path, ?, ?)", [local, url])
+                store.connection.execute("UPDATE ingest_note SET message = replace(message, ?, ?)", [local, url])
+            for place, why in fetched.left_out:
+                store.note("warning", "not_readable", f"The object was left out: {why}.", file=storable(place))
+            store.checkpoint()
+        except BaseException:
+            store.close()
+            if target is not None:
+                store.remove()
+            raise
+    except BaseException:
+        fetched.folder.cleanup()
+        raise
+    fetched.folder.cleanup()
     return store
 
 

@@ -7,7 +7,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -123,21 +123,28 @@ class Folder(Objects):
         except OSError as error:
             raise self._failed(path, error) from None
 
-    def download(self, one: ObjectInfo, target: Path) -> None:
+    def download(self, one: ObjectInfo, target: Path, *, progress: Callable[[int], None] | None = None) -> None:
         self._check(one.path)
         try:
-            with (self._root / one.path).open("rb") as file:
-                if _etag(os.fstat(file.fileno())) != one.etag:
-                    raise self._changed(one)
-                with whole_file(target) as out:
-                    while block := file.read(_CHUNK):
-                        out.write(block)
-                    if _etag(os.fstat(file.fileno())) != one.etag or out.tell() != one.size:
-                        raise self._changed(one)
+            file = (self._root / one.path).open("rb")
         except _GONE:
             raise self._changed(one) from None
         except OSError as error:
             raise self._failed(one.path, error) from None
+        with file:
+            if _etag(os.fstat(file.fileno())) != one.etag:
+                raise self._changed(one)
+            try:
+                with whole_file(target) as out:
+                    while block := file.read(_CHUNK):
+                        out.write(block)
+                        if progress is not None:
+                            progress(out.tell())
+                    if _etag(os.fstat(file.fileno())) != one.etag or out.tell() != one.size:
+                        raise self._changed(one)
+            except OSError as error:
+                reason = error.strerror or type(error).__name__
+                raise ObjectStoreError(f"{self.place(one.path)}: cannot be copied to {target} ({reason}); free some space there") from None
 
     def _changed(self, one: ObjectInfo) -> ChangedError:
         return ChangedError(

@@ -157,46 +157,53 @@ class Stored(Objects):
 
         return self._try(get, self.place(path))
 
-    def download(self, one: ObjectInfo, target: Path) -> None:
+    def download(self, one: ObjectInfo, target: Path, *, progress: Callable[[int], None] | None = None) -> None:
+        self._check(one.path)
+        try:
+            with whole_file(target) as out:
+                for block in self._blocks(one):
+                    out.write(block)
+                    if progress is not None:
+                        progress(out.tell())
+        except OSError as error:
+            raise ObjectStoreError(f"{target}: {error.strerror or type(error).__name__}; free some space or choose another place") from None
+
+    def _blocks(self, one: ObjectInfo) -> Iterator[bytes]:
+        """The bytes of exactly this version; where a connection is cut off, the next goes on from there."""
         import obstore
 
-        self._check(one.path)
-        key, waits = self._base + one.path, _Waits()
-        with whole_file(target) as out:
-            while True:
-                done = out.tell()
-                options: dict[str, Any] = {"if_match": one.etag} if one.etag else {}
-                if done:
-                    options["range"] = {"offset": done}
-                try:
-                    if done == one.size and done:
-                        return
-                    answer = obstore.get(self._to.once, key, options=options or None)  # type: ignore[arg-type]
-                    if answer.meta["size"] != one.size or (one.etag and answer.meta["e_tag"] not in {one.etag, None}) or (
-                        not one.etag and nanoseconds(answer.meta["last_modified"]) // 10**9 != one.modified_ns // 10**9
-                    ):  # fmt: skip
+        done, waits = 0, _Waits()
+        while True:
+            begun = done
+            options: dict[str, Any] = {"if_match": one.etag} if one.etag else {}
+            if done:
+                options["range"] = {"offset": done}
+            try:
+                answer = obstore.get(self._to.once, self._base + one.path, options=options or None)  # type: ignore[arg-type]
+                if not _same(one, answer.meta):
+                    raise self._changed(one)
+                if answer.range[0] != done:
+                    raise ObjectStoreError(f"{self.place(one.path)}: {self._to.server} answers with another part than asked for")
+                for block in answer.stream(min_chunk_size=_CHUNK):
+                    done += len(block)
+                    if done > one.size:
                         raise self._changed(one)
-                    if answer.range[0] != done:
-                        raise ObjectStoreError(f"{self.place(one.path)}: {self._to.server} answers with another part than asked for")
-                    for block in answer.stream(min_chunk_size=_CHUNK):
-                        out.write(block)
-                        if out.tell() > one.size:
-                            raise self._changed(one)
-                    if out.tell() == one.size:
-                        return
-                    raise _CutOff
-                except (ObjectStoreError, OSError) as error:
-                    if not isinstance(error, FileNotFoundError):
-                        raise
+                    yield bytes(block)
+                if done == one.size:
+                    return
+                raise _CutOff
+            except ObjectStoreError:
+                raise
+            except Exception as error:
+                found = _trouble(error)
+                if found.kind in {"changed", "missing", "range"}:
                     raise self._changed(one) from None
-                except Exception as error:
-                    found = _trouble(error)
-                    if found.kind in {"changed", "missing", "range"}:
-                        raise self._changed(one) from None
-                    if out.tell() > done:
-                        waits = _Waits()
-                    if not waits.again(found):
-                        raise self._failed(error, self.place(one.path)) from None
+                if done > begun:
+                    waits = _Waits()
+                if done == one.size and done:
+                    return
+                if not waits.again(found):
+                    raise self._failed(error, self.place(one.path)) from None
 
     def _changed(self, one: ObjectInfo) -> ChangedError:
         return ChangedError(
@@ -386,6 +393,15 @@ def _trouble(error: BaseException) -> Trouble:
 
 def _info(path: str, meta: Any) -> ObjectInfo:
     return ObjectInfo(path, meta["size"], meta["e_tag"], nanoseconds(meta["last_modified"]))
+
+
+def _same(one: ObjectInfo, meta: Any) -> bool:
+    """Whether an answer is about this version. Without an ETag, size and time (to the second, as HTTP says it) have to do."""
+    if meta["size"] != one.size:
+        return False
+    if one.etag and meta["e_tag"]:
+        return bool(meta["e_tag"] == one.etag)
+    return bool(nanoseconds(meta["last_modified"]) // 10**9 == one.modified_ns // 10**9)
 
 
 def _behind(path: str, after: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,8 +48,11 @@ class Objects:
         """Its bytes, or ``count`` of them from ``first``; fewer where it ends. ObjectStoreError where it is not there."""
         raise NotImplementedError
 
-    def download(self, one: ObjectInfo, target: Path) -> None:
-        """Exactly that version to a local file, in a stream. ChangedError where it is another one by now, or none."""
+    def download(self, one: ObjectInfo, target: Path, *, progress: Callable[[int], None] | None = None) -> None:
+        """Exactly that version to a local file, in a stream. ChangedError where it is another one by now, or none.
+
+        ``progress``: called with the bytes so far; what it raises ends the download and is passed on. ``target`` is there whole or not.
+        """
         raise NotImplementedError
 
     def write(self, path: str, data: bytes | Path, *, content_type: str | None = None) -> str | None:

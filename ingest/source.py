@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import InputError, UsageError
+from .objects import is_url
 from .smdebug_metrics import recognises_system_metrics
 from .smdebug_pevents import recognises_pevents
 from .trace_format import MAGIC
@@ -114,8 +115,6 @@ KNOWN: Final = (
     " recordings of the capture library (.prt) and run stores (.duckdb)"
 )
 
-_URL: Final = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
-
 
 def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
     """The first ``size`` bytes of a file, of its contents where it is compressed; fewer where it is damaged. Raises OSError."""
@@ -164,8 +163,8 @@ def find_files(paths: Sequence[str | Path], exclude: Path | None = None) -> list
     seen: set[tuple[int, int]] = set()
     left_out = _key(exclude) if exclude is not None else None
     for given in paths:
-        if url := _URL.match(str(given)):
-            raise UsageError(f"{given}: object stores are not read by this version ({url[1]}); copy the folder and give its path")
+        if is_url(given):
+            raise UsageError(f"{given}: this is a URL; ingest() copies its objects first")
         path = Path(given)
         if not os.path.lexists(path):
             raise InputError(f"{path}: no such file or folder; check the path")

@@ -252,6 +252,10 @@ class Store:
             )
         return cls(connection, path)
 
+    def keep_until_closed(self, folder: tempfile.TemporaryDirectory[str]) -> None:
+        """The folder that the file of this store is in: it is removed with the store."""
+        self._folder = folder
+
     def close(self) -> None:
         """Close the database; the store cannot be used afterwards. A temporary one is removed."""
         self.connection.close()
