@@ -1,0 +1,275 @@
+"""How is one run of a night reported? Fetched, loaded, analysed, rendered, uploaded; its done-marker last.
+
+:func:`report_run` is the unit of work that every engine runs: it needs nothing but its task, and doing it twice gives the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import shutil
+import tempfile
+import time
+import traceback
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+from ..analysis.report import Report
+from ..analysis.steps import main_steps
+from ..errors import InputError, PostrunError, RenderError
+from ..ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError, is_url, open_objects
+from . import places
+from .model import Row, Task
+from .night import marker
+
+if TYPE_CHECKING:
+    from ..analysis.rules.selection import Selection
+    from ..report_templates.pdf import Printer, PrinterHere
+
+LOG: Final = "postrun.log"
+"""Beside the report, where something failed: the whole of it, with tracebacks."""
+_FETCHED_AT_ONCE: Final = 8
+_SHARE_OF_DISK: Final = 0.9
+_PDF_TIMEOUT_S: Final = 300.0
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8", ".json": "application/json", ".log": "text/plain; charset=utf-8", ".pdf": "application/pdf",
+    ".xml": "application/xml",
+}  # fmt: skip
+
+
+def report_run(task: Task) -> Row:
+    """The row of the run after its report, all of which stands in the store then, the done-marker too.
+
+    A run that cannot be reported has the state "failed", a reason, and no done-marker; the traceback stands in LOG beside where the report
+    would be. Raises ObjectStoreError where that is the store's fault, or where the run is being written (ChangedError): another time it may
+    go well. From the second attempt on the PDF is printed by a process of its own, which its libraries may end.
+    """
+    began = time.monotonic()
+    out = _opened(task.out)
+    folder = places.report_folder(task.run, task.options)
+    row = Row(
+        id=task.run.id, state="failed", kind=task.run.kind, fingerprint=task.run.fingerprint,
+        options=places.options_digest(task.options), bytes=task.run.bytes, files=len(task.run.objects), attempts=task.attempt,
+    )  # fmt: skip
+    try:
+        with _Workplace() as work:
+            report, problem = _made(task, work)
+            written = _upload(out, folder, work / "out")
+    except ObjectStoreError:
+        raise
+    except Exception as error:
+        _log(out, folder)
+        reason = _reason(error, f"{folder}/{LOG}")
+        return dataclasses.replace(row, reason=reason, seconds=time.monotonic() - began, reported_at_ns=time.time_ns())
+    finally:
+        gc.collect()  # what a run leaves in cycles is not left to the next
+    made = dataclasses.replace(
+        row, state="reported", folder=folder, written=written, seconds=time.monotonic() - began, reported_at_ns=time.time_ns(),
+        **figures(report),
+    )  # fmt: skip
+    if problem is not None:
+        made = dataclasses.replace(made, warnings=(*made.warnings, problem))
+    out.write(places.done(task.run.id), marker(made), content_type=_TYPES[".json"])
+    return made
+
+
+class _Workplace(contextlib.AbstractContextManager[Path]):
+    """A temporary folder, gone at the end."""
+
+    def __enter__(self) -> Path:
+        try:
+            self._folder = tempfile.TemporaryDirectory(prefix="postrun-", ignore_cleanup_errors=True)
+        except OSError as error:
+            raise InputError(f"no temporary folder can be made ({error.strerror or error}); set TMPDIR to a folder with space") from error
+        return Path(self._folder.name)
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+
+@lru_cache(4)
+def _opened(url: str) -> Objects:
+    """Connections are kept from run to run."""
+    return open_objects(url)
+
+
+def _made(task: Task, work: Path) -> tuple[Report, str | None]:
+    """The report, whose files are below ``work``/out then, and why there is no PDF where one was asked for."""
+    from ..analysis import Options, analyze
+    from ..ingest import ingest
+    from ..report_templates import render
+
+    selection = _selection(task)
+    source = _opened(task.source)
+    given = _fetch(task, source, work)
+    options = task.options
+    try:
+        with ingest([given], memory_limit=options.memory_limit, threads=options.threads) as store:
+            report = analyze(store, Options(top=options.top, generated_at_ns=task.generated_at_ns, selection=selection))
+    except PostrunError as error:
+        raise InputError(_named(str(error), given, task, source)) from error
+    if not is_url(task.source):
+        _unchanged(task, source)
+    report = _at_the_source(report, given, task, source)
+    try:
+        render(
+            report, work / "out", options.formats, paper=options.paper, pdf_timeout_s=_PDF_TIMEOUT_S,
+            printer=_printer_here() if task.attempt == 1 and "pdf" in options.formats else None,
+        )  # fmt: skip
+    except RenderError as error:
+        (work / "out" / LOG).write_text(traceback.format_exc(), encoding="utf-8", errors="replace")
+        return report, str(error).partition("; written:")[0]
+    return report, None
+
+
+@lru_cache(1)
+def _printer_here() -> Printer | PrinterHere:
+    from ..report_templates.pdf import PrinterHere
+
+    return PrinterHere()
+
+
+def _selection(task: Task) -> Selection:
+    from .. import rule_options
+
+    options = task.options
+    selection, _ = rule_options.chosen(
+        rule_options.names(options.rules),
+        "service" if options.preset == "service" else "documented",
+        settings=rule_options.settings(options.settings),
+        of_file={},
+    )
+    return selection
+
+
+# -- the run's files -------------------------------------------------------------------------------------------------------
+
+
+def _fetch(task: Task, source: Objects, work: Path) -> Path:
+    """The run's objects as files below a folder that is named like the run, or the one file of a run store. A local run is linked to."""
+    run = task.run
+    name = PurePosixPath(task.source.rstrip("/") if run.id == "." else run.id).name or "run"
+    root = work / "source" / name
+    single = run.kind == "store"
+    targets = {one: root if single else root / one.path.removeprefix(f"{run.id}/") for one in run.objects}
+    if is_url(task.source):
+        free = shutil.disk_usage(work).free
+        if run.bytes > free * _SHARE_OF_DISK:
+            raise InputError(
+                f"{_place(task, source)}: {run.bytes / 1e6:.0f} MB are to be downloaded, but only {free / 1e6:.0f} MB are free in"
+                f" {tempfile.gettempdir()}; set TMPDIR to a folder with more space"
+            )
+    try:
+        for folder in {target.parent for target in targets.values()}:
+            folder.mkdir(parents=True, exist_ok=True)
+        if not is_url(task.source):
+            for one, target in targets.items():
+                target.symlink_to(Path(task.source, one.path).absolute())
+        elif len(targets) == 1:
+            source.download(*targets.copy().popitem())
+        else:
+            with ThreadPoolExecutor(_FETCHED_AT_ONCE) as threads:
+                # Of several that fail, the first is told.
+                for _ in threads.map(source.download, targets.keys(), targets.values()):
+                    pass
+    except ObjectStoreError:
+        raise
+    except OSError as error:
+        raise InputError(
+            f"{_place(task, source)}: cannot be stored in {tempfile.gettempdir()} ({error.strerror or error}); set TMPDIR to another folder"
+        ) from error
+    return root
+
+
+def _unchanged(task: Task, source: Objects) -> None:
+    """Raises ChangedError where a file that was linked to is no longer the one that was found."""
+    for one in task.run.objects:
+        now = source.head(one.path)
+        if now is None or not _same(now, one):
+            raise ChangedError(f"{source.place(one.path)}: changed while it was read; the next night reports the run")
+
+
+def _same(one: ObjectInfo, other: ObjectInfo) -> bool:
+    return (one.size, one.etag) == (other.size, other.etag)
+
+
+def _named(text: str, given: Path, task: Task, source: Objects) -> str:
+    """``text`` with the run's place where it has that of the temporary files."""
+    return text.replace(str(given), _place(task, source))
+
+
+def _place(task: Task, source: Objects) -> str:
+    return source.url if task.run.id == "." else source.place(task.run.id)
+
+
+def _at_the_source(report: Report, given: Path, task: Task, source: Objects) -> Report:
+    sources = tuple(dataclasses.replace(one, path=_named(one.path, given, task, source)) for one in report.run.sources)
+    return dataclasses.replace(report, run=dataclasses.replace(report.run, sources=sources))
+
+
+def _upload(out: Objects, folder: str, made: Path) -> tuple[str, ...]:
+    """All files below ``made``; their paths below ``folder``."""
+    files = sorted(path for path in made.rglob("*") if path.is_file())
+    for path in files:
+        out.write(f"{folder}/{path.relative_to(made).as_posix()}", path, content_type=_TYPES.get(path.suffix))
+    return tuple(path.relative_to(made).as_posix() for path in files)
+
+
+# -- what is told ----------------------------------------------------------------------------------------------------------
+
+
+def _reason(error: Exception, log: str) -> str:
+    if isinstance(error, PostrunError):
+        return str(error)
+    kind = type(error).__name__
+    said = (str(error).splitlines() or [""])[0][:500]
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory for it ({said or kind}); give it more, or fewer at a time"
+    if kind == "OutOfMemoryException":
+        return f"the database needs more memory ({said}); give it more with --memory-limit, such as 2GB"
+    if isinstance(error, OSError):
+        return f"{error.filename or tempfile.gettempdir()}: {error.strerror or said}; set TMPDIR to a folder with more space"
+    return f"internal error: {kind}: {said}; all of it stands in {log}"
+
+
+def _log(out: Objects, folder: str) -> None:
+    """The exception that is being handled. Where it cannot be written, the worker's output has it."""
+    text = traceback.format_exc()
+    try:
+        out.write(f"{folder}/{LOG}", text.encode("utf-8", "replace"), content_type=_TYPES[".log"])
+    except (InputError, OSError):
+        print(text, flush=True)
+
+
+def figures(report: Report) -> dict[str, Any]:
+    """The fields of a Row that are read from its report. Each means what docs/definitions.md says; None where the run does not give it."""
+    tiles = {tile.key: tile.number for tile in report.summary.tiles}
+    used = [device for device in report.devices if device.used]
+    ranks = {process.rank for process in report.processes if process.rank is not None}
+    steps = main_steps(report.steps.steps)
+    active = report.system_usage.gpu_active
+    memory = [usage.max for usage in report.system_usage.nodes if usage.metric == "gpu_memory"]
+    models = Counter(device.name for device in used if device.name)
+    return {
+        "name": report.run.name,
+        "labels": dict(report.run.labels),
+        "status": report.run.status,
+        "started_ns": None if report.run.relative_times else report.run.started_at_ns,
+        "duration_ns": report.job_statistics.duration_ns,
+        "nodes": len(report.nodes) or None,
+        "ranks": report.run.world_size or len(ranks) or None,
+        "gpus": len(used) or None,
+        "gpu_name": ", ".join(sorted(models)) or None,
+        "headline": report.summary.headline,
+        "gpu_active_percent": active.active_percent if active is not None else None,
+        "steps": len(steps) or None,
+        "step_median_ns": None if (median := tiles.get("step_time")) is None else round(median),
+        "exposed_communication_percent": tiles.get("exposed_communication"),
+        "gpu_memory_percent": max(memory, default=None),
+        "verdicts": {result.rule: result.verdict for result in report.rules},
+        "warnings": report.summary.warnings,
+    }
