@@ -61,7 +61,7 @@ def _custom_rules(_ctx: click.Context, _param: click.Parameter, value: tuple[str
         return rule_options.rule_texts(value)
 
 
-def _fail_on(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
+def fail_on_words(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     from . import rule_options
@@ -70,40 +70,49 @@ def _fail_on(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[
         return rule_options.fail_words(value)
 
 
-REPORT_OPTIONS = [
-    option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-report"), show_default=True,
-            help="Folder to write report.html, report.pdf and report.json to."),
-    option("--format", "formats", type=click.UNPROCESSED, callback=formats, metavar="LIST", default="html,pdf,json",
-            show_default=True, help=f"Which of {','.join(option_values.FORMATS)} to write."),
+FORMAT = option("--format", "formats", type=click.UNPROCESSED, callback=formats, metavar="LIST", default="html,pdf,json",
+                show_default=True, help=f"Which of {','.join(option_values.FORMATS)} to write.")  # fmt: skip
+CHOICE_OF_RULES = [
     option("--rules", "rules", type=click.UNPROCESSED, callback=_rules, metavar="LIST",
             help="Rules that run, such as CPUBottleneck,StepOutlier (default: all); -StepOutlier turns one off."),
     option("--preset", type=click.Choice(["documented", "service"], case_sensitive=False), default="documented", show_default=True,
             help="Defaults of the rules' parameters: the documented ones, or those the hosted service runs with."),
     option("--set", "settings", multiple=True, type=Listed(r"[\s,;]+"), callback=_settings, metavar="RULE_PARAMETER=VALUE",
             help="Set a parameter of a rule, such as LowGPUUtilization_patience=100; may be repeated."),
+]  # fmt: skip
+TOP = option("--top", type=Number(1, 1000), default=15, show_default=True, help="Rows in tables and figures of the top kernels.")
+PAPER = option("--paper", type=click.Choice(["A4", "Letter"], case_sensitive=False), default="A4", show_default=True,
+               help="Page of the PDF.")  # fmt: skip
+GENERATED_AT = option("--generated-at", metavar="TIME", help="Time of making that the report states (ISO 8601, UTC); the same input then "
+                      "gives the same bytes. SOURCE_DATE_EPOCH is respected, too.")  # fmt: skip
+REPORT_OPTIONS = [
+    option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-report"), show_default=True,
+            help="Folder to write report.html, report.pdf and report.json to."),
+    FORMAT,
+    *CHOICE_OF_RULES,
     option("--custom-rule", "custom_rules", multiple=True, type=Listed(r"[\n;]+"), callback=_custom_rules,
             metavar="FILE.py:CLASS[?NAME=VALUE&...]", help="Run a rule of your own, too; may be repeated."),
     option("--rule-timeout", type=Number(1, 86_400 * 30), default=300, show_default=True, metavar="SECONDS",
             help="How long the file of a rule of your own may take to load, and then to judge; after that it failed."),
-    option("--fail-on", type=click.UNPROCESSED, callback=_fail_on, metavar="LIST",
+    option("--fail-on", type=click.UNPROCESSED, callback=fail_on_words, metavar="LIST",
             help="Exit with code 3 when a rule found an issue: issues (any rule), error (a rule failed), or names of rules."),
-    option("--top", type=Number(1, 1000), default=15, show_default=True, help="Rows in tables and figures of the top kernels."),
+    TOP,
     option("--histogram", "histograms", multiple=True, metavar="NAME", help="Draw the durations of this annotation; may be repeated."),
-    option("--paper", type=click.Choice(["A4", "Letter"], case_sensitive=False), default="A4", show_default=True, help="Page of the PDF."),
+    PAPER,
     option("--name", help="Name of the run in the report."),
     option("--json", "as_json", is_flag=True, help="Print a summary of the run as JSON on standard output."),
-    option("--generated-at", metavar="TIME", help="Time of making that the report states (ISO 8601, UTC); the same input then gives the "
-            "same bytes. SOURCE_DATE_EPOCH is respected, too."),
+    GENERATED_AT,
 ]  # fmt: skip
+MEMORY_LIMIT = option(
+    "--memory-limit",
+    metavar="SIZE",
+    callback=_memory_size,
+    default="600MB",
+    show_default=True,
+    help="Bound of the database's memory, such as 2GB.",
+)
 STORE_OPTIONS = [
-    option(
-        "--memory-limit",
-        metavar="SIZE",
-        callback=_memory_size,
-        default="600MB",
-        show_default=True,
-        help="Bound of the database's memory, such as 2GB.",
-    ),
+    MEMORY_LIMIT,
     option("--threads", type=Number(1, 1024), help="Threads of the database (default: all cores)."),
 ]
 
