@@ -38,6 +38,10 @@ def given() -> bool:
 def unknown(of_options: Iterable[str]) -> Iterator[str]:
     """A line for every variable POSTRUN_* that nothing reads, with the nearest one that is read. ``of_options``: those of the options."""
     known = sorted({*of_options, *_OTHERS})
+    if any(name.upper().startswith(_PREFIX) and name not in known for name in os.environ):
+        from .tickets.settings import variables
+
+        known = sorted({*known, *variables()})
     for name in sorted(os.environ):
         if name.upper().startswith(_PREFIX) and name not in known:
             near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.75)

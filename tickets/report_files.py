@@ -1,0 +1,114 @@
+"""Which files does REPORT name, and what does its report.json say?"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ..errors import InputError
+from .http import Upload
+from .message import slug
+
+FORMATS: Final = ("pdf", "html", "json")
+CONTENT_TYPES: Final = {"pdf": "application/pdf", "html": "text/html; charset=utf-8", "json": "application/json"}
+_LARGEST_JSON: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFiles:
+    """``report``: what report.json holds; ``source``: where it was found; ``paths``: of each format that is there; ``embedded``: its text,
+    where it stands in the PDF alone."""
+
+    report: Mapping[str, Any]
+    source: str
+    paths: Mapping[str, Path]
+    embedded: bytes | None = None
+
+
+def read(place: Path) -> ReportFiles:
+    """REPORT is report.pdf, report.html or report.json, or the folder that holds them. Raises InputError."""
+    if place.is_dir():
+        paths = {kind: place / f"report.{kind}" for kind in FORMATS if (place / f"report.{kind}").is_file()}
+        if not paths:
+            raise InputError(f"{place} holds no report.json; write one with: postrun report SOURCE -o {place}")
+    elif place.suffix[1:].lower() in FORMATS:
+        if not place.is_file():
+            raise InputError(f"{place}: there is no such file; write one with: postrun report SOURCE -o FOLDER")
+        paths = {place.suffix[1:].lower(): place}
+        paths |= {kind: other for kind in FORMATS if kind not in paths and (other := place.with_suffix(f".{kind}")).is_file()}
+    else:
+        raise InputError(f"{place} is no report; name report.pdf, report.html, report.json or the folder that holds them")
+    if "json" in paths:
+        try:
+            if paths["json"].stat().st_size > _LARGEST_JSON:
+                raise InputError(f"{paths['json']} is larger than 1 GiB; this is no report.json")
+            text = paths["json"].read_bytes()
+        except OSError as error:
+            raise InputError(f"{paths['json']}: {error.strerror}") from None
+        return ReportFiles(_loaded(text, str(paths["json"])), str(paths["json"]), paths)
+    if "pdf" in paths:
+        source = f"report.json in {paths['pdf']}"
+        try:
+            found = embedded(paths["pdf"].read_bytes())
+        except OSError as error:
+            raise InputError(f"{paths['pdf']}: {error.strerror}") from None
+        if found is not None:
+            return ReportFiles(_loaded(found, source), source, paths, found)
+    what = " and ".join(str(path) for path in paths.values())
+    raise InputError(
+        f"the verdicts stand in report.json, which is not beside {what}; write it with: postrun report SOURCE --format html,pdf,json"
+    )
+
+
+def _loaded(text: bytes, source: str) -> Mapping[str, Any]:
+    try:
+        report = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{source} is not JSON ({error}); write the report again") from None
+    if not isinstance(report, dict):
+        raise InputError(f"{source} is no report.json of postrun")
+    return report
+
+
+_FILE: Final = re.compile(rb"<<[^\r\n]{0,2000}?/Type\s*/EmbeddedFile\b[^\r\n]{0,2000}?/Length (\d{1,12})[^\r\n]{0,500}?>>\s*stream\r?\n")
+
+
+def embedded(pdf: bytes) -> bytes | None:
+    """report.json out of a PDF that postrun wrote: its one embedded file, deflated, whose dictionary stands in the open. None in others."""
+    for found in _FILE.finditer(pdf):
+        start, length = found.end(), int(found[1])
+        data = pdf[start : start + length]
+        if b"/FlateDecode" in found[0]:
+            inflate = zlib.decompressobj()
+            try:
+                data = inflate.decompress(data, _LARGEST_JSON)
+            except zlib.error:
+                continue
+            if inflate.unconsumed_tail or not inflate.eof:
+                continue
+        if data.lstrip()[:1] == b"{":
+            return data
+    return None
+
+
+def uploads(files: ReportFiles, formats: Sequence[str], key: str) -> list[Upload]:
+    """What to send, under names that tell the run and are ours alone. InputError for a format that is not there."""
+    made = []
+    for kind in formats:
+        name = f"{slug(key)}.{kind}"
+        if path := files.paths.get(kind):
+            made.append(Upload(name, CONTENT_TYPES[kind], path.stat().st_size, path))
+        elif kind == "json" and files.embedded is not None:
+            made.append(Upload(name, CONTENT_TYPES[kind], len(files.embedded), data=files.embedded))
+        else:
+            have = ", ".join(path.name for path in files.paths.values())
+            raise InputError(
+                f"there is no report.{kind} beside {have}; write it with postrun report --format html,pdf,json, or choose "
+                "others with --attach"
+            )
+    return made
