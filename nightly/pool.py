@@ -200,7 +200,7 @@ class _State:
         """Fulfils the item's future. -> the worker for the next one, None where it is gone."""
         try:
             task = pickle.dumps((item.function, item.given, item.named), pickle.HIGHEST_PROTOCOL)
-            frame = pickle.dumps((sys.path, task), pickle.HIGHEST_PROTOCOL)
+            frame = pickle.dumps((sys.path, self.limits.timeout_s, task), pickle.HIGHEST_PROTOCOL)
             answer: bytes | None = None
             for _ in range(_STARTS):
                 if worker is not None and worker.dead():  # while it was idle: that is no task's fault
@@ -264,7 +264,7 @@ class _Worker:
         try:
             with theirs:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", f"{__package__}.worker", str(theirs.fileno()), str(os.getpid())],
+                    [sys.executable, "-P", "-m", f"{__package__}.worker", str(theirs.fileno()), self._folder],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -456,7 +456,7 @@ class _Watch:
             return None
         self._since = self._since or now
         limit = self._limits.timeout_s
-        if limit is not None and now - self._since > limit:
+        if limit is not None and now - self._since > limit + _TICK_S:  # the worker has told where it was by then
             return f"it took longer than the {limit:g} s that are allowed", "time"
         allowed = self._limits.memory_bytes
         if allowed is not None and now - self._looked >= _TICK_S:

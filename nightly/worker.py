@@ -1,8 +1,9 @@
 """What does a worker process of the pool do? It takes one task after the other from a socket, runs it, and answers.
 
-``python -P -m postrun.nightly.worker DESCRIPTOR PARENT``. A frame is 8 bytes of length and so many of pickle. On a frame with a task the
-worker answers TAKEN, before it looks into it, and then a frame: ("ok", result) or ("error", exception, traceback). It ends when the socket
-is closed, and when the process that started it has gone.
+``python -P -m postrun.nightly.worker DESCRIPTOR FOLDER``. A frame is 8 bytes of length and so many of pickle. On a frame with a task the
+worker answers TAKEN, before it looks into it, and then a frame: ("ok", result) or ("error", exception, traceback). When the other side of
+the socket is closed, as it is when the process that started the worker is no more, the worker ends with its children and removes FOLDER,
+that of its temporary files.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import faulthandler
 import os
 import pickle
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -22,7 +24,6 @@ from typing import Any, Final
 
 TAKEN: Final = b"T"
 LENGTH: Final = struct.Struct(">Q")
-_PR_SET_PDEATHSIG: Final = 1
 _GRACE_S: Final = 5.0
 _CHUNK: Final = 1 << 20
 
@@ -32,41 +33,30 @@ class TaskError(Exception):
 
 
 def main() -> None:
-    descriptor, parent = (int(text) for text in sys.argv[1:3])
-    connection = socket.socket(fileno=descriptor)
+    folder = sys.argv[2]
+    connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
-    _end_with(parent)
     # The machine is to end a worker before the process that keeps the list of what is done.
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123
         file.write("500")
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     busy = threading.Event()
-    threading.Thread(target=_watch, args=(connection, busy), daemon=True).start()
+    threading.Thread(target=_watch, args=(connection, busy, folder), daemon=True).start()
     while (frame := _received(connection)) is not None:
         busy.set()
         connection.sendall(TAKEN)
         answer = _answer(frame)
+        faulthandler.cancel_dump_traceback_later()
         del frame
         connection.sendall(LENGTH.pack(len(answer)))
         connection.sendall(answer)
         del answer
         busy.clear()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
-def _end_with(parent: int) -> None:
-    """Have the kernel end this process with the one that started it (Linux)."""
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        sys.exit(0)
-
-
-def _watch(connection: socket.socket, busy: threading.Event) -> None:
+def _watch(connection: socket.socket, busy: threading.Event, folder: str) -> None:
     """End the process group when the other side is closed: at once in the middle of a task, else after the time to end by itself."""
     poll = select.poll()
     poll.register(connection, getattr(select, "POLLRDHUP", 0))
@@ -74,6 +64,7 @@ def _watch(connection: socket.socket, busy: threading.Event) -> None:
         pass
     if not busy.is_set():
         threading.Event().wait(_GRACE_S)
+    shutil.rmtree(folder, ignore_errors=True)
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
@@ -96,7 +87,9 @@ def _bytes(connection: socket.socket, count: int) -> bytes | None:
 def _answer(frame: bytes) -> bytes:
     """The answer to a frame, whatever the task does short of ending the process."""
     try:
-        paths, task = pickle.loads(frame)
+        paths, timeout_s, task = pickle.loads(frame)
+        if timeout_s is not None:
+            faulthandler.dump_traceback_later(timeout_s)  # where it hangs, for who reads the output
         sys.path.extend(path for path in paths if path not in sys.path)
         function, given, named = pickle.loads(task)
         result = function(*given, **named)

@@ -1,0 +1,196 @@
+"""Who runs the tasks: this process, processes of this machine, or a Dask cluster? All of them as a ``concurrent.futures`` executor."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib.metadata import version
+from typing import Any, Final, ParamSpec, TypeVar
+
+from ..errors import InputError, UsageError
+from .pool import SupervisedPool, processors
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ENGINES: Final = "none, processes, dask or dask:ADDRESS"
+_TASKS_PER_WORKER: Final = 200
+_CONNECT_S: Final = 30
+_THREADS: Final = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@contextmanager
+def executor(
+    engine: str, *, workers: int | None = None, timeout_s: float | None = None, memory_bytes: int | None = None
+) -> Iterator[Executor]:
+    """An executor that is shut down at the end; where an error leaves the block, what waits is cancelled and what runs is ended.
+
+    ``engine``: "none" runs each task in this process when it is submitted, without limits. "processes": ``workers`` supervised processes
+    (pool.py). "dask": a Dask cluster of so many processes on this machine; "dask:ADDRESS": the cluster of that scheduler, whose workers
+    need this version of postrun. In Dask, too, each task runs in a supervised process beside the worker, under the same limits; tasks of a
+    Dask worker that is lost are given to another. Raises UsageError for another engine or a missing extra, InputError for a scheduler that
+    cannot be reached or used.
+    """
+    made = _executor(engine, workers, timeout_s, memory_bytes)
+    try:
+        yield made
+    except BaseException:
+        made.kill()
+        raise
+    made.shutdown()
+
+
+def checked(engine: str) -> tuple[str, str | None]:
+    """The kind of an engine and its address. Raises UsageError."""
+    kind, colon, address = engine.partition(":")
+    if kind not in ("none", "processes", "dask") or (colon and (kind != "dask" or not address)):
+        raise UsageError(f"{engine!r} is no engine; accepted: {ENGINES}, such as dask:tcp://host:8786")
+    return kind, address or None
+
+
+def _executor(engine: str, workers: int | None, timeout_s: float | None, memory_bytes: int | None) -> _Here | SupervisedPool | _OnDask:
+    kind, address = checked(engine)
+    if kind == "none":
+        return _Here()
+    count = processors() if workers is None else workers
+    if kind == "processes":
+        return _pool(count, timeout_s, memory_bytes)
+    return _OnDask(address, count, timeout_s, memory_bytes)
+
+
+def _pool(workers: int, timeout_s: float | None, memory_bytes: int | None) -> SupervisedPool:
+    share = str(max(1, processors() // workers))
+    environment = {name: share for name in _THREADS if name not in os.environ}
+    return SupervisedPool(
+        workers, timeout_s=timeout_s, memory_bytes=memory_bytes, max_tasks_per_worker=_TASKS_PER_WORKER, environment=environment
+    )
+
+
+class _Here(Executor):
+    """Runs a task when it is submitted."""
+
+    def __init__(self) -> None:
+        self._closed = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        if self._closed:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+        try:
+            result = fn(*args, **kwargs)
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._closed = True
+
+    def kill(self) -> None:
+        self.shutdown()
+
+
+class _OnDask(Executor):
+    """A Dask cluster's own executor, whose tasks go through :func:`_in_a_process` on its workers."""
+
+    def __init__(self, address: str | None, workers: int, timeout_s: float | None, memory_bytes: int | None) -> None:
+        try:
+            import distributed
+        except ImportError as error:
+            raise UsageError('--engine dask needs Dask: pip install "postrun[dask]"') from error
+        self._limits = (timeout_s, memory_bytes)
+        self._open: set[Future[Any]] = set()
+        self._closed = False
+        self._cluster: Any = None
+        if address is None:
+            self._cluster = distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0, silence_logs="ERROR"
+            )
+        try:
+            self._client = distributed.Client(address or self._cluster, timeout=_CONNECT_S, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            self._close_cluster()
+            raise InputError(f"no Dask scheduler answers at {address}: {str(error) or type(error).__name__}; check the address") from error
+        try:
+            _check_workers(self._client, address)
+            self._executor = self._client.get_executor(pure=False)
+        except BaseException:
+            self._close()
+            raise
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        # No retries of Dask's: they would repeat a task that fails. One whose Dask worker is lost goes to another all the same.
+        if self._closed:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        future: Future[T] = self._executor.submit(_in_a_process, self._limits, fn, args, kwargs)
+        self._open.add(future)  # Dask forgets a task that nobody holds
+        future.add_done_callback(self._open.discard)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if self._client.status != "running":
+            return
+        if cancel_futures:
+            for future in list(self._open):
+                future.cancel()
+        self._closed = True
+        if wait:
+            self._executor.shutdown(wait=True)
+            self._close()
+
+    def kill(self) -> None:
+        self.shutdown(wait=False, cancel_futures=True)
+        self._close()
+
+    def _close(self) -> None:
+        self._client.close()
+        self._close_cluster()
+
+    def _close_cluster(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+
+def _check_workers(client: Any, address: str | None) -> None:
+    """Raises InputError where a worker has no postrun, or another version."""
+    ours = version("postrun")
+    try:
+        client.wait_for_workers(1, timeout=_CONNECT_S)
+        found: dict[str, str] = client.run(_version)
+    except Exception as error:
+        said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        raise InputError(f"the workers of the Dask scheduler at {address} cannot run postrun {ours} ({said}); install it there") from error
+    for worker, theirs in sorted(found.items()):
+        if theirs != ours:
+            raise InputError(f"the Dask worker {worker} has postrun {theirs}, this is {ours}; install one version on both")
+
+
+def _version() -> str:
+    return version("postrun")
+
+
+_POOLS: Final = threading.Lock()
+
+
+def _in_a_process(
+    limits: tuple[float | None, int | None], function: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
+    """Runs in a Dask worker: the task goes to a process beside it, so that a file that kills its reader does not kill the worker."""
+    with _POOLS:
+        pool = _pool_here(*limits)
+    return pool.submit(function, *given, **named).result()
+
+
+@lru_cache(8)
+def _pool_here(timeout_s: float | None, memory_bytes: int | None) -> SupervisedPool:
+    """The pool of this Dask worker, with as many processes as the worker runs tasks at a time."""
+    from distributed import get_worker
+
+    return _pool(int(get_worker().state.nthreads), timeout_s, memory_bytes)
