@@ -1,13 +1,236 @@
-"""The words of `postrun nightly`."""
+"""The words of `postrun nightly`: parses them, has the night done, prints, sets the exit code."""
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
 import click
 
-from ..errors import UsageError
+from .. import option_values
+from ..command_parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, print_json, progress_line, with_options
+from ..errors import InputError
+from ..report_options import CHOICE_OF_RULES, FORMAT, GENERATED_AT, MEMORY_LIMIT, PAPER, TOP, fail_on_words
+from . import words
+
+if TYPE_CHECKING:
+    from .course import Parts
+    from .model import ReportOptions, Row
+    from .night import Wanted
+
+_LONGEST_S: Final = 86_400 * 30
+_FAR: Final = 256
+"""Runs that are handed to a cluster at a time."""
+KNOWN: Final = (
+    "folders of the hosted profiler, PyTorch profiler traces (.json, .json.gz, .json.zst), recordings (.prt) and run stores (.duckdb)"
+)
 
 
-@click.command
-def nightly() -> None:
-    """Report every new or changed run below a folder or in an object store."""
-    raise UsageError("not part of this version yet")
+def _shard(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    with bad_parameter():
+        return None if value is None else words.shard(value)
+
+
+def _moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    with bad_parameter():
+        return None if value is None else words.moment(value, time.time_ns())
+
+
+def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    with bad_parameter():
+        return None if value is None else words.size(value)
+
+
+def _engine(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    from .engines import checked
+
+    with bad_parameter():
+        checked(value)
+    return value
+
+
+NIGHT_OPTIONS = [
+    option("--out", "-o", required=True, metavar="PLACE",
+            help="Folder or URL that the reports and the index are written to; may lie below SOURCE."),
+    option("--engine", default="processes", show_default=True, callback=_engine, metavar="NAME",
+            help="Who does the work: processes of this machine, none (this process), dask, or dask:ADDRESS of a scheduler."),
+    option("--workers", type=Number(1, 10_000), help="How many reports are made at a time (default: one per processor)."),
+    option("--shard", callback=_shard, metavar="I/N",
+            help="Do only part I of N, counted from 0, such as 0/4; for arrays of jobs. Each writes the index when it ends."),
+    option("--since", callback=_moment, metavar="TIME",
+            help="Only runs with an object that was written since then: 2026-11-20, 2026-11-20T06:00 (UTC), or 36h (ago)."),
+    option("--until", callback=_moment, metavar="TIME", help="Only runs to which nothing was written from then on."),
+    option("--settle", type=Number(0, 525_600), default=10, show_default=True, metavar="MINUTES",
+            help="A run without an end marker counts as ended when nothing was written to it for so long."),
+    option("--limit", type=Number(1, 10_000_000), help="Report at most so many runs, those first that have waited longest."),
+    option("--max-failures", type=Number(0, 10_000_000), help="Begin no other run when more than so many have failed."),
+    option("--timeout", type=Number(1, _LONGEST_S), default=3600, show_default=True, metavar="SECONDS",
+            help="A run that takes longer failed."),
+    option("--memory", callback=_size, metavar="SIZE",
+            help="A run whose process needs more memory failed (default: its share of this machine's)."),
+    option("--family", "families", multiple=True, type=Listed(r"[\n;]+"), metavar="PATTERN",
+            help="Runs whose names match belong together in the trends; may be repeated."),
+    option("--fail-on", type=click.UNPROCESSED, callback=fail_on_words, metavar="LIST",
+            help="Exit with code 3 when a run of this night has it: issues (any rule), error (a rule or the report failed), regression, or "
+            "names of rules."),
+    option("--index-only", is_flag=True, help="Only write the index of what is reported by now."),
+    option("--dry-run", is_flag=True, help="Only say which runs would be reported, and why."),
+    option("--force", is_flag=True, help="Report every run again."),
+    option("--retry-failed", is_flag=True, help="Also try again runs that failed in an earlier night and have not changed."),
+    option("--attach", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="RULES.toml",
+            help="Open or update tickets as this file says."),
+    option("--json", "as_json", is_flag=True, help="Print a summary as JSON on standard output."),
+]  # fmt: skip
+
+
+@click.command(short_help="Report every new or changed run of a folder or an object store.")
+@click.argument("source", metavar="SOURCE")
+@with_options(NIGHT_OPTIONS, [FORMAT], CHOICE_OF_RULES, [TOP, PAPER, GENERATED_AT, CONFIG, MEMORY_LIMIT], VERBOSITY)
+def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: Any) -> None:
+    """Report every run below SOURCE that is new or has changed since its last report, and write an index of all.
+
+    SOURCE and --out are folders, or s3://bucket/prefix, gs://bucket/prefix, az://container/prefix. Below --out: index.html, index.json and
+    index.parquet, and the reports in runs/. What is unchanged is not done again; a night that was ended is resumed by the next one, and
+    nights at the same time share the work.
+    """
+    from ..ingest.objects import open_objects
+    from . import course, told
+
+    wanted, fail_on = _wanted(source, options)
+    parts = _parts(options)
+    out = open_objects(wanted.out)
+    if options["dry_run"]:
+        night = course.look(wanted, parts)[0]
+        _print(told.plan_lines(night), told.plan_data(night), as_json, quiet)
+        return
+    rules = options["attach"]
+    if rules is not None:
+        from . import notify
+
+        notify.check(rules)
+    if options["index_only"]:
+        result = course.index_only(wanted.out, parts)
+        rows = list(result.rows.values())
+    else:
+        with progress_line(quiet, verbose) as progress:
+            progress("looking for runs", None)
+            result = course.whole(wanted, parts, _tell(progress, quiet or as_json))
+            progress("", None)
+        rows = result.night.rows
+        if not result.night.decisions and not result.rows:
+            raise InputError(f"{source}: no run found; what is looked for: {KNOWN}")
+    regressed = course.regressions(result, rows)
+    _print(told.lines(result, out), told.summary(result, out, regressed), as_json, quiet)
+    for line in () if quiet else told.notes(result):
+        click.echo(f"note: {line}", err=True)
+    if rules is not None:
+        for line in notify.notify(rules, out, rows, regressed):
+            click.echo(f"postrun: {line}", err=True)
+    if said := told.matched(rows, regressed, fail_on):
+        click.echo(f"postrun: --fail-on: {said}", err=True)
+        sys.exit(3)
+
+
+def _wanted(source: str, options: dict[str, Any]) -> tuple[Wanted, tuple[str, ...]]:
+    """What the options ask for, checked; the words of --fail-on as the rows have them."""
+    from . import course
+    from .night import Wanted
+
+    now_ns = time.time_ns()
+    report, fail_on = _report_options(options)
+    place, out = course.places_of(source, options["out"])
+    generated_at_ns = option_values.generated_at(options["generated_at"])
+    wanted = Wanted(
+        source=place,
+        out=out,
+        options=report,
+        now_ns=now_ns,
+        settle_ns=options["settle"] * 60 * 10**9,
+        since_ns=options["since"],
+        until_ns=options["until"],
+        shard=options["shard"],
+        limit=options["limit"],
+        max_failures=options["max_failures"],
+        in_flight=_in_flight(options["engine"], options["workers"]),
+        force=options["force"],
+        retry_failed=options["retry_failed"],
+        generated_at_ns=generated_at_ns,
+    )
+    return wanted, fail_on
+
+
+def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, ...]]:
+    from .. import rule_options
+    from ..analysis.rules import selection as rules
+    from .model import ReportOptions
+    from .told import REGRESSION
+
+    below, above = options["settings"]
+    with bad_parameter(" (from the environment variable POSTRUN_SET)", "--set"):
+        given = rule_options.settings(below)
+    with bad_parameter(option="--set"):
+        given |= rule_options.settings(above)
+    of_file = click.get_current_context().meta.get(FILE_SETTINGS, {})
+    of_rules = [word for word in options["fail_on"] if word.lower() != REGRESSION]
+    selection, fail_on = rule_options.chosen(options["rules"], options["preset"], settings=given, of_file=of_file, fail_on=of_rules)
+    running = {one.rule.name for one in selection.rules}
+    settings = {key: str(value) for key, value in {**of_file, **given}.items() if rules.setting(key)[0].name in running}
+    report = ReportOptions(
+        formats=options["formats"],
+        top=options["top"],
+        paper=options["paper"],
+        rules=options["rules"],
+        preset=options["preset"],
+        settings=tuple(sorted(settings.items())),
+        memory_limit=options["memory_limit"],
+    )
+    return report, fail_on + (REGRESSION,) * (len(of_rules) < len(options["fail_on"]))
+
+
+def _in_flight(engine: str, workers: int | None) -> int:
+    """As many that no worker waits for its next run."""
+    from .pool import processors
+
+    if engine == "none":
+        return 1
+    return _FAR if engine.startswith("dask:") else 2 * (workers or processors())
+
+
+def _parts(options: dict[str, Any]) -> Parts:
+    from . import course, engines
+    from .work import report_run
+
+    workers, memory = options["workers"], options["memory"]
+    if memory is None and options["engine"] in ("processes", "dask"):
+        memory = course.share_of_memory(workers)
+    return course.Parts(
+        known=course.known,
+        index=partial(course.write_index, families=options["families"]),
+        executor=partial(engines.executor, options["engine"], workers=workers, timeout_s=options["timeout"], memory_bytes=memory),
+        work=report_run,
+    )
+
+
+def _tell(progress: Callable[[str, float | None], None], silent: bool) -> Callable[[Row, int, int], None]:
+    def tell(row: Row, done: int, due: int) -> None:
+        from .told import row_line
+
+        if silent:
+            return
+        progress("", None)
+        click.echo(row_line(row, done, due), err=True)
+        progress("reporting", done / max(1, due))
+
+    return tell
+
+
+def _print(lines: Iterable[str], data: Mapping[str, Any], as_json: bool, quiet: bool) -> None:
+    if as_json:
+        print_json(data)
+        return
+    for line in () if quiet else lines:
+        click.echo(line)

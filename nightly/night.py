@@ -283,7 +283,7 @@ class _Handing:
 
     def _outcome(self, one: Decision, future: Future[Row], attempt: int) -> Row | None:
         """The row of a run that came back; None where it failed, and is to be tried again."""
-        keep = True
+        keep, seconds = True, None
         try:
             row = future.result()
         except ObjectStoreError as error:
@@ -292,21 +292,18 @@ class _Handing:
             reason = str(error) or type(error).__name__
         else:
             if row.state == "reported":
-                if attempt > 1:
-                    row = replace(row, attempts=attempt)
-                    self._mark(row)
                 return self._done(one, row)
-            reason = row.reason or "the report failed, and it is not known why"
+            reason, seconds = row.reason or "the report failed, and it is not known why", row.seconds
         if attempt < _ATTEMPTS:
             return None
-        return self._failed(one, reason, attempt, keep=keep)
+        return self._failed(one, reason, attempt, keep=keep, seconds=seconds)
 
-    def _failed(self, one: Decision, reason: str, attempts: int, *, keep: bool) -> Row:
+    def _failed(self, one: Decision, reason: str, attempts: int, *, keep: bool, seconds: float | None) -> Row:
         """``keep``: whether the next night is to know of it, and leave the run alone until it changes."""
         run = one.run
         row = Row(
             id=run.id, state="failed", kind=run.kind, fingerprint=run.fingerprint, options=self.digest, bytes=run.bytes,
-            files=len(run.objects), reason=reason, attempts=attempts, reported_at_ns=time.time_ns(),
+            files=len(run.objects), reason=reason, attempts=attempts, seconds=seconds, reported_at_ns=time.time_ns(),
         )  # fmt: skip
         if keep:
             self._mark(row)
@@ -352,8 +349,11 @@ def marker(row: Row) -> bytes:
 def read_row(out: Objects, run_id: str) -> Row | None:
     """The done-marker of a run; None where there is none, or none that can be read."""
     path = places.done(run_id)
-    if out.head(path) is None:
-        return None
+    return None if out.head(path) is None else read_marker(out, path)
+
+
+def read_marker(out: Objects, path: str) -> Row | None:
+    """The row in a done-marker; None where it cannot be read as one."""
     try:
         return row_of(json.loads(out.read(path)))
     except ObjectStoreError:

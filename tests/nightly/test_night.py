@@ -61,7 +61,7 @@ class Work:
                 raise problem
             row = Row(
                 task.run.id, "reported", task.run.kind, task.run.fingerprint, places.options_digest(task.options), task.run.bytes,
-                len(task.run.objects), folder=folder, written=("report.html",), reported_at_ns=task.generated_at_ns,
+                len(task.run.objects), attempts=task.attempt, folder=folder, written=("report.html",), reported_at_ns=task.generated_at_ns,
             )  # fmt: skip
             self.out.write(places.done(task.run.id), nights.marker(row))
             return row

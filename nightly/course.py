@@ -1,0 +1,135 @@
+"""What does a night do from first to last? Look, report, write the index, remove what it refers to no more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from ..errors import InputError
+from ..ingest.objects import Objects, is_url, open_objects
+from . import night as nights
+from . import places
+from .claims import Claims
+from .model import Row, Task
+from .night import Night, Wanted
+
+_MEMORY_SHARE: Final = 0.9
+_READ_AT_ONCE: Final = 32
+INDEX_CLAIM: Final = "index.claim.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a night is put together from. ``known``: the rows of all done-markers below an output. ``index``: writes the index of rows."""
+
+    known: Callable[[Objects], Mapping[str, Row]]
+    index: Callable[[Objects, Mapping[str, Row]], Any]
+    executor: Callable[[], AbstractContextManager[Executor]]
+    work: Callable[[Task], Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """``rows``: of every run in the index, by id. ``index``: what writing it gave."""
+
+    night: Night
+    rows: Mapping[str, Row]
+    index: Any
+    left_out: tuple[str, ...] = ()
+    removed: int = 0
+
+
+def share_of_memory(workers: int | None) -> int | None:
+    """What one of so many workers may need of this machine's memory, or of its control group's. None where that is not known."""
+    from .pool import processors
+
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return None
+    for place in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            total = min(total, int(Path(place).read_text()))
+    return int(total * _MEMORY_SHARE / (workers or processors()))
+
+
+def places_of(source: str, out: str) -> tuple[str, str]:
+    """Both as any process finds them. InputError for a source that is not there."""
+    if not is_url(source):
+        path = Path(source)
+        if not path.exists():
+            raise InputError(f"{source}: no such folder; check the path")
+        if not path.is_dir():
+            raise InputError(f"{source}: is a file; give the folder that the runs are in (postrun report {source} reports one)")
+    return tuple(place if is_url(place) else str(Path(place).absolute()) for place in (source, out))  # type: ignore[return-value]
+
+
+def look(wanted: Wanted, parts: Parts) -> tuple[Night, Objects, Objects]:
+    """The plan of a night; nothing is written."""
+    source, out = open_objects(wanted.source), open_objects(wanted.out)
+    return nights.plan(source, out, wanted, parts.known(out)), source, out
+
+
+def whole(wanted: Wanted, parts: Parts, tell: nights.Tell | None = None, planned: Callable[[Night], None] | None = None) -> Result:
+    """A night with its index. ``planned`` is called when it is known what is due."""
+    night, source, out = look(wanted, parts)
+    if planned is not None:
+        planned(night)
+    with Claims(out) as claims:
+        if any(one.due for one in night.decisions):
+            with parts.executor() as executor:
+                nights.report(night, out, wanted, executor, parts.work, claims, tell)
+        else:
+            nights.report(night, out, wanted, Executor(), parts.work, claims, tell)
+        with claims.alone(INDEX_CLAIM):
+            rows = everything(parts.known(out), night)
+            written = parts.index(out, rows)
+        removed = 0
+        for row in night.rows:
+            with suppress(InputError):  # what is left over is removed with the run's next report
+                removed += nights.remove_superseded(out, row)
+    return Result(night, rows, written, tuple(source.left_out), removed)
+
+
+def index_only(out_url: str, parts: Parts) -> Result:
+    """The index of what is known by now; nothing is looked for."""
+    out = open_objects(out_url)
+    with Claims(out) as claims, claims.alone(INDEX_CLAIM):
+        rows = everything(parts.known(out), Night())
+        return Result(Night(), rows, parts.index(out, rows))
+
+
+def everything(known: Mapping[str, Row], night: Night) -> dict[str, Row]:
+    """What the index shows: all done-markers; over them the runs that are not up to date, unless another night has finished them by now;
+    runs whose files are gone are told as such."""
+    rows = dict(known)
+    for row in night.open:
+        done = known.get(row.id)
+        if done is None or (row.state != "failed" and done.fingerprint == row.fingerprint and done.state == row.state):
+            rows[row.id] = row
+    for run_id in night.gone:
+        if run_id in rows:
+            rows[run_id] = replace(rows[run_id], warnings=(*rows[run_id].warnings, nights.GONE))
+    return dict(sorted(rows.items()))
+
+
+def known(out: Objects) -> dict[str, Row]:
+    """The rows of all done-markers."""
+    markers = [one.path for one in out.list(f"{places.RUNS}/") if one.path.endswith(f"/{places.DONE}")]
+    with ThreadPoolExecutor(_READ_AT_ONCE) as reading:
+        return {row.id: row for row in reading.map(partial(nights.read_marker, out), markers) if row is not None}
+
+
+def write_index(out: Objects, rows: Mapping[str, Row], *, families: Sequence[str] = ()) -> Any:
+    return None
+
+
+def regressions(result: Result, rows: Iterable[Row]) -> list[str]:
+    """A line for each regression that ``rows`` are the last runs of."""
+    return []

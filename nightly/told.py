@@ -1,0 +1,149 @@
+"""What is said of a night: lines for people, a summary for machines, and which words of --fail-on match?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from ..analysis.rules.base import ERROR, ISSUES
+from ..analysis.rules.catalogue import PROFILER_REPORT
+from ..ingest.objects import Objects
+from . import places
+from .course import Result
+from .model import Row
+from .night import Night
+
+REGRESSION: Final = "regression"
+_ANY: Final = "issues"
+_FAILED: Final = "error"
+_SHOWN: Final = 20
+_NAMED: Final = 5
+
+
+def plan_lines(night: Night) -> Iterator[str]:
+    """What would be done with each run, and why (--dry-run)."""
+    for one in sorted(night.decisions, key=lambda one: one.run.id):
+        run = one.run
+        if one.due:
+            yield f"{run.id}: {one.why} ({run.kind}, {_count(len(run.objects), 'file')}, {run.bytes / 1e6:.1f} MB)"
+        elif one.why == "running":
+            yield f"{run.id}: not yet: it has no end marker, and was written to a moment ago (--settle)"
+    counts = Counter(one.why for one in night.decisions)
+    due = sum(one.due for one in night.decisions)
+    of = _count(len(night.decisions), "run")
+    yield f"{due} of {of} would be reported; unchanged: {counts['unchanged']}, running: {counts['running']}"
+
+
+def plan_data(night: Night) -> dict[str, Any]:
+    return {
+        "runs": [
+            {
+                "id": one.run.id, "due": one.due, "why": one.why, "kind": one.run.kind, "files": len(one.run.objects),
+                "bytes": one.run.bytes, "modified_ns": one.run.modified_ns, "fingerprint": one.run.fingerprint,
+            }
+            for one in sorted(night.decisions, key=lambda one: one.run.id)
+        ],
+        "gone": list(night.gone),
+    }  # fmt: skip
+
+
+def row_line(row: Row, done: int, due: int) -> str:
+    """One run that came back."""
+    took = "" if row.seconds is None else f" ({row.seconds:.1f} s)"
+    said = f"failed: {row.reason}" if row.state == "failed" else row.headline or "reported"
+    return f"[{done}/{due}] {row.id}{took}: {said}"
+
+
+def lines(result: Result, out: Objects) -> Iterator[str]:
+    """The end of a night."""
+    night = result.night
+    states = Counter(row.state for row in night.rows)
+    unchanged = sum(one.why == "unchanged" for one in night.decisions)
+    parts = [f"{states['reported']} reported", f"{states['failed']} failed", f"{unchanged} unchanged"]
+    for state, what in (("running", "still running"), ("waiting", "waiting")):
+        if count := sum(row.state == state for row in result.rows.values()):
+            parts.append(f"{count} {what}")
+    yield f"{', '.join(parts)}; {_count(len(result.rows), 'run')} in the index"
+    for name in places.INDEX_FILES:
+        if name.endswith(".html"):
+            yield out.place(name)
+
+
+def notes(result: Result) -> Iterator[str]:
+    """What went wrong, or was left out, and should be seen."""
+    night = result.night
+    failed = [row for row in result.rows.values() if row.state == "failed"]
+    reasons = {row.id: row.reason for row in (*failed, *night.failed)}
+    for run_id, reason in sorted(reasons.items())[:_SHOWN]:
+        yield f"{run_id} failed: {reason}"
+    if len(reasons) > _SHOWN:
+        yield f"{len(reasons) - _SHOWN} more failed; index.html lists all"
+    if night.stopped is not None:
+        yield f"the night ended early: {night.stopped}"
+    waiting = Counter(row.reason for row in night.open if row.state == "waiting")
+    for reason, count in waiting.most_common(_NAMED):
+        if reason != night.stopped:
+            yield f"{_count(count, 'run')} left for another time: {reason}"
+    if night.gone:
+        yield f"{_count(len(night.gone), 'run')} in the index no longer at the source; the reports are kept"
+    for line in result.left_out[:_NAMED]:
+        yield f"left out: {line}"
+    if len(result.left_out) > _NAMED:
+        yield f"left out: {len(result.left_out) - _NAMED} more objects"
+
+
+def summary(result: Result, out: Objects, regressions: Sequence[Any]) -> dict[str, Any]:
+    night = result.night
+    return {
+        "index": {name.rpartition(".")[2]: out.place(name) for name in places.INDEX_FILES},
+        "found": len(night.decisions),
+        "unchanged": sum(one.why == "unchanged" for one in night.decisions),
+        "reported": [row.id for row in night.rows if row.state == "reported"],
+        "failed": [{"id": row.id, "reason": row.reason} for row in night.failed],
+        "open": [{"id": row.id, "state": row.state, "reason": row.reason} for row in night.open if row.state in ("running", "waiting")],
+        "gone": list(night.gone),
+        "regressions": list(regressions),
+        "stopped": night.stopped,
+        "left_out": list(result.left_out),
+        "seconds": round(night.seconds, 3),
+        "runs": len(result.rows),
+    }
+
+
+def matched(rows: Iterable[Row], regressed: Sequence[str], fail_on: Sequence[str]) -> str | None:
+    """Which words of --fail-on match these runs, in words; None where none does. ``regressed``: a line for each regression of them."""
+    rows = list(rows)
+    told = []
+    names = [word for word in fail_on if word not in (_ANY, _FAILED, REGRESSION)]
+    issues = {
+        row.id: rules
+        for row in rows
+        if (
+            rules := [
+                rule
+                for rule, verdict in row.verdicts.items()
+                if verdict == ISSUES and (rule in names or (_ANY in fail_on and rule != PROFILER_REPORT))
+            ]
+        )
+    }
+    if issues:
+        found = Counter(rule for rules in issues.values() for rule in rules)
+        told.append(f"issues in {_named(issues)} ({', '.join(rule for rule, _ in found.most_common(_NAMED))})")
+    if _FAILED in fail_on:
+        if failed := [row.id for row in rows if row.state == "failed"]:
+            told.append(f"no report of {_named(failed)}")
+        if broken := [row.id for row in rows if ERROR in row.verdicts.values()]:
+            told.append(f"rules that failed in {_named(broken)}")
+    if REGRESSION in fail_on and regressed:
+        told.append("; ".join(regressed[:_NAMED]) + (f" and {len(regressed) - _NAMED} more" if len(regressed) > _NAMED else ""))
+    return "; ".join(told) or None
+
+
+def _named(ids: Iterable[str]) -> str:
+    named = list(ids)
+    return ", ".join(named[:_NAMED]) + (f" and {len(named) - _NAMED} more" if len(named) > _NAMED else "")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
