@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -101,7 +102,7 @@ class _OnDask(Executor):
 
     def __init__(self, address: str | None, workers: int, timeout_s: float | None, memory_bytes: int | None) -> None:
         try:
-            import distributed
+            distributed: Any = import_module("distributed")
         except ImportError as error:
             raise UsageError('--engine dask needs Dask: pip install "postrun[dask]"') from error
         self._limits = (timeout_s, memory_bytes)

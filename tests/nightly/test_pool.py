@@ -151,8 +151,9 @@ def test_exceptions_come_back_as_they_are_with_their_traceback(pool: SupervisedP
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"), [("badly", "PicklesBadlyError: this and that"), ("lock", "NoPickleError: holds a lock"), ("local", "LocalError: of a function")]
-)  # fmt: skip
+    ("kind", "said"),
+    [("badly", "PicklesBadlyError: this and that"), ("lock", "NoPickleError: holds a lock"), ("local", "LocalError: of a function")],
+)
 def test_exceptions_that_cannot_be_pickled_are_told_in_words(pool: SupervisedPool, kind: str, said: str) -> None:
     error = pool.submit(tasks.fail, kind).exception()
     assert type(error) is TaskError
