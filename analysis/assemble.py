@@ -82,7 +82,7 @@ def assemble(store: Store, options: Options) -> Report:
         selection,
     )
     return Report(
-        generator=_generator(options),
+        generator=generator(options),
         run=run,
         summary=summary(
             run=run,
@@ -123,7 +123,8 @@ def assemble(store: Store, options: Options) -> Report:
     )
 
 
-def _generator(options: Options) -> Generator:
+def generator(options: Options) -> Generator:
+    """Who makes a report, when, and with what."""
     made = time.time_ns() if options.generated_at_ns is None else options.generated_at_ns
     return Generator("postrun", __version__, made, {library: metadata.version(library) for library in _LIBRARIES})
 

@@ -93,7 +93,7 @@ def _ranks(report: Report) -> str | None:
     world = report.run.world_size
     if world is not None and len(ranks) == world:
         return "all"
-    return f"{_listed(ranks)}{f' of {world}' if world is not None else ''}"
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {_listed(ranks)}{f' of {world}' if world is not None else ''}"
 
 
 def _listed(numbers: Sequence[int]) -> str:

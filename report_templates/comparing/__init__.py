@@ -1,0 +1,1 @@
+"""The sections of a comparison of two runs, one per file."""

@@ -1,0 +1,71 @@
+"""Did launching change: calls, host time, latency, and the causes of gaps?"""
+
+from __future__ import annotations
+
+from ...analysis.comparison import Comparison, Measure
+from ..blocks import Cell, Column, Section, say, table
+from ..formats import UNKNOWN, duration
+from . import words
+
+
+def launches(made: Comparison) -> Section:
+    if not made.launches and not made.idle:
+        return Section("launches", "Launches and gaps", say("No launches in both runs."))
+    unit = words.per(made.basis)
+    calls = next((one for one in made.launches if one.unit == "count"), None)
+    latency = next((one for one in made.launches if one.name.startswith("launch latency")), None)
+    told = [f"{_value(calls, calls.base)} launch calls {unit} before, {_value(calls, calls.new)} now"] if calls else []
+    if latency is not None:
+        told.append(f"median launch latency {_value(latency, latency.base)} before, {_value(latency, latency.new)} now")
+    found = Section("launches", "Launches and gaps", say("{}.", "; ".join(told) or "Gaps before the work of the streams, by cause"))
+    found.add(
+        table(
+            "launches-table",
+            f"Launches; calls and host time {unit}",
+            [Column("Figure", "name"), Column("Base", "number"), Column("New", "number"), Column("Change", "number"), Column("Verdict")],
+            [
+                [
+                    Cell(one.name),
+                    Cell(_value(one, one.base)),
+                    Cell(_value(one, one.new)),
+                    words.change(one.change_percent),
+                    words.state(one.state),
+                ]
+                for one in made.launches
+            ],
+            sortable=False,
+            note="These have no known spread: the verdict follows from the threshold alone.",
+        ),
+        table(
+            "launches-idle",
+            f"Gaps before the work of the streams {unit}, by cause",
+            [
+                Column("Cause", "name"),
+                Column("Base", "number"),
+                Column("New", "number"),
+                Column("Effect", "number"),
+                Column("Change", "number"),
+                Column("Verdict"),
+            ],
+            [
+                [
+                    Cell(one.name),
+                    words.time(one.base_ns),
+                    words.time(one.new_ns),
+                    words.effect(one.effect_ns),
+                    words.change(one.change_percent),
+                    words.state(one.state),
+                ]
+                for one in made.idle
+            ],
+            sortable=False,
+            note="Streams of a device count each. Host wait: the launch ended after the work before it on the stream did.",
+        ),
+    )
+    return found
+
+
+def _value(measure: Measure, value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    return words.number(value).text if measure.unit == "count" else duration(value)

@@ -1,0 +1,106 @@
+"""Did the steps become slower or faster, and how are their times distributed?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...analysis.comparison import Comparison, StepComparison
+from ..blocks import Cell, Column, Figure, Section, say, table
+from ..figures.histogram import Bins, histogram
+from ..formats import UNKNOWN, count, duration, percent, significant
+from . import words
+
+_MEASURES: Final = {
+    "from step to step": "time from step to step",
+    "device": "GPU work of a step",
+    "host": "time of a step on the host",
+}
+_QUANTILES: Final = (
+    ("5th percentile", "p5"),
+    ("25th percentile", "p25"),
+    ("median", "p50"),
+    ("75th percentile", "p75"),
+    ("95th percentile", "p95"),
+    ("longest", "max"),
+)
+
+
+def steps(made: Comparison) -> Section:
+    if made.steps is None:
+        return Section("steps", "Step times", say("Steps cannot be compared: {}.", made.steps_absent))
+    found = Section("steps", "Step times", say("{}", words.told(f"{made.steps.text} {_test(made.steps)}")))
+    found.add(distributions("steps-distribution", made.steps))
+    rows = []
+    for one in (made.steps, made.device_steps):
+        if one is None:
+            continue
+        name = _MEASURES[one.measure]
+        rows.append([Cell(f"{name}: steps"), words.number(one.base.count), words.number(one.new.count), Cell(UNKNOWN), Cell(UNKNOWN)])
+        for label, field in _QUANTILES:
+            before, after = getattr(one.base, field), getattr(one.new, field)
+            rows.append(
+                [
+                    Cell(f"{name}: {label}"),
+                    words.time(before),
+                    words.time(after),
+                    words.effect(after - before),
+                    words.change(100 * (after - before) / before),
+                ]
+            )
+    found.add(
+        table(
+            "steps-quantiles",
+            "Step times of both runs",
+            [
+                Column("Figure", "name"),
+                Column("Base", "number"),
+                Column("New", "number"),
+                Column("Effect", "number"),
+                Column("Change", "number"),
+            ],
+            rows,
+            sortable=False,
+            pdf_rows=14,
+            note=_note(made.steps),
+        )
+    )
+    return found
+
+
+def _test(steps: StepComparison) -> str:
+    if steps.p_value is None or steps.shift_percent is None or steps.shift_low_percent is None or steps.shift_high_percent is None:
+        return ""
+    low, high = (words.change(value).text for value in (steps.shift_low_percent, steps.shift_high_percent))
+    chance = "p < 0.0001" if steps.p_value < 0.0001 else f"p = {significant(steps.p_value)}"
+    return (
+        f"The shift is {words.change(steps.shift_percent).text}, with 99 % confidence between {low} and {high} (rank-sum test: {chance})."
+    )
+
+
+def _note(steps: StepComparison) -> str:
+    if steps.measure == "from step to step":
+        meant = "Time from step to step: from the end of the GPU work of one step to that of the next."
+    elif steps.measure == "device":
+        meant = "GPU work of a step: from the start of its first to the end of its last kernel or copy."
+    else:
+        meant = "Steps are timed on the host."
+    likelier = percent(100 * steps.likelier)
+    return (
+        f"{meant} One value per step, the median over the processes. A step of new is longer than one of base in {likelier} of all pairs."
+    )
+
+
+def distributions(id: str, steps: StepComparison) -> Figure:
+    """Both distributions, one above the other, over one axis."""
+    rows = [
+        Bins(f"base: {count(steps.base.count)} steps", steps.edges, steps.base_counts, steps.base.p50, steps.base_beyond),
+        Bins(f"new: {count(steps.new.count)} steps", steps.edges, steps.new_counts, steps.new.p50, steps.new_beyond),
+    ]
+    alt = (
+        f"Distribution of the {_MEASURES[steps.measure]}: base median {duration(steps.base.p50)}, p95 {duration(steps.base.p95)}; "
+        f"new median {duration(steps.new.p50)}, p95 {duration(steps.new.p95)}"
+    )
+    named = _MEASURES[steps.measure]
+    medians = (duration(steps.base.p50), duration(steps.new.p50))
+    caption = say("{}{}, both runs over one axis. The dashed lines are the medians: {} and {}.", named[:1].upper(), named[1:], *medians)
+    return Figure(id, histogram(rows, "computation", "steps"), alt, caption)

@@ -1,0 +1,150 @@
+"""In which part of the time do the runs differ: computation, exposed communication, exposed memory operations, idle?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ...analysis.comparison import Amount, Comparison, DevicePair
+from ..blocks import Cell, Column, Figure, Section, Table, say, table, word
+from ..figures.axes import time_unit
+from ..figures.before_after import Pair, before_after
+from ..formats import duration, plural
+from . import words
+
+_MEANINGS: Final = {
+    "computation": "computation", "exposed communication": "communication", "exposed memory operations": "memory", "idle": "idle",
+    "kernel": "computation", "memcpy": "memory", "memset": "memory", "communication": "communication", "runtime": "host",
+    "data_loader": "loading", "cpu_op": "operator",
+}  # fmt: skip
+_HOST_NAMES: Final = {
+    "data_loader": "data loading",
+    "cpu_op": "operators on the host",
+    "runtime": "CUDA calls on the host",
+    "kernel": "kernels",
+}
+_COLUMNS: Final = (
+    Column("Part", "name"),
+    Column("Base", "number"),
+    Column("New", "number"),
+    Column("Effect", "number"),
+    Column("Change", "number"),
+    Column("Verdict"),
+)
+
+
+def time(made: Comparison) -> Section:
+    if made.whole is None:
+        return Section("time", "Where the time went", say("No GPU activity in both runs: their time cannot be divided."))
+    changed = [part for part in made.parts if part.state != "same"]
+    moved = ", ".join(f"{part.name} {words.signed(part.effect_ns)}" for part in sorted(changed, key=lambda p: -abs(p.effect_ns)))
+    whole = f"{duration(made.whole.base_ns)} before, {duration(made.whole.new_ns)} now"
+    unit = words.per(made.basis)
+    lead = say(
+        "{} of a GPU {}. {}.",
+        whole[:1].upper() + whole[1:],
+        unit,
+        f"Changed: {moved}" if changed else "No part changed beyond spread and threshold",
+    )
+    if made.basis.unit == "second":
+        lead = say(
+            "Times are divided by the span of the GPUs, not by steps ({}). {}.",
+            made.basis.why,
+            f"Changed: {moved}" if changed else "No part changed beyond the threshold",
+        )
+    found = Section("time", "Where the time went", lead)
+    found.add(
+        parts_figure("time-parts", made),
+        table(
+            "time-table",
+            f"Parts of the time {unit}",
+            _COLUMNS,
+            [_row(one, one.name) for one in (*made.parts, *([made.whole] if made.basis.unit == "step" else []), *made.within)],
+            sortable=False,
+            note="The first four add up to the span. Communication and memory operations are told with what ran beside them. Over"
+            f" {_units(made)}.",
+        ),
+        _host_figure(made),
+        table(
+            "time-host",
+            "What the average step was spent on",
+            _COLUMNS,
+            [_row(one, _host_name(one.name)) for one in made.host_parts],
+            sortable=False,
+            note="Each class gets what the ones before it left of a step's wall time.",
+        ),
+        _devices(made.devices, unit),
+    )
+    return found
+
+
+def _units(made: Comparison) -> str:
+    if made.basis.unit == "step":
+        return f"{plural(round(made.basis.base), 'step')} of a process in base, {plural(round(made.basis.new), 'step')} in new"
+    return f"{duration(made.basis.base * 1e9)} of GPU time in base, {duration(made.basis.new * 1e9)} in new"
+
+
+def _row(one: Amount, name: str) -> list[Cell]:
+    return [
+        Cell(name),
+        words.time(one.base_ns),
+        words.time(one.new_ns),
+        words.effect(one.effect_ns),
+        words.change(one.change_percent),
+        words.state(one.state),
+    ]
+
+
+def _host_name(name: str) -> str:
+    return _HOST_NAMES.get(name, name)
+
+
+def parts_figure(id: str, made: Comparison) -> Figure | None:
+    """The parts of the devices' time in both runs."""
+    unit = words.per(made.basis)
+    caption = say("Time {} of a GPU. Above, lighter: base; below: new, with the change. The parts add up to the span of the GPUs.", unit)
+    return _figure(id, made.parts, f"Time {unit}", caption)
+
+
+def _host_figure(made: Comparison) -> Figure | None:
+    shown = [one for one in made.host_parts if max(one.base_ns, one.new_ns) > 0][:12]
+    caption = say("Wall time of the average step, each class getting what the ones before it left. Above, lighter: base; below: new.")
+    return _figure("time-step", shown, "Average step", caption)
+
+
+def _figure(id: str, parts: Sequence[Amount], what: str, caption: object) -> Figure | None:
+    if not parts:
+        return None
+    unit = time_unit(max(max(one.base_ns, one.new_ns) for one in parts))
+    pairs = [
+        Pair(_host_name(one.name), _MEANINGS.get(one.name, "other"), one.base_ns / unit.nanoseconds, one.new_ns / unit.nanoseconds,
+             words.ratio(one.base_ns, one.new_ns) if one.state != "same" and one.base_ns else "")
+        for one in parts
+    ]  # fmt: skip
+    alt = f"{what}: " + ", ".join(f"{_host_name(one.name)} {duration(one.base_ns)} before and {duration(one.new_ns)} now" for one in parts)
+    return Figure(id, before_after(pairs, unit.name, ("base", "new")), alt, say("{}", caption))
+
+
+def _devices(devices: Sequence[DevicePair], unit: str) -> Table | None:
+    if len(devices) < 2:
+        return None
+    rows = [
+        [
+            Cell(one.name),
+            *(words.effect(part.effect_ns) for part in one.parts),
+            words.effect(sum(part.effect_ns for part in one.parts)),
+            word(one.new_device),
+        ]
+        for one in devices
+    ]
+    return table(
+        "time-devices",
+        f"Effect on each device {unit}",
+        [
+            Column("Device", "name"),
+            *(Column(part.name[:1].upper() + part.name[1:], "number") for part in devices[0].parts),
+            Column("Span", "number"),
+            Column("Model", html_only=True),
+        ],
+        rows,
+    )

@@ -1,0 +1,81 @@
+"""How are changes written in the tables and figures of a comparison?"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ...analysis import wording
+from ...analysis.comparison import Basis
+from ..blocks import Cell
+from ..formats import UNKNOWN, duration, glued, percent
+
+STATES: Final = {
+    "grown": ("▲ grew", "v-changed"),
+    "shrunk": ("▼ shrank", "v-changed"),
+    "added": ("+ added", "v-changed"),
+    "vanished": ("✕ vanished", "v-changed"),
+    "same": ("= same", "v-none"),
+}
+VERDICTS: Final = {
+    "slower": ("▲ slower", "v-issue"),
+    "faster": ("▼ faster", "v-fine"),
+    "mended": ("✓ mended", "v-fine"),
+    "broken": ("✕ new issue", "v-issue"),
+}
+_NEGATIVE: Final = re.compile(r"(?<![\w.-])-(?=\d)")
+_ORDER: Final = ("added", "grown", "shrunk", "vanished", "same")
+
+
+def state(name: str) -> Cell:
+    text, mark = STATES.get(name) or VERDICTS[name]
+    return Cell(text, mark=mark, sort=_ORDER.index(name) if name in _ORDER else None)
+
+
+def change(value: float | None) -> Cell:
+    """A change in percent."""
+    return Cell(UNKNOWN, sort="") if value is None else Cell(_minus(wording.signed_percent(value)), sort=value)
+
+
+def effect(nanoseconds: float) -> Cell:
+    return Cell(signed(nanoseconds), sort=nanoseconds)
+
+
+def signed(nanoseconds: float) -> str:
+    """A change of a duration with its sign."""
+    return _minus(wording.signed_duration(nanoseconds))
+
+
+def ratio(before: float, after: float) -> str:
+    return _minus(wording.change(before, after))
+
+
+def time(nanoseconds: float | None) -> Cell:
+    return Cell(duration(nanoseconds), sort="" if nanoseconds is None else nanoseconds)
+
+
+def share(value: float | None) -> Cell:
+    return Cell(percent(value), sort="" if value is None else value)
+
+
+def number(value: float | None) -> Cell:
+    """A count per unit: whole where it is."""
+    if value is None:
+        return Cell(UNKNOWN, sort="")
+    whole = abs(value - round(value)) < 0.005 * max(abs(value), 1e-9)
+    text = wording.count(round(value)) if whole else wording.significant(value)
+    return Cell(_minus(text), sort=value)
+
+
+def per(basis: Basis) -> str:
+    """Behind a heading: "per step"."""
+    return "per step" if basis.unit == "step" else "per second of GPU time"
+
+
+def told(sentence: str) -> str:
+    """A sentence of the comparison: a minus before a number is one."""
+    return glued(_NEGATIVE.sub("−", sentence))
+
+
+def _minus(text: str) -> str:
+    return glued(text.replace("-", "−"))

@@ -1,0 +1,105 @@
+"""Which sections does a comparison have, and how do they become files?"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from ..analysis.comparison import Comparison
+from ..errors import RenderError, UsageError
+from .blocks import Section
+from .comparing.alike import alike
+from .comparing.kernels import kernels
+from .comparing.launches import launches
+from .comparing.memory import memory
+from .comparing.precision import precision
+from .comparing.reading import reading
+from .comparing.steps import steps
+from .comparing.summary import summary
+from .comparing.time import time
+from .comparing.verdicts import verdicts
+from .figures import plots
+from .pages import filled
+from .pdf import Job, Printer
+from .render import PAPERS
+
+SECTIONS: Final[tuple[Callable[[Comparison], Section], ...]] = (alike, steps, time, kernels, precision, memory, launches, verdicts, reading)
+PLACES: Final[dict[str, str]] = {"html": "comparison.html", "pdf": "comparison.pdf", "json": "comparison.json"}
+FORMATS: Final = tuple(PLACES)
+
+
+def pages(made: Comparison, target: str, *, paper: str = "A4") -> str:
+    """The page of a comparison for "html" or "pdf"."""
+    return _filled(made, *_sections(made), target, paper)
+
+
+def _sections(made: Comparison) -> tuple[Section, tuple[Section, ...]]:
+    with plots.settings():
+        found = []
+        for number, build in enumerate(SECTIONS, 1):
+            section = build(made)
+            section.number = number
+            found.append(section)
+        return summary(made), tuple(found)
+
+
+def _filled(made: Comparison, first: Section, sections: Sequence[Section], target: str, paper: str) -> str:
+    anchors = {section.id for section in sections} | {"summary"}
+    return filled("comparison.html.j2", made, first, sections, target, paper=paper, data_name=PLACES["json"], anchors=anchors)
+
+
+def render_comparison(
+    made: Comparison,
+    out_dir: Path,
+    formats: Sequence[str] = FORMATS,
+    *,
+    paper: str = "A4",
+    pdf_timeout_s: float = 120,
+    printer: Printer | None = None,
+) -> dict[str, Path]:
+    """Write comparison.html, .pdf and .json to ``out_dir``; format -> file. As with :func:`.render.render` equal comparisons give equal
+    bytes, a file is replaced when its successor is whole, and a RenderError names what was written without the PDF."""
+    if unknown := [word for word in formats if word not in PLACES]:
+        raise UsageError(f"{', '.join(unknown)} is no format of a comparison; choose from {','.join(PLACES)}")
+    sheet = next((known for known in PAPERS if known.lower() == paper.lower()), None)
+    if sheet is None:
+        raise UsageError(f"{paper} is no paper; choose from {', '.join(PAPERS)}")
+    out_dir = Path(out_dir)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    written: dict[str, Path] = {}
+    with contextlib.ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".postrun-", dir=out_dir)))
+
+        def put(kind: str, data: bytes) -> None:
+            """Write beside the target and move: whoever looks sees the old file or the new one."""
+            beside = scratch / PLACES[kind]
+            beside.write_bytes(data)
+            written[kind] = beside.replace(out_dir / PLACES[kind])
+
+        first, sections = _sections(made) if {"html", "pdf"} & set(formats) else (None, ())
+        # A lone surrogate in a name cannot be UTF-8; its escape is the same text in JSON.
+        data = made.to_json().encode("utf-8", "backslashreplace")
+        if "pdf" in formats and first is not None:
+            printer = printer or stack.enter_context(Printer())
+            (scratch / "page.html").write_text(_filled(made, first, sections, "pdf", sheet), encoding="utf-8", errors="replace")
+            (scratch / "attached.json").write_bytes(data)
+            page, attached, printed = (str(scratch / name) for name in ("page.html", "attached.json", "printed.pdf"))
+            printer.start(Job(page, attached, printed, made.generator.generated_at_ns, PLACES["json"]))
+            printer.attach()
+        if "html" in formats and first is not None:
+            put("html", _filled(made, first, sections, "html", sheet).encode("utf-8", "replace"))
+        if "json" in formats:
+            put("json", data)
+        if "pdf" in formats and printer is not None:
+            reason = printer.finish(pdf_timeout_s)
+            if reason is None and not (scratch / "printed.pdf").is_file():
+                reason = "the PDF process left no file"
+            if reason is not None:
+                (out_dir / PLACES["pdf"]).unlink(missing_ok=True)
+                kept = ", ".join(str(path) for path in written.values())
+                raise RenderError(f"no PDF: {reason}" + (f"; written: {kept}" if kept else ""), written)
+            put("pdf", (scratch / "printed.pdf").read_bytes())
+    return {kind: written[kind] for kind in PLACES if kind in written}

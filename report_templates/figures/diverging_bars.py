@@ -1,0 +1,61 @@
+"""What grew and what shrank, and by how much? One bar a row from a line in the middle: to the right what grew, to the left what shrank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..formats import NARROW_SPACE, clip
+from . import svg
+from .axes import nice_ticks
+from .palette import GRID, INK, MEANINGS, MUTED
+
+WIDTH = 720.0
+_ROW, _BAR, _TOP = 20.0, 13.0, 24.0
+_LABEL = 250.0
+_TEXT = 118.0  # room for what stands beside the longest bars
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A row: its name, a key of the palette, the effect, and the text beside the bar."""
+
+    name: str
+    meaning: str
+    effect: float
+    text: str
+
+
+def diverging_bars(rows: Sequence[Effect], unit: str) -> str:
+    """SVG text; effects are in ``unit``, and both sides have one scale."""
+    labels = [clip(row.name, 40) for row in rows]
+    left = min(_LABEL, 12 + max(svg.width_of(label, 10) for label in labels))
+    low, high = min(0.0, *(row.effect for row in rows)), max(0.0, *(row.effect for row in rows))
+    span = (high - low) or 1.0
+    # Texts of bars to the left stand left of them, and of those to the right on the right.
+    start = left + (_TEXT if low < 0 else 6)
+    scale = (WIDTH - start - (_TEXT if high > 0 else 6)) / span
+    zero = start - low * scale
+    bottom = _TOP + _ROW * len(rows)
+    body = []
+    if low < 0:
+        body.append(svg.text(zero - 8, 12, "← shrank", anchor="end", fill=MUTED, size=10))
+    if high > 0:
+        body.append(svg.text(zero + 8, 12, "grew →", fill=MUTED, size=10))
+    for tick in nice_ticks(low, high, 6):
+        x = zero + tick * scale
+        body.append(svg.line(x, _TOP - 4, x, bottom, GRID))
+        label = f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE).replace("-", "−")
+        body.append(svg.text(x, bottom + 14, label, anchor="middle", fill=MUTED, size=10))
+    for number, (label, row) in enumerate(zip(labels, rows, strict=True)):
+        y = _TOP + _ROW * number
+        wide = abs(row.effect) * scale
+        x = zero if row.effect >= 0 else zero - wide
+        body.append(svg.text(left - 8, y + _BAR - 2, label, anchor="end", fill=INK, size=10))
+        body.append(svg.rect(x, y, max(wide, 1.0), _BAR, MEANINGS[row.meaning], title=f"{row.name}: {row.text}"))
+        if row.effect >= 0:
+            body.append(svg.text(x + wide + 5, y + _BAR - 2, row.text, fill=MUTED, size=10))
+        else:
+            body.append(svg.text(x - 5, y + _BAR - 2, row.text, anchor="end", fill=MUTED, size=10))
+    body.append(svg.line(zero, _TOP - 4, zero, bottom, INK))
+    return svg.document(WIDTH, bottom + 20, body)
