@@ -36,7 +36,8 @@ _memory_lock: Final = threading.Lock()
 class Connection:
     """``once``: does not try again, so that the answer is of this request. ``patient``: does; for writing, where a repeat does no harm.
 
-    ``lister``: of S3. ``server``: for messages. ``ordered``: whether obstore lists by path.
+    ``lister``: of S3. ``server``: for messages. ``ordered``: whether obstore lists by path. ``atomic``: whether of several conditional
+    writes at once only one is known to succeed.
     """
 
     once: Any
@@ -44,6 +45,7 @@ class Connection:
     lister: Lister | None
     server: str | None
     ordered: bool
+    atomic: bool = True
 
 
 def connect(place: Place) -> Connection:
@@ -141,7 +143,10 @@ def _s3(place: Place) -> Connection:
         return obstore.sign(build(_ONCE, f"{url}?{query}&x-id="), "GET", "ListObjectsV2", _SIGNED_FOR)
 
     once, patient = _both(place, build)
-    return Connection(once, patient, Lister(signed, settings.certificates), parts.netloc, ordered=True)
+    lister = Lister(signed, settings.certificates)
+    return Connection(
+        once, patient, lister, parts.netloc, ordered=True, atomic=parts.hostname.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+    )
 
 
 def _bucket_url(settings: Aws, bucket: str) -> str:

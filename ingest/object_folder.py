@@ -45,7 +45,9 @@ class Folder(Objects):
             return
         except OSError as error:
             raise self._failed("", error) from None
-        yield from self._below("", prefix.encode(errors="replace"), None if after is None else after.encode(errors="replace"), ())
+        yield from self._below(
+            "", prefix.encode(errors="surrogatepass"), None if after is None else after.encode(errors="surrogatepass"), ()
+        )
 
     def _below(self, folder: str, prefix: bytes, after: bytes | None, links: tuple[str, ...]) -> Iterator[ObjectInfo]:
         """``folder``: "" or with a slash at its end. ``links``: the real places of the links to folders that led here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import secrets
 import threading
 import time
@@ -27,6 +28,8 @@ _LONGEST_WAIT_S: Final = 10.0
 _GIVE_UP_S: Final = 120.0
 _CHUNK: Final = 1 << 20
 _PART: Final = 8 << 20
+_SETTLE_S: Final = 0.02
+_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _STALE_LOCK_NS: Final = 120 * 10**9
 
 
@@ -48,8 +51,10 @@ class Stored(Objects):
     # ------------------------------------------------------------------ reading
 
     def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
+        if prefix and problem(prefix.strip("/") + "x"):
+            return  # no object can have such a name
         pages = self._pages_s3 if self._to.lister is not None else self._pages
-        last = None if after is None else after.encode(errors="replace")
+        last = None if after is None else after.encode(errors="surrogatepass")
         for one in pages(prefix, after):
             key = one.path.encode(errors="surrogatepass")
             if last is not None and key <= last:
@@ -65,7 +70,8 @@ class Stored(Objects):
         """Raw keys below the root; those that cannot be paths are left out, and markers of folders."""
         lister = self._to.lister
         assert lister is not None
-        start = None if after is None else self._base + after
+        # Up to a character that no request can hold; the rest is compared here.
+        start = None if after is None else self._base + _UNPRINTABLE.split(after, maxsplit=1)[0]
         while True:
             keys, start = self._try(partial(lister.page, self._base + prefix, start), self.url)
             for one in keys:
@@ -75,7 +81,7 @@ class Stored(Objects):
                         self._leave_out(path, "a name that ends with a slash")
                 elif wrong := problem(path):
                     self._leave_out(path, wrong)
-                else:
+                elif after is None or _behind(path, after):
                     yield ObjectInfo(path, one.size, one.etag, one.modified_ns)
             if start is None:
                 return
@@ -231,9 +237,14 @@ class Stored(Objects):
         return self._create(path, data)
 
     def _create(self, path: str, data: bytes) -> bool:
-        written = self._conditional(path, data, lambda: "create")
-        assert written is not None
-        return written
+        begun = time.monotonic()
+        written = bool(self._conditional(path, data, lambda: "create"))
+        if not written or self._to.atomic:
+            return written
+        # Some stores look whether it is there when a request begins, and write later: of several at once all pass, and the last one's
+        # bytes stay. So look again when the others have ended that began before this one did.
+        time.sleep(max(_SETTLE_S, 2 * (time.monotonic() - begun)))
+        return self._holds(path, data)
 
     def replace(self, path: str, data: bytes, etag: str | None) -> bool:
         if etag is None:
@@ -405,4 +416,4 @@ def _same(one: ObjectInfo, meta: Any) -> bool:
 
 
 def _behind(path: str, after: str) -> bool:
-    return path.encode() > after.encode(errors="replace")
+    return path.encode() > after.encode(errors="surrogatepass")

@@ -11,8 +11,10 @@ import eventlet.patcher
 
 eventlet.patcher.monkey_patch()
 
+import json  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
+import time  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import eventlet.wsgi  # noqa: E402
@@ -70,6 +72,19 @@ def rings(folder: Path, ports: dict[str, int]) -> None:
         builder.get_ring().save(str(folder / f"{kind}.ring.gz"))
 
 
+def listed(folder: Path, bucket: str, names: list[str]) -> None:
+    """Rows of ``names`` in the database of the bucket's listing, as an object server would send them."""
+    from swift.common.ring import Ring
+    from swift.common.utils import Timestamp, hash_path, storage_directory
+    from swift.container.backend import ContainerBroker
+
+    part = Ring(str(folder), ring_name="container").get_part("AUTH_test", bucket)
+    key = hash_path("AUTH_test", bucket)
+    broker = ContainerBroker(str(folder / "devices" / "d1" / storage_directory("containers", part, key) / f"{key}.db"))
+    common = {"created_at": Timestamp(time.time()).internal, "size": 7, "content_type": "a/b", "etag": "0" * 32, "deleted": 0}
+    broker.merge_items([{"name": name, "storage_policy_index": 0, **common} for name in names])
+
+
 def main() -> None:
     folder, port = Path(sys.argv[1]), int(sys.argv[2])
     (folder / "devices" / "d1").mkdir(parents=True)
@@ -92,7 +107,10 @@ def main() -> None:
         (folder / f"{kind}.conf").write_text(text, encoding="utf-8")
         eventlet.spawn(eventlet.wsgi.server, socket, loadapp(str(folder / f"{kind}.conf")), log, custom_pool=eventlet.GreenPool(256))
     print("ready", sockets["proxy"].getsockname()[1], flush=True)
-    eventlet.tpool.execute(sys.stdin.read)
+    while line := eventlet.tpool.execute(sys.stdin.readline):
+        said = json.loads(line)
+        listed(folder, said["bucket"], said["names"])
+        print("done", flush=True)
 
 
 if __name__ == "__main__":
