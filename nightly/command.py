@@ -20,7 +20,7 @@ from . import words
 if TYPE_CHECKING:
     from .course import Parts
     from .model import ReportOptions, Row
-    from .night import Wanted
+    from .night import Night, Wanted
 
 _LONGEST_S: Final = 86_400 * 30
 _FAR: Final = 256
@@ -100,11 +100,14 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     from ..ingest.objects import open_objects
     from . import course, told
 
+    if options["dry_run"] and options["index_only"]:
+        raise click.UsageError("--dry-run and --index-only exclude each other; --index-only reports nothing anyway")
     wanted, fail_on = _wanted(source, options)
     parts = _parts(options)
     out = open_objects(wanted.out)
     if options["dry_run"]:
         night = course.look(wanted, parts)[0]
+        _planned(source, False)(night)
         _print(told.plan_lines(night), told.plan_data(night), as_json, quiet)
         return
     rules = options["attach"]
@@ -118,11 +121,9 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     else:
         with progress_line(quiet, verbose) as progress:
             progress("looking for runs", None)
-            result = course.whole(wanted, parts, _tell(progress, quiet or as_json))
+            result = course.whole(wanted, parts, _tell(progress, quiet or as_json), _planned(source, verbose))
             progress("", None)
         rows = result.night.rows
-        if not result.night.decisions and not result.rows:
-            raise InputError(f"{source}: no run found; what is looked for: {KNOWN}")
     regressed = course.regressions(result, rows)
     _print(told.lines(result, out), told.summary(result, out, regressed), as_json, quiet)
     for line in () if quiet else told.notes(result):
@@ -213,6 +214,16 @@ def _parts(options: dict[str, Any]) -> Parts:
         executor=partial(engines.executor, options["engine"], workers=workers, timeout_s=options["timeout"], memory_bytes=memory),
         work=report_run,
     )
+
+
+def _planned(source: str, verbose: bool) -> Callable[[Night], None]:
+    def planned(night: Night) -> None:
+        if not night.found and not night.gone:
+            raise InputError(f"{source}: no run found; what is looked for: {KNOWN}")
+        if verbose:
+            click.echo(f"{night.found} runs found, {sum(one.due for one in night.decisions)} to report", err=True)
+
+    return planned
 
 
 def _tell(progress: Callable[[str, float | None], None], silent: bool) -> Callable[[Row, int, int], None]:

@@ -50,7 +50,7 @@ _TRACE: Final = re.compile(r"(?:trace[^/]*|(?:^|/|[^a-z/])(?:rank|worker)[-_ =.]
 _TRACE_FOLDER: Final = re.compile(r"(?:^|/)(?:kineto|traces?|[^/]*profiler?[^/]*)/(?:[^/]+/)?[^/]+\.json\.(?:gz|zst)$", re.IGNORECASE)
 _HOST: Final = re.compile(r"(?P<host>.+)(?:_\d+\.\d{10,}\.pt\.trace\.json(?:\.gz|\.zst)?|\.\d+\.\d+(?:-\d+)?\.prt)$", re.IGNORECASE)
 _NO_TRACE: Final = re.compile(
-    r"(?:^|/)(?:report|done|claim|index|package|package-lock|metadata|manifest|metrics|summary|settings|environment|state|args|arguments"
+    r"(?:^|/)(?:report|done|claim|index(?:\.[^/]*)?|package|package-lock|metadata|manifest|metrics|summary|settings|environment|state|args|arguments"
     r"|params|parameters|hparams|hyperparameters|results?|vocab|merges|tokenizer[^/]*|special_tokens_map|added_tokens|[^/]*config"
     r"|[^/]*\.index|[^/]*_state|launch)\.json(?:\.gz|\.zst)?$"
     r"|(?:^|/)(?:profiler-reports|checkpoints?|checkpoint[-_]\d+|ckpts?|global_step\d+|node_modules|site-packages|__pycache__)/"

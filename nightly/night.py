@@ -56,11 +56,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done with a run. ``row``: what is known of it from an earlier night."""
+    """What is to be done with a run, whose objects are kept only where it is due. ``row``: what is known of it from an earlier night."""
 
     run: FoundRun
     why: Why
     row: Row | None
+    files: int
+    bytes: int
+    modified_ns: int
 
     @property
     def due(self) -> bool:
@@ -69,10 +72,11 @@ class Decision:
 
 @dataclass(slots=True)
 class Night:
-    """What a night came to. ``rows``: runs that were reported or failed in it. ``open``: rows of runs that are not up to date, and why.
+    """What a night came to. ``found``: how many runs there are, also those that the options leave out. ``rows``: runs that were reported or failed in it. ``open``: rows of runs that are not up to date, and why.
     ``stopped``: why it ended before all was handed out."""
 
     decisions: list[Decision] = field(default_factory=list)
+    found: int = 0
     gone: tuple[str, ...] = ()
     rows: list[Row] = field(default_factory=list)
     open: list[Row] = field(default_factory=list)
@@ -99,6 +103,7 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
         seen.add(run.id)
         if lets_in(run, wanted):
             night.decisions.append(decide(run, known.get(run.id), digest, wanted))
+    night.found = len(seen)
     night.gone = tuple(sorted(known.keys() - seen))
     return night
 
@@ -138,7 +143,8 @@ def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decis
         why = "failed before"
     else:
         why = "unchanged"
-    return Decision(run, why, row)
+    kept = replace(run, objects=()) if why in ("unchanged", "running") else run
+    return Decision(kept, why, row, len(run.objects), run.bytes, run.modified_ns)
 
 
 def real_runs(source: Objects, runs: Iterable[FoundRun], known: Mapping[str, Row]) -> Iterator[FoundRun]:
@@ -204,12 +210,12 @@ class _Handing:
         due = [one for one in self.night.decisions if one.due]
         self.night.open += [_open(one, "running", None, self.digest) for one in self.night.decisions if one.why == "running"]
         # Who waits longest comes first where not all may come.
-        due.sort(key=lambda one: (one.run.modified_ns, one.run.id))
+        due.sort(key=lambda one: (one.modified_ns, one.run.id))
         if self.wanted.limit is not None:
             for one in due[self.wanted.limit :]:
                 self._waits(one, f"more than {self.wanted.limit} runs were due (--limit)")
             del due[self.wanted.limit :]
-        due.sort(key=lambda one: (-one.run.bytes, one.run.id))
+        due.sort(key=lambda one: (-one.bytes, one.run.id))
         self.due = len(due)
         began = time.monotonic()
         try:
@@ -302,8 +308,8 @@ class _Handing:
         """``keep``: whether the next night is to know of it, and leave the run alone until it changes."""
         run = one.run
         row = Row(
-            id=run.id, state="failed", kind=run.kind, fingerprint=run.fingerprint, options=self.digest, bytes=run.bytes,
-            files=len(run.objects), reason=reason, attempts=attempts, seconds=seconds, reported_at_ns=time.time_ns(),
+            id=run.id, state="failed", kind=run.kind, fingerprint=run.fingerprint, options=self.digest, bytes=one.bytes,
+            files=one.files, reason=reason, attempts=attempts, seconds=seconds, reported_at_ns=time.time_ns(),
         )  # fmt: skip
         if keep:
             self._mark(row)
@@ -336,7 +342,7 @@ def _open(one: Decision, state: Literal["running", "waiting"], reason: str | Non
         return replace(one.row, warnings=(*one.row.warnings, f"{OUTDATED}{said}."))
     run = one.run
     return Row(
-        id=run.id, state=state, kind=run.kind, fingerprint=run.fingerprint, options=digest, bytes=run.bytes, files=len(run.objects),
+        id=run.id, state=state, kind=run.kind, fingerprint=run.fingerprint, options=digest, bytes=one.bytes, files=one.files,
         reason=reason,
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ def plan_lines(night: Night) -> Iterator[str]:
     for one in sorted(night.decisions, key=lambda one: one.run.id):
         run = one.run
         if one.due:
-            yield f"{run.id}: {one.why} ({run.kind}, {_count(len(run.objects), 'file')}, {run.bytes / 1e6:.1f} MB)"
+            yield f"{run.id}: {one.why} ({run.kind}, {_count(one.files, 'file')}, {one.bytes / 1e6:.1f} MB)"
         elif one.why == "running":
             yield f"{run.id}: not yet: it has no end marker, and was written to a moment ago (--settle)"
     counts = Counter(one.why for one in night.decisions)
@@ -39,8 +39,8 @@ def plan_data(night: Night) -> dict[str, Any]:
     return {
         "runs": [
             {
-                "id": one.run.id, "due": one.due, "why": one.why, "kind": one.run.kind, "files": len(one.run.objects),
-                "bytes": one.run.bytes, "modified_ns": one.run.modified_ns, "fingerprint": one.run.fingerprint,
+                "id": one.run.id, "due": one.due, "why": one.why, "kind": one.run.kind, "files": one.files,
+                "bytes": one.bytes, "modified_ns": one.modified_ns, "fingerprint": one.run.fingerprint,
             }
             for one in sorted(night.decisions, key=lambda one: one.run.id)
         ],

@@ -1,0 +1,233 @@
+"""`postrun nightly` as a user meets it: real small runs in folders, nights one after the other and at once, killed and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from postrun.cli import main
+from postrun.nightly.words import moment, shard, size
+from postrun.simulate import Problems, write_demo
+
+ONE = ("--engine", "none", "--format", "json", "--settle", "0")
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("simulated")
+    write_demo(folder, steps=2, nodes=1, gpus_per_node=1, problems=Problems(straggler_rank=None))
+    return next((folder / "kineto").iterdir())
+
+
+@pytest.fixture
+def source(trace: Path, tmp_path: Path) -> Path:
+    """Three runs, and what is none."""
+    folder = tmp_path / "source"
+    for name in ("a", "b/rank0", "c"):
+        (folder / name).mkdir(parents=True)
+        shutil.copy(trace, folder / name / trace.name)
+    (folder / "notes.json").write_text('{"not": "a trace"}')
+    (folder / "README.md").write_text("what is here")
+    return folder
+
+
+def nightly(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["nightly", *map(str, arguments)])
+
+
+def told(*arguments: str | Path, code: int = 0) -> Any:
+    done = nightly(*arguments, "--json")
+    assert done.exit_code == code, done.output
+    return json.loads(done.stdout)
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_nights_one_after_the_other(source: Path, trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (source / "bad").mkdir()
+    (source / "bad" / "trace.json").write_text("no trace at all")
+    plan = told(source, "--out", out, *ONE, "--dry-run")
+    assert [(run["id"], run["why"]) for run in plan["runs"]] == [(name, "new") for name in ("a", "b", "bad", "c")]
+    assert not out.exists()
+
+    first = told(source, "--out", out, *ONE)
+    assert sorted(first["reported"]) == ["a", "b", "c"]
+    assert [one["id"] for one in first["failed"]] == ["bad"]
+    assert "bad" in first["failed"][0]["reason"]
+    rows = {name: json.loads((out / "runs" / name / "done.json").read_text()) for name in ("a", "b", "bad", "c")}
+    assert all((out / rows[name]["folder"] / file).is_file() for name in "abc" for file in rows[name]["written"])
+    report = json.loads((out / rows["b"]["folder"] / "report.json").read_text())
+    assert (rows["b"]["gpus"], rows["b"]["verdicts"]) == (1, {rule["rule"]: rule["verdict"] for rule in report["rules"]})
+    assert (rows["bad"]["state"], rows["bad"]["attempts"], rows["bad"]["folder"]) == ("failed", 2, None)
+
+    # Nothing has changed: nothing is done.
+    before = {path: when for path, when in files(out).items() if path.startswith("runs/")}
+    second = told(source, "--out", out, *ONE)
+    assert (second["reported"], second["failed"], second["unchanged"]) == ([], [], 4)
+    assert {path: when for path, when in files(out).items() if path.startswith("runs/")} == before
+
+    # One has changed, one is new, one is gone.
+    shutil.copy(trace, source / "b" / "rank0" / "trace2.json.gz")
+    (source / "d").mkdir()
+    shutil.copy(trace, source / "d")
+    shutil.rmtree(source / "c")
+    third = told(source, "--out", out, *ONE)
+    assert (sorted(third["reported"]), third["unchanged"], third["gone"], third["runs"]) == (["b", "d"], 2, ["c"], 5)
+    assert not (out / rows["b"]["folder"] / "report.json").exists()
+    changed = json.loads((out / "runs" / "b" / "done.json").read_text())
+    assert changed["fingerprint"] != rows["b"]["fingerprint"]
+    assert (out / changed["folder"] / "report.json").exists()
+    assert (out / rows["c"]["folder"] / "report.json").exists()
+
+    # What --fail-on means: the runs of this night, all of them with --index-only.
+    assert nightly(source, "--out", out, *ONE, "--fail-on", "issues,error").exit_code == 0
+    everything = nightly(source, "--out", out, "--index-only", "--fail-on", "error")
+    assert everything.exit_code == 3
+    assert "--fail-on: no report of bad" in everything.stderr
+
+
+def test_reports_below_the_source_and_shards(source: Path) -> None:
+    out = source / "reports"
+    done = [told(source, "--out", out, *ONE, "--shard", f"{i}/2")["reported"] for i in range(2)]
+    assert sorted(name for part in done for name in part) == ["a", "b", "c"]
+    again = told(source, "--out", out, *ONE)
+    assert (again["reported"], again["found"], again["runs"]) == ([], 3, 3)
+
+
+def test_options_of_the_report_reach_it_from_the_file_and_the_environment(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "postrun.toml").write_text(
+        f'[nightly]\nout = "{tmp_path}/out"\nengine = "none"\nformat = "json"\nsettle = 0\nlimit = 1\n[rules.StepOutlier]\nstddev = 4\n'
+        "[rules.LowGPUUtilization]\nenabled = false\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POSTRUN_TOP", "3")
+    (name,) = told(source, "--set", "CPUBottleneck_threshold=41")["reported"]
+    row = json.loads((tmp_path / "out" / "runs" / name / "done.json").read_text())
+    report = json.loads((tmp_path / "out" / row["folder"] / "report.json").read_text())
+    assert report["options"]["top"] == 3
+    rules = {rule["rule"]: rule for rule in report["rules"]}
+    assert "LowGPUUtilization" not in rules
+    assert rules["StepOutlier"]["parameters"]["stddev"] == 4
+    assert rules["CPUBottleneck"]["parameters"]["threshold"] == 41
+    monkeypatch.setenv("POSTRUN_SHARDS", "0/2")
+    assert "did you mean POSTRUN_SHARD?" in nightly(source, "--dry-run").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("SOURCE",), 2, "--out"),
+        (("absent", "--out", "OUT"), 4, "absent: no such folder"),
+        (("EMPTY", "--out", "OUT"), 4, "no run found; what is looked for"),
+        (("SOURCE/README.md", "--out", "OUT"), 4, "give the folder"),
+        (("SOURCE", "--out", "SOURCE/README.md"), 4, "README.md"),
+        (("SOURCE", "--out", "OUT", "--shard", "3/3"), 2, "0/3 to 2/3"),
+        (("SOURCE", "--out", "OUT", "--shard", "one"), 2, "write it like 0/4"),
+        (("SOURCE", "--out", "OUT", "--since", "yesterday"), 2, "2026-11-20"),
+        (("SOURCE", "--out", "OUT", "--memory", "lots"), 2, "write it like 600MB"),
+        (("SOURCE", "--out", "OUT", "--engine", "spark"), 2, "accepted: none, processes, dask"),
+        (("SOURCE", "--out", "OUT", "--fail-on", "nothing"), 2, "nothing"),
+        (("SOURCE", "--out", "OUT", "--rules", "NoSuchRule"), 2, "NoSuchRule"),
+        (("SOURCE", "--out", "OUT", "--set", "StepOutlier_stddev=x"), 2, "StepOutlier"),
+        (("SOURCE", "--out", "OUT", "--dry-run", "--index-only"), 2, "exclude each other"),
+        (("SOURCE", "--out", "ftp://host/place"), 2, "ftp"),
+    ],
+)
+def test_mistakes_are_answered_before_anything_is_done(
+    source: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    words = {"SOURCE": str(source), "OUT": str(tmp_path / "out"), "EMPTY": str(tmp_path / "empty")}
+    given = [words.get(one.split("/")[0], one.split("/")[0]) + one[len(one.split("/")[0]) :] for one in arguments]
+    done = nightly(*given, "--engine", "none") if "--engine" not in given else nightly(*given)
+    assert done.exit_code == code, done.output
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_texts_of_options() -> None:
+    now = 1_795_243_200 * 10**9  # 2026-11-21T06:40:00Z
+    day = 86_400 * 10**9
+    assert moment("2d", now) == now - 2 * day
+    assert moment("90m", now) == now - 5400 * 10**9
+    assert moment("2026-11-21T06:40", now) == now
+    assert moment("2026-11-21T08:40+02:00", now) == now
+    assert moment("2026-11-21", now) == now - 24_000 * 10**9
+    assert [size(text) for text in ("2GB", "1.5 GiB", "600mb", "3KiB")] == [2 * 10**9, 3 << 29, 600 * 10**6, 3 << 10]
+    assert (shard("0/1"), shard(" 3 / 8 ")) == ((0, 1), (3, 8))
+
+
+# ------------------------------------------------------------------------------ processes of their own
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-P", "-m", "postrun.cli", "nightly", *map(str, arguments), "--format", "json", "--settle", "0"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def end(night: subprocess.Popen[str]) -> None:
+    if night.poll() is None:
+        os.killpg(night.pid, signal.SIGKILL)
+    night.communicate()
+
+
+def test_two_nights_at_once_and_one_that_is_killed(source: Path, trace: Path, tmp_path: Path) -> None:
+    for name in "de":
+        (source / name).mkdir()
+        shutil.copy(trace, source / name)
+    out = tmp_path / "out"
+    killed = start(source, "--out", out, "--workers", "1")
+    try:
+        until = time.monotonic() + 90
+        while not list(out.glob("runs/*/done.json")):
+            assert time.monotonic() < until
+            assert killed.poll() is None
+            time.sleep(0.02)
+    finally:
+        end(killed)
+    done = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/done.json")}
+    assert 1 <= len(done) < 5
+
+    both = [start(source, "--out", out, "--workers", "1", "--json") for _ in range(2)]
+    try:
+        said = [json.loads(night.communicate(timeout=120)[0]) for night in both]
+    finally:
+        for night in both:
+            end(night)
+    assert [night.returncode for night in both] == [0, 0]
+    reported = [name for one in said for name in one["reported"]]
+    # Each was reported by one of them; one that the other had just finished is told by both.
+    assert set(reported) == set("abcde") - {path.parent.name for path in done}
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    assert {path.parent.name for path in out.glob("runs/*/done.json")} == set("abcde")
+    assert not list(out.rglob("*claim.json"))
+    for path in out.glob("runs/*/done.json"):
+        row = json.loads(path.read_text())
+        assert [one.name for one in (out / row["folder"]).iterdir()] == ["report.json"]
+
+
+def test_a_run_beyond_its_limits_is_named_and_the_night_goes_on(source: Path, tmp_path: Path) -> None:
+    night = start(source, "--out", tmp_path / "out", "--memory", "30MB", "--workers", "2", "--json", "--limit", "2")
+    try:
+        out, _ = night.communicate(timeout=120)
+    finally:
+        end(night)
+    failed = json.loads(out)["failed"]
+    assert len(failed) == 2
+    assert all("more than the 30 MB that are allowed" in one["reason"] for one in failed)
+    assert night.returncode == 0
