@@ -111,7 +111,7 @@ def _message(report: Mapping[str, Any], key: str | None, link: str | None) -> Me
     made = f"postrun {generator.get('version', '')}".strip()
     if isinstance(generator.get("generated_at_ns"), int):
         made += f", {moment(generator['generated_at_ns'])}"
-    verdicts = tuple(_verdict(rule) for rule in sorted(rules, key=lambda rule: _rank(rule["verdict"])))
+    verdicts = tuple(_verdict(rule) for rule in sorted(rules, key=lambda rule: place(rule["verdict"])))
     return Message(
         key=key or str(run["name"]),
         name=str(run["name"]),
@@ -129,7 +129,8 @@ def _message(report: Mapping[str, Any], key: str | None, link: str | None) -> Me
     )
 
 
-def _rank(verdict: str) -> int:
+def place(verdict: str) -> int:
+    """Of a verdict in a table: issues first."""
     return _ORDER.index(verdict) if verdict in _ORDER else len(_ORDER)
 
 

@@ -1,0 +1,281 @@
+"""Is every text from a run harmless in every markup, and can it still be read?
+
+Each markup has a small reader here, written from its documentation and apart from the escapers: it undoes escapes and reports what would
+have taken effect.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from postrun.tickets import markup
+from postrun.tickets.message import FileLink, Message, blocks, fitted, from_report, length, marker
+from ticket_fakes import report_json
+
+PIECES = [
+    "@root",
+    "#12",
+    "!3",
+    "~bug",
+    "%1.0",
+    "&4",
+    "^alert",
+    "GH-12",
+    "PROJ-7",
+    "[~user]",
+    "[~accountid:1:2]",
+    "{code}",
+    "{color:red}",
+    "{{m()}}",
+    "[[Wiki]]",
+    "`",
+    "```",
+    "|",
+    "||",
+    "\\",
+    "\\\\",
+    "\n",
+    "\r\n",
+    "\u2028",
+    "/close",
+    "<img src=x onerror=1>",
+    "<!-- x -->",
+    "-->",
+    "*b*",
+    "_i_",
+    "https://github.com/a/b/issues/1",
+    "http://x.y",
+    "www.x.y",
+    "mailto:a@b.org",
+    "a@b.org",
+    "0123456789abcdef",
+    "r12",
+    "commit:abc1234",
+    "h1. ",
+    "bq. ",
+    "# ",
+    "- ",
+    "1. ",
+    "> ",
+    "![x](y)",
+    "[x](y)",
+    "[x|y]",
+    "[^f]",
+    "!i.png!",
+    '"l":http://x.y',
+    "@code@",
+    "==x==",
+    "<pre>",
+    "&lt;b&gt;",
+    "\u202e",
+    "\u200b",
+    "\x00",
+    "\x1b[31m",
+    "user#1",
+    "attachment:x",
+    "x",
+    "7",
+    " ",
+    "é",
+    "😀",
+    ":)",
+    "$1",
+    "[issue:1]",
+    "##",
+    "void f<int>(a*, b&)",
+]
+hostile = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=6)), max_size=8).map("".join)
+
+# What the systems look for in finished text, from their documentation of references and mentions.
+REFERENCES = (
+    r"(?<![A-Za-z0-9_])@[A-Za-z0-9_]",
+    r"@[A-Za-z0-9]",
+    r"#[0-9]",
+    r"(?<!\w)![0-9]",
+    r"\$[0-9]",
+    r"(?i)\bgh-[0-9]",
+    r"\b[A-Z][A-Z0-9_]+-[0-9]",
+    r"[a-z]+://",
+    r"\bwww\.",
+    r"(?i)[0-9a-f]{7}",
+    r"\[~",
+    r"\{\{",
+    r"\[\[",
+    r"\[[a-z]+:",
+)
+
+
+BEGINS = {
+    "markdown": r"[-+=>#/:*]|[0-9]+[.)]( |$)|    ",
+    "jira": r"(h[1-6]|bq)\.|[-*#|>]",
+    "textile": r"(h[1-6]|bq|p|fn[0-9]+|table|notextile)\.|[*#>|-]",
+}
+
+
+def check_references(shown: str) -> None:
+    for reference in REFERENCES:
+        assert re.search(reference, shown) is None, (reference, shown)
+
+
+def same_words(shown: str, text: str) -> None:
+    """What is shown is what the text says, but for what is not seen."""
+    assert "".join(shown.replace(markup.JOINER, "").split()) == "".join(markup.plain(text).split())
+
+
+def read_markdown(source: str) -> str:
+    """Undo backslashes and entities (CommonMark 6.1, 2.5). Anything that is neither must be no character with a meaning."""
+    made = []
+    place = 0
+    while place < len(source):
+        one = source[place]
+        if one == "\\":
+            assert re.match(r"[!-/:-@\[-`{-~]", source[place + 1 :]), source
+            made.append(source[place + 1])
+            place += 2
+        elif one == "&":
+            found = re.match(r"&(amp|lt|gt);", source[place:])
+            assert found, source
+            made.append(html.unescape(found[0]))
+            place += len(found[0])
+        else:
+            assert one not in "*_`[]<>|~\n\r", source
+            made.append(one)
+            place += 1
+    return "".join(made)
+
+
+def read_jira(source: str) -> str:
+    r"""Undo backslashes before a special character; ``\`` before others stands for itself."""
+    made = []
+    place = 0
+    while place < len(source):
+        one = source[place]
+        if one == "\\" and re.match(r"[^0-9A-Za-z\s\u2060]", source[place + 1 :]):
+            assert source[place + 1] != "\\", source  # a line break
+            made.append(source[place + 1])
+            place += 2
+        else:
+            assert one not in "{}[]|*_+^~?!\n\r", source
+            made.append(one)
+            place += 1
+    return "".join(made)
+
+
+def read_textile(source: str) -> str:
+    assert re.search(r"[*_+^~@?!|\[\]{}()=\"'<>\n\r]", source) is None, source
+    assert re.search(r"&(?!#[0-9]+;)", source) is None, source
+    return html.unescape(source)
+
+
+READERS: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
+    "markdown": (markup.escape_markdown, read_markdown),
+    "jira": (markup.escape_jira, read_jira),
+    "textile": (markup.escape_textile, read_textile),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@given(text=hostile)
+@example("".join(PIECES))
+@example("\\\\server\\share")
+def test_a_text_is_shown_as_it_is_and_refers_to_nothing(name: str, text: str) -> None:
+    escape, read = READERS[name]
+    source = escape(text)
+    shown = read(source)
+    same_words(shown, text)
+    check_references(shown)
+    assert not re.match(BEGINS[name], source), source
+
+
+@given(text=hostile)
+def test_every_comment_has_the_blocks_it_should_have(text: str) -> None:
+    """Nothing of a run's text makes or ends a line, a cell or a block."""
+    plain, evil = _message("x"), _message(text or "x")
+    for render in (markup.markdown, markup.jira, markup.textile):
+        first = render(blocks(plain, [FileLink("a.pdf", "https://x.y/a.pdf")]), "postrun:a-x0").splitlines()
+        second = render(blocks(evil, [FileLink("a.pdf", "https://x.y/a.pdf")]), "postrun:a-x0").splitlines()
+        assert len(first) == len(second) or not markup.plain(text)
+        assert first[-1] == second[-1]
+        cells = [[len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("|")] for lines in (first, second)]
+        assert cells[0] == cells[1]
+
+
+def _message(text: str) -> Message:
+    report = report_json(
+        run={"name": text, "status": text},
+        summary={"headline": text, "subtitle": text, "tiles": [{"label": text, "value": text}], "warnings": [text]},
+        rules=[{"rule": text, "category": "trace", "verdict": "IssuesFound", "finding": text}],
+        findings=[{"title": text, "where": text, "text": text, "recommendation": text, "cost_ns": 5, "cost_percent": 1.0, "base": text}],
+    )
+    return from_report(report, key="a", link='https://x.y/a b|c]">)(*_')
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert {name for name, _ in attrs} <= {"lang", "charset", "style", "href"}, attrs
+        assert all(name != "href" or (value or "").startswith("https://x.y/") for name, value in attrs)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@given(text=hostile)
+@example("".join(PIECES))
+def test_html_for_mail_holds_our_tags_alone(text: str) -> None:
+    pages = []
+    for message in (_message("x"), _message(text)):
+        reader = Tags()
+        reader.feed(markup.as_html(blocks(message), "postrun:a-x0"))
+        pages.append(reader)
+    assert [tag for tag in pages[1].tags if tag != "strong"] == [tag for tag in pages[0].tags if tag != "strong"]
+    assert markup.plain(text) in pages[1].text
+
+
+@given(text=st.text(max_size=80))
+def test_a_key_makes_a_marker_that_means_nothing_anywhere(text: str) -> None:
+    made = marker(text)
+    assert re.fullmatch(r"postrun:[a-z0-9]+(-[a-z0-9]+)*-x[0-9a-f]{12}", made)
+    assert length(made) <= 70
+
+
+def test_markers_of_similar_names_differ() -> None:
+    names = ["a b", "a-b", "A B", "a  b", "a_b", "", " ", "ü", "ö"]
+    assert len({marker(name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("limit", [700, 1000, 3000, 10_000, 32_767, 65_536])
+@pytest.mark.parametrize("render", [markup.markdown, markup.jira, markup.textile])
+def test_a_comment_never_exceeds_the_limit(limit: int, render: Callable[..., str]) -> None:
+    report = report_json(rules=[{"rule": "R" * 300, "category": "x", "verdict": "IssuesFound", "finding": "ü*😀" * 300}] * 60)
+    message = replace(from_report(report, key="a"), headline="head " * 1000, lines=("line " * 1000,))
+    made = fitted(message, [], lambda given: render(given, "postrun:a-x0"), limit)
+    assert length(made) <= limit
+    assert "postrun:a-x0" in made.splitlines()[-1]
+    assert "Cut" in made
+
+
+def test_a_comment_that_fits_is_whole() -> None:
+    message = from_report(report_json(), link="https://x.y/r")
+    made = fitted(message, [FileLink("a.pdf", "https://x.y/a.pdf")], lambda given: markup.markdown(given, "postrun:a-x0"), 65_536)
+    assert made.startswith("### Training run gpt-350m\n\n**GPUs were busy 91 % of the time.**\n")
+    assert "| LowGPUUtilization | issue | 8 of 8 GPUs are used too little. |" in made
+    assert "1. **Feed GPU 1** \\(algo-1\\): 1 h 02 min, 41.3 % of GPU time of the run. It idles. What to do: Use `num_workers=4`." in made
+    assert "**What costs most \\(3 of 4\\)**" in made
+    assert "[The whole report](<https://x.y/r>)" in made
+    assert "Attached: [a.pdf](<https://x.y/a.pdf>)" in made
+    assert made.endswith("<!-- postrun:a-x0 -->")
+    assert "Cut" not in made
+    assert "ProfilerReport" not in made
