@@ -12,7 +12,7 @@ from .compare_kernels import categories, kernels, precision
 from .compare_launches import idle, launches
 from .compare_memory import gpu_memory, memory_operations
 from .compare_parts import devices, host_parts, parts, whole
-from .compare_steps import FASTER, SLOWER, UNKNOWN, compare_steps, mean_error
+from .compare_steps import FASTER, FROM_STEP_TO_STEP, SLOWER, UNDECIDED, UNKNOWN, compare_steps, mean_error
 from .compare_verdicts import BROKEN, MENDED, verdicts
 from .comparison import Amount, Basis, Change, Comparison, Difference, KernelChange, MemoryChange, Side, StepComparison
 from .report import Generator, Report
@@ -21,7 +21,7 @@ from .step_ranges import LOADING
 THRESHOLD_PERCENT: Final = 3.0
 """Less is no change unless asked for: the same job on the same machine varies by about so much from run to run."""
 
-_CHANGED: Final = {GROWN: "grew", SHRUNK: "shrank", ADDED: "were added", VANISHED: "vanished"}
+_CHANGED: Final = {GROWN: "grew", SHRUNK: "shrank", ADDED: "came up", VANISHED: "vanished"}
 
 
 def compare(
@@ -44,11 +44,12 @@ def compare(
     span = whole(base, new, on)
     whole_ns = span.base_ns if span else 0.0
     least = whole_ns * threshold_percent / 100
-    summed, within = parts(base, new, on, least, error)
+    shift = _shift(steps, on)
+    summed, within = parts(base, new, on, least, error, shift)
     found_kernels = kernels(base, new, on, whole_ns, threshold_percent)
     alike, matrix, memory = differences(base, new), precision(base, new), gpu_memory(base, new)
     copies = memory_operations(base, new, on, whole_ns, threshold_percent)
-    host, rules = host_parts(base, new, threshold_percent, error), verdicts(base, new)
+    host, rules = host_parts(base, new, threshold_percent, error, summed), verdicts(base, new)
     made = [
         *_step_changes(steps),
         *_part_changes(summed, host, on),
@@ -58,10 +59,8 @@ def compare(
     made.sort(key=lambda one: (one.area != "step", -abs(one.effect_ns or 0.0)))
     for share in matrix:
         if share.state != SAME:
-            text = (
-                f"{share.name} {_CHANGED[share.state]} from {wording.percent(share.base_percent)} to {wording.percent(share.new_percent)}"
-            )
-            made.append(Change(0, "precision", share.name, share.state, None, f"{text} of the time in matrix kernels."))
+            shares = f"{wording.percent(share.new_percent)} of the time in matrix kernels, {wording.percent(share.base_percent)} before"
+            made.append(Change(0, "precision", share.name, share.state, None, f"{share.name} takes {shares}."))
     if memory is not None and memory.state != SAME and memory.base is not None and memory.new is not None:
         peaks = f"from {wording.percent(memory.base)} to {wording.percent(memory.new)}"
         text = f"The highest sample of GPU memory {_CHANGED[memory.state]} {peaks}."
@@ -112,6 +111,15 @@ def compare(
     )
 
 
+def _shift(steps: StepComparison | None, on: Basis) -> tuple[float, float] | None:
+    """The interval of the steps' shift in nanoseconds, where it is that of the time from step to step and is known."""
+    if on.unit != "step" or steps is None or steps.measure != FROM_STEP_TO_STEP or steps.verdict == UNDECIDED:
+        return None
+    if steps.shift_low_percent is None or steps.shift_high_percent is None:
+        return None
+    return steps.base.p50 * steps.shift_low_percent / 100, steps.base.p50 * steps.shift_high_percent / 100
+
+
 def _side(report: Report, given: str | None, read_from: str) -> Side:
     told = report.summary
     return Side(report.run.name, given, read_from, report.run.status, told.headline, told.subtitle, told.warnings)
@@ -143,7 +151,8 @@ def _part_changes(summed: Sequence[Amount], host: Sequence[Amount], on: Basis) -
 
 def _of_amount(name: str, part: Amount, unit: str) -> str:
     if part.state in (ADDED, VANISHED):
-        return f"{name} {_CHANGED[part.state]}: {wording.duration(max(part.base_ns, part.new_ns))} {unit}."
+        here, there = ("now", "before") if part.state == ADDED else ("before", "now")
+        return f"{name}: {wording.duration(max(part.base_ns, part.new_ns))} {unit} {here}, none {there}."
     effect, before, after = (wording.duration(ns) for ns in (abs(part.effect_ns), part.base_ns, part.new_ns))
     return f"{name} {_CHANGED[part.state]} by {effect} {unit}, from {before} to {after} ({wording.change(part.base_ns, part.new_ns)})."
 
@@ -184,7 +193,7 @@ def _copy_changes(found: Sequence[MemoryChange], on: Basis) -> Iterator[Change]:
             yield Change(
                 0,
                 "memory operation",
-                name,
+                told,
                 copy.state,
                 copy.effect_ns,
                 _of_amount(told, amount, per(on)),
@@ -198,25 +207,34 @@ def _headline(
     base: Report, new: Report, alike: Sequence[Difference], steps: StepComparison | None, absent: str | None, summed: Sequence[Amount],
     found: Sequence[KernelChange], changes: Sequence[Change], on: Basis, threshold_percent: float,
 ) -> str:  # fmt: skip
-    said = [_limit(base, new, alike)]
-    said.append(steps.text if steps else f"Steps cannot be compared: {absent}.")
-    said.append(_largest(summed, found, changes, on, threshold_percent, told=steps is not None))
-    return " ".join(sentence for sentence in said if sentence)
+    text = steps.text if steps else f"Steps cannot be compared: {absent}."
+    if limit := _limit(base, new, alike):
+        text = f"{limit}: {text[:1].lower()}{text[1:]}"
+    largest = _largest(summed, found, changes, on, threshold_percent, told=steps is not None, others=any(one.name == GPU for one in alike))
+    return f"{text} {largest}"
 
 
 def _limit(base: Report, new: Report, alike: Sequence[Difference]) -> str:
+    """What makes the runs unlike each other in the first place: "On different GPUs (V100 and A100) and ranks (2 and 8)"."""
     names = {one.name: one for one in alike}
     told = []
     if GPU in names:
         models = [short_models(report) for report in (base, new)]
-        told.append(f"different GPUs ({' and '.join(str(m) for m in models)})" if models[0] != models[1] else "different GPUs")
+        told.append("different GPUs" + (f" ({models[0]} and {models[1]})" if models[0] != models[1] else ""))
     if WORLD in names:
-        told.append(f"{names[WORLD].base} and {names[WORLD].new} ranks")
-    return f"The runs are not alike: {', '.join(told)}." if told else ""
+        told.append(f"{'' if told else 'different numbers of '}ranks ({names[WORLD].base} and {names[WORLD].new})")
+    return f"On {' and '.join(told)}" if told else ""
 
 
 def _largest(
-    summed: Sequence[Amount], found: Sequence[KernelChange], changes: Sequence[Change], on: Basis, threshold_percent: float, *, told: bool
+    summed: Sequence[Amount],
+    found: Sequence[KernelChange],
+    changes: Sequence[Change],
+    on: Basis,
+    threshold_percent: float,
+    *,
+    told: bool,
+    others: bool,
 ) -> str:
     if not any(one.area != "step" for one in changes):
         more = "else " if told else ""
@@ -227,9 +245,10 @@ def _largest(
         most = max(parts, key=lambda part: abs(part.effect_ns))
         sentences.append(f"{most.name.capitalize()} {_CHANGED[most.state]} most, by {wording.duration(abs(most.effect_ns))} {per(on)}.")
     sentences += [one.text for one in changes if one.area == "data loading"]
-    kernel = next((one for one in found if one.state != SAME), None)
+    # Another GPU has kernels of other names: those that both runs have say more.
+    kernel = next((one for one in found if one.state != SAME and (one.matched or not others)), None)
     if kernel is not None:
         why = {ADDED: "added", VANISHED: "vanished"}.get(kernel.state) or wording.change(kernel.base_ns, kernel.new_ns)
         effect = f"{wording.signed_duration(kernel.effect_ns)} {per(on)}"
-        sentences.append(f"The largest change of a kernel is that of {kernel.short_name}: {effect} ({why}).")
+        sentences.append(f"Of the kernels most: {kernel.short_name}, {effect} ({why}).")
     return " ".join(sentences) or next(one.text for one in changes if one.area != "step")

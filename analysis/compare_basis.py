@@ -58,7 +58,7 @@ def _steps(report: Report) -> int | str:
 
 def changed(base: float, new: float) -> float | None:
     """The change in percent of ``base``; None where that is nothing."""
-    return 100 * (new - base) / base if base else None
+    return 100 * (new / base - 1) if base else None
 
 
 def amount(name: str, totals: Sequence[float], on: Basis, *, least_ns: float, counts: Sequence[float] | None = None) -> Amount:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from .compare_basis import amount, least_of
+from .compare_basis import SAME, amount, least_of, state
 from .comparison import Amount, Basis, DevicePair
 from .report import DeviceTime, Report
 from .step_ranges import LOADING
@@ -28,9 +29,11 @@ def whole(base: Report, new: Report, on: Basis) -> Amount | None:
     return amount("span", [float(sum(d.span_ns for d in r.time_breakdown)) for r in (base, new)], on, least_ns=0.0)
 
 
-def parts(base: Report, new: Report, on: Basis, least_ns: float, error_ns: float | None) -> tuple[tuple[Amount, ...], tuple[Amount, ...]]:
+def parts(
+    base: Report, new: Report, on: Basis, least_ns: float, error_ns: float | None, shift_ns: tuple[float, float] | None
+) -> tuple[tuple[Amount, ...], tuple[Amount, ...]]:
     """The parts that add up, and what they hide. ``least_ns``: the smallest effect per unit that is a change; what waits must exceed
-    ``error_ns``, too, and is no change where that is not known."""
+    ``error_ns``, too, and is no change where that is not known. ``shift_ns``: the interval of the steps' shift, see :func:`_explained`."""
     if not base.time_breakdown or not new.time_breakdown:
         return (), ()
 
@@ -46,7 +49,23 @@ def parts(base: Report, new: Report, on: Basis, least_ns: float, error_ns: float
         )
 
     both = (base.time_breakdown, new.time_breakdown)
-    return of(both, PARTS), of(both, _WITHIN)
+    return _explained(of(both, PARTS), least_ns, shift_ns), of(both, _WITHIN)
+
+
+def _explained(found: tuple[Amount, ...], least_ns: float, shift_ns: tuple[float, float] | None) -> tuple[Amount, ...]:
+    """A few very long steps spread the mean of what waits so far that nothing exceeds it. The shift of the steps does not know them: where
+    all of its interval leaves at least half of the largest effect on what waits, after the work, that has changed, too."""
+    waits = [part for part in found if part.name in _WAITS]
+    if shift_ns is None or not waits:
+        return found
+    work = sum(part.effect_ns for part in found if part.name not in _WAITS)
+    low, high = (shift - work for shift in shift_ns)
+    most = max(waits, key=lambda part: abs(part.effect_ns))
+    least = abs(most.effect_ns) / 2
+    if abs(most.effect_ns) < least_ns or not (low >= least if most.effect_ns > 0 else high <= -least):
+        return found
+    changed = dataclasses.replace(most, state=state(most.base_ns, most.new_ns))
+    return tuple(changed if part is most else part for part in found)
 
 
 def devices(base: Report, new: Report, on: Basis, least_ns: float, error_ns: float | None) -> tuple[DevicePair, ...]:
@@ -95,8 +114,9 @@ def _called(device: DeviceTime) -> str:
     return f"rank {device.rank}, GPU {device.device}" if device.rank is not None else f"{device.node} GPU {device.device}"
 
 
-def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: float | None) -> tuple[Amount, ...]:
-    """What the average step was spent on, as the report divides it (StepParts); nothing where only one run's steps have recorded events."""
+def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: float | None, summed: Sequence[Amount]) -> tuple[Amount, ...]:
+    """What the average step was spent on, as the report divides it (StepParts); nothing where only one run's steps have recorded events.
+    ``summed``: of :func:`parts`; where idle time changed, data loading that changed with it is no chance."""
     sides = [report.steps.parts for report in (base, new)]
     if not all(sides) or len({part.annotated for side in sides for part in side}) > 1:
         return ()
@@ -105,12 +125,12 @@ def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: fl
     step_ns = sum(part.mean_step_ns * part.steps for part in sides[0]) / counts[0]
     least = step_ns * threshold_percent / 100
     named = list(dict.fromkeys(name for side in sides for part in side for name in part.mean_ns))
-    return tuple(
-        amount(
-            name,
-            [sum(part.mean_ns.get(name, 0.0) * part.steps for part in side) for side in sides],
-            steps,
-            least_ns=least_of(name == LOADING, least, error_ns),
-        )
-        for name in named
-    )
+    idle = next((part for part in summed if part.name == "idle" and part.state != SAME), None)
+    found = []
+    for name in named:
+        totals = [sum(part.mean_ns.get(name, 0.0) * part.steps for part in side) for side in sides]
+        one = amount(name, totals, steps, least_ns=least_of(name == LOADING, least, error_ns))
+        if name == LOADING and idle is not None and idle.effect_ns * one.effect_ns > 0:
+            one = amount(name, totals, steps, least_ns=least)
+        found.append(one)
+    return tuple(found)

@@ -46,9 +46,20 @@ def _sections(made: Comparison) -> tuple[Section, tuple[Section, ...]]:
         return summary(made), tuple(found)
 
 
+def title(made: Comparison) -> str:
+    """Both runs' names; what was given for them, where the names are the same."""
+    names = [made.base.name, made.new.name]
+    if names[0] != names[1]:
+        return " → ".join(names)
+    given = [Path(side.given) if side.given else None for side in (made.base, made.new)]
+    shorter = [path.parent.name if path and path.name == "report.json" else path.name if path else "" for path in given]
+    return f"{names[0]}: {' → '.join(shorter)}" if all(shorter) and shorter[0] != shorter[1] else names[0]
+
+
 def _filled(made: Comparison, first: Section, sections: Sequence[Section], target: str, paper: str) -> str:
+    called = title(made)
     anchors = {section.id for section in sections} | {"summary"}
-    return filled("comparison.html.j2", made, first, sections, target, paper=paper, data_name=PLACES["json"], anchors=anchors)
+    return filled("comparison.html.j2", made, first, sections, target, paper=paper, data_name=PLACES["json"], anchors=anchors, title=called)
 
 
 def render_comparison(

@@ -49,7 +49,9 @@ class Changes:
                 continue
             made.append(self._changed(work))
             if self.extra_kernel and work.operator == "aten::linear":
-                made.append(work._replace(operator="aten::dropout", name=EXTRA_KERNEL, duration=650_000, grid=270_336, block=128, registers=24))
+                made.append(
+                    work._replace(operator="aten::dropout", name=EXTRA_KERNEL, duration=650_000, grid=270_336, block=128, registers=24)
+                )
         return tuple(made)
 
     def _changed(self, work: Work) -> Work:

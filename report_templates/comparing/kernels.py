@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ...analysis.compare_basis import SMALLEST_PERCENT
 from ...analysis.comparison import Comparison, KernelChange
 from ..blocks import BARS, Cell, Column, Figure, Section, Table, meaning_of, say, table, word
 from ..figures.axes import time_unit
@@ -77,7 +78,7 @@ def _table(made: Comparison, unit: str) -> Table | None:
             [
                 word(one.short_name, full=_names(one), limit=72),
                 word(one.category),
-                words.state(one.state),
+                words.judged(one.state, large=_large(one, made)),
                 words.effect(one.effect_ns),
                 words.change(one.change_percent),
                 words.time(one.base_ns) if one.base_names else words.time(None),
@@ -96,6 +97,11 @@ def _table(made: Comparison, unit: str) -> Table | None:
         note=f"Base, New and Effect are sums {unit}; Mean is of one run of the kernel. Kernels whose full names differ meet by short name"
         " and category.",
     )
+
+
+def _large(one: KernelChange, made: Comparison) -> bool:
+    whole = made.whole.base_ns if made.whole else 0.0
+    return abs(one.change_percent or 0.0) >= made.threshold_percent and abs(one.effect_ns) >= whole * SMALLEST_PERCENT / 100
 
 
 def _names(one: KernelChange) -> str:

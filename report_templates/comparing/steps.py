@@ -71,7 +71,7 @@ def _test(steps: StepComparison) -> str:
     if steps.p_value is None or steps.shift_percent is None or steps.shift_low_percent is None or steps.shift_high_percent is None:
         return ""
     low, high = (words.change(value).text for value in (steps.shift_low_percent, steps.shift_high_percent))
-    chance = "p < 0.0001" if steps.p_value < 0.0001 else f"p = {significant(steps.p_value)}"
+    chance = "p\u00a0<\u00a00.0001" if steps.p_value < 0.0001 else f"p\u00a0=\u00a0{significant(steps.p_value)}"
     return (
         f"The shift is {words.change(steps.shift_percent).text}, with 99 % confidence between {low} and {high} (rank-sum test: {chance})."
     )

@@ -33,27 +33,30 @@ def summary(made: Comparison) -> Section:
 
 
 def _tiles(made: Comparison) -> list[Tile]:
-    tiles = []
-    if made.steps is not None:
-        steps = made.steps
-        tiles.append(_tile("step_time", "step time (median)", steps.base.p50, steps.new.p50, "steps"))
-        tiles.append(_tile("step_p95", "step time (p95)", steps.base.p95, steps.new.p95, "steps"))
+    steps = made.steps
+    if steps is None:
+        tiles = [Tile("step_time", "step time", UNKNOWN, "not in both runs", "steps")]
     else:
-        tiles.append(Tile("step_time", "step time", UNKNOWN, "not in both runs", "steps"))
-    tiles += [_tile(part.name, f"{part.name} {words.per(made.basis)}", part.base_ns, part.new_ns, "time") for part in made.parts]
+        value = {"same": "no change", "undecided": "undecided"}.get(steps.verdict) or _moved(steps.base.p50, steps.new.p50)
+        p95 = f"p95 {words.change(steps.p95_change_percent).text}"
+        detail = f"{duration(steps.base.p50)} → {duration(steps.new.p50)}, {p95}"
+        tiles = [Tile("step_time", "step time (median)", value, detail, "steps")]
+    for part in made.parts:
+        value = "no change" if part.state == "same" else _moved(part.base_ns, part.new_ns)
+        detail = f"{duration(part.base_ns)} → {duration(part.new_ns)}"
+        tiles.append(Tile(part.name, f"{part.name} {words.per(made.basis)}", value, detail, "time"))
     return tiles
 
 
-def _tile(key: str, label: str, before: float, after: float, anchor: str) -> Tile:
-    value = words.ratio(before, after).replace(" as much", "") if before else words.signed(after)
-    return Tile(key, label, value, f"{duration(before)} → {duration(after)}", anchor)
+def _moved(before: float, after: float) -> str:
+    return words.ratio(before, after).replace("times as much", "times") if before else words.signed(after)
 
 
 def _changes(made: Comparison) -> Table | None:
     return table(
         "summary-changes",
         f"What changed, largest effect {words.per(made.basis)} first",
-        [Column("Change"), Column("What", "name"), Column("Effect", "number"), Column("In words")],
+        [Column("Change"), Column("Effect", "number"), Column("In words")],
         [_row(one) for one in made.changes],
         sortable=False,
         pdf_rows=_SHOWN,
@@ -62,8 +65,7 @@ def _changes(made: Comparison) -> Table | None:
 
 def _row(one: Change) -> list[Cell]:
     return [
-        words.state(one.state),
-        dataclasses.replace(word(one.name if one.area != "verdict" else f"rule {one.name}", limit=60), link=_AREAS[one.area]),
+        dataclasses.replace(words.state(one.state), link=_AREAS[one.area]),
         Cell(UNKNOWN) if one.effect_ns is None else words.effect(one.effect_ns),
-        word(words.told(one.text), limit=220),
+        word(words.told(one.text), limit=240),
     ]

@@ -40,17 +40,13 @@ def time(made: Comparison) -> Section:
     moved = ", ".join(f"{part.name} {words.signed(part.effect_ns)}" for part in sorted(changed, key=lambda p: -abs(p.effect_ns)))
     whole = f"{duration(made.whole.base_ns)} before, {duration(made.whole.new_ns)} now"
     unit = words.per(made.basis)
-    lead = say(
-        "{} of a GPU {}. {}.",
-        whole[:1].upper() + whole[1:],
-        unit,
-        f"Changed: {moved}" if changed else "No part changed beyond spread and threshold",
-    )
+    told = f"Changed: {moved}" if changed else "No part changed beyond spread and threshold"
+    lead = say("A GPU's span {}: {}. {}.", unit, whole, told)
     if made.basis.unit == "second":
         lead = say(
             "Times are divided by the span of the GPUs, not by steps ({}). {}.",
             made.basis.why,
-            f"Changed: {moved}" if changed else "No part changed beyond the threshold",
+            told,
         )
     found = Section("time", "Where the time went", lead)
     found.add(

@@ -32,6 +32,11 @@ def state(name: str) -> Cell:
     return Cell(text, mark=mark, sort=_ORDER.index(name) if name in _ORDER else None)
 
 
+def judged(name: str, *, large: bool) -> Cell:
+    """The state of an effect; ``large``: it is no change because of the spread, not because it is small."""
+    return Cell("≈ in the spread", mark="v-none", sort=_ORDER.index(name)) if name == "same" and large else state(name)
+
+
 def change(value: float | None) -> Cell:
     """A change in percent."""
     return Cell(UNKNOWN, sort="") if value is None else Cell(_minus(wording.signed_percent(value)), sort=value)

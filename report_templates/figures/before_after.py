@@ -12,7 +12,7 @@ from .palette import GRID, INK, MEANINGS, MUTED
 
 WIDTH = 720.0
 _BAR, _GAP, _TOP, _RIGHT = 11.0, 10.0, 26.0, 150.0  # on the right: room for the numbers behind the longest bars
-_BEFORE = 0.45
+_PALE = 0.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ def before_after(pairs: Sequence[Pair], unit: str, names: tuple[str, str]) -> st
     light, full = (clip(name, 40) for name in names)
     second = left + 16 + svg.width_of(light) + 18
     body = [
-        svg.rect(left, 3, 10, 10, MEANINGS["computation"], opacity=_BEFORE),
+        _before(left, 3, 10, 10, MEANINGS["other"]),
         svg.text(left + 15, 12, light),
-        svg.rect(second, 3, 10, 10, MEANINGS["computation"]),
+        svg.rect(second, 3, 10, 10, MEANINGS["other"]),
         svg.text(second + 15, 12, full),
     ]
     for tick in nice_ticks(0, end, 5):
@@ -50,13 +50,19 @@ def before_after(pairs: Sequence[Pair], unit: str, names: tuple[str, str]) -> st
         y = _TOP + row * number
         colour = MEANINGS[pair.meaning]
         body.append(svg.text(left - 8, y + _BAR + 4, label, anchor="end", fill=INK))
-        for value, opacity, top in ((pair.before, _BEFORE, y), (pair.after, 1.0, y + _BAR)):
-            short = significant(float(f"{value:.3g}"))
-            name = light if top == y else full
-            body.append(
-                svg.rect(left, top, max(0.0, value) * scale, _BAR - 1, colour, opacity=opacity, title=f"{label}, {name}: {short} {unit}")
-            )
-            behind = left + max(0.0, value) * scale + 5
-            more = (pair.change, INK) if top != y and pair.change else None
-            body.append(svg.text(behind, top + _BAR - 2, short, fill=MUTED, size=10, more=more))
+        wide = [max(0.0, value) * scale for value in (pair.before, pair.after)]
+        short = [significant(float(f"{value:.3g}")) for value in (pair.before, pair.after)]
+        body.append(_before(left, y, wide[0], _BAR - 1, colour, f"{label}, {light}: {short[0]} {unit}"))
+        body.append(svg.text(left + wide[0] + 5, y + _BAR - 2, short[0], fill=MUTED, size=10))
+        body.append(svg.rect(left, y + _BAR, wide[1], _BAR - 1, colour, title=f"{label}, {full}: {short[1]} {unit}"))
+        more = (pair.change, INK) if pair.change else None
+        body.append(svg.text(left + wide[1] + 5, y + 2 * _BAR - 2, short[1], fill=MUTED, size=10, more=more))
     return svg.document(WIDTH, bottom + 12, body)
+
+
+def _before(x: float, y: float, wide: float, high: float, colour: str, title: str | None = None) -> str:
+    """A pale bar with an edge: it stays visible where its colour is pale itself, and in greyscale."""
+    right, bottom = svg.number(x + max(wide, 0.0)), svg.number(y + high)
+    return svg.path(
+        f"M{svg.number(x)} {svg.number(y)}H{right}V{bottom}H{svg.number(x)}Z", colour, opacity=_PALE, stroke=colour, title=title
+    )

@@ -33,8 +33,8 @@ def diverging_bars(rows: Sequence[Effect], unit: str) -> str:
     low, high = min(0.0, *(row.effect for row in rows)), max(0.0, *(row.effect for row in rows))
     span = (high - low) or 1.0
     # Texts of bars to the left stand left of them, and of those to the right on the right.
-    start = left + (_TEXT if low < 0 else 6)
-    scale = (WIDTH - start - (_TEXT if high > 0 else 6)) / span
+    start = left + (_TEXT if low < 0 else 12)
+    scale = (WIDTH - start - (_TEXT if high > 0 else 24)) / span
     zero = start - low * scale
     bottom = _TOP + _ROW * len(rows)
     body = []
