@@ -23,6 +23,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal
 
 from ..ingest.objects import ObjectInfo
@@ -45,20 +46,21 @@ _PART: Final = re.compile(
     r"|tensorboard|recording|capture",
     re.IGNORECASE,
 )
-_JSON: Final = re.compile(r"\.json(\.gz|\.zst)?$", re.IGNORECASE)
-_TRACE: Final = re.compile(r"(?:trace[^/]*|(?:^|/|[^a-z/])(?:rank|worker)[-_ =.]?\d+[^/]*)\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
-_TRACE_FOLDER: Final = re.compile(r"(?:^|/)(?:kineto|traces?|[^/]*profiler?[^/]*)/(?:[^/]+/)?[^/]+\.json\.(?:gz|zst)$", re.IGNORECASE)
+_TRACE: Final = re.compile(r"trace[^/]*\.json|(?:^|[^a-z])(?:rank|worker)[-_ =.]?\d+[^/]*\.json", re.IGNORECASE)
+_TRACE_FOLDER: Final = re.compile(r"(?:^|/)(?:kineto|traces?|[^/]*profiler?[^/]*)(?:/[^/]+)?$", re.IGNORECASE)
 _HOST: Final = re.compile(r"(?P<host>.+)(?:_\d+\.\d{10,}\.pt\.trace\.json(?:\.gz|\.zst)?|\.\d+\.\d+(?:-\d+)?\.prt)$", re.IGNORECASE)
 _NO_TRACE: Final = re.compile(
-    r"(?:^|/)(?:report|done|claim|index(?:\.[^/]*)?|package|package-lock|metadata|manifest|metrics|summary|settings|environment|state|args|arguments"
-    r"|params|parameters|hparams|hyperparameters|results?|vocab|merges|tokenizer[^/]*|special_tokens_map|added_tokens|[^/]*config"
-    r"|[^/]*\.index|[^/]*_state|launch)\.json(?:\.gz|\.zst)?$"
-    r"|(?:^|/)(?:profiler-reports|checkpoints?|checkpoint[-_]\d+|ckpts?|global_step\d+|node_modules|site-packages|__pycache__)/"
-    r"|(?:^|/)plugins/profile/",
+    r"(?:report|done|claim|index(?:\..*)?|package|package-lock|metadata|manifest|metrics|summary|settings|environment|state|args|arguments"
+    r"|params|parameters|hparams|hyperparameters|results?|vocab|merges|tokenizer.*|special_tokens_map|added_tokens|.*config"
+    r"|.*\.index|.*_state|launch)\.json(?:\.gz|\.zst)?",
+    re.IGNORECASE,
+)
+_NO_TRACES: Final = re.compile(
+    r"(?:^|/)(?:profiler-reports|checkpoints?|checkpoint[-_]\d+|ckpts?|global_step\d+|node_modules|site-packages|__pycache__"
+    r"|plugins/profile)(?:/|$)",
     re.IGNORECASE,
 )
 _MARK: Final = re.compile(r"(?:^|(?P<folder>.*)/)\.postrun-run/(?P<name>(?:rank-\d+|job)(?:\.\d+)?(?:\.ended)?)$")
-_HIDDEN: Final = re.compile(r"(?:^|/)(?:\.|/|$)")
 _LOOKED_AT: Final = 3
 
 
@@ -94,11 +96,11 @@ def found_runs(listing: Iterable[ObjectInfo], *, now_ns: int, settle_ns: int, ex
         while stack and not _inside(one.path, stack[-1].root):
             yield from _runs(stack.pop(), before)
         root, role = place
-        known = next((run for run in stack if run.root == root), None)
+        known = stack[-1] if stack and stack[-1].root == root else next((run for run in stack if run.root == root), None)
         if known is None:
             known = _Open(root)
             stack.append(known)
-            stack.sort(key=lambda run: (run.root != ".", len(run.root)))
+            stack.sort(key=_depth)
         known.add(one, role)
     while stack:
         yield from _runs(stack.pop(), before)
@@ -106,35 +108,32 @@ def found_runs(listing: Iterable[ObjectInfo], *, now_ns: int, settle_ns: int, ex
 
 def place_of(path: str) -> tuple[str, Role] | None:
     """The folder of the run that an object belongs to ("." for the prefix itself), and what it is there; None where to none."""
-    if mark := _MARK.match(path):
-        folder = mark["folder"] or ""
-        return None if folder and _HIDDEN.search(folder) else (_run_folder(folder), "mark")
-    if _HIDDEN.search(path):
-        return None
     folder, _, name = path.rpartition("/")
-    if hosted := _HOSTED.search(path):
-        role: Role = "beside"
-        if name.lower() == "training_job_end.ts":
-            role = "end"
-        elif _METRICS.search(path) or _TIMELINE.search(path):
-            role = "hosted"
-        above = path[: hosted.start()]
-        return _run_folder(above.removesuffix("/profiler-output") if above != "profiler-output" else ""), role
+    if ".postrun-run/" in path and (mark := _MARK.match(path)):
+        folder = mark["folder"] or ""
+        return None if _hidden(folder) else (_run_folder(folder), "mark")
+    if not name or name.startswith(".") or _hidden(folder):
+        return None
     lower = name.lower()
+    metrics = name[:10].isdigit() and _METRICS.search(name) is not None
+    if above := _above_hosted(folder, lower == "training_job_end.ts"):
+        if lower == "training_job_end.ts":
+            return above, "end"
+        return above, "hosted" if metrics or _TIMELINE.search(path) else "beside"
     if lower.endswith(".duckdb"):
         return _run_folder(folder), "store"
     if lower.endswith(".prt"):
-        return _run_folder(folder, name), "recording"
-    if not _JSON.search(lower):
+        return _run_folder(folder, _host_of(name)), "recording"
+    if not lower.endswith((".json", ".json.gz", ".json.zst")):
         return None
     if name == "job.json":
         return _run_folder(folder), "job"
-    if _METRICS.search(path):
+    if metrics:
         return _run_folder(folder), "hosted"
-    if _NO_TRACE.search(path):
+    if _NO_TRACE.fullmatch(name) or _without_traces(folder):
         return None
-    sure = _TRACE.search(path) or _TRACE_FOLDER.search(path)
-    return _run_folder(folder, name), "trace" if sure else "perhaps"
+    sure = _TRACE.search(name) or (not lower.endswith(".json") and _TRACE_FOLDER.search(folder))
+    return _run_folder(folder, _host_of(name)), "trace" if sure else "perhaps"
 
 
 def to_look_at(run: FoundRun) -> tuple[ObjectInfo, ...]:
@@ -154,13 +153,45 @@ def fingerprint(objects: Iterable[ObjectInfo]) -> str:
     return digest.hexdigest()
 
 
+def _depth(run: _Open) -> int:
+    return 0 if run.root == "." else len(run.root)
+
+
 def _inside(path: str, root: str) -> bool:
     return root == "." or path.startswith(f"{root}/")
 
 
-def _run_folder(folder: str, name: str = "") -> str:
-    """``folder`` without what only divides a run at its end."""
-    host = found["host"] if (found := _HOST.match(name)) else None
+# Objects of a folder come one after the other, so that what is asked of their folder is remembered.
+
+
+@lru_cache(64)
+def _hidden(folder: str) -> bool:
+    """Whether a part of it begins with a dot, or has no name."""
+    return folder.startswith((".", "/")) or "/." in folder or "//" in folder or folder.endswith("/")
+
+
+@lru_cache(64)
+def _without_traces(folder: str) -> bool:
+    return _NO_TRACES.search(folder) is not None
+
+
+@lru_cache(64)
+def _above_hosted(folder: str, end: bool) -> str | None:
+    """The folder of the run that has the hosted profiler's layout here; None where it is not. ``end``: where an end marker stands."""
+    found = _HOSTED.search(f"{folder}/training_job_end.ts" if end else f"{folder}/")
+    if found is None:
+        return None
+    above = folder[: found.start()]
+    return _run_folder(above.removesuffix("/profiler-output") if above != "profiler-output" else "")
+
+
+def _host_of(name: str) -> str | None:
+    return found["host"] if (found := _HOST.match(name)) else None
+
+
+@lru_cache(256)
+def _run_folder(folder: str, host: str | None = None) -> str:
+    """``folder`` without what only divides a run at its end; ``host``: a machine's name that may be such a part."""
     while folder:
         above, _, last = folder.rpartition("/")
         if last != host and not _PART.fullmatch(last):

@@ -72,7 +72,8 @@ class Decision:
 
 @dataclass(slots=True)
 class Night:
-    """What a night came to. ``found``: how many runs there are, also those that the options leave out. ``rows``: runs that were reported or failed in it. ``open``: rows of runs that are not up to date, and why.
+    """What a night came to. ``found``: how many runs there are, also those that the options leave out. ``rows``: runs that were reported or
+    failed in it. ``open``: rows of runs that are not up to date, and why.
     ``stopped``: why it ended before all was handed out."""
 
     decisions: list[Decision] = field(default_factory=list)

@@ -61,7 +61,7 @@ def ids(*paths: str) -> dict[str, str]:
         (["a/.hidden/trace.json", ".cache/trace.json", "a/.trace.json", "a//trace.json", "a/"], {}),
         (["a/checkpoints/trace.json", "a/checkpoint-500/trainer.json", "a/b/profiler-reports/LowGPUUtilization.json"], {}),
         (["a/plugins/profile/2026_01_01/host.trace.json.gz"], {}),
-        (["out/index.json", "out/index.claim.json", "out/index.parquet", "out/runs/a/done.json", "out/runs/a/claim.json", "out/runs/a/0123/report.json"], {}),
+        (["index.json", "index.claim.json", "index.parquet", "runs/a/done.json", "runs/a/claim.json", "runs/a/0/report.json"], {}),
     ],
 )  # fmt: skip
 def test_layouts(paths: list[str], expected: dict[str, str]) -> None:
