@@ -52,9 +52,20 @@ class Claims:
 
     def take(self, path: str) -> bool:
         """Whether this night has the claim ``path`` now: nobody had it, or whoever did has let it run out."""
+        known = path in self._held
+        try:
+            had = self._taken(path)
+        except BaseException:
+            self._holds(path)  # it may be, and is then given back at the end
+            raise
+        if had and not known:
+            self._holds(path)
+        return had
+
+    def _taken(self, path: str) -> bool:
         for _ in range(3):
             if self._out.create(path, self._text()):
-                return self._holds(path)
+                return True
             now = self._out.head(path)
             if now is None:
                 continue  # given back in between
@@ -64,7 +75,7 @@ class Claims:
             if said.get("night") != self.night and not self._free(said):
                 return False
             if self._out.replace(path, self._text(), now.etag):
-                return self._holds(path)
+                return True
         return False
 
     def give_back(self, path: str) -> None:
@@ -94,13 +105,12 @@ class Claims:
             if had:
                 self.give_back(path)
 
-    def _holds(self, path: str) -> bool:
+    def _holds(self, path: str) -> None:
         with self._lock:
             self._held.add(path)
             if self._renewing is None:
                 self._renewing = threading.Thread(target=self._renew, name="postrun-claims", daemon=True)
                 self._renewing.start()
-        return True
 
     def _renew(self) -> None:
         while not self._over.wait(self._lease_ns / 4e9):

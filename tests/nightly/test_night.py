@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from postrun.errors import InputError
-from postrun.ingest.objects import ChangedError, Objects, open_objects
+from postrun.ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError, open_objects
 from postrun.nightly import night as nights
 from postrun.nightly import places
 from postrun.nightly.claims import Claims
@@ -399,3 +402,63 @@ def test_an_output_that_cannot_be_written_is_told_at_once(source: Path, tmp_path
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file"):
         go(source, open_objects(tmp_path / "file"))
+
+
+class Flaky(Objects):
+    """Another store, of which every tenth call fails."""
+
+    def __init__(self, store: Objects, seed: int) -> None:
+        self._store = store
+        self._random = random.Random(seed)
+        self._lock = threading.Lock()
+        self.url = store.url
+        self.left_out = []
+
+    def _call(self, name: str, *args: object, **kwargs: object) -> Any:
+        with self._lock:
+            before, after = self._random.random() < 0.05, self._random.random() < 0.05
+        if before:
+            raise ObjectStoreError(f"{name}: the store does not answer")
+        result = getattr(self._store, name)(*args, **kwargs)
+        if after:
+            raise ObjectStoreError(f"{name}: the store's answer was lost")
+        return result
+
+    def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
+        return iter(list(self._call("list", prefix, after=after)))
+
+    def head(self, path: str) -> ObjectInfo | None:
+        return self._call("head", path)
+
+    def read(self, path: str, *, first: int = 0, count: int | None = None) -> bytes:
+        return self._call("read", path, first=first, count=count)
+
+    def write(self, path: str, data: bytes | Path, *, content_type: str | None = None) -> str | None:
+        return self._call("write", path, data, content_type=content_type)
+
+    def create(self, path: str, data: bytes) -> bool:
+        return self._call("create", path, data)
+
+    def replace(self, path: str, data: bytes, etag: str | None) -> bool:
+        return self._call("replace", path, data, etag)
+
+    def delete(self, path: str) -> None:
+        self._call("delete", path)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nights_on_a_store_that_fails_come_to_an_end_and_no_marker_is_ahead_of_its_report(source: Path, out: Objects, seed: int) -> None:
+    flaky = Flaky(out, seed)
+    for day in range(60):
+        rows = known(out)
+        asked = wanted(source, out, in_flight=2)
+        night = nights.plan(open_objects(source), flaky, asked, rows)
+        due = [one for one in night.decisions if one.due]
+        with Claims(flaky, clock=lambda day=day: (day + 1) * DAY) as claims, ThreadPoolExecutor(2) as threads, suppress(ObjectStoreError):
+            nights.report(night, flaky, asked, threads, Work(flaky), claims)
+        for row in known(out).values():
+            assert row.state == "reported"
+            assert out.head(f"{row.folder}/report.html")
+        if not due:
+            break
+    assert set(known(out)) == {f"run{i}" for i in range(6)}
