@@ -220,7 +220,7 @@ class Folder(Objects):
             try:
                 with made.open("xb") as out:
                     if isinstance(data, Path):
-                        with data.open("rb") as file:
+                        with self._to_copy(data, path) as file:
                             while block := file.read(_CHUNK):
                                 out.write(block)
                     else:
@@ -233,6 +233,12 @@ class Folder(Objects):
                 made.unlink(missing_ok=True)
         except OSError as error:
             raise self._failed(path, error) from None
+
+    def _to_copy(self, data: Path, path: str) -> BinaryIO:
+        try:
+            return data.open("rb")
+        except OSError as error:
+            raise ObjectStoreError(f"{data}: {error.strerror}; it was to become {self.place(path)}") from None
 
     @contextmanager
     def _lock(self, *, needed: bool) -> Iterator[None]:

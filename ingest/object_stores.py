@@ -222,6 +222,11 @@ class Stored(Objects):
         import obstore
 
         self._check_own(path)
+        if isinstance(data, Path):
+            try:
+                data.open("rb").close()
+            except OSError as error:
+                raise ObjectStoreError(f"{data}: {error.strerror}; it was to become {self.place(path)}") from None
         attributes: Any = {"Content-Type": content_type} if content_type else None
 
         def put() -> Any:

@@ -14,7 +14,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 KINDS: Final = ("500", "503", "lost request", "lost answer", "error after", "cut body")
-"""What can go wrong: the request is answered with an error or lost before the server sees it, or its answer afterwards."""
+"""What can go wrong: the request is answered with an error or lost before the server sees it, or its answer afterwards; "half a body" is for
+``next_faults``."""
 
 
 class FaultyProxy:
@@ -81,8 +82,8 @@ class FaultyProxy:
                         self.send_header(name, value)
                 self.send_header("Content-Length", str(len(data)) if self.command != "HEAD" else answer.getheader("Content-Length", "0"))
                 self.end_headers()
-                if fault == "cut body" and data:
-                    self.wfile.write(data[: proxy._random.randrange(len(data))])
+                if fault in {"cut body", "half a body"} and data:
+                    self.wfile.write(data[: len(data) // 2 if fault == "half a body" else proxy._random.randrange(len(data))])
                     self.cut()
                     return
                 self.wfile.write(data)

@@ -1,0 +1,160 @@
+"""Where are the settings of a store looked for, and is a secret ever told?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from postrun.ingest import object_connect
+from postrun.ingest.object_credentials import Aws, aws
+from postrun.ingest.object_errors import message, trouble
+from postrun.ingest.object_urls import parse
+from postrun.ingest.objects import ObjectStoreError, open_objects
+from swift_server import clean_environment
+
+KEYS = {"AWS_ACCESS_KEY_ID": "ID", "AWS_SECRET_ACCESS_KEY": "SECRET"}
+
+
+def settings(tmp_path: Path, config: str = "", credentials: str = "", **env: str) -> Aws:
+    for name, text in (("config", config), ("credentials", credentials)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    files = {"AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials")}
+    return aws({**files, "AWS_EC2_METADATA_DISABLED": "true", **env})
+
+
+DEFAULT = "[default]\naws_access_key_id=D\naws_secret_access_key=DS\n"
+
+
+def test_the_environment_goes_before_the_profile(tmp_path: Path) -> None:
+    found = settings(tmp_path, "[default]\nregion=eu-west-1\n", DEFAULT, **KEYS)
+    assert found.provider is None  # obstore reads the environment
+    assert found.region == "eu-west-1"
+    assert settings(tmp_path, "[default]\nregion=eu-west-1\n", DEFAULT, AWS_REGION="us-west-2").region == "us-west-2"
+    assert settings(tmp_path, "[default]\nregion=eu-west-1\n", DEFAULT, AWS_DEFAULT_REGION="us-west-2").region == "us-west-2"
+    assert settings(tmp_path, "", "", AWS_PROFILE="not there", **KEYS).provider is None
+
+
+def test_profiles(tmp_path: Path) -> None:
+    config = "[default]\nregion=a\n[profile team]\nregion = b\nendpoint_url = https://s3.example\ns3 =\n  addressing_style = path\n"
+    credentials = DEFAULT + "[team]\naws_access_key_id = T\naws_secret_access_key = TS%x=y\naws_session_token = TT\n"
+    default = settings(tmp_path, config, credentials)
+    assert default.provider is not None
+    assert default.region == "a"
+    given = default.provider()
+    assert (given["access_key_id"], given["secret_access_key"], given["token"]) == ("D", "DS", None)
+    team = settings(tmp_path, config, credentials, AWS_PROFILE="team")
+    assert (team.region, team.endpoint) == ("b", "https://s3.example")
+    assert team.provider is not None
+    given = team.provider()
+    assert (given["access_key_id"], given["secret_access_key"], given["token"]) == ("T", "TS%x=y", "TT")
+    assert "TS" not in repr(team)
+    # Renewed while a night runs: read again.
+    (tmp_path / "credentials").write_text(credentials.replace("TS%x=y", "renewed"), encoding="utf-8")
+    assert team.provider()["secret_access_key"] == "renewed"
+
+
+def test_a_program_that_gives_credentials(tmp_path: Path) -> None:
+    said = {"Version": 1, "AccessKeyId": "P", "SecretAccessKey": "PS", "SessionToken": "PT", "Expiration": "2031-01-01T00:00:00Z"}
+    script = tmp_path / "give.py"
+    script.write_text(f"print('''{json.dumps(said)}''')", encoding="utf-8")
+    found = settings(tmp_path, f"[default]\ncredential_process = {sys.executable} {script}\n")
+    assert found.provider is not None
+    given = found.provider()
+    assert (given["access_key_id"], given["token"], given["expires_at"].year) == ("P", "PT", 2031)
+    script.write_text("print('SECRET'); raise SystemExit(3)", encoding="utf-8")
+    with pytest.raises(ObjectStoreError, match="credential_process ends with 3; run it by hand") as raised:
+        found.provider()
+    assert "SECRET" not in str(raised.value)
+    script.write_text("print('SECRET')", encoding="utf-8")
+    with pytest.raises(ObjectStoreError, match="does not print credentials as JSON") as raised:
+        found.provider()
+    assert "SECRET" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "credentials", "env", "expected"),
+    [
+        ("", "", {}, "no AWS credentials: set AWS_ACCESS_KEY_ID"),
+        ("", "", {"AWS_PROFILE": "nobody"}, "there is no profile nobody in"),
+        ("[default]\nrole_arn = x\nsource_profile = y\n", "", {}, "export-credentials --profile default"),
+        ("[profile a b]\nsso_session = x\n", "", {"AWS_PROFILE": "a b"}, "export-credentials --profile 'a b'"),
+        ("", "[default]\nhidden-secret\n", {}, r"credentials: not written as \[profile\]"),
+        ("hidden = secret\n", "", {}, r"config: not written as \[profile\]"),
+    ],
+)
+def test_settings_that_cannot_hold(tmp_path: Path, config: str, credentials: str, env: dict[str, str], expected: str) -> None:
+    with pytest.raises(ObjectStoreError, match=expected) as raised:
+        settings(tmp_path, config, credentials, **env)
+    assert "secret\n" not in str(raised.value)
+    assert "hidden" not in str(raised.value)
+
+
+def test_what_is_left_to_obstore(tmp_path: Path) -> None:
+    container = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1/x"}
+    assert settings(tmp_path, **container).provider is None
+    assert settings(tmp_path, AWS_EC2_METADATA_DISABLED="false").provider is None
+    assert settings(tmp_path, AWS_WEB_IDENTITY_TOKEN_FILE="/x", AWS_ROLE_ARN="y").provider is None
+    assert settings(tmp_path, AWS_SKIP_SIGNATURE="true").anonymous
+
+
+@pytest.mark.parametrize(
+    ("env", "url"),
+    [
+        ({}, "https://s3.us-east-1.amazonaws.com/bucket"),
+        ({"AWS_REGION": "eu-central-1", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"}, "https://bucket.s3.eu-central-1.amazonaws.com"),
+        ({"AWS_REGION": "cn-north-1"}, "https://s3.cn-north-1.amazonaws.com.cn/bucket"),
+        ({"AWS_ENDPOINT_URL": "http://minio:9000/"}, "http://minio:9000/bucket"),
+        ({"AWS_ENDPOINT_URL": "https://a", "AWS_ENDPOINT_URL_S3": "https://b/"}, "https://b/bucket"),
+        ({"AWS_ENDPOINT_URL": "https://bucket.x.org", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"}, "https://bucket.x.org"),
+    ],
+)
+def test_where_requests_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], url: str) -> None:
+    clean_environment(monkeypatch, {**KEYS, "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", **env})
+    found = object_connect.connect(parse("s3://bucket/x"))
+    assert found.once.config["endpoint"] == url
+    assert found.atomic == ("amazonaws" in url)
+
+
+def test_settings_of_other_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean_environment(monkeypatch)
+    with pytest.raises(ObjectStoreError, match=r"az://container/x: the settings of the store cannot be used.*AZURE_\*"):
+        open_objects("az://container/x")
+    text = "DefaultEndpointsProtocol=https;AccountName=me;AccountKey=aGlkZGVuPT0=;EndpointSuffix=core.windows.net"
+    clean_environment(monkeypatch, {"AZURE_STORAGE_CONNECTION_STRING": text})
+    made = object_connect.connect(parse("az://container/x"))
+    assert made.once.config["account_name"] == "me"
+    assert made.once.config["account_key"] == "aGlkZGVuPT0="
+    clean_environment(monkeypatch, {"GOOGLE_SERVICE_ACCOUNT_KEY": "hidden {not json"})
+    with pytest.raises(ObjectStoreError, match=r"gs://bucket: the settings of the store cannot be used.*GOOGLE_\*") as raised:
+        open_objects("gs://bucket")
+    assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ("status code: 403 Forbidden: <Error><Code>RequestTimeTooSkewed</Code></Error>", "clock", "this machine's clock is wrong; set it"),
+        ("status code: 403: <Error><Code>InvalidAccessKeyId</Code></Error>", "secret", "key or secret is wrong"),
+        ("status code: 400: <Error><Code>ExpiredToken</Code></Error>", "expired", "expired"),
+        ("status code: 301: <Error><Code>PermanentRedirect</Code></Error>", "region", "set AWS_REGION to the bucket's region"),
+        ("<Code>AuthorizationHeaderMalformed</Code><Region>eu-west-3</Region>", "region", "set AWS_REGION=eu-west-3"),
+        ("status code: 503: <Code>SlowDown</Code>", "busy", "slow down"),
+        ("status code: 429 Too Many Requests", "busy", "slow down"),
+        ("status code: 404: <Code>ContainerNotFound</Code>", "bucket", "no bucket bucket"),
+        ("Error performing PUT http://169.254.169.254/latest/api/token in 1s - connection refused", "credentials", "no credentials found"),
+        ("error trying to connect: dns error: failed to lookup address information", "host", "no such host"),
+        ("invalid peer certificate: UnknownIssuer", "certificate", "AWS_CA_BUNDLE"),
+        ("operation timed out", "network", "no connection"),
+        ("something new", "other", "refuses the request"),
+    ],
+)
+def test_errors_that_no_server_here_gives(text: str, kind: str, words: str) -> None:
+    """Texts as Amazon, Azure and obstore write them; nothing of them but code, status and region is told."""
+    found = trouble(Exception(f"{text} https://x/?X-Amz-Signature=hidden"))
+    assert found.kind == kind
+    told = message(found, "s3://bucket/x", "s3://bucket", "s3.example")
+    assert words in told
+    assert "hidden" not in told
+    assert told.startswith("s3://bucket/x: ")
