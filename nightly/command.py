@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +18,8 @@ from ..report_options import CHOICE_OF_RULES, FORMAT, GENERATED_AT, MEMORY_LIMIT
 from . import words
 
 if TYPE_CHECKING:
+    from ..ingest.objects import Objects
+    from ..tickets.notify import Regression, Rule
     from .course import Parts
     from .model import ReportOptions, Row
     from .night import Night, Wanted
@@ -110,11 +112,11 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
         _planned(source, False)(night)
         _print(told.plan_lines(night), told.plan_data(night), as_json, quiet)
         return
-    rules = options["attach"]
-    if rules is not None:
-        from . import notify
+    rules = None
+    if options["attach"] is not None:
+        from ..tickets import notify
 
-        notify.check(rules)
+        rules = notify.load(options["attach"])
     if options["index_only"]:
         result = course.index_only(wanted.out, parts)
         rows = list(result.rows.values())
@@ -128,12 +130,30 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     _print(told.lines(result, out), told.summary(result, out, regressed), as_json, quiet)
     for line in () if quiet else told.notes(result):
         click.echo(f"note: {line}", err=True)
-    if rules is not None:
-        for line in notify.notify(rules, out, rows, regressed):
-            click.echo(f"postrun: {line}", err=True)
-    if said := told.matched(rows, regressed, fail_on):
+    sent = rules is None or _attach(rules, out, rows, regressed, quiet)
+    if said := told.matched(rows, [one.text for one in regressed], fail_on):
         click.echo(f"postrun: --fail-on: {said}", err=True)
         sys.exit(3)
+    if not sent:
+        click.echo("postrun: what could not be sent is sent, once, by another call with --index-only", err=True)
+        sys.exit(1)
+
+
+def _attach(rules: Sequence[Rule], out: Objects, rows: Sequence[Row], regressed: Sequence[Regression], quiet: bool) -> bool:
+    """Whether all tickets could be opened or updated; one that cannot does not hold up the others."""
+    from ..errors import PostrunError
+    from ..tickets import notify
+
+    sent = True
+    for action in notify.actions(rules, rows, regressed):
+        try:
+            line = notify.send(action, out.read, link=None if action.folder is None else out.place(action.folder))
+            if not quiet:
+                click.echo(f"ticket: {line}", err=True)
+        except (PostrunError, OSError) as error:
+            click.echo(f"postrun: --attach: {action.rule}: {action.target.text}: {error}", err=True)
+            sent = False
+    return sent
 
 
 def _wanted(source: str, options: dict[str, Any]) -> tuple[Wanted, tuple[str, ...]]:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InputError
 from ..ingest.objects import Objects, is_url, open_objects
@@ -18,6 +18,9 @@ from . import places
 from .claims import Claims
 from .model import Row, Task
 from .night import Night, Wanted
+
+if TYPE_CHECKING:
+    from ..tickets.notify import Regression
 
 _MEMORY_SHARE: Final = 0.9
 _READ_AT_ONCE: Final = 32
@@ -130,6 +133,6 @@ def write_index(out: Objects, rows: Mapping[str, Row], *, families: Sequence[str
     return None
 
 
-def regressions(result: Result, rows: Iterable[Row]) -> list[str]:
-    """A line for each regression that ``rows`` are the last runs of."""
+def regressions(result: Result, rows: Iterable[Row]) -> list[Regression]:
+    """Those of ``rows``."""
     return []

@@ -103,7 +103,7 @@ def summary(result: Result, out: Objects, regressions: Sequence[Any]) -> dict[st
         "failed": [{"id": row.id, "reason": row.reason} for row in night.failed],
         "open": [{"id": row.id, "state": row.state, "reason": row.reason} for row in night.open if row.state in ("running", "waiting")],
         "gone": list(night.gone),
-        "regressions": list(regressions),
+        "regressions": [{"id": one.id, "family": one.family, "text": one.text} for one in regressions],
         "stopped": night.stopped,
         "left_out": list(result.left_out),
         "seconds": round(night.seconds, 3),

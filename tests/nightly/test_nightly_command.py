@@ -172,6 +172,38 @@ def test_texts_of_options() -> None:
     assert (shard("0/1"), shard(" 3 / 8 ")) == ((0, 1), (3, 8))
 
 
+def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from postrun.errors import InputError
+    from postrun.tickets import notify
+
+    sent = []
+
+    def send(action: notify.Action, read_file: Any, *, link: str | None = None) -> str:
+        assert json.loads(read_file(f"{action.folder}/report.json"))["rules"]
+        sent.append((action.rule, action.message.key.split("/")[1], link))
+        if len(sent) == 1:
+            raise InputError("the ticket system does not answer")
+        return "commented on 7"
+
+    monkeypatch.setattr(notify, "send", send)
+    (tmp_path / "rules.toml").write_text('[[rule]]\nname = "any"\nto = "github:owner/repo#7"\nverdicts = ["any"]\n')
+    out = tmp_path / "out"
+    given = (source, "--out", out, "--attach", tmp_path / "rules.toml")
+    first = nightly(*given, *ONE)
+    assert first.exit_code == 1, first.output
+    assert sorted(run for _, run, _ in sent) == ["a", "b", "c"]
+    assert all(Path(str(link)).is_dir() for _, _, link in sent)
+    assert "--attach: any: github:owner/repo#7: the ticket system does not answer" in first.stderr
+    assert first.stderr.count("ticket: commented on 7") == 2
+    assert nightly(*given, *ONE).exit_code == 0
+    assert len(sent) == 3
+    assert nightly(*given, "--index-only").exit_code == 0
+    assert len(sent) == 6
+    (tmp_path / "rules.toml").write_text("[[rules]]\n")
+    wrong = nightly(*given, *ONE)
+    assert (wrong.exit_code, "rules.toml" in wrong.stderr) == (2, True)
+
+
 # ------------------------------------------------------------------------------ processes of their own
 
 
