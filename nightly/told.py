@@ -85,6 +85,8 @@ def notes(result: Result) -> Iterator[str]:
     for reason, count in waiting.most_common(_NAMED):
         if reason != night.stopped:
             yield f"{_count(count, 'run')} left for another time: {reason}"
+    if running := sum(one.why == "running" for one in night.decisions):
+        yield f"{_count(running, 'run')} left until nothing more is written to them (no end marker; --settle says for how long)"
     if night.gone:
         yield f"{_count(len(night.gone), 'run')} in the index no longer at the source; the reports are kept"
     for line in result.left_out[:_NAMED]:
