@@ -1,0 +1,239 @@
+"""Is a run of a night reported as `postrun report` would, with a row that says the same, and is every failure told?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import tempfile
+from collections import namedtuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pool_tasks
+import postrun
+import pytest
+import small_runs as small
+from postrun.errors import InputError
+from postrun.ingest import objects as stores
+from postrun.ingest.objects import ChangedError, open_objects
+from postrun.nightly import engines, places, work
+from postrun.nightly.model import FoundRun, Row, row_of
+from postrun.nightly.pool import WorkerDied
+from postrun.simulate import Problems, write_demo
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("source")
+    small.write_run(folder / "team" / "first", 1)
+    return folder
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary files, empty."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def remote(source: Path) -> str:
+    """The same run in an object store in memory."""
+    url = f"memory://{source.name}/in"
+    store = open_objects(url)
+    for path in source.rglob("*"):
+        if path.is_file():
+            store.write(path.relative_to(source).as_posix(), path)
+    return url
+
+
+def only(place: str | Path) -> FoundRun:
+    (run,) = small.found_below(str(place))
+    return run
+
+
+def reported(place: str | Path, out: str | Path, **more: Any) -> Row:
+    return work.report_run(small.task_of(only(place), str(place), str(out), **more))
+
+
+def test_the_files_are_those_of_a_report_of_the_folder(source: Path, tmp_path: Path, temporary: Path) -> None:
+    row = reported(source, tmp_path / "out")
+    report = postrun.analyze(source / "team" / "first", generated_at_ns=small.AT_NS, threads=1)
+    expected = postrun.render(report, tmp_path / "expected", ("html", "json"))
+    assert row.state == "reported"
+    assert row.written == ("report.html", "report.json")
+    assert row.folder is not None
+    for path in expected.values():
+        assert (tmp_path / "out" / row.folder / path.name).read_bytes() == path.read_bytes()
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_pdf_printed_here_is_that_of_a_process_page_after_page(source: Path, tmp_path: Path) -> None:
+    task = small.task_of(only(source), str(source), "", formats=("pdf",))
+    pages = []
+    for attempt in (1, 1, 2):
+        again = dataclasses.replace(task, out=str(tmp_path / str(len(pages))), attempt=attempt)
+        row = work.report_run(again)
+        assert (row.state, row.written, row.attempts, row.warnings) == ("reported", ("report.pdf",), attempt, ())
+        pages.append((tmp_path / str(len(pages)) / str(row.folder) / "report.pdf").read_bytes())
+    assert pages[0].startswith(b"%PDF-")
+    assert pages[0] == pages[1] == pages[2]
+
+
+def test_the_row_says_what_was_simulated_and_what_the_report_says(tmp_path: Path) -> None:
+    problems = Problems(straggler_rank=None)
+    truth = write_demo(tmp_path / "in", seed=3, steps=3, problems=problems, nodes=1, gpus_per_node=2)
+    row = reported(tmp_path / "in", tmp_path / "out", formats=("json",))
+    data = json.loads((tmp_path / "out" / str(row.folder) / "report.json").read_bytes())
+    run = only(tmp_path / "in")
+    assert (row.id, row.kind) == (".", "hosted")
+    assert row.folder == places.report_folder(run, small.task_of(run, "", "", formats=("json",)).options)
+    assert (row.name, row.status, row.labels) == ("gpt-350m-ddp (simulated)", "completed", {"simulated": "true"})
+    assert (row.nodes, row.ranks, row.gpus, row.gpu_name) == (1, 2, 2, "NVIDIA H100 80GB HBM3")
+    assert row.bytes == sum(path.stat().st_size for path in (tmp_path / "in").rglob("*") if path.suffix in (".json", ".gz", ".ts"))
+    exposed = 100 * sum(rank.exposed_communication_ns for rank in truth.ranks) / sum(rank.span_ns for rank in truth.ranks)
+    assert row.exposed_communication_percent == pytest.approx(exposed)
+    steps = sorted(ns for rank in truth.ranks for ns in rank.device_step_ns)
+    assert row.steps == len(steps)
+    assert row.step_median_ns == pytest.approx((steps[len(steps) // 2 - 1] + steps[len(steps) // 2]) / 2, abs=1)
+    assert row.gpu_active_percent == pytest.approx(data["system_usage"]["gpu_active"]["active_percent"])
+    assert row.gpu_memory_percent == max(one["max"] for one in data["system_usage"]["nodes"] if one["metric"] == "gpu_memory")
+    assert row.duration_ns == data["job_statistics"]["duration_ns"]
+    assert row.started_ns == data["run"]["started_at_ns"]
+    assert row.headline == data["summary"]["headline"]
+    assert row.verdicts == {one["rule"]: one["verdict"] for one in data["rules"]}
+
+
+def test_the_marker_holds_the_row_and_a_second_time_gives_the_same(source: Path, tmp_path: Path) -> None:
+    first = reported(source, tmp_path, formats=("json",))
+    held = row_of(json.loads((tmp_path / places.done("team/first")).read_bytes()))
+    assert held == first
+    files = {path: path.read_bytes() for path in (tmp_path / str(first.folder)).iterdir()}
+    second = reported(source, tmp_path, formats=("json",))
+    assert {path: path.read_bytes() for path in (tmp_path / str(second.folder)).iterdir()} == files
+    assert dataclasses.replace(second, seconds=None, reported_at_ns=None) == dataclasses.replace(first, seconds=None, reported_at_ns=None)
+
+
+def test_a_run_of_an_object_store_is_named_by_its_place_there(source: Path, remote: str, tmp_path: Path, temporary: Path) -> None:
+    row = reported(remote, remote.removesuffix("in") + "out")
+    out = open_objects(remote.removesuffix("in") + "out")
+    text = out.read(f"{row.folder}/report.json").decode()
+    assert [one["path"] for one in json.loads(text)["run"]["sources"]] == [f"{remote}/{one.path}" for one in only(remote).objects]
+    assert str(temporary) not in text + out.read(f"{row.folder}/report.html").decode()
+    assert list(temporary.iterdir()) == []
+    here = reported(source, tmp_path / "out", formats=("json",))
+    assert (row.headline, row.step_median_ns, row.verdicts) == (here.headline, here.step_median_ns, here.verdicts)
+
+
+@pytest.mark.parametrize("kind", ["folder", "store"])
+def test_a_run_that_is_being_written_is_left_to_the_next_night(source: Path, remote: str, tmp_path: Path, kind: str) -> None:
+    place = remote
+    if kind == "folder":
+        shutil.copytree(source, tmp_path / "in")
+        place = str(tmp_path / "in")
+    run = only(place)
+    task = small.task_of(run, place, str(tmp_path / "out"))
+    open_objects(place).write(run.objects[0].path, b"{}")
+    with pytest.raises(ChangedError, match="team/first"):
+        work.report_run(task)
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+def test_a_vanished_file_is_told(source: Path, tmp_path: Path) -> None:
+    shutil.copytree(source, tmp_path / "in")
+    task = small.task_of(only(tmp_path / "in"), str(tmp_path / "in"), str(tmp_path / "out"))
+    (tmp_path / "in" / task.run.objects[0].path).unlink()
+    with pytest.raises(ChangedError):
+        work.report_run(task)
+
+
+@pytest.mark.parametrize("where", ["folder", "store"])
+def test_what_is_no_trace_fails_with_the_place_of_the_file(tmp_path: Path, temporary: Path, where: str) -> None:
+    place = str(tmp_path / "in") if where == "folder" else "memory://no-trace/in"
+    store = open_objects(place)
+    store.write("bad/rank_0.trace.json", b"this is no trace")
+    row = reported(place, tmp_path / "out")
+    assert row.state == "failed"
+    assert row.reason is not None
+    assert f"{place}/bad" in row.reason
+    assert str(temporary) not in row.reason
+    assert not (tmp_path / "out" / places.done("bad")).exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ZeroDivisionError("of ours"), "internal error: ZeroDivisionError: of ours; all of it stands in runs/team/first/"),
+        (MemoryError(), "not enough memory"),
+        (OSError(28, "No space left on device"), "No space left on device; set TMPDIR"),
+        (InputError("a reason"), "a reason"),
+    ],
+)
+def test_errors_become_reasons_and_the_traceback_is_kept(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary: Path, error: Exception, said: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("postrun.analysis.analyze", fail)
+    row = reported(source, tmp_path / "out")
+    assert row.state == "failed"
+    assert said in (row.reason or "")
+    assert not (tmp_path / "out" / places.done("team/first")).exists()
+    (log,) = (tmp_path / "out").rglob(work.LOG)
+    assert f"runs/team/first/{row.fingerprint[:16]}-" in log.as_posix()
+    assert "in fail" in log.read_text(encoding="utf-8")
+    assert list(temporary.iterdir()) == []
+
+
+def test_without_its_pdf_a_report_still_counts_and_says_so(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def start(self, _: object) -> None: ...
+        def attach(self) -> None: ...
+        def finish(self, _: float) -> str:
+            return "the libraries are not there; try this"
+
+    monkeypatch.setattr(work, "_printer_here", Broken)
+    row = reported(source, tmp_path, formats=("html", "pdf", "json"))
+    assert (row.state, row.written) == ("reported", (work.LOG, "report.html", "report.json"))
+    assert row.warnings[-1] == "no PDF: the libraries are not there; try this"
+    assert row == row_of(json.loads((tmp_path / places.done("team/first")).read_bytes()))
+
+
+def test_what_does_not_fit_the_disk_is_not_downloaded(remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10_000, 0, 10_000))
+    row = reported(remote, tmp_path / "out")
+    assert row.state == "failed"
+    assert "set TMPDIR to a folder with more space" in (row.reason or "")
+
+
+def test_a_store_that_fails_while_the_report_is_written_is_no_fault_of_the_run(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out"
+    target.write_text("a file", encoding="utf-8")
+    with pytest.raises(stores.ObjectStoreError):
+        reported(source, target)
+
+
+def test_options_choose_rules_and_formats(source: Path, tmp_path: Path) -> None:
+    chosen = {"rules": ("HostBound", "StepOutlier"), "settings": (("StepOutlier_stddev", "9"),), "preset": "service"}
+    row = reported(source, tmp_path, formats=("junit", "rule-json"), **chosen)
+    assert set(row.verdicts) == {"HostBound", "StepOutlier"}
+    assert row.written[-1] == "report.junit.xml"
+    assert all(path.startswith("profiler-reports/") for path in row.written[:-1])
+
+
+def test_in_worker_processes_a_poison_run_costs_itself_alone(source: Path, tmp_path: Path) -> None:
+    task = small.task_of(only(source), str(source), str(tmp_path), formats=("json",))
+    with engines.executor("processes", workers=2, timeout_s=120, memory_bytes=2_000_000_000) as executor:
+        report: Callable[..., Any] = work.report_run
+        futures = [executor.submit(report, task), executor.submit(pool_tasks.crash), executor.submit(report, task)]
+        rows = [futures[0].result(), futures[2].result()]
+    assert isinstance(futures[1].exception(), WorkerDied)
+    assert [row.state for row in rows] == ["reported", "reported"]
