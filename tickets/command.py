@@ -53,7 +53,7 @@ def link(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str
     return value
 
 
-@click.command
+@click.command(short_help="Put a report on a ticket.")
 @click.argument("report", type=click.Path(path_type=Path), metavar="REPORT")
 @click.option(
     "--to",

@@ -1,0 +1,52 @@
+"""Are commands listed without their modules, and are they like all others once they are called?"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+from postrun.cli import LAZY_COMMANDS, main
+
+CODE = """
+import sys
+from postrun.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(*sorted(name for name in sys.modules if name.startswith("postrun.")), file=sys.stderr)
+"""
+
+
+def modules(*arguments: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-P", "-c", CODE, *arguments], capture_output=True, text=True, check=False)
+    return set(done.stderr.split())
+
+
+def test_help_lists_every_command_and_loads_none() -> None:
+    shown = CliRunner().invoke(main, ["--help"]).output
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        assert f"\n  {name} " in shown
+    loaded = modules("--help")
+    assert "postrun.cli" in loaded
+    assert not {f"postrun.{place.partition(':')[0]}" for place, _ in LAZY_COMMANDS.values()} & loaded
+    assert "postrun.compare_command" not in modules("nightly", "--help")
+
+
+@pytest.mark.parametrize("name", LAZY_COMMANDS)
+def test_a_command_is_what_the_list_says(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.name == name
+    assert command.get_short_help_str(200) == LAZY_COMMANDS[name][1]
+    assert CliRunner().invoke(main, [name, "--help"]).output.startswith(f"Usage: main {name}")
+
+
+def test_variables_of_their_options_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSTRUN_SHARD", "0/2")
+    assert "unknown" not in CliRunner().invoke(main, ["rules"]).stderr
+    monkeypatch.setenv("POSTRUN_SHARDD", "0/2")
+    assert "did you mean POSTRUN_SHARD?" in CliRunner().invoke(main, ["rules"]).stderr
