@@ -97,7 +97,10 @@ def _in_memory(place: Place) -> Connection:
 
 
 def _s3(place: Place) -> Connection:
-    settings = aws()
+    try:
+        settings = aws()
+    except ObjectStoreError as error:
+        raise ObjectStoreError(f"{place.url}: {error}") from None
     if place.bucket.endswith("--x-s3"):
         raise ObjectStoreError(f"{place.url}: directory buckets (S3 Express) are not supported; give a bucket of another kind")
     url = _bucket_url(settings, place.bucket)

@@ -40,7 +40,8 @@ class Aws:
 
 def aws(environment: Mapping[str, str] | None = None) -> Aws:
     """What holds for S3 on this machine. Raises ObjectStoreError where a profile is asked for that is not there or cannot be used."""
-    env = {name: value for name, value in (os.environ if environment is None else environment).items() if value}
+    given = os.environ if environment is None else environment
+    env = {name: value for name, value in given.items() if value}
     named = env.get("AWS_PROFILE") or env.get("AWS_DEFAULT_PROFILE")
     profile = _profile(env, named or "default")
     anonymous = _true(env.get("AWS_SKIP_SIGNATURE"))
@@ -49,6 +50,13 @@ def aws(environment: Mapping[str, str] | None = None) -> Aws:
         raise ObjectStoreError(
             f"AWS_PROFILE: there is no profile {named} in {_file(env, 'config')} or {_file(env, 'credentials')}; write it there"
         )
+    provider = None if own else _provider(env, named or "default", profile)
+    if not anonymous and provider is None:
+        # obstore takes an empty variable for a key, and goes to the machine's role where only one of them is there.
+        keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        for name in keys:
+            if name not in env and (name in given or any(other in env for other in keys)):
+                raise ObjectStoreError(f"{name} is {'empty' if name in given else 'missing'}; set {keys[0]} and {keys[1]}, or none of them")
     endpoint = (
         env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or env.get("AWS_ENDPOINT") or profile.get("endpoint_url")
     )  # fmt: skip
@@ -61,7 +69,7 @@ def aws(environment: Mapping[str, str] | None = None) -> Aws:
         # An endpoint that says http is wanted so, as the AWS tools take it; AWS_ALLOW_HTTP=false forbids it.
         allow_http=_true(env.get("AWS_ALLOW_HTTP", "true")),
         certificates=Path(bundle).expanduser() if bundle else None,
-        provider=None if own else _provider(env, named or "default", profile),
+        provider=provider,
     )
 
 

@@ -43,8 +43,9 @@ _STATUS: Final[dict[int, Kind]] = {
     413: "too large", 416: "range", 429: "busy", 501: "unsupported",
 }  # fmt: skip
 _WORDS: Final[tuple[tuple[str, Kind], ...]] = (
-    (r"169\.254\.|metadata\.google|fd00:ec2|/metadata/identity|metadata endpoint|[Mm]issing.{0,20}credential"
-     r"|could not find.{0,40}credential|[Cc]redential.{0,40}not found|No .{0,30}credentials", "credentials"),
+    (r"169\.254\.|latest/(?:api/token|meta-data)|[Aa]ccount must be|metadata\.google|fd00:ec2|/metadata/identity"
+     r"|metadata endpoint|[Mm]issing.{0,20}credential|could not find.{0,40}credential"
+     r"|[Cc]redential.{0,40}not found|No .{0,30}credentials", "credentials"),
     (r"certificate|InvalidCertificate|UnknownIssuer|SSL", "certificate"),
     (r"dns error|failed to lookup address|Name or service not known|Temporary failure in name resolution|nodename nor servname|"
      r"No address associated", "host"),

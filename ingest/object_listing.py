@@ -75,7 +75,11 @@ class Lister:
 
     def _get(self, query: str) -> bytes:
         try:
-            with self._opener.open(self._sign(query), timeout=_TIMEOUT_S) as answer:
+            url = self._sign(query)
+        except Exception as error:  # of obstore, which looks for credentials now
+            raise ListError(trouble(error)) from None
+        try:
+            with self._opener.open(url, timeout=_TIMEOUT_S) as answer:
                 body: bytes = answer.read(_MOST)
                 return body
         except urllib.error.HTTPError as error:

@@ -14,8 +14,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 KINDS: Final = ("500", "503", "lost request", "lost answer", "error after", "cut body")
-"""What can go wrong: the request is answered with an error or lost before the server sees it, or its answer afterwards; "half a body" is for
-``next_faults``."""
+"""What can go wrong: the request is answered with an error or lost before the server sees it, or its answer afterwards.
+"half a body" is for ``next_faults``."""
 
 
 class FaultyProxy:

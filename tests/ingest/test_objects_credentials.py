@@ -77,6 +77,14 @@ def test_a_program_that_gives_credentials(tmp_path: Path) -> None:
     ("config", "credentials", "env", "expected"),
     [
         ("", "", {}, "no AWS credentials: set AWS_ACCESS_KEY_ID"),
+        ("", "", {"AWS_ACCESS_KEY_ID": "x"}, "AWS_SECRET_ACCESS_KEY is missing; set"),
+        ("", "", {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": ""}, "AWS_SECRET_ACCESS_KEY is empty; set"),
+        (
+            "",
+            "",
+            {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": ""},
+            "AWS_ACCESS_KEY_ID is empty; set",
+        ),
         ("", "", {"AWS_PROFILE": "nobody"}, "there is no profile nobody in"),
         ("[default]\nrole_arn = x\nsource_profile = y\n", "", {}, "export-credentials --profile default"),
         ("[profile a b]\nsso_session = x\n", "", {"AWS_PROFILE": "a b"}, "export-credentials --profile 'a b'"),

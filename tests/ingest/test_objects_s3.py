@@ -32,7 +32,8 @@ def setting(swift: SwiftServer, monkeypatch: pytest.MonkeyPatch) -> Setting:
     clean_environment(monkeypatch, swift.environment())
 
     def change(**changes: str) -> None:
-        clean_environment(monkeypatch, swift.environment(**changes))
+        environment = swift.environment(**changes)
+        clean_environment(monkeypatch, {name: value for name, value in environment.items() if value})
 
     return change
 
@@ -63,6 +64,16 @@ ACTIONS: dict[str, Callable[[Objects], object]] = {
         ({"AWS_ENDPOINT_URL": "http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "false"}, "not encrypted .* allow it"),
         ({"AWS_ENDPOINT_URL": "https://127.0.0.1:{port}"}, "no connection to 127.0.0.1|certificate of 127.0.0.1"),
         ({"AWS_ENDPOINT_URL": "127.0.0.1:{port}"}, "the endpoint of S3 is no URL"),
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "no AWS credentials: set AWS_ACCESS_KEY_ID"),
+        (
+            {
+                "AWS_ACCESS_KEY_ID": "",
+                "AWS_SECRET_ACCESS_KEY": "",
+                "AWS_EC2_METADATA_DISABLED": "",
+                "AWS_METADATA_ENDPOINT": "http://127.0.0.1:9",
+            },
+            "no credentials found: neither in the environment and files nor as a role",
+        ),
         ({"AWS_REGION": "mars-1"}, "set AWS_REGION=us-east-1"),
     ],
 )
