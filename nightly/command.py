@@ -136,6 +136,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
         sys.exit(3)
     if not sent:
         click.echo("postrun: what could not be sent is sent, once, by another call with --index-only", err=True)
+    if not sent or result.night.stopped is not None:
         sys.exit(1)
 
 

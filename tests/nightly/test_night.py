@@ -82,9 +82,9 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "source"
 
 
-@pytest.fixture
-def out(tmp_path: Path) -> Objects:
-    return open_objects(tmp_path / "out")
+@pytest.fixture(params=["folder", "memory"])
+def out(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
+    return open_objects(tmp_path / "out" if request.param == "folder" else f"memory://{tmp_path.name}")
 
 
 def wanted(source: Path, out: Objects, **options: object) -> Wanted:

@@ -218,22 +218,36 @@ def end(night: subprocess.Popen[str]) -> None:
     night.communicate()
 
 
-def test_two_nights_at_once_and_one_that_is_killed(source: Path, trace: Path, tmp_path: Path) -> None:
+def wait_for(out: Path, count: int, night: subprocess.Popen[str]) -> None:
+    """Until so many runs are done."""
+    until = time.monotonic() + 90
+    while len(list(out.glob("runs/*/done.json"))) < count:
+        assert time.monotonic() < until
+        assert night.poll() is None
+        time.sleep(0.02)
+
+
+def test_a_night_that_is_killed_one_that_is_ended_and_two_at_once(source: Path, trace: Path, tmp_path: Path) -> None:
     for name in "de":
         (source / name).mkdir()
         shutil.copy(trace, source / name)
     out = tmp_path / "out"
     killed = start(source, "--out", out, "--workers", "1")
     try:
-        until = time.monotonic() + 90
-        while not list(out.glob("runs/*/done.json")):
-            assert time.monotonic() < until
-            assert killed.poll() is None
-            time.sleep(0.02)
+        wait_for(out, 1, killed)
     finally:
         end(killed)
+    ended = start(source, "--out", out, "--workers", "1")
+    try:
+        wait_for(out, 2, ended)
+        ended.terminate()  # as a job scheduler does
+        said = ended.communicate(timeout=60)[1]
+    finally:
+        end(ended)
+    assert ended.returncode == 128 + signal.SIGTERM, said
+    assert not list(out.rglob("*claim.json"))
     done = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/done.json")}
-    assert 1 <= len(done) < 5
+    assert 2 <= len(done) < 5
 
     both = [start(source, "--out", out, "--workers", "1", "--json") for _ in range(2)]
     try:
