@@ -57,11 +57,22 @@ def connect(place: Place) -> Connection:
     from obstore.store import AzureStore, GCSStore
 
     if place.scheme == "gs":
-        made = _both(place, lambda retry: GCSStore(place.bucket, client_options=_client(), retry_config=retry))  # type: ignore[arg-type]
+        client = _client(allow_http=_says_http("GOOGLE_BASE_URL"))
+        made = _both(place, lambda retry: GCSStore(place.bucket, client_options=client, retry_config=retry))  # type: ignore[arg-type]
         return Connection(*made, None, os.environ.get("GOOGLE_BASE_URL") or "storage.googleapis.com", ordered=True)
     settings = _azure_settings(os.environ)
-    made = _both(place, lambda retry: AzureStore(place.bucket, client_options=_client(), retry_config=retry, **settings))  # type: ignore[arg-type]
+    client = _client(
+        allow_http=_says_http("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+        or settings.get("endpoint", "").startswith("http://")
+        or os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() in {"1", "true"}
+    )
+    made = _both(place, lambda retry: AzureStore(place.bucket, client_options=client, retry_config=retry, **settings))  # type: ignore[arg-type]
     return Connection(*made, None, settings.get("endpoint") or "the Azure account", ordered=False)
+
+
+def _says_http(*variables: str) -> bool:
+    """Whether the user's own endpoint is an unencrypted one, such as an emulator's."""
+    return any(os.environ.get(name, "").startswith("http://") for name in variables)
 
 
 def _client(**more: Any) -> dict[str, Any]:

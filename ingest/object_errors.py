@@ -122,6 +122,7 @@ def message(found: Trouble, place: str, root: str, server: str | None) -> str:
     what = _SAY[found.kind].format(
         bucket=bucket,
         server=server or "the store",
+        endpoint=" and, where the store is not Amazon's, AWS_ENDPOINT_URL" if root.startswith("s3:") else " and the account",
         keys=_KEYS.get(root.split("://", 1)[0], "the credentials"),
         region=f"set AWS_REGION={found.region}" if found.region else "set AWS_REGION to the bucket's region",
     )
@@ -142,7 +143,7 @@ _SAY: Final[dict[Kind, str]] = {
     "exists": "there already",
     "changed": "replaced since it was read; run again",
     "missing": "no such object; check the URL",
-    "bucket": "there is no bucket {bucket} at {server}; check its name and AWS_ENDPOINT_URL where the store is not Amazon's",
+    "bucket": "there is no bucket {bucket} at {server}; check its name{endpoint}",
     "range": "shorter than expected; run again when it is written to no more",
     "secret": "the store refuses the credentials: key or secret is wrong; check {keys}",
     "expired": "the credentials have expired or their session token is wrong; renew them, then check {keys}",

@@ -235,7 +235,7 @@ class Stored(Objects):
             )  # fmt: skip
 
         answer = self._try(put, self.place(path), tries=3)
-        return str(answer["e_tag"]) if answer["e_tag"] else None
+        return _etag(answer)
 
     def create(self, path: str, data: bytes) -> bool:
         self._check_own(path)
@@ -258,7 +258,7 @@ class Stored(Objects):
 
         def mode() -> Any:
             now = self._head(path)
-            if now is None or now["e_tag"] != etag:
+            if now is None or _etag(now) != etag:
                 return None
             return {"e_tag": etag} | ({"version": now["version"]} if now["version"] else {})
 
@@ -366,13 +366,19 @@ class Stored(Objects):
 
     def _prove_bucket(self) -> None:
         """An object is not there: is the bucket? Asked once."""
-        if self._bucket_seen.is_set() or self._to.lister is None:
+        import obstore
+
+        if self._bucket_seen.is_set():
             return
         try:
-            self._to.lister.page(self._base, None, most=1)
-        except ListError as error:
-            if error.found.kind in {"bucket", "secret"}:
-                raise ObjectStoreError(message(error.found, self.url, self.url, self._to.server)) from None
+            if self._to.lister is not None:
+                self._to.lister.page(self._base, None, most=1)
+            else:
+                next(iter(obstore.list(self._to.once, self._place.prefix or None, chunk_size=1)), None)
+        except Exception as error:
+            found = _trouble(error)
+            if found.kind in {"bucket", "secret"}:
+                raise ObjectStoreError(message(found, self.url, self.url, self._to.server)) from None
         self._bucket_seen.set()
 
 
@@ -408,7 +414,13 @@ def _trouble(error: BaseException) -> Trouble:
 
 
 def _info(path: str, meta: Any) -> ObjectInfo:
-    return ObjectInfo(path, meta["size"], meta["e_tag"], nanoseconds(meta["last_modified"]))
+    return ObjectInfo(path, meta["size"], _etag(meta), nanoseconds(meta["last_modified"]))
+
+
+def _etag(meta: Any) -> str | None:
+    """In quotes, as HTTP writes it: listings of Azure leave them out."""
+    etag: str | None = meta["e_tag"]
+    return etag if not etag or etag.endswith('"') else f'"{etag}"'
 
 
 def _same(one: ObjectInfo, meta: Any) -> bool:
@@ -416,7 +428,7 @@ def _same(one: ObjectInfo, meta: Any) -> bool:
     if meta["size"] != one.size:
         return False
     if one.etag and meta["e_tag"]:
-        return bool(meta["e_tag"] == one.etag)
+        return _etag(meta) == one.etag
     return bool(nanoseconds(meta["last_modified"]) // 10**9 == one.modified_ns // 10**9)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -252,3 +253,21 @@ def test_urls_of_folders(tmp_path: Path) -> None:
     assert not is_url(folder)
     with pytest.raises(ObjectStoreError, match="this is a file"):
         list(open_objects(folder / "a").list())
+
+
+def test_a_store_that_lists_in_no_order(tmp_path: Path) -> None:
+    """Such as Azure: what comes is put in order; the way of stores that promise an order is not taken."""
+    place = open_objects("memory://unordered/x")
+    assert isinstance(place, object_stores.Stored)
+    place._to = replace(place._to, ordered=False)
+    for name in NAMES:
+        place.write(name, b"")
+    assert [one.path for one in place.list(after="a-")] == [name for name in sorted(NAMES, key=str.encode) if name > "a-"]
+    assert [one.path for one in place.list("a/b", after="\U0001f600")] == []
+
+
+def test_a_store_that_lists_out_of_order_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = open_objects("memory://out-of-order")
+    monkeypatch.setattr(place, "_pages", lambda *_: iter([ObjectInfo("b", 1, None, 0), ObjectInfo("a", 1, None, 0)]))
+    with pytest.raises(ObjectStoreError, match="does not list objects in order"):
+        list(place.list())
