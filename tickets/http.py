@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urljoin, urlsplit
+from urllib.parse import quote, unquote, urlencode, urljoin, urlsplit
 
 from ..errors import PostrunError, UsageError
 
@@ -340,7 +340,7 @@ class Client:
             if via.username:
                 import base64
 
-                login = f"{via.username}:{via.password or ''}"
+                login = f"{unquote(via.username)}:{unquote(via.password or '')}"
                 extra["Proxy-Authorization"] = "Basic " + base64.b64encode(login.encode()).decode()
             if context is None:
                 plain = http.client.HTTPConnection(via.hostname, via.port or 80, timeout=self.options.timeout_s)

@@ -257,8 +257,10 @@ def blocks(message: Message, files: Sequence[FileLink] = (), *, note: str = "", 
                 )
             if len(rows) < len(message.verdicts):
                 made.append(Paragraph((Text(f"{plural(len(message.verdicts) - len(rows), 'further rule')}: see the report."),)))
-    if message.link:
+    if message.link and message.link.startswith(("https://", "http://")):
         made.append(Paragraph((Link("The whole report", message.link),)))
+    elif message.link:  # a folder or an object store: nothing that a browser opens
+        made.append(Paragraph((Text(f"The whole report: {message.link}"),)))
     if files:
         parts: list[Inline] = [Text("Attached: ")]
         for number, file in enumerate(files):

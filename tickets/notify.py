@@ -91,15 +91,25 @@ class Action:
     ticket_labels: tuple[str, ...] = ()
 
 
-def load(path: Path) -> tuple[Rule, ...]:
-    """The rules of a TOML file. Raises UsageError that names the rule, the key and what is accepted."""
+def load(path: Path, *, settings: ticket_settings.Settings | None = None) -> tuple[Rule, ...]:
+    """The rules of a TOML file. Raises UsageError that names the rule, the key and what is accepted, or what is missing to reach a target:
+    before the night, not after it."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not TOML: {error}") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; check --attach") from None
-    return rules(content, str(path))
+    made = rules(content, str(path))
+    from .systems import delivery
+
+    known = settings or ticket_settings.load()
+    for rule in made:
+        try:
+            delivery(rule.target, known, Options())
+        except UsageError as error:
+            raise UsageError(f"{path}, rule {rule.name}: {error}") from None
+    return made
 
 
 def rules(content: Mapping[str, Any], source: str) -> tuple[Rule, ...]:
@@ -133,7 +143,7 @@ def _rule(table: Any, where: str, limit: int) -> Rule:
         kind = _KEYS[name]
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise UsageError(f"{where}: {name} must be {_TYPES[kind]}")
-        if kind is list and not all(isinstance(one, str) and one for one in value):
+        if isinstance(value, list) and not all(isinstance(one, str) and one for one in value):
             raise UsageError(f"{where}: {name} must be a list of texts")
     for name in ("name", "to"):
         if not table.get(name):

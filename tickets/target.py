@@ -17,7 +17,7 @@ ACCEPTED: Final = (
 
 _JIRA: Final = re.compile(r"[A-Z][A-Z0-9_]*-[1-9][0-9]*\Z")
 _JIRA_PROJECT: Final = re.compile(r"[A-Z][A-Z0-9_]*\Z")
-_SEGMENT: Final = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
+_SEGMENT: Final = r"(?!\.{1,2}(?:[/#!]|\Z))[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 _GITLAB: Final = re.compile(rf"(?P<project>{_SEGMENT}(?:/{_SEGMENT})+)(?:(?P<sign>[#!])(?P<number>[1-9][0-9]*))?\Z")
 _REPOSITORY: Final = re.compile(rf"(?P<project>{_SEGMENT}/{_SEGMENT})(?:#(?P<number>[1-9][0-9]*))?\Z")
 _NUMBER: Final = re.compile(r"#?(?P<number>[1-9][0-9]*)\Z")

@@ -20,6 +20,8 @@ _OTHERS: Final = (
     "POSTRUN_NODE_MODULES",
     "POSTRUN_TEST_DATA",
     "POSTRUN_RECORDER",
+    "POSTRUN_ROUNDUP",
+    "POSTRUN_SWIFT",
     "POSTRUN_UPDATE_GOLDEN",
 )
 """Variables that belong to no option; the last ones to the development of postrun."""

@@ -114,7 +114,7 @@ REFERENCES = (
 
 BEGINS = {
     "markdown": r"[-+=>#/:*]|[0-9]+[.)]( |$)|    ",
-    "jira": r"(h[1-6]|bq)\.|[-*#|>]",
+    "jira": r"(h[1-6]|bq)\.|[-*#|]",
     "textile": r"(h[1-6]|bq|p|fn[0-9]+|table|notextile)\.|[*#>|-]",
 }
 

@@ -1,0 +1,184 @@
+"""Which tickets does a night open, and is each opened once?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun.errors import UsageError
+from postrun.nightly.model import Row
+from postrun.tickets import notify
+from postrun.tickets.http import Options
+from postrun.tickets.settings import Settings
+from ticket_fakes import FakeGitLab, FakeJira, report_json
+
+OPTIONS = Options(timeout_s=5, backoff_s=0.01, sleep=lambda seconds: None)
+
+
+@dataclass
+class Worse:
+    id: str
+    family: str
+    text: str
+
+
+def row(name: str, **more: Any) -> Row:
+    base: dict[str, Any] = {
+        "id": f"jobs/{name}",
+        "state": "reported",
+        "kind": "traces",
+        "fingerprint": "f" * 32,
+        "options": "o",
+        "bytes": 1,
+        "files": 1,
+        "folder": f"runs/jobs/{name}/ffff",
+        "written": ("report.html", "report.pdf", "report.json"),
+        "name": name,
+        "headline": f"{name} was busy.",
+        "labels": {"team": "vision"},
+        "verdicts": {"LowGPUUtilization": "IssuesFound", "CPUBottleneck": "NoIssuesFound"},
+    }
+    return Row(**{**base, **more})
+
+
+def made(**table: Any) -> tuple[notify.Rule, ...]:
+    return notify.rules({"rule": [{"name": "slow", "to": "jira:PROJ", **table}]}, "rules.toml")
+
+
+def names(rules: Any, rows: list[Row], worse: Any = ()) -> list[str]:
+    return [action.message.name for action in notify.actions(rules, rows, worse)]
+
+
+ROWS = [row("gpt-1"), row("bert-1", labels={"team": "text"}), row("gpt-2", verdicts={"CPUBottleneck": "IssuesFound"})]
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ({"verdicts": ["any"]}, ["gpt-1", "bert-1", "gpt-2"]),
+        ({"verdicts": ["lowgpuutilization"]}, ["gpt-1", "bert-1"]),
+        ({"verdicts": "CPUBottleneck"}, ["gpt-2"]),
+        ({"verdicts": ["any"], "run": ["gpt-*"]}, ["gpt-1", "gpt-2"]),
+        ({"verdicts": ["any"], "run": "jobs/bert*"}, ["bert-1"]),
+        ({"verdicts": ["any"], "labels": {"team": "vis*"}}, ["gpt-1", "gpt-2"]),
+        ({"verdicts": ["any"], "labels": {"other": "*"}}, []),
+        ({"regression": True}, ["gpt-2"]),
+        ({"regression": True, "run": "family-x"}, ["gpt-2"]),
+        ({"failed": True}, []),
+    ],
+)
+def test_rules_choose_runs(table: dict[str, Any], expected: list[str]) -> None:
+    assert names(made(**table), ROWS, [Worse("jobs/gpt-2", "family-x", "steps take 12 % longer")]) == expected
+
+
+def test_failed_runs_are_told_with_their_reason() -> None:
+    bad = row("gpt-3", state="failed", reason="the file is cut", verdicts={}, folder=None, written=(), headline=None)
+    (action,) = notify.actions(made(failed=True), [*ROWS, bad], ())
+    assert action.message.lines == ("there is no report: the file is cut",)
+    assert action.files == ()
+    assert action.title == "postrun: gpt-3: there is no report: the file is cut"
+
+
+def test_runs_of_another_night_or_still_running_are_no_matter() -> None:
+    assert names(made(verdicts="any", failed=True), [row("a", state="running"), row("b", state="waiting")]) == []
+
+
+def test_one_ticket_per_family_and_one_comment_per_version_of_a_run() -> None:
+    rules = made(regression=True)
+    worse = [Worse("jobs/gpt-1", "gpt", "slower"), Worse("jobs/gpt-2", "gpt", "slower"), Worse("jobs/gpt-2", "gpt", "more memory")]
+    first, second = notify.actions(rules, ROWS, worse)
+    assert first.ticket_key == second.ticket_key == "slow/gpt"
+    assert first.message.key != second.message.key
+    assert second.message.lines == ("slower", "more memory")
+    (newer,) = notify.actions(rules, [replace(ROWS[0], fingerprint="e" * 32)], worse)
+    assert newer.message.key != first.message.key
+    apart = notify.actions(made(regression=True, per="run"), ROWS, worse)
+    assert len({action.ticket_key for action in apart}) == 2
+
+
+def test_more_than_the_limit_become_one_summary() -> None:
+    rows = [row(f"gpt-{n}") for n in range(300)]
+    found = notify.actions(made(verdicts="any", limit=4), rows, ())
+    assert len(found) == 4
+    assert found[-1].title == "postrun: slow: 297 more runs"
+    assert found[-1].message.lines[0] == "gpt-3: issues found by LowGPUUtilization"
+    assert found[-1].message.lines[-1] == "and 97 more; the index has them all"
+    assert len(notify.actions(made(verdicts="any", limit=4), rows[:4], ())) == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({}, r"no \[\[rule\]\]"),
+        ({"rules": []}, "rules is unknown"),
+        ({"rule": [{"name": "a", "to": "jira:PROJ"}]}, "nothing makes it speak"),
+        ({"rule": [{"name": "a", "to": "jira:PROJ", "regression": "yes"}]}, "must be true or false"),
+        ({"rule": [{"name": "a", "to": "nowhere:1", "failed": True}]}, "names no ticket"),
+        ({"rule": [{"name": "a", "to": "jira:PROJ", "failed": True, "title": "{nmae}"}]}, r"\{run\}, \{family\}"),
+        ({"rule": [{"name": "a", "to": "jira:PROJ", "failed": True, "verdict": ["x"]}]}, "verdict is unknown"),
+        ({"rule": [{"name": "a", "to": "jira:PROJ", "failed": True, "attach": ["docx"]}]}, "pdf, html, json"),
+        ({"rule": [{"name": "a", "to": "jira:PROJ", "failed": True}] * 2}, "two rules"),
+        ({"rule": [{"to": "jira:PROJ", "failed": True}]}, "name is missing"),
+        ({"limit": 0, "rule": [{"name": "a", "to": "jira:PROJ", "failed": True}]}, "from 1 to 1000"),
+    ],
+)
+def test_mistakes_in_the_file_are_told(content: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        notify.rules(content, "rules.toml")
+
+
+def test_the_file_of_the_documentation_is_read(project_root: Path, tmp_path: Path) -> None:
+    text = (project_root / "docs" / "tickets.md").read_text(encoding="utf-8")
+    file = tmp_path / "rules.toml"
+    file.write_text(next(part for part in text.split("```") if part.startswith("toml\n# rules"))[5:], encoding="utf-8")
+    environment = {"POSTRUN_JIRA_URL": "https://j.org", "POSTRUN_JIRA_TOKEN": "a", "POSTRUN_MAIL_HOST": "m.org"}
+    with pytest.raises(UsageError, match=r"rule starved: .*POSTRUN_GITLAB_URL"):
+        notify.load(file, settings=Settings(environment))
+    environment |= {"POSTRUN_GITLAB_URL": "https://g.org", "POSTRUN_GITLAB_TOKEN": "b"}
+    assert [rule.name for rule in notify.load(file, settings=Settings(environment))] == ["slower", "starved", "no report"]
+    file.write_text("[[rule", encoding="utf-8")
+    with pytest.raises(UsageError, match="not TOML"):
+        notify.load(file)
+
+
+@pytest.fixture(params=["jira", "gitlab"])
+def server(request: pytest.FixtureRequest) -> Iterator[tuple[Any, str, Settings]]:
+    fake = FakeJira() if request.param == "jira" else FakeGitLab()
+    with fake.serving():
+        name = request.param.upper()
+        environment = {f"POSTRUN_{name}_URL": fake.url, f"POSTRUN_{name}_TOKEN": fake.token, "POSTRUN_JIRA_USER": "me@example.org"}
+        yield fake, {"jira": "jira:PROJ", "gitlab": "gitlab:group/sub/project"}[request.param], Settings(environment)
+
+
+def read_file(path: str) -> bytes:
+    return json.dumps(report_json()).encode() if path.endswith(".json") else f"%PDF of {path}".encode()
+
+
+def test_a_ticket_is_opened_once_and_each_night_comments_on_it(server: tuple[Any, str, Settings]) -> None:
+    fake, to, settings = server
+    before = len(fake.issues)
+    rules = made(to=to, verdicts="any", run="gpt-1", title="{family}: {reason} " + "x" * 400)
+    for fingerprint in ("a" * 32, "a" * 32, "b" * 32):
+        for action in notify.actions(rules, [replace(ROWS[0], fingerprint=fingerprint)], ()):
+            told = notify.send(action, read_file, settings=settings, options=OPTIONS, link="https://reports.example.org/r")
+            assert told.startswith(f"slow: {to}: ")
+    assert len(fake.issues) == before + 1
+    assert len(fake.written) == 2
+    body = next(iter(fake.written.values()))["body"]
+    assert "issues found by LowGPUUtilization" in body
+    assert "Feed GPU 1" in body  # from report.json
+    assert "https://reports.example.org/r" in body
+    assert len(fake.files) == 2
+
+
+def test_a_lost_answer_opens_no_second_ticket(server: tuple[Any, str, Settings]) -> None:
+    fake, to, settings = server
+    before = len(fake.issues)
+    fake.faults.append(("POST", "/issue", "lose"))
+    (action,) = notify.actions(made(to=to, verdicts="any", run="gpt-1", attach=[]), ROWS, ())
+    notify.send(action, read_file, settings=settings, options=OPTIONS)
+    assert len(fake.issues) == before + 1
