@@ -23,8 +23,7 @@ from .comparing.time import time
 from .comparing.verdicts import verdicts
 from .figures import plots
 from .pages import filled
-from .pdf import Job, Printer
-from .render import PAPERS
+from .pdf import PAPERS, Job, Printer
 
 SECTIONS: Final[tuple[Callable[[Comparison], Section], ...]] = (alike, steps, time, kernels, precision, memory, launches, verdicts, reading)
 PLACES: Final[dict[str, str]] = {"html": "comparison.html", "pdf": "comparison.pdf", "json": "comparison.json"}

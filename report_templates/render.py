@@ -10,7 +10,7 @@ from typing import Final
 
 from ..analysis.report import Report
 from ..errors import RenderError, UsageError
-from .pdf import Job, Printer, PrinterHere
+from .pdf import PAPERS, Job, Printer, PrinterHere
 
 FORMATS = ("html", "pdf", "json")
 """What is written where nothing else is asked for."""
@@ -18,7 +18,6 @@ PLACES: Final[dict[str, str]] = {
     "html": "report.html", "pdf": "report.pdf", "json": "report.json", "junit": "report.junit.xml", "rule-json": "profiler-reports",
 }  # fmt: skip
 """Every format -> its file in the output folder, or folder."""
-PAPERS = ("A4", "Letter")
 
 
 def render(

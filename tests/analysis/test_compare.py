@@ -1,0 +1,240 @@
+"""What does a comparison say of hand-made reports: without steps, with too few, of unlike runs, of kernels under other names?"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jsonschema
+import pytest
+from postrun.analysis import Options, analyze
+from postrun.analysis import schema as schemas
+from postrun.analysis.compare import compare
+from postrun.analysis.comparison import Comparison
+from postrun.analysis.report import DeviceTime, Generator, Kernel, MemoryOperation, MetricUsage, Process, Report, Run, Step
+from postrun.analysis.report_data import is_report, report_of
+from postrun.ingest.store import Store
+
+MS = 1_000_000
+GENERATOR = Generator("postrun", "0", 0, {})
+
+
+@pytest.fixture
+def empty(make_store: Callable[..., Store]) -> Report:
+    return analyze(make_store(nodes=[], processes=[]), Options(generated_at_ns=0))
+
+
+def kernel(
+    name: str, short: str, count: int, mean_ms: float, *, spread: float = 0.02, category: str = "GEMM", precision: str = "BF16"
+) -> Kernel:
+    mean = float(mean_ms * MS)
+    return Kernel(
+        name, short, category, precision, count, round(mean * count), round(mean * (1 - spread)), mean, round(mean * (1 + spread)), 0.0, 0.0
+    )
+
+
+def steps(lengths_ms: Sequence[float], *, on_device: bool = True) -> tuple[Step, ...]:
+    made, start = [], 10**18
+    for index, length in enumerate(lengths_ms):
+        own = int(length * MS)
+        made.append(Step("node", 0, 1, None, index, start, own, on_device, own))
+        start += own
+    return tuple(made)
+
+
+def device(span_ms: float, idle_ms: float = 0.0, communication_ms: float = 0.0) -> DeviceTime:
+    span, idle, communication = (int(value * MS) for value in (span_ms, idle_ms, communication_ms))
+    return DeviceTime(
+        "node", 0, 1, 0, "H100", 100, 10**18, span, span - idle, idle, span - idle - communication, communication, communication, 0.0,
+        0, 0, 0, 0, span, span,
+    )  # fmt: skip
+
+
+def with_(report: Report, *, lengths: Sequence[float] = (), on_device: bool = True, **changes: Any) -> Report:
+    if lengths:
+        changes["steps"] = dataclasses.replace(report.steps, steps=steps(lengths, on_device=on_device), absent=None)
+        changes.setdefault("time_breakdown", (device(sum(lengths)),))
+    run = {name: changes.pop(name) for name in list(changes) if name in Run.__slots__ and name not in Report.__slots__}
+    return dataclasses.replace(report, run=dataclasses.replace(report.run, **run), **changes)
+
+
+def compared(base: Report, new: Report, **options: Any) -> Comparison:
+    made = compare(base, new, generator=GENERATOR, **options)
+    jsonschema.validate(json.loads(made.to_json()), schemas.schema("comparison"))
+    return made
+
+
+def test_the_shipped_schema_is_up_to_date() -> None:
+    assert schemas.schema("comparison") == schemas.generate("comparison"), "python -P -m postrun.analysis.schema comparison"
+    jsonschema.Draft202012Validator.check_schema(schemas.generate("comparison"))
+
+
+def test_runs_without_anything(empty: Report) -> None:
+    made = compared(empty, empty)
+    assert (made.verdict, made.steps, made.changes, made.parts) == ("unknown", None, (), ())
+    assert made.headline == "Steps cannot be compared: base and new have no steps. Nothing changed by more than its spread and 3 %."
+
+
+def test_only_one_run_has_steps(empty: Report) -> None:
+    made = compared(empty, with_(empty, lengths=[100] * 8))
+    assert made.steps_absent == "base has no steps"
+    assert made.verdict == "unknown"
+
+
+def test_four_steps_are_too_few_whatever_they_took(empty: Report) -> None:
+    made = compared(with_(empty, lengths=[100] * 5), with_(empty, lengths=[200] * 5))
+    assert made.steps is not None
+    assert (made.verdict, made.steps.base.count, made.steps.p_value, made.steps.shift_percent) == ("undecided", 4, None, None)
+    assert "Too few steps to tell from their spread (4 and 4)" in made.headline
+
+
+def test_a_difference_within_the_spread_is_none_and_one_beyond_it_is_slower(empty: Report) -> None:
+    noisy = [100.0 + 20 * ((7 * i) % 10) / 10 for i in range(21)]
+    within = compared(with_(empty, lengths=noisy), with_(empty, lengths=[noisy[0], *(length + 4 for length in noisy[1:])]))
+    assert within.steps is not None
+    assert within.steps.change_percent > 3
+    assert within.verdict == "same"
+    beyond = compared(with_(empty, lengths=noisy), with_(empty, lengths=[noisy[0], *(length + 25 for length in noisy[1:])]))
+    assert beyond.verdict == "slower"
+    assert compared(with_(empty, lengths=noisy), with_(empty, lengths=noisy), threshold_percent=0).verdict == "same"
+
+
+def test_times_of_runs_without_steps_are_divided_by_the_span(empty: Report) -> None:
+    # Half of the first second is idle; of the two seconds of the other run a quarter.
+    made = compared(with_(empty, time_breakdown=(device(1000, idle_ms=500),)), with_(empty, time_breakdown=(device(2000, idle_ms=500),)))
+    assert (made.basis.unit, made.basis.base, made.basis.new) == ("second", 1, 2)
+    assert made.basis.why == "base: no steps with GPU work; new: no steps with GPU work"
+    idle = next(part for part in made.parts if part.name == "idle")
+    assert (idle.base_ns, idle.new_ns, idle.state) == (500 * MS, 250 * MS, "shrunk")
+    assert "a second of GPU time" in next(one.text for one in made.changes if one.name == "idle")
+
+
+def test_steps_that_cover_little_of_what_was_captured_divide_nothing(empty: Report) -> None:
+    short = with_(empty, lengths=[10] * 8, time_breakdown=(device(1000),))
+    made = compared(short, short)
+    assert made.basis.unit == "second"
+    assert made.basis.why is not None
+    assert "cover less than 50%" in made.basis.why
+
+
+def test_steps_timed_on_the_host_of_one_run(empty: Report) -> None:
+    made = compared(with_(empty, lengths=[100] * 9), with_(empty, lengths=[150] * 9, on_device=False))
+    assert made.steps is not None
+    assert (made.steps.measure, made.verdict) == ("host", "slower")
+    assert next(one for one in made.differences if one.name == "kind of steps").limits
+
+
+def test_kernels_meet_by_full_name_then_by_short_name_and_category(empty: Report) -> None:
+    base = with_(
+        empty,
+        lengths=[100] * 10,
+        kernels=(kernel("a<1>", "a", 10, 9), kernel("b<1>", "b", 10, 5), kernel("b<2>", "b #2", 10, 5), kernel("c<1>", "c", 10, 1)),
+    )
+    new = with_(
+        empty,
+        lengths=[100] * 10,
+        kernels=(
+            kernel("a<1>", "a", 10, 9),
+            kernel("b<3>", "b", 10, 20),
+            kernel("c<9>", "c", 10, 1, category="other"),
+            kernel("d", "d", 10, 0.05),
+        ),
+    )
+    found = {(one.short_name, one.category): one for one in compared(base, new).kernels}
+    assert (found["a", "GEMM"].matched, found["a", "GEMM"].state) == ("name", "same")
+    both = found["b", "GEMM"]
+    assert (both.matched, both.base_names, both.new_names, both.state) == ("short name", ("b<1>", "b<2>"), ("b<3>",), "grown")
+    assert (both.base_ns, both.new_ns, both.base_count) == (10 * MS, 20 * MS, 2)
+    assert (found["c", "GEMM"].state, found["c", "other"].state) == ("vanished", "added")
+    assert found["d", "GEMM"].state == "same"  # of too little time to be named
+
+
+def test_a_mean_that_its_spread_allows_has_not_moved(empty: Report) -> None:
+    base = with_(empty, lengths=[100] * 10, kernels=(kernel("k", "k", 10, 20, spread=0.9),))
+    new = with_(empty, lengths=[100] * 10, kernels=(kernel("k", "k", 10, 22, spread=0.9),))
+    steady = with_(empty, lengths=[100] * 10, kernels=(kernel("k", "k", 10, 22, spread=0.01),))
+    narrow = with_(empty, lengths=[100] * 10, kernels=(kernel("k", "k", 10, 20, spread=0.01),))
+    assert compared(base, new).kernels[0].state == "same"
+    assert compared(narrow, steady).kernels[0].state == "grown"
+
+
+@pytest.mark.parametrize(("runs", "state"), [((100, 120), "grown"), ((101, 109), "same"), ((101, 151), "grown")])
+def test_a_profile_that_cuts_a_step_holds_a_part_of_its_kernels(empty: Report, runs: tuple[int, int], state: str) -> None:
+    """Ten steps each: 10 runs a step, and 12; a few runs of a step that was cut; 5 runs a step more."""
+    base, new = (with_(empty, lengths=[100] * 10, kernels=(kernel("k", "k", count, 2, spread=0.5),)) for count in runs)
+    assert compared(base, new).kernels[0].state == state
+
+
+def test_copies_of_one_size_must_differ_by_more(empty: Report) -> None:
+    def copies(total_ms: float, size: int) -> Report:
+        return with_(
+            empty, lengths=[100] * 10, memory_operations=(MemoryOperation("HtoD", "pinned", 10, int(total_ms * MS), size, 10.0, 100.0),)
+        )
+
+    assert compared(copies(100, 10**9), copies(106, 10**9)).memory_operations[0].state == "same"
+    assert compared(copies(100, 10**9), copies(106, 2 * 10**9)).memory_operations[0].state == "grown"
+    assert compared(copies(100, 10**9), copies(120, 10**9)).memory_operations[0].state == "grown"
+
+
+def test_gpu_memory_is_memory_and_not_the_controller(empty: Report) -> None:
+    def used(peak: float, unit: str) -> Report:
+        usage = MetricUsage("node", "gpu_memory", unit, 10, peak, peak, peak, peak, 0.0, False)
+        return with_(empty, system_usage=dataclasses.replace(empty.system_usage, nodes=(usage,)))
+
+    made = compared(used(50, "% of device memory"), used(70, "% of device memory"))
+    assert [(one.area, one.state) for one in made.changes] == [("gpu memory", "grown")]
+    assert compared(used(50, "% of device memory"), used(54, "% of device memory")).changes == ()
+    assert (
+        compared(used(50, "% of time the memory controller was busy"), used(70, "% of time the memory controller was busy")).gpu_memory
+        is None
+    )
+
+
+def test_what_makes_runs_unlike(empty: Report) -> None:
+    ranks = tuple(Process("node", 1, rank, None, 4, None) for rank in (0, 1, 2))
+    base = with_(empty, lengths=[100] * 8, world_size=4, hyperparameters={"batch_size": "32", "lr": "0.1"}, status="completed")
+    new = with_(
+        empty, lengths=[100] * 8, world_size=8, hyperparameters={"batch_size": "64", "lr": "0.2"}, status="partial", processes=ranks,
+        framework="PyTorch 2.9",
+    )  # fmt: skip
+    found = {one.name: one for one in compared(base, new).differences}
+    assert {name for name, one in found.items() if one.limits} == {"world size", "captured ranks", "capture", "hyperparameter batch_size"}
+    assert (found["hyperparameter lr"].limits, found["hyperparameter lr"].new) == (None, "0.2")
+    assert "framework" not in found  # what one run does not tell is no difference
+    names = [one.name for one in compared(base, new).differences]
+    assert names.index("hyperparameter batch_size") < names.index("hyperparameter lr")
+
+
+def test_a_report_read_back_is_the_same_report(empty: Report) -> None:
+    report = with_(empty, lengths=[100.5] * 8, kernels=(kernel("k", "k", 3, 2),))
+    data = json.loads(report.to_json())
+    assert is_report(data)
+    assert report_of(data).to_json() == report.to_json()
+    assert compared(report_of(data), report).changes == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data["run"].pop("status"), "report.run.status is missing"),
+        (lambda data: data["run"].update(status=7), "report.run.status is 7"),
+        (lambda data: data.update(kernels={}), "report.kernels is"),
+        (lambda data: data.update(schema_version=99), "schema_version is 99"),
+        (lambda data: data.update(steps=[1]), "report.steps is"),
+    ],
+)
+def test_what_is_no_report_is_refused_by_its_place(empty: Report, change: Callable[[Any], object], message: str) -> None:
+    data = copy.deepcopy(json.loads(empty.to_json()))
+    change(data)
+    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
+        report_of(data)
+
+
+@pytest.mark.parametrize(
+    "data", [[], {}, {"traceEvents": []}, {"schema_version": 1, "generator": {"name": "other"}, "run": {}, "kernels": []}, None]
+)
+def test_other_json_is_no_report(data: object) -> None:
+    assert not is_report(data)

@@ -1,0 +1,186 @@
+"""Two runs of a simulated job that differ in one planted way: is exactly that found, and is nothing else claimed?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun.analysis import Options, analyze
+from postrun.analysis.compare import compare
+from postrun.analysis.comparison import Comparison
+from postrun.analysis.report import Generator, Report
+from postrun.ingest import ingest
+from postrun.simulate import Changes, DemoTruth, Problems, write_demo
+
+NONE = Problems(straggler_rank=None, exposed_communication=False, idle_tail=False, data_stall=False)
+GENERATOR = Generator("postrun", "0", 0, {})
+ATTENTION = "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel"
+SLOWER_LOADING = {("step", "step time", "slower"), ("part", "idle", "grown"), ("data loading", "data loading", "grown")}
+# Rules that find what follows from it: GPUs that wait.
+WAITING = {("verdict", rule, "broken") for rule in ("LowGPUUtilization", "HostBound")}
+Made = tuple[DemoTruth, Report]
+Found = set[tuple[str, str, str]]
+
+
+def run(folder: Path, **options: Any) -> Made:
+    truth = write_demo(folder, **{"steps": 7, "problems": NONE, "gpus_per_node": 1, **options})
+    with ingest([folder / "kineto"]) as store:
+        return truth, analyze(store, Options(generated_at_ns=0))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return run(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture
+def against(base: Made, tmp_path: Path) -> Callable[..., tuple[Comparison, DemoTruth]]:
+    def compared(**options: Any) -> tuple[Comparison, DemoTruth]:
+        truth, report = run(tmp_path / "new", **options)
+        return compare(base[1], report, generator=GENERATOR), truth
+
+    return compared
+
+
+def claims(made: Comparison) -> Found:
+    return {(one.area, one.name.rpartition("::")[2], one.state) for one in made.changes}
+
+
+def per_step(truth: DemoTruth, figure: str) -> float:
+    """A figure of the truth, by the steps of all ranks."""
+    return sum(getattr(rank, figure) for rank in truth.ranks) / sum(len(rank.device_step_ns) for rank in truth.ranks)
+
+
+def same_hardware(made: Comparison) -> None:
+    assert [one.name for one in made.differences if one.limits] == []
+    assert made.basis.unit == "step"
+
+
+def test_another_seed_is_noise(against: Callable[..., tuple[Comparison, DemoTruth]]) -> None:
+    made, _ = against(seed=2)
+    assert (claims(made), made.verdict) == (set(), "same")
+    same_hardware(made)
+    assert "within the spread of the steps" in made.headline
+    assert "Nothing else changed" in made.headline
+
+
+@pytest.mark.parametrize("problems", [NONE, Problems(straggler_rank=1)], ids=["healthy", "stalls"])
+def test_more_steps_are_no_change(problems: Problems, tmp_path: Path) -> None:
+    few, many = (run(tmp_path / str(steps), steps=steps, problems=problems)[1] for steps in (9, 18))
+    made = compare(few, many, generator=GENERATOR)
+    assert [one for one in claims(made) if one[0] != "verdict"] == []
+    assert made.verdict == "same"
+    assert {one.name: (one.base, one.new) for one in made.differences}["steps captured"] == ("18", "36")
+    assert [one.name for one in made.differences if one.limits] == []
+
+
+def test_slower_data_loading(base: Made, against: Callable[..., tuple[Comparison, DemoTruth]]) -> None:
+    made, truth = against(changes=Changes(slower_loading_ns=25_000_000))
+    assert SLOWER_LOADING <= claims(made) <= SLOWER_LOADING | WAITING
+    same_hardware(made)
+    idle = next(part for part in made.parts if part.name == "idle")
+    assert idle.effect_ns == pytest.approx(per_step(truth, "idle_ns") - per_step(base[0], "idle_ns"))
+    loading = next(part for part in made.host_parts if part.name == "data_loader")
+    assert loading.effect_ns == pytest.approx(25e6, rel=0.01)
+    assert made.steps is not None
+    assert made.steps.change_ns == pytest.approx(25e6, rel=0.02)
+    assert made.steps.measure == "from step to step"
+    # The GPU work of a step knows nothing of it.
+    assert made.device_steps is not None
+    assert made.device_steps.verdict == "same"
+
+
+def test_slower_data_loading_is_seen_between_steps_that_stall(tmp_path: Path) -> None:
+    stalls = Problems(straggler_rank=None, exposed_communication=False, idle_tail=False)
+    calm, slow = (
+        run(tmp_path / str(extra), steps=14, problems=stalls, changes=Changes(slower_loading_ns=extra))[1] for extra in (0, 12_000_000)
+    )
+    made = compare(calm, slow, generator=GENERATOR)
+    assert SLOWER_LOADING <= claims(made) <= SLOWER_LOADING | WAITING
+
+
+def test_one_slower_kernel(base: Made, against: Callable[..., tuple[Comparison, DemoTruth]]) -> None:
+    made, truth = against(changes=Changes(slower_kernel=("bwd_dq_dk_dv", 1.3)))
+    assert claims(made) == {("step", "step time", "slower"), ("part", "computation", "grown"), ("kernel", ATTENTION, "grown")}
+    kernel = made.kernels[0]
+    (name,) = kernel.new_names
+    steps = [sum(len(rank.device_step_ns) for rank in one.ranks) for one in (base[0], truth)]
+    totals = [one.kernels[name].total_ns / n for one, n in zip((base[0], truth), steps, strict=True)]
+    assert (kernel.base_ns, kernel.new_ns) == pytest.approx(tuple(totals))
+    assert kernel.change_percent == pytest.approx(30, abs=0.5)
+    assert kernel.base_count == kernel.new_count == 12
+    assert {one.state for one in made.kernels[1:]} == {"same"}
+    assert [one.name for one in made.categories if one.state != "same"] == ["attention"]
+
+
+def test_a_kernel_of_little_time_is_told_though_the_step_is_not_faster(base: Made, tmp_path: Path) -> None:
+    report = run(tmp_path, changes=Changes(vanished_kernel=True))[1]
+    made = compare(base[1], report, generator=GENERATOR)
+    assert {(area, state) for area, _, state in claims(made)} == {("kernel", "vanished")}
+    assert made.verdict == "same"
+    assert made.headline.startswith("Steps differ by less than the threshold of 3 %")
+    assert made.kernels[0].new_names == ()
+    assert "GeluCUDAKernelImpl" in made.kernels[0].short_name
+    made = compare(base[1], report, generator=GENERATOR, threshold_percent=1.0)
+    assert made.verdict == "faster"
+    assert {area for area, _, _ in claims(made)} == {"step", "part", "kernel"}
+
+
+def test_an_extra_kernel(against: Callable[..., tuple[Comparison, DemoTruth]]) -> None:
+    made, _ = against(changes=Changes(extra_kernel=True))
+    assert claims(made) == {
+        ("step", "step time", "slower"),
+        ("part", "computation", "grown"),
+        ("kernel", "fused_dropout_kernel_vec", "added"),
+    }
+    assert (made.kernels[0].base_names, made.kernels[0].new_count) == ((), 12)
+
+
+def test_matrix_work_in_fp32(against: Callable[..., tuple[Comparison, DemoTruth]]) -> None:
+    made, _ = against(changes=Changes(fp32_matrix=True))
+    found = claims(made)
+    kernels = {(name, state) for area, name, state in found if area == "kernel"}
+    assert len(kernels) == 8
+    assert all(state == ("added" if name.startswith("cutlass_80_simt") else "vanished") for name, state in kernels)
+    assert {one for one in found if one[0] != "kernel"} == {
+        ("step", "step time", "slower"),
+        ("part", "computation", "grown"),
+        ("precision", "BF16", "shrunk"),
+        ("precision", "FP32", "grown"),
+        ("verdict", "LowPrecision", "broken"),
+    }
+    assert {one.name: (one.base, one.new) for one in made.differences}["precision of most matrix work"] == ("BF16", "FP32")
+
+
+def test_a_slow_link_of_one_rank(against: Callable[..., tuple[Comparison, DemoTruth]]) -> None:
+    made, _ = against(changes=Changes(slow_link_rank=1, slow_link_ns=8_000_000))
+    assert {one for one in claims(made) if one[0] != "verdict"} == {
+        ("step", "step time", "slower"),
+        ("part", "exposed communication", "grown"),
+        ("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "grown"),
+    }
+    assert "wait for other ranks" in next(one.text for one in made.changes if one.area == "kernel")
+    assert len(made.devices) == 2
+
+
+def test_copies_from_pageable_memory(base: Made, tmp_path: Path) -> None:
+    truth, report = run(tmp_path, changes=Changes(pageable_copies=True))
+    made = compare(base[1], report, generator=GENERATOR)
+    assert claims(made) == {
+        ("memory operation", "HtoD pageable copies", "added"),
+        ("memory operation", "HtoD pinned copies", "shrunk"),
+        ("verdict", "PageableCopies", "broken"),
+    }
+    assert base[0].ranks[0].pageable_copy_ns == 0
+    added = next(one for one in made.memory_operations if one.memory == "pageable")
+    assert added.new_ns == pytest.approx(per_step(truth, "pageable_copy_ns"))
+    back = claims(compare(report, base[1], generator=GENERATOR))
+    assert {("verdict", "PageableCopies", "mended"), ("memory operation", "HtoD pageable copies", "vanished")} <= back
+
+
+def test_a_run_compared_with_itself(base: Made) -> None:
+    made = compare(base[1], base[1], generator=GENERATOR)
+    assert (made.changes, made.differences, made.verdict) == ((), (), "same")
+    assert {one.effect_ns for one in (*made.parts, *made.kernels, *made.categories, *made.host_parts)} == {0.0}

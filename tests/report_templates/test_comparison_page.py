@@ -1,0 +1,202 @@
+"""Is a comparison shown safely, wholly and the same each time, as a page that stands alone and as a PDF?"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pikepdf
+import pytest
+from conftest import HOSTILE, MAKERS
+from postrun.analysis.compare import compare
+from postrun.analysis.comparison import Comparison
+from postrun.analysis.report import Generator, Report
+from postrun.errors import UsageError
+from postrun.report_templates.comparison import SECTIONS, pages, render_comparison, title
+from postrun.report_templates.figures.before_after import Pair, before_after
+from postrun.report_templates.figures.diverging_bars import Effect, diverging_bars
+
+GENERATOR = Generator("postrun", "0.1.0", 1_795_243_200 * 10**9, {})
+VOID = {"meta", "img", "input", "br", "wbr"}
+
+
+class Reading(HTMLParser):
+    """Elements with their attributes and the text; every element must be closed in its place."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] not in ("script", "style"):
+            self.text += data
+
+
+def changed(report: Report) -> Report:
+    """The same run with longer steps, kernels of which one went and all others grew, and another GPU."""
+    steps = tuple(dataclasses.replace(step, duration_ns=step.duration_ns * 2, start_ns=step.start_ns * 2) for step in report.steps.steps)
+    kernels = tuple(dataclasses.replace(k, total_ns=3 * k.total_ns, min_ns=3 * k.min_ns, mean_ns=3 * k.mean_ns) for k in report.kernels[1:])
+    devices = tuple(dataclasses.replace(device, name=f"{HOSTILE[0]} X") for device in report.devices)
+    return dataclasses.replace(report, steps=dataclasses.replace(report.steps, steps=steps), kernels=kernels, devices=devices)
+
+
+def made_of(name: str) -> Comparison:
+    report = MAKERS[name]()
+    return compare(report, changed(report), generator=GENERATOR, given=("runs/a", "runs/b"))
+
+
+@pytest.fixture(scope="module", params=sorted(MAKERS))
+def any_comparison(request: pytest.FixtureRequest) -> Comparison:
+    return made_of(request.param)
+
+
+@pytest.fixture(scope="module")
+def rich_made() -> Comparison:
+    return made_of("rich")
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_nothing_is_loaded_and_nothing_hostile_is_markup(any_comparison: Comparison, target: str) -> None:
+    text = pages(any_comparison, target)
+    for tag, attributes in Reading(text).elements:
+        for key, value in attributes.items():
+            if key in ("src", "href", "xlink:href", "action", "data", "srcset"):
+                assert value is not None
+                assert value.startswith(("#", "data:")), (tag, key, value[:80])
+            assert key.startswith("xmlns") or not key.startswith("on"), (tag, key)
+    assert "alert(1)</script>" not in text
+    assert not re.search(r"<(link|iframe|object|embed|base|form)\b", text)
+
+
+def test_only_the_script_of_the_report_may_run(rich_made: Comparison) -> None:
+    text = pages(rich_made, "html")
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text
+    assert "default-src 'none'" in text
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_links_lead_somewhere_and_ids_are_unique(any_comparison: Comparison, target: str) -> None:
+    elements = Reading(pages(any_comparison, target)).elements
+    ids = [attributes["id"] for _, attributes in elements if attributes.get("id")]
+    assert len(ids) == len(set(ids))
+    targets = {str(attributes["href"])[1:] for tag, attributes in elements if tag == "a" and str(attributes.get("href")).startswith("#")}
+    assert targets <= set(ids)
+
+
+def test_every_section_and_figure_is_there_with_its_words(rich_made: Comparison) -> None:
+    for target, tag, words in (("html", "svg", "aria-label"), ("pdf", "img", "alt")):
+        reading = Reading(pages(rich_made, target))
+        ids = {attributes.get("id") for _, attributes in reading.elements}
+        assert {build(rich_made).id for build in SECTIONS} <= ids
+        drawn = [attributes for name, attributes in reading.elements if name == tag and attributes.get(words) is not None]
+        assert len(drawn) >= 5
+        assert all(attributes[words] for attributes in drawn)
+    text = Reading(pages(rich_made, "html")).text
+    assert re.sub(r"\W+", "", rich_made.headline) in re.sub(r"\W+", "", text)
+    limits = [one for one in rich_made.differences if one.limits]
+    assert limits
+    # What may not be concluded stands before the sentence that concludes.
+    assert text.index("GPU model:") < text.index("Step time (median)")
+
+
+def test_the_page_shows_the_figures_of_the_comparison(rich_made: Comparison) -> None:
+    """Every kernel in the table, each with the effect that comparison.json has to sort by."""
+    text = pages(rich_made, "html")
+    table = text[text.index('id="kernels-table"') :]
+    rows = re.findall(r"<tr><th scope=\"row\".*?</tr>", table[: table.index("</tbody>")], re.DOTALL)
+    assert len(rows) == len(rich_made.kernels)
+    effects = [float(re.findall(r'data-sort="([^"]*)"', row)[1]) for row in rows]
+    assert effects == pytest.approx([one.effect_ns for one in rich_made.kernels])
+
+
+def test_states_are_words_beside_signs(rich_made: Comparison) -> None:
+    text = pages(rich_made, "html")
+    for words in ("▲ grew", "✕ vanished", "▲ slower"):
+        assert words in text
+
+
+def test_runs_of_one_name_are_told_by_what_was_given(rich_made: Comparison) -> None:
+    assert title(rich_made).endswith(": a → b")
+    same = dataclasses.replace(rich_made, new=dataclasses.replace(rich_made.new, name="other"))
+    assert title(same) == f"{rich_made.base.name} → other"
+
+
+def test_files_in_the_same_bytes_each_time(tmp_path: Path) -> None:
+    made = made_of("cpu")
+    first, second = (render_comparison(made, tmp_path / name) for name in ("a", "b"))
+    assert [path.name for path in first.values()] == ["comparison.html", "comparison.pdf", "comparison.json"]
+    assert [path.read_bytes() for path in first.values()] == [path.read_bytes() for path in second.values()]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["comparison.html", "comparison.json", "comparison.pdf"]
+    with pikepdf.open(first["pdf"]) as document:
+        (attached,) = document.attachments.values()
+        assert attached.get_file().read_bytes() == first["json"].read_bytes()
+        assert list(document.attachments) == ["comparison.json"]
+    assert json.loads(first["json"].read_text("utf-8"))["headline"] == made.headline
+
+
+def test_hostile_names_reach_the_pdf(rich_made: Comparison, tmp_path: Path) -> None:
+    written = render_comparison(rich_made, tmp_path, ["pdf"], paper="Letter")
+    with pikepdf.open(written["pdf"]) as document:
+        assert 4 <= len(document.pages) <= 14
+        box = document.pages[0].mediabox
+        assert (round(float(box[2])), round(float(box[3]))) == (612, 792)
+
+
+def test_what_is_no_format_or_paper_is_refused(rich_made: Comparison, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="junit is no format of a comparison"):
+        render_comparison(rich_made, tmp_path, ["junit"])
+    with pytest.raises(UsageError, match="A5 is no paper"):
+        render_comparison(rich_made, tmp_path, ["json"], paper="A5")
+    assert list(tmp_path.iterdir()) == []
+
+
+def rectangles(svg: str) -> list[tuple[float, float]]:
+    return [(float(x), float(width)) for x, width in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', svg)]
+
+
+def test_diverging_bars_are_as_long_as_their_effects_on_either_side_of_one_line() -> None:
+    rows = [Effect("a", "computation", 4.0, "+4"), Effect("b", "memory", -2.0, "−2"), Effect("c", "other", 1.0, "+1")]
+    bars = rectangles(diverging_bars(rows, "ms"))
+    zero = bars[0][0]
+    assert bars[1][0] + bars[1][1] == pytest.approx(zero, abs=0.02)
+    assert bars[2][0] == zero
+    assert [width / bars[2][1] for _, width in bars] == pytest.approx([4, 2, 1], abs=0.01)
+
+
+@pytest.mark.parametrize("effects", [[3.0], [-3.0], [0.0], [-1.0, -2.0]])
+def test_diverging_bars_stay_within_the_figure(effects: list[float]) -> None:
+    drawn = diverging_bars([Effect("kernel", "computation", value, "text") for value in effects], "ms")
+    assert all(0 <= x <= x + width <= 720 for x, width in rectangles(drawn))
+
+
+def test_pairs_of_bars_are_as_long_as_their_values() -> None:
+    drawn = before_after([Pair("a", "computation", 10.0, 5.0, "−50 %"), Pair("b", "idle", 0.0, 2.5, "")], "ms", ("base", "new"))
+    after = [width for _, width in rectangles(drawn)][1:]  # the first is that of the legend
+    before = [float(right) - float(left) for left, right in re.findall(r'd="M([\d.]+) [\d.]+H([\d.]+)', drawn)][1:]
+    assert before[0] / after[0] == pytest.approx(2, abs=0.01)
+    assert after[0] / after[1] == pytest.approx(2, abs=0.01)
+    assert before[1] == 0
+    assert "−50 %" in drawn

@@ -1,0 +1,125 @@
+"""`postrun compare` as a user meets it: from traces and reports, what is printed and written, which exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+from postrun.analysis.schema import schema
+from postrun.cli import main
+from postrun.simulate import Changes, Problems, write_demo
+
+NONE = Problems(straggler_rank=None, exposed_communication=False, idle_tail=False, data_stall=False)
+
+
+def run(*words: object, **env: str) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words], env=env)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """base/ and new/ with traces, and base-report/ with the report.json of the first."""
+    folder = tmp_path_factory.mktemp("runs")
+    common: dict[str, Any] = {"steps": 7, "problems": NONE, "nodes": 1, "gpus_per_node": 1}
+    write_demo(folder / "base", **common)
+    write_demo(folder / "new", changes=Changes(slower_kernel=("bwd_dq_dk_dv", 1.5)), **common)
+    for name in ("base", "new"):
+        done = run("report", folder / name / "kineto", "-o", folder / f"{name}-report", "--format", "json", "-q")
+        assert done.exit_code == 0, done.output
+    return folder
+
+
+def compared(runs: Path, out: Path, *words: object, base: str = "base-report", new: str = "new-report", **env: str) -> Result:
+    return run("compare", runs / base, runs / new, "-o", out, "--format", "json", *words, **env)
+
+
+def test_traces_and_their_reports_give_the_same_comparison(runs: Path, tmp_path: Path) -> None:
+    when = ("--generated-at", "2026-11-21T06:40:00")
+    done = run("compare", runs / "base" / "kineto", runs / "new" / "kineto", "-o", tmp_path / "a", "--format", "html,json", *when)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("Steps are slower: ")
+    assert "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel grew by" in done.stdout
+    assert done.stdout.rstrip().endswith(f"{tmp_path / 'a' / 'comparison.json'}")
+    assert (tmp_path / "a" / "comparison.html").is_file()
+    again = compared(runs, tmp_path / "b", *when)
+    assert again.exit_code == 0, again.output
+    assert "report.json was read, not the traces" in again.stderr
+    first, second = (json.loads((tmp_path / name / "comparison.json").read_text("utf-8")) for name in "ab")
+    jsonschema.validate(first, schema("comparison"))
+    assert first["generator"]["generated_at_ns"] == 1_795_243_200 * 10**9
+    assert [one["text"] for one in first["changes"]] == [one["text"] for one in second["changes"]]
+    assert first["headline"] == second["headline"]
+    assert (first["base"]["read_from"], second["base"]["read_from"]) == ("traces", "report.json")
+
+
+def test_a_summary_for_programs(runs: Path, tmp_path: Path) -> None:
+    done = compared(runs, tmp_path, "--json", base="base-report/report.json", new="new-report/report.json")
+    summary = json.loads(done.stdout)
+    assert (summary["verdict"], done.stderr) == ("slower", "")
+    assert summary["step_time_ns"]["change_percent"] > 3
+    assert summary["written"] == {"json": str(tmp_path / "comparison.json")}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("slower", 3), ("faster,verdicts", 0), ("kernels", 3), ("changed", 3), ("unlike", 0), ("memory", 0), ("undecided", 0)],
+)
+def test_fail_on(runs: Path, tmp_path: Path, words: str, code: int) -> None:
+    done = compared(runs, tmp_path, "-q", "--fail-on", words)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert (f"--fail-on: {words}" in done.stderr) == bool(code)
+
+
+def test_a_threshold_above_the_change(runs: Path, tmp_path: Path) -> None:
+    assert compared(runs, tmp_path, "--threshold", "60", "--fail-on", "changed").exit_code == 0
+    (tmp_path / "own.toml").write_text('[compare]\nthreshold = 60\nfail-on = "slower"\n', encoding="utf-8")
+    assert compared(runs, tmp_path, "--config", tmp_path / "own.toml").exit_code == 0
+    assert compared(runs, tmp_path, "--config", tmp_path / "own.toml", POSTRUN_THRESHOLD="1").exit_code == 3
+
+
+def test_fail_on_says_what_cannot_be_told(runs: Path, tmp_path: Path) -> None:
+    report = json.loads((runs / "base-report" / "report.json").read_text("utf-8"))
+    report["steps"]["steps"] = report["steps"]["steps"][:3]
+    (tmp_path / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    done = run("compare", tmp_path, runs / "new-report", "-o", tmp_path / "out", "--format", "json", "--fail-on", "slower")
+    assert done.exit_code == 0
+    assert "too few steps to tell, so slower and faster cannot match" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("compare",), 2, "BASE"),
+        (("compare", "RUNS/base-report"), 2, "NEW"),
+        (("compare", "RUNS/absent", "RUNS/new-report"), 4, "absent"),
+        (("compare", "RUNS/base-report", "RUNS/new-report", "--format", "docx"), 2, "docx is no format of a comparison"),
+        (("compare", "RUNS/base-report", "RUNS/new-report", "--fail-on", "sad"), 2, "choose from slower,faster"),
+        (("compare", "RUNS/base-report", "RUNS/new-report", "--threshold", "-1"), 2, "--threshold"),
+        (("compare", "RUNS/base-report", "RUNS/new-report", "--set", "Nothing_x=1"), 2, "--set"),
+        (("compare", "broken/report.json", "RUNS/new-report"), 4, "is no whole report.json"),
+        (("compare", "later/report.json", "RUNS/new-report"), 4, "schema_version is 99"),
+        (("compare", "cut/report.json", "RUNS/new-report"), 4, "report.run.status is missing"),
+    ],
+)
+def test_mistakes_are_answered_with_one_clear_message(
+    runs: Path, tmp_path: Path, words: tuple[str, ...], code: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    whole = (runs / "base-report" / "report.json").read_text("utf-8")
+    data = json.loads(whole)
+    for name, text in (
+        ("broken", whole[:-200]),
+        ("later", json.dumps({**data, "schema_version": 99})),
+        ("cut", json.dumps({**data, "run": {key: value for key, value in data["run"].items() if key != "status"}})),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "report.json").write_text(text, encoding="utf-8")
+    done = run(*(word.replace("RUNS", str(runs)) for word in words))
+    assert done.exit_code == code, done.output
+    assert message in done.stderr
+    assert "Traceback" not in done.output
+    assert not (tmp_path / "postrun-comparison" / "comparison.html").exists()
