@@ -200,7 +200,7 @@ class _State:
         """Fulfils the item's future. -> the worker for the next one, None where it is gone."""
         try:
             task = pickle.dumps((item.function, item.given, item.named), pickle.HIGHEST_PROTOCOL)
-            frame = pickle.dumps((sys.path, self.limits.timeout_s, task), pickle.HIGHEST_PROTOCOL)
+            frame = pickle.dumps(([path for path in sys.path if path], self.limits.timeout_s, task), pickle.HIGHEST_PROTOCOL)
             answer: bytes | None = None
             for _ in range(_STARTS):
                 if worker is not None and worker.dead():  # while it was idle: that is no task's fault
