@@ -36,6 +36,8 @@ _REFERENCES: Final = re.compile(
     r"|(?P<hex>[0-9a-fA-F]{6}(?=[0-9a-fA-F]))"  # commits
     r"|(?P<scheme>[A-Za-z]:(?=/|[A-Za-z0-9_.+-]+@))"  # https://, mailto:
     r"|(?P<www>[Ww]{3}(?=\.))"
+    r"|(?P<revision>(?<![0-9A-Za-z])r(?=[0-9]))"  # r12
+    r"|(?P<word>\b(?:user|project|version|commit|source|export|attachment|document|news|forum|board|message|wiki):(?=\S))"
     r"|(?P<pair>[\[{(](?=[\[{(]))"
 )
 
@@ -93,7 +95,8 @@ def _markdown_part(part: Inline, first: bool) -> str:
 
 
 def _line(parts: Sequence[Inline], one: Callable[[Inline, bool], str]) -> str:
-    return "".join(one(part, number == 0) for number, part in enumerate(parts))
+    """Without a blank before it, which makes it another block in Textile."""
+    return "".join(one(part, number == 0) for number, part in enumerate(parts)).strip()
 
 
 def _markdown_cell(text: str) -> str:
@@ -164,8 +167,6 @@ def jira(blocks: Sequence[Block], marker: str) -> str:
 def escape_textile(text: str, *, first: bool = True) -> str:
     """With entities, which Redmine's Textile hands on as they are."""
     text = parted(plain(text))
-    text = re.sub(r"(?<![0-9A-Za-z])r(?=[0-9])", f"r{JOINER}", text)  # r12: a revision
-    text = re.sub(r"(?<=[A-Za-z]):(?=\S)", f":{JOINER}", text)  # commit:, source:, version:, attachment:
     text = re.sub(r"[&<>\"'*_+^~%@?!#|\[\]{}()=\\/$`]|(?<![0-9A-Za-z])-|-(?![0-9A-Za-z])", _entity, text)
     if first:  # h1. and its kind
         text = re.sub(r"^[0-9A-Za-z](?=[0-9A-Za-z]*\.)", _entity, text)

@@ -109,6 +109,8 @@ REFERENCES = (
     r"\{\{",
     r"\[\[",
     r"\[[a-z]+:",
+    r"\b(user|version|commit|attachment):[a-z0-9]",
+    r"(?<![0-9A-Za-z])r[0-9]",
 )
 
 
@@ -203,6 +205,7 @@ def test_every_comment_has_the_blocks_it_should_have(text: str) -> None:
         second = render(blocks(evil, [FileLink("a.pdf", "https://x.y/a.pdf")]), "postrun:a-x0").splitlines()
         assert len(first) == len(second) or not markup.plain(text)
         assert first[-1] == second[-1]
+        assert not any(line[:1].isspace() for line in second)
         cells = [[len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("|")] for lines in (first, second)]
         assert cells[0] == cells[1]
 
