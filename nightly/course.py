@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -9,7 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ..errors import InputError
 from ..ingest.objects import Objects, is_url, open_objects
@@ -29,21 +30,22 @@ INDEX_CLAIM: Final = "index.claim.json"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a night is put together from. ``known``: the rows of all done-markers below an output. ``index``: writes the index of rows."""
+    """What a night is put together from. ``known``: the rows of all done-markers below an output. ``index``: writes the index of rows;
+    the names of its files."""
 
     known: Callable[[Objects], Mapping[str, Row]]
-    index: Callable[[Objects, Mapping[str, Row]], Any]
+    index: Callable[[Objects, Mapping[str, Row]], tuple[str, ...]]
     executor: Callable[[], AbstractContextManager[Executor]]
     work: Callable[[Task], Row]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``rows``: of every run in the index, by id. ``index``: what writing it gave."""
+    """``rows``: of every run in the index, by id. ``index``: the names of its files."""
 
     night: Night
     rows: Mapping[str, Row]
-    index: Any
+    index: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     removed: int = 0
 
@@ -129,8 +131,11 @@ def known(out: Objects) -> dict[str, Row]:
         return {row.id: row for row in reading.map(partial(nights.read_marker, out), markers) if row is not None}
 
 
-def write_index(out: Objects, rows: Mapping[str, Row], *, families: Sequence[str] = ()) -> Any:
-    return None
+def write_index(out: Objects, rows: Mapping[str, Row], *, families: Sequence[str] = ()) -> tuple[str, ...]:
+    """Writes the index of these rows; the names of its files, the page for people first."""
+    text = json.dumps({"runs": [row.to_json() for row in rows.values()]}, ensure_ascii=False)
+    out.write("index.json", text.encode("utf-8", "backslashreplace"), content_type="application/json")
+    return ("index.json",)
 
 
 def regressions(result: Result, rows: Iterable[Row]) -> list[Regression]:

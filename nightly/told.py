@@ -9,7 +9,6 @@ from typing import Any, Final
 from ..analysis.rules.base import ERROR, ISSUES
 from ..analysis.rules.catalogue import PROFILER_REPORT
 from ..ingest.objects import Objects
-from . import places
 from .course import Result
 from .model import Row
 from .night import Night
@@ -65,9 +64,8 @@ def lines(result: Result, out: Objects) -> Iterator[str]:
         if count := sum(row.state == state for row in result.rows.values()):
             parts.append(f"{count} {what}")
     yield f"{', '.join(parts)}; {_count(len(result.rows), 'run')} in the index"
-    for name in places.INDEX_FILES:
-        if name.endswith(".html"):
-            yield out.place(name)
+    for name in result.index[:1]:
+        yield out.place(name)
 
 
 def notes(result: Result) -> Iterator[str]:
@@ -78,7 +76,7 @@ def notes(result: Result) -> Iterator[str]:
     for run_id, reason in sorted(reasons.items())[:_SHOWN]:
         yield f"{run_id} failed: {reason}"
     if len(reasons) > _SHOWN:
-        yield f"{len(reasons) - _SHOWN} more failed; index.html lists all"
+        yield f"{len(reasons) - _SHOWN} more failed; the index lists all"
     if night.stopped is not None:
         yield f"the night ended early: {night.stopped}"
     waiting = Counter(row.reason for row in night.open if row.state == "waiting")
@@ -98,7 +96,7 @@ def notes(result: Result) -> Iterator[str]:
 def summary(result: Result, out: Objects, regressions: Sequence[Any]) -> dict[str, Any]:
     night = result.night
     return {
-        "index": {name.rpartition(".")[2]: out.place(name) for name in places.INDEX_FILES},
+        "index": {name.rpartition(".")[2]: out.place(name) for name in result.index},
         "found": len(night.decisions),
         "unchanged": sum(one.why == "unchanged" for one in night.decisions),
         "reported": [row.id for row in night.rows if row.state == "reported"],
