@@ -82,7 +82,7 @@ def test_quiet_says_nothing(small_store: Path, tmp_path: Path) -> None:
         (("report", "--generated-at", "yesterday", "STORE"), 2, "write it like 2026-11-21T06:40:00"),
         (("report", "--config", "absent.toml", "STORE"), 2, "absent.toml"),
         (("report",), 2, "SOURCE"),
-        (("report", "s3://bucket/run"), 2, "s3://"),
+        (("report", "s4://bucket/run"), 2, "s4://bucket/run: not a place that is read"),
         (("report", "STORE", "--top", "0"), 2, "--top"),
     ],
 )

@@ -68,8 +68,8 @@ def test_listings_by_prefix_and_behind_a_name(place: Objects) -> None:
     names.remove("a/b")
     for name in names:
         place.write(name, b"x")
-    for prefix in ("", "a", "a/", "a/b", "a/b/", "b/a", "b/a/a", "b/a/ab", "zz", "ü", "a//", "../"):
-        for after in (None, "", "a", "a/", "a/b", "a/b/c", "a0", "b/a/a", "\U0001f600", "a//b"):
+    for prefix in ("", "a", "a/b", "a/b/", "b/a/a", "ü", "a//", "../"):
+        for after in (None, "", "a/", "a/b", "a/b/c", "\U0001f600", "a//b"):
             expected = [name for name in names if name.startswith(prefix) and (after is None or name.encode() > after.encode())]
             assert [one.path for one in place.list(prefix, after=after)] == expected, (prefix, after)
 
@@ -169,7 +169,7 @@ def test_a_version_that_is_no_more_is_not_downloaded(place: Objects, tmp_path: P
 
 def test_large_objects_in_parts_and_streams(place: Objects, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
-    data = b"".join(number.to_bytes(4, "big") for number in range(5 << 20))  # 20 MB: several parts
+    data = b"".join(number.to_bytes(4, "big") for number in range(3 << 20))  # 12 MB: several parts
     source.write_bytes(data)
     etag = place.write("large", source, content_type="application/octet-stream")
     one = place.head("large")

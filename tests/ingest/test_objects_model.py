@@ -121,7 +121,7 @@ class MemoryModel(Model):
         return open_objects("memory://a-model/of a/dict")
 
 
-LIMITS = settings(max_examples=30, stateful_step_count=30)
+LIMITS = settings(max_examples=20, stateful_step_count=30)
 TestFolder = FolderModel.TestCase
 TestFolder.settings = LIMITS
 TestMemory = MemoryModel.TestCase
