@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from . import wording
-from .compare_alike import GPU, WORLD, differences, short_models
+from .compare_alike import ACTIVITY, GPU, WORLD, differences, short_models
 from .compare_basis import ADDED, GROWN, SAME, SHRUNK, VANISHED, basis
 from .compare_kernels import categories, kernels, precision
 from .compare_launches import idle, launches
@@ -40,16 +40,18 @@ def compare(
     """
     on = basis(base, new)
     steps, device_steps, absent = compare_steps(base, new, threshold_percent)
-    error = mean_error(base, new) if on.unit == "step" else 0.0  # of seconds no spread is known
+    of_steps = mean_error(base, new)
+    error = of_steps if on.unit == "step" else 0.0  # of seconds no spread is known
     span = whole(base, new, on)
     whole_ns = span.base_ns if span else 0.0
     least = whole_ns * threshold_percent / 100
     shift = _shift(steps, on)
     summed, within = parts(base, new, on, least, error, shift)
-    found_kernels = kernels(base, new, on, whole_ns, threshold_percent)
+    # What is known of one run only has neither come nor gone.
+    found_kernels = kernels(base, new, on, whole_ns, threshold_percent) if span else ()
     alike, matrix, memory = differences(base, new), precision(base, new), gpu_memory(base, new)
-    copies = memory_operations(base, new, on, whole_ns, threshold_percent)
-    host, rules = host_parts(base, new, threshold_percent, error, summed), verdicts(base, new)
+    copies = memory_operations(base, new, on, whole_ns, threshold_percent) if span else ()
+    host, rules = host_parts(base, new, threshold_percent, of_steps, summed), verdicts(base, new)
     made = [
         *_step_changes(steps),
         *_part_changes(summed, host, on),
@@ -101,7 +103,7 @@ def compare(
         devices=devices(base, new, on, least, error),
         host_parts=host,
         kernels=found_kernels,
-        categories=categories(base, new, on, least),
+        categories=categories(base, new, on, least) if span else (),
         precision=matrix,
         memory_operations=copies,
         launches=launches(base, new, on, threshold_percent),
@@ -210,6 +212,8 @@ def _headline(
     text = steps.text if steps else f"Steps cannot be compared: {absent}."
     if limit := _limit(base, new, alike):
         text = f"{limit}: {text[:1].lower()}{text[1:]}"
+    if any(one.name == ACTIVITY for one in alike):
+        return f"{text} What ran on GPUs is known of one run only."
     largest = _largest(summed, found, changes, on, threshold_percent, told=steps is not None, others=any(one.name == GPU for one in alike))
     return f"{text} {largest}"
 

@@ -16,6 +16,7 @@ _AMOUNT_OF_WORK: Final = re.compile(r"batch|sequence|seq_len|seqlen|accumulat|mi
 _LONGER: Final = 1.1
 GPU: Final = "GPU model"
 WORLD: Final = "world size"
+ACTIVITY: Final = "GPU activity"
 
 
 def differences(base: Report, new: Report) -> tuple[Difference, ...]:
@@ -29,6 +30,11 @@ def differences(base: Report, new: Report) -> tuple[Difference, ...]:
         ),
         _told("nodes", [_nodes(r) for r in (base, new)], limits="communication takes other ways between another number of nodes"),
         _told("GPUs used", [str(sum(d.used for d in r.devices)) for r in (base, new)], limits="totals are of another number of GPUs"),
+        _told(
+            ACTIVITY,
+            ["recorded" if r.time_breakdown else "none recorded" for r in (base, new)],
+            limits="what ran on GPUs is known of one run only: it is not compared",
+        ),
         _told(
             "captured ranks", [_ranks(r) for r in (base, new)], limits="ranks may do different work: what is seen is not of the same ones"
         ),

@@ -158,11 +158,12 @@ def _bins(
 
 
 def mean_error(base: Report, new: Report) -> float | None:
-    """Standard error of the difference of the mean times from step to step; None where a run has too few steps to know it. What waits, such
-    as idle time, spreads as the steps do."""
+    """Standard error of the difference of the mean times from step to step (of steps on the host: of their durations); None where a run
+    has too few steps to know it. What waits, such as idle time, spreads as the steps do."""
     squares = 0.0
     for report in (base, new):
-        values = from_step_to_step([step for step in main_steps(report.steps.steps) if step.on_device])
+        steps = main_steps(report.steps.steps)
+        values = from_step_to_step(steps) if all(step.on_device for step in steps) else _per_step(steps, host=True)
         if len(values) < FEWEST:
             return None
         squares += statistics.variance(values) / len(values)

@@ -15,7 +15,7 @@ from . import words
 
 def kernels(made: Comparison) -> Section:
     if not made.kernels:
-        return Section("kernels", "Kernels", say("No kernel in either run."))
+        return Section("kernels", "Kernels", say("No kernels in both runs: there is nothing to compare."))
     states = Counter(one.state for one in made.kernels)
     counts = ", ".join(
         f"{states[name]} {word}"

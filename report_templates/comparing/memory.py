@@ -10,7 +10,7 @@ from . import words
 
 def memory(made: Comparison) -> Section:
     if not made.memory_operations and made.gpu_memory is None:
-        return Section("memory", "Memory operations", say("No copies, memsets or samples of GPU memory in either run."))
+        return Section("memory", "Memory operations", say("No copies, memsets or samples of GPU memory in both runs."))
     moved = [f"{_name(one)} {words.signed(one.effect_ns)}" for one in made.memory_operations if one.state != "same"]
     told = f"Changed {words.per(made.basis)}: {', '.join(moved)}." if moved else "No kind of copies changed."
     peak = made.gpu_memory

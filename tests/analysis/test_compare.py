@@ -120,6 +120,14 @@ def test_steps_that_cover_little_of_what_was_captured_divide_nothing(empty: Repo
     assert "cover less than 50%" in made.basis.why
 
 
+def test_what_is_known_of_one_run_only_has_not_vanished(empty: Report) -> None:
+    copies = (MemoryOperation("HtoD", "pinned", 10, 50 * MS, 10**9, 10.0, 100.0),)
+    base = with_(empty, lengths=[100] * 9, kernels=(kernel("k", "k", 10, 20),), memory_operations=copies)
+    for made in (compared(base, empty), compared(empty, base)):
+        assert (made.kernels, made.categories, made.memory_operations, made.changes) == ((), (), (), ())
+        assert next(one for one in made.differences if one.name == "GPU activity").limits
+
+
 def test_steps_timed_on_the_host_of_one_run(empty: Report) -> None:
     made = compared(with_(empty, lengths=[100] * 9), with_(empty, lengths=[150] * 9, on_device=False))
     assert made.steps is not None
