@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +48,13 @@ def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
         return None if value is None else words.size(value)
 
 
+def _families(_ctx: click.Context, _param: click.Parameter, value: Sequence[Sequence[str]]) -> tuple[re.Pattern[str], ...]:
+    from .history import patterns_of
+
+    with bad_parameter():
+        return patterns_of([text for texts in value for text in ((texts,) if isinstance(texts, str) else texts)])
+
+
 def _engine(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     from .engines import checked
 
@@ -74,8 +82,16 @@ NIGHT_OPTIONS = [
             help="A run that takes longer failed."),
     option("--memory", callback=_size, metavar="SIZE",
             help="A run whose process needs more memory failed (default: its share of this machine's)."),
-    option("--family", "families", multiple=True, type=Listed(r"[\n;]+"), metavar="PATTERN",
-            help="Runs whose names match belong together in the trends; may be repeated."),
+    option("--family", "families", multiple=True, type=Listed(r"[\n;]+"), callback=_families, metavar="REGEX",
+            help="Runs whose name or place this finds belong together in the trends, by what its groups find; may be repeated."),
+    option("--regression-threshold", type=click.FloatRange(0, 10_000), default=10.0, show_default=True, metavar="PERCENT",
+            help="A step time that is greater than the median of the comparable runs before by more than this is a regression,"),
+    option("--regression-deviations", type=click.FloatRange(0, 1000), default=3.0, show_default=True, metavar="NUMBER",
+            help="and by more than so many of their robust standard deviations;"),
+    option("--regression-history", type=Number(3, 50), default=8, show_default=True, metavar="RUNS",
+            help="they are as many as there are, from 3 to this."),
+    option("--new-issue-history", type=Number(1, 50), default=3, show_default=True, metavar="RUNS",
+            help="An issue is new when its rule was fine in so many comparable runs before."),
     option("--fail-on", type=click.UNPROCESSED, callback=fail_on_words, metavar="LIST",
             help="Exit with code 3 when a run of this night has it: issues (any rule), error (a rule or the report failed), regression, or "
             "names of rules."),
@@ -128,10 +144,10 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
         rows = result.night.rows
     regressed = course.regressions(result, rows)
     _print(told.lines(result, out), told.summary(result, out, regressed), as_json, quiet)
-    for line in () if quiet else told.notes(result):
+    for line in () if quiet else (*map(told.regression_line, regressed), *told.notes(result)):
         click.echo(f"note: {line}", err=True)
     sent = rules is None or _attach(rules, out, rows, regressed, quiet)
-    if said := told.matched(rows, [one.text for one in regressed], fail_on):
+    if said := told.matched(rows, [told.regression_line(one) for one in regressed], fail_on):
         click.echo(f"postrun: --fail-on: {said}", err=True)
         sys.exit(3)
     if not sent:
@@ -224,14 +240,25 @@ def _in_flight(engine: str, workers: int | None) -> int:
 
 def _parts(options: dict[str, Any]) -> Parts:
     from . import course, engines
+    from .history import Settings
+    from .index import Book
     from .work import report_run
 
+    settings = Settings(
+        patterns=options["families"],
+        threshold_percent=options["regression_threshold"],
+        deviations=options["regression_deviations"],
+        history=options["regression_history"],
+        fine_runs=options["new_issue_history"],
+    )
+    part = options["index_only"] or any(options[name] is not None for name in ("shard", "since", "until"))
+    book = Book(settings, every_run=not part, generated_at_ns=option_values.generated_at(options["generated_at"]))
     workers, memory = options["workers"], options["memory"]
     if memory is None and options["engine"] in ("processes", "dask"):
         memory = course.share_of_memory(workers)
     return course.Parts(
-        known=course.known,
-        index=partial(course.write_index, families=options["families"]),
+        known=book.known,
+        index=book.write,
         executor=partial(engines.executor, options["engine"], workers=workers, timeout_s=options["timeout"], memory_bytes=memory),
         work=report_run,
     )

@@ -2,50 +2,46 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import InputError
 from ..ingest.objects import Objects, is_url, open_objects
 from . import night as nights
-from . import places
 from .claims import Claims
 from .model import Row, Task
 from .night import Night, Wanted
 
 if TYPE_CHECKING:
-    from ..tickets.notify import Regression
+    from .history import Finding
+    from .index import Index
 
 _MEMORY_SHARE: Final = 0.9
-_READ_AT_ONCE: Final = 32
 INDEX_CLAIM: Final = "index.claim.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a night is put together from. ``known``: the rows of all done-markers below an output. ``index``: writes the index of rows;
-    the names of its files."""
+    """What a night is put together from. ``known``: the rows of all done-markers below an output. ``index``: writes the index of rows."""
 
     known: Callable[[Objects], Mapping[str, Row]]
-    index: Callable[[Objects, Mapping[str, Row]], tuple[str, ...]]
+    index: Callable[[Objects, Mapping[str, Row]], Index]
     executor: Callable[[], AbstractContextManager[Executor]]
     work: Callable[[Task], Row]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``rows``: of every run in the index, by id. ``index``: the names of its files."""
+    """``rows``: of every run in the index, by id. ``index``: what was written."""
 
     night: Night
     rows: Mapping[str, Row]
-    index: tuple[str, ...]
+    index: Index
     left_out: tuple[str, ...] = ()
     removed: int = 0
 
@@ -124,20 +120,7 @@ def everything(known: Mapping[str, Row], night: Night) -> dict[str, Row]:
     return dict(sorted(rows.items()))
 
 
-def known(out: Objects) -> dict[str, Row]:
-    """The rows of all done-markers."""
-    markers = [one.path for one in out.list(f"{places.RUNS}/") if one.path.endswith(f"/{places.DONE}")]
-    with ThreadPoolExecutor(_READ_AT_ONCE) as reading:
-        return {row.id: row for row in reading.map(partial(nights.read_marker, out), markers) if row is not None}
-
-
-def write_index(out: Objects, rows: Mapping[str, Row], *, families: Sequence[str] = ()) -> tuple[str, ...]:
-    """Writes the index of these rows; the names of its files, the page for people first."""
-    text = json.dumps({"runs": [row.to_json() for row in rows.values()]}, ensure_ascii=False)
-    out.write("index.json", text.encode("utf-8", "backslashreplace"), content_type="application/json")
-    return ("index.json",)
-
-
-def regressions(result: Result, rows: Iterable[Row]) -> list[Regression]:
+def regressions(result: Result, rows: Iterable[Row]) -> list[Finding]:
     """Those of ``rows``."""
-    return []
+    ids = {row.id for row in rows}
+    return [one for one in result.index.regressions if one.id in ids]

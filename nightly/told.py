@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..analysis.rules.base import ERROR, ISSUES
 from ..analysis.rules.catalogue import PROFILER_REPORT
@@ -12,6 +12,9 @@ from ..ingest.objects import Objects
 from .course import Result
 from .model import Row
 from .night import Night
+
+if TYPE_CHECKING:
+    from .history import Finding
 
 REGRESSION: Final = "regression"
 _ANY: Final = "issues"
@@ -64,7 +67,7 @@ def lines(result: Result, out: Objects) -> Iterator[str]:
         if count := sum(row.state == state for row in result.rows.values()):
             parts.append(f"{count} {what}")
     yield f"{', '.join(parts)}; {_count(len(result.rows), 'run')} in the index"
-    for name in result.index[:1]:
+    for name in result.index.files[:1]:
         yield out.place(name)
 
 
@@ -93,10 +96,14 @@ def notes(result: Result) -> Iterator[str]:
         yield f"left out: {len(result.left_out) - _NAMED} more objects"
 
 
-def summary(result: Result, out: Objects, regressions: Sequence[Any]) -> dict[str, Any]:
+def regression_line(one: Finding) -> str:
+    return f"regression of {one.family} in {one.id}: {one.text}"
+
+
+def summary(result: Result, out: Objects, regressions: Sequence[Finding]) -> dict[str, Any]:
     night = result.night
     return {
-        "index": {name.rpartition(".")[2]: out.place(name) for name in result.index},
+        "index": {name.rpartition(".")[2]: out.place(name) for name in result.index.files},
         "found": len(night.decisions),
         "unchanged": sum(one.why == "unchanged" for one in night.decisions),
         "reported": [row.id for row in night.rows if row.state == "reported"],

@@ -1,0 +1,290 @@
+"""What is in the index of all runs, and how is it written? index.parquet, index.json and index.html, from done-markers alone.
+
+The last index.parquet is the cache of the markers: only those whose version is another one are read again. Nights that write the index at
+once do not take rows from each other: index.parquet is replaced only where it is still the one that was read before the markers were
+listed, and who finds another one than its own in the end begins again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from dataclasses import replace as replaced
+from typing import Any, Final
+
+import polars as pl
+
+from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError
+from . import night as nights
+from . import places, table
+from .history import Family, Finding, History, Settings, family_of, history
+from .model import Row
+
+PAGE_RUNS: Final = 2_000
+"""Rows on the page, the newest; also the page must be opened by a telephone."""
+JSON_RUNS: Final = 10_000
+PAGE_FAMILIES: Final = 60
+_READ_AT_ONCE: Final = 32
+_TRIES: Final = 12
+_OPEN_NS: Final = 7 * 86_400 * 10**9
+HTML, JSON, PARQUET = places.INDEX_FILES
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What done-markers say. ``versions``: of each marker, by the id of its run. ``kept``: the index that stood there before they were
+    listed."""
+
+    rows: Mapping[str, Row]
+    versions: Mapping[str, str]
+    kept: table.Kept
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What index.json and the page are made of. ``rows``: the newest, newest first; ``failed``: of all runs. ``family``: by id.
+    ``steps``: change of the step time in percent against the runs before it, and what that is, by id."""
+
+    generated_at_ns: int
+    version: str
+    place: str
+    total: int
+    states: Mapping[str, int]
+    rows: tuple[Row, ...]
+    family: Mapping[str, str]
+    steps: Mapping[str, tuple[float, str | None]]
+    findings: tuple[Finding, ...]
+    failed: tuple[Row, ...]
+    families: tuple[Family, ...]
+    families_total: int
+    settings: Settings
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the index's files, the page for people first."""
+        return places.INDEX_FILES
+
+    @property
+    def regressions(self) -> tuple[Finding, ...]:
+        return tuple(one for one in self.findings if one.kind == "regression")
+
+
+@dataclass(slots=True)
+class Book:
+    """The index of one output. ``every_run``: this night looks at all runs, so that one that it did not see and that has no report is no
+    longer there. ``generated_at_ns``: what the files say; None for now."""
+
+    settings: Settings = field(default_factory=Settings)
+    every_run: bool = False
+    generated_at_ns: int | None = None
+    _known: Known | None = None
+
+    def known(self, out: Objects) -> Mapping[str, Row]:
+        """The rows of all done-markers."""
+        self._known = read_known(out, self._known)
+        return self._known.rows
+
+    def write(self, out: Objects, rows: Mapping[str, Row]) -> Index:
+        """Writes the index of ``rows``: those of :meth:`known`, the same objects, and others in the place of some."""
+        known = self._known or read_known(out, None)
+        over = {run_id: row for run_id, row in rows.items() if known.rows.get(run_id) is not row}
+        for attempt in range(_TRIES):
+            if attempt:
+                time.sleep(random.uniform(0, 0.2 * attempt))  # else two nights stay in step
+                before, known = known, read_known(out, known)
+                # What another night has finished meanwhile is newer than what this one knows of it.
+                over = {run_id: row for run_id, row in over.items() if known.rows.get(run_id) == before.rows.get(run_id)}
+            self._known = known
+            if (made := self._written(out, known, over)) is not None:
+                return made
+        raise ObjectStoreError(
+            f"{out.place(PARQUET)}: other nights have replaced the index {_TRIES} times while it was written; call postrun nightly again"
+            " with --index-only when they have ended"
+        )
+
+    def _written(self, out: Objects, known: Known, over: Mapping[str, Row]) -> Index | None:
+        """None where another night has written an index meanwhile."""
+        now = time.time_ns()
+        shown = dict(known.rows) | dict(over)
+        told = {run_id: now for run_id in over if run_id not in known.rows}
+        for run_id, (when, row) in known.kept.open.items():
+            if run_id not in shown and not self.every_run and when > now - _OPEN_NS:
+                shown[run_id], told[run_id] = row, when
+        rows = [shown[run_id] for run_id in sorted(shown)]
+        # A row that says more than its marker can be told from it, and the cache does not lose it.
+        versions = [known.versions.get(row.id) if same_as_marker(row, known.rows.get(row.id)) else None for row in rows]
+        full, made = table_of(rows, versions, [told.get(row.id) for row in rows], self.settings)
+        data = table.encoded(full)
+        if not out.replace(PARQUET, data, known.kept.etag):
+            return None
+        generated = self.generated_at_ns if self.generated_at_ns is not None else now
+        index = index_of(rows, full, made, self.settings, out.url, generated)
+        del full
+        out.write(JSON, to_json(index), content_type="application/json")
+        from ..report_templates.index_page import index_page
+
+        out.write(HTML, index_page(index, most_families=PAGE_FAMILIES).encode("utf-8", "replace"), content_type="text/html; charset=utf-8")
+        return index if table.is_still(out, PARQUET, data) else None
+
+
+def plain_row(row: Row) -> Row:
+    """``row`` without what the index adds to its marker."""
+    if not row.warnings or not (row.warnings[-1] == nights.GONE or row.warnings[-1].startswith(nights.OUTDATED)):
+        return row
+    return replaced(row, warnings=row.warnings[:-1])
+
+
+def same_as_marker(row: Row, marker: Row | None) -> bool:
+    return marker is not None and (row is marker or plain_row(row) == marker)
+
+
+def read_known(out: Objects, last: Known | None) -> Known:
+    """The rows of all done-markers; those that ``last`` or index.parquet knows in their version are not read again."""
+    kept = table.read(out, PARQUET) if last is None or _etag(out) != last.kept.etag else last.kept
+    listed = {one.path: one for one in out.list(f"{places.RUNS}/") if one.path.endswith(f"/{places.DONE}")}
+    rows, versions, unread = dict[str, Row](), dict[str, str](), list[str]()
+    cached = {places.done(run_id): (version, plain_row(row)) for run_id, (version, row) in kept.markers.items()}
+    if last is not None:
+        cached |= {places.done(run_id): (last.versions[run_id], row) for run_id, row in last.rows.items() if run_id in last.versions}
+    for path, one in listed.items():
+        had = cached.get(path)
+        if had is not None and had[0] == version_of(one):
+            rows[had[1].id], versions[had[1].id] = had[1], had[0]
+        else:
+            unread.append(path)
+    if unread:
+        with ThreadPoolExecutor(_READ_AT_ONCE) as reading:
+            for path, row in zip(unread, reading.map(lambda path: _marker(out, path), unread), strict=True):
+                if row is not None and places.done(row.id) == path and table.sound(row):
+                    rows[row.id], versions[row.id] = _shared(row), version_of(listed[path])
+    return Known(rows, versions, kept)
+
+
+def version_of(one: ObjectInfo) -> str:
+    return one.etag if one.etag is not None else f"{one.size}-{one.modified_ns}"
+
+
+def _etag(out: Objects) -> str | None:
+    now = out.head(PARQUET)
+    return None if now is None else now.etag
+
+
+def _marker(out: Objects, path: str) -> Row | None:
+    """None also for one that goes while it is read."""
+    try:
+        return nights.read_marker(out, path)
+    except ObjectStoreError:
+        if out.head(path) is None:
+            return None
+        raise
+
+
+def _shared(row: Row) -> Row:
+    """Names that every row has are kept once."""
+    return replaced(row, verdicts={sys.intern(rule): sys.intern(verdict) for rule, verdict in row.verdicts.items()})
+
+
+def table_of(
+    rows: Sequence[Row], versions: Sequence[str | None], told: Sequence[int | None], settings: Settings
+) -> tuple[pl.DataFrame, History]:
+    """The table of index.parquet, and what its history tells."""
+    families = [table.valid(family_of(row.name, row.id, row.labels, settings.patterns)) for row in rows]
+    plain = table.frame(
+        rows,
+        family=pl.Series(families, dtype=pl.String),
+        marker=pl.Series(versions, dtype=pl.String),
+        told_at_ns=pl.Series(told, dtype=pl.Int64),
+    )
+    made = history(plain, settings)
+    steps = made.steps.select("id", "step_base_ns", "step_change_percent", "step_runs", "step_mark")
+    full = plain.join(steps, on="id", how="left", maintain_order="left")
+    return full, made
+
+
+def index_of(rows: Sequence[Row], full: pl.DataFrame, made: History, settings: Settings, place: str, generated_at_ns: int) -> Index:
+    from importlib.metadata import version
+
+    newest = sorted(rows, key=lambda row: (-when(row), row.id))
+    failed = tuple(row for row in newest if row.state == "failed")
+    shown = tuple(newest[:JSON_RUNS])
+    ids = {row.id for row in (*shown, *failed)} | {one.id for one in made.findings}
+    some = full.select("id", "family", "step_change_percent", "step_mark").filter(pl.col("id").is_in(sorted(ids)))
+    counts = full.group_by("state").len().sort("state")
+    return Index(
+        generated_at_ns=generated_at_ns,
+        version=version("postrun"),
+        place=place,
+        total=len(rows),
+        states=dict(counts.iter_rows()),
+        rows=shown,
+        family=dict(some.select("id", "family").iter_rows()),
+        steps={run_id: (change, mark) for run_id, _, change, mark in some.iter_rows() if change is not None},
+        findings=made.findings,
+        failed=failed,
+        families=made.families,
+        families_total=made.families_total,
+        settings=settings,
+    )
+
+
+def when(row: Row) -> int:
+    """What rows are ordered by: when the run began, else when it was reported; what has not come to that is newest."""
+    return row.started_ns if row.started_ns is not None else row.reported_at_ns if row.reported_at_ns is not None else 2**63
+
+
+def to_json(index: Index) -> bytes:
+    """index.json: a run per line; keys without a value are left out."""
+    head = {
+        "layout": f"postrun.index/{table.VERSION}",
+        "generator": {"name": "postrun", "version": index.version, "generated_at_ns": index.generated_at_ns},
+        "runs_total": index.total,
+        "states": dict(index.states),
+        "settings": {
+            "regression_threshold_percent": index.settings.threshold_percent,
+            "regression_deviations": index.settings.deviations,
+            "regression_history": index.settings.history,
+            "fine_runs": index.settings.fine_runs,
+            "families": [pattern.pattern for pattern in index.settings.patterns],
+        },
+    }
+    text = [json.dumps(head, ensure_ascii=False, indent=1)[:-2]]
+    text.append(_part("findings", (_short(_plain(one)) for one in index.findings)))
+    text.append(_part("failed", ({"id": row.id, "reason": row.reason} for row in index.failed[:JSON_RUNS])))
+    text.append(f',\n "families_total": {index.families_total}')
+    text.append(_part("families", map(_family, index.families)))
+    text.append(_part("runs", (_run(index, row) for row in index.rows)))
+    return ("".join(text) + "\n}\n").encode("utf-8", "backslashreplace")
+
+
+def _part(name: str, values: Iterable[Any]) -> str:
+    return f',\n "{name}": [' + ",".join("\n  " + json.dumps(value, ensure_ascii=False) for value in values) + "]"
+
+
+def _run(index: Index, row: Row) -> dict[str, Any]:
+    data = row.to_json() | {"family": index.family.get(row.id)}
+    if (step := index.steps.get(row.id)) is not None:
+        data |= {"step_change_percent": round(step[0], 3), "step_mark": step[1]}
+    return _short(data)
+
+
+def _family(family: Family) -> dict[str, Any]:
+    return {
+        "name": family.name,
+        "runs": family.runs,
+        "trends": {name: _plain(trend) for name, trend in family.trends.items()},
+        "changes": [_plain(change) for change in family.changes],
+        "points": [_short(_plain(point)) for point in family.points],
+    }
+
+
+def _plain(one: Any) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in one.__slots__}
+
+
+def _short(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if value is not None and value != [] and value != {}}

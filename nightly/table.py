@@ -1,0 +1,166 @@
+"""How do rows of the index become a table of Polars and Parquet, and back?"""
+
+from __future__ import annotations
+
+import io
+import math
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from ..analysis.rules.catalogue import PROFILER_REPORT, RULES
+from ..errors import InputError
+from ..ingest.objects import Objects
+from .model import Row
+
+VERSION: Final = "1"
+"""Of the table: one of another version is no cache."""
+_WRITTEN: Final = "postrun.written"
+_LAYOUT: Final = "postrun.index"
+_TAIL: Final = 1 << 16
+PLAIN: Final[dict[str, Any]] = {
+    "id": pl.String, "state": pl.String, "kind": pl.String, "fingerprint": pl.String, "options": pl.String, "bytes": pl.Int64,
+    "files": pl.Int64, "reason": pl.String, "folder": pl.String, "attempts": pl.Int64, "seconds": pl.Float64, "reported_at_ns": pl.Int64,
+    "name": pl.String, "status": pl.String, "started_ns": pl.Int64, "duration_ns": pl.Int64, "nodes": pl.Int64, "ranks": pl.Int64,
+    "gpus": pl.Int64, "gpu_name": pl.String, "headline": pl.String, "gpu_active_percent": pl.Float64, "steps": pl.Int64,
+    "step_median_ns": pl.Int64, "exposed_communication_percent": pl.Float64, "gpu_memory_percent": pl.Float64,
+}  # fmt: skip
+LISTS: Final = ("written", "warnings")
+_LABEL: Final = pl.Struct({"key": pl.String, "value": pl.String})
+MARKER: Final = "marker"
+"""Which version of the done-marker a row is; null where there is none, or where the row says more than it."""
+TOLD: Final = "told_at_ns"
+"""When a row without a done-marker was written to the index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What an index.parquet holds. ``markers``: version -> row of a run, by its id. ``open``: rows without a marker, and when they were
+    told. ``etag``: of the file; None where there is none."""
+
+    etag: str | None
+    markers: Mapping[str, tuple[str, Row]]
+    open: Mapping[str, tuple[int, Row]]
+
+
+def rules_of(rows: Iterable[Row]) -> tuple[str, ...]:
+    """The known rules in their order, then others that a row has a verdict of."""
+    known = (*RULES, PROFILER_REPORT)
+    others = {rule for row in rows for rule in row.verdicts} - set(known)
+    return (*known, *sorted(others))
+
+
+def frame(rows: Sequence[Row], **more: pl.Series) -> pl.DataFrame:
+    """A row of the table per row; ``more``: other columns."""
+    rules = rules_of(rows)
+    try:
+        return _frame(rows, rules, more, str)
+    except UnicodeEncodeError:
+        return _frame(rows, tuple(map(valid, rules)), more, valid)
+
+
+def _frame(rows: Sequence[Row], rules: Sequence[str], more: Mapping[str, pl.Series], text: Any) -> pl.DataFrame:
+    columns = []
+    for name, kind in PLAIN.items():
+        values = [getattr(row, name) for row in rows]
+        if kind == pl.String:
+            values = [None if one is None else text(one) for one in values]
+        columns.append(pl.Series(name, values, dtype=kind))
+    for name in LISTS:
+        columns.append(pl.Series(name, [[text(one) for one in getattr(row, name)] for row in rows], dtype=pl.List(pl.String)))
+    labels = [[{"key": text(key), "value": text(value)} for key, value in row.labels.items()] for row in rows]
+    columns.append(pl.Series("labels", labels, dtype=pl.List(_LABEL)))
+    given = [row.verdicts if text is str else {text(key): value for key, value in row.verdicts.items()} for row in rows]
+    verdicts = pl.DataFrame({rule: pl.Series(rule, [one.get(rule) for one in given], dtype=pl.String) for rule in rules})
+    columns.append(verdicts.to_struct("verdicts"))
+    return pl.DataFrame([*columns, *(series.alias(name) for name, series in more.items())])
+
+
+def valid(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def rows_of(table: pl.DataFrame) -> list[Row]:
+    """The rows that ``table`` was made of."""
+    names = list(PLAIN)
+    plain = [table[name].to_list() for name in names]
+    lists = [[tuple(one or ()) for one in table[name].to_list()] for name in LISTS]
+    labels = [{one["key"]: one["value"] for one in found or ()} for found in table["labels"].to_list()]
+    struct = table["verdicts"].struct.unnest()
+    rules, seen = struct.columns, dict[tuple[str | None, ...], dict[str, str]]()
+    made = []
+    for values, written, warnings, label, verdicts in zip(
+        zip(*plain, strict=True), *lists, labels, struct.iter_rows(), strict=True
+    ):  # fmt: skip
+        if verdicts not in seen:
+            seen[verdicts] = {rule: verdict for rule, verdict in zip(rules, verdicts, strict=True) if verdict is not None}
+        more = {"written": written, "warnings": warnings, "labels": label, "verdicts": seen[verdicts]}
+        made.append(Row(**dict(zip(names, values, strict=True)), **more))
+    return made
+
+
+def encoded(table: pl.DataFrame) -> bytes:
+    """As Parquet, whose bytes tell their writer from every other one."""
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd", metadata={_LAYOUT: VERSION, _WRITTEN: uuid.uuid4().hex})
+    return buffer.getvalue()
+
+
+def is_still(out: Objects, path: str, data: bytes) -> bool:
+    """Whether these bytes, which :func:`encoded` made, stand there, and not those of another writer."""
+    now = out.head(path)
+    if now is None or now.size != len(data):
+        return False
+    first = max(0, len(data) - _TAIL)
+    return out.read(path, first=first) == data[first:]
+
+
+def read(out: Objects, path: str) -> Kept:
+    """What stands there; nothing but the ETag where it is not there, damaged, or of another version: it is only a cache."""
+    now = out.head(path)
+    if now is None:
+        return Kept(None, {}, {})
+    empty = Kept(now.etag, {}, {})
+    try:
+        data = out.read(path)
+    except InputError:
+        return empty
+    try:
+        if pl.read_parquet_metadata(io.BytesIO(data)).get(_LAYOUT) != VERSION:
+            return empty
+        table = pl.read_parquet(io.BytesIO(data))
+        rows = rows_of(table)
+        marker, told = table[MARKER].to_list(), table[TOLD].to_list()
+    except Exception:  # whatever Polars makes of damaged bytes
+        return empty
+    markers = {row.id: (version, row) for row, version in zip(rows, marker, strict=True) if version is not None}
+    return Kept(now.etag, markers, {row.id: (when, row) for row, when in zip(rows, told, strict=True) if when is not None})
+
+
+def sound(row: Row) -> bool:
+    """Whether every value is of its type: what a damaged marker holds must not spoil the table."""
+    for name, kind in PLAIN.items():
+        value = getattr(row, name)
+        if value is None:
+            if name in _NEEDED:
+                return False
+        elif kind == pl.String:
+            if not isinstance(value, str):
+                return False
+        elif isinstance(value, bool) or not isinstance(value, int if kind == pl.Int64 else int | float):
+            return False
+        if isinstance(value, int | float) and not (math.isfinite(value) and -(2**63) <= value < 2**63):
+            return False
+    if row.state not in ("reported", "failed", "running", "waiting"):
+        return False
+    texts = (*row.written, *row.warnings)
+    if not (isinstance(row.labels, dict) and isinstance(row.verdicts, dict)):
+        return False
+    pairs = (*row.labels.items(), *row.verdicts.items())
+    return all(isinstance(one, str) for one in texts) and all(isinstance(one, str) for pair in pairs for one in pair)
+
+
+_NEEDED: Final = ("id", "state", "kind", "fingerprint", "options", "bytes", "files", "attempts")
