@@ -378,7 +378,7 @@ class _Trace:
         rows = pl.concat(frames, how="vertical")
         rows = rows.with_columns(pl.col("start_ns") + self.base_ns, node=pl.lit(node, pl.Int32), process=pl.lit(process, pl.Int32))
         if cycle := self.placement.cycle(process, self.source):
-            rows = rows.with_columns(_of_cycle(column, cycle) for column in _CYCLE_COLUMNS if column in rows.columns)
+            rows = rows.with_columns(of_cycle(column, cycle) for column in _CYCLE_COLUMNS if column in rows.columns)
         self.flushed[table] += rows.height
         self.store.append(table, rows)
 
@@ -601,7 +601,7 @@ def _no_zero(column: str) -> pl.Expr:
     return pl.when(pl.col(column) != 0).then(column)
 
 
-def _of_cycle(column: str, cycle: int) -> pl.Expr:
+def of_cycle(column: str, cycle: int) -> pl.Expr:
     """Ids that count from the start in every file, moved to a range of this file's own; 0 and what is no such number stay."""
     return pl.when(pl.col(column).is_between(1, CYCLE_IDS - 1)).then(pl.col(column) + cycle * CYCLE_IDS).otherwise(column).alias(column)
 

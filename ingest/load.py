@@ -28,6 +28,7 @@ from .source import (
 from .store import SCHEMA, Store, storable
 
 if TYPE_CHECKING:
+    from .partial import Partials
     from .registry import ReadResult
 
 Progress = Callable[[str, float | None], None]
@@ -67,6 +68,23 @@ def ingest(
             if len(found) > 1 or target is not None:
                 raise UsageError(f"{one.path} is a run store already; give it alone (postrun report {one.path})")
             return Store.open(one.path, memory_limit=memory_limit, threads=threads)
+    return load(found, paths, target, progress=report, name=name, memory_limit=memory_limit, threads=threads)
+
+
+def load(
+    found: list[Found],
+    paths: Sequence[str | Path],
+    target: Path | None = None,
+    *,
+    partials: Partials | None = None,
+    progress: Progress | None = None,
+    name: str | None = None,
+    memory_limit: str = "600MB",
+    threads: int | None = None,
+) -> Store:
+    """As :func:`ingest`, for files that have been looked for at ``paths``. ``partials``: what was read of some of them before; these files
+    themselves are not looked at again."""
+    report = progress or (lambda text, fraction: None)
     if not any(_gives_events(one) for one in found):
         raise _nothing_usable(paths, found, [])
     store = (
@@ -77,7 +95,7 @@ def ingest(
     from .capture import CaptureResult
 
     try:
-        results = _read_all(store, found, [Path(path) for path in paths], report, name)
+        results = _read_all(store, found, [Path(path) for path in paths], report, name, partials)
         if not any(result.events or (isinstance(result, CaptureResult) and result.job) for result in results):
             notes = store.connection.execute("SELECT file, message FROM ingest_note WHERE severity <> 'info'").fetchall()
             raise _nothing_usable(paths, found, notes)
@@ -151,7 +169,9 @@ def _gives_events(found: Found) -> bool:
     return found.readable and found.format is not None and found.format.name not in {RUN_STORE, END_MARKER, JOB}
 
 
-def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progress, name: str | None) -> list[ReadResult]:
+def _read_all(
+    store: Store, found: list[Found], paths: list[Path], report: Progress, name: str | None, partials: Partials | None
+) -> list[ReadResult]:
     """Read every file, then derive; the results of the readers."""
     from .capture import CaptureResult
     from .finish import classify_kernels, demangle_kernels, ranks_by_order
@@ -160,9 +180,11 @@ def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progr
     from .run_row import agreed_metadata, common_metadata, name_of, write_run
     from .steps import derive_steps
 
-    run = _Reading(store, found, report)
+    run = _Reading(store, found, report, partials)
     names = [one.path.name if one.format is not None and one.format.name == TIMELINE else "" for one in found]
-    with Checksums([(one.path, one.bytes if one.readable else None, said) for one, said in zip(found, names, strict=True)]) as checksums:
+    known = partials.checksums(found) if partials is not None else None
+    files = [(one.path, one.bytes if one.readable else None, said) for one, said in zip(found, names, strict=True)]
+    with Checksums(files, known) as checksums:
         run.read(checksums)
         run.write_sources(checksums)
     report("deriving steps", 0.95)
@@ -193,7 +215,7 @@ def _read_all(store: Store, found: list[Found], paths: list[Path], report: Progr
 class _Reading:
     """The files of one run on their way into the store; a file's source id is its position."""
 
-    def __init__(self, store: Store, found: list[Found], report: Progress) -> None:
+    def __init__(self, store: Store, found: list[Found], report: Progress, partials: Partials | None) -> None:
         from .capture import Captures
         from .identity import Placement
         from .registry import Registry
@@ -201,6 +223,7 @@ class _Reading:
         self.store = store
         self.found = found
         self.report = report
+        self.partials = partials
         self.ids = [store.next_id("source") for _ in found]
         self.registry = Registry(store)
         self.placement = Placement(self.registry)
@@ -221,7 +244,8 @@ class _Reading:
         if metrics:
             self._tell(f"reading {len(metrics)} files of system metrics")
             pairs = [(self.found[i].path, self.ids[i]) for i in metrics]
-            self.results.update(zip(metrics, read_system_metrics_many(self.store, pairs, self.registry), strict=True))
+            lines = None if self.partials is None else self.partials.lines()
+            self.results.update(zip(metrics, read_system_metrics_many(self.store, pairs, self.registry, lines), strict=True))
             self._done += sum(self.found[i].bytes or 0 for i in metrics)
         # Recordings name their machine and process; traces often do not, and are then found among them.
         for i in sorted(reading, key=lambda i: self._format(i) != CAPTURE):
@@ -241,8 +265,11 @@ class _Reading:
         from .smdebug_pevents import read_pevents
 
         path, size, source = self.found[i].path, self.found[i].bytes or 0, self.ids[i]
+        part = self.partials.get(path) if self.partials is not None else None
         try:
-            if self._format(i) == CAPTURE:
+            if part is not None and self._format(i) in {TRACE, TIMELINE}:
+                self.results[i] = part.read(self.store, self.placement, source)
+            elif self._format(i) == CAPTURE:
                 self.results[i] = self.captures.read(path, source, lambda part: self._tell(f"reading {path.name}", part * size))
             elif self._format(i) == TRACE:
                 head = read_head(path, TRACE_HEAD_BYTES)

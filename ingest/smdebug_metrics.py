@@ -5,16 +5,19 @@ One file holds one minute of one machine, so a long job has thousands of them: t
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from .registry import ReadResult, Registry
 from .store import Severity, Store, native_path
+
+if TYPE_CHECKING:
+    import duckdb
 
 # Metrics are told apart by Type and Dimension (cpu, gpu: Name is the unit), Type and Name (memory, i/o), or all three (network).
 METRIC_OF: Final[dict[str, str]] = {
@@ -110,12 +113,34 @@ def recognises_system_metrics(head: bytes, name: str) -> bool:
     return any(all(field in line for field in _FIELDS) for line in head.splitlines()[:20])
 
 
+def parse_lines(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
+    """Every line of the files, by native path, as the temporary table ``system_line``. Raises duckdb.Error."""
+    connection.execute(_PARSE, {"files": [_literal(file) for file in files]})
+
+
+def _size(file: str) -> int:
+    try:
+        return os.stat(file.encode()).st_size  # noqa: PTH116 - a Path would encode the name in the locale
+    except OSError:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Where the lines of files come from, by native path: ``parse`` as :func:`parse_lines`."""
+
+    parse: Callable[[duckdb.DuckDBPyConnection, Sequence[str]], None] = parse_lines
+    size: Callable[[str], int] = _size
+
+
 def read_system_metrics(store: Store, path: Path, source_id: int, registry: Registry) -> ReadResult:
     """Stores the samples of one file. See :func:`read_system_metrics_many`, which is much faster for many files."""
     return read_system_metrics_many(store, [(path, source_id)], registry)[0]
 
 
-def read_system_metrics_many(store: Store, files: Sequence[tuple[Path, int]], registry: Registry) -> list[ReadResult]:
+def read_system_metrics_many(
+    store: Store, files: Sequence[tuple[Path, int]], registry: Registry, lines: Lines | None = None
+) -> list[ReadResult]:
     """Stores the samples of (path, source id) pairs; one result per pair, in order.
 
     Times are exact nanoseconds from the text. Lines that are no JSON, lack a field or name an unknown metric are left out and
@@ -123,10 +148,11 @@ def read_system_metrics_many(store: Store, files: Sequence[tuple[Path, int]], re
     are kept. Sets ``cores`` and ``gpus`` of the machines from the units seen. A file that cannot be read gives a note and an empty,
     partial result; lost lines alone do not make a result partial.
     """
+    lines = lines or Lines()
     results: dict[str, ReadResult] = {}
     names = [_native(store, path, source) for path, source in files]
-    for batch in _batches([(name, source) for name, (_, source) in zip(names, files, strict=True) if name is not None]):
-        _read_batch(store, batch, registry, results)
+    for batch in _batches([(name, source) for name, (_, source) in zip(names, files, strict=True) if name is not None], lines):
+        _read_batch(store, batch, registry, results, lines)
     return [ReadResult(0, None, None, partial=True) if name is None else results[name] for name in names]
 
 
@@ -139,14 +165,13 @@ def _native(store: Store, path: Path, source: int) -> str | None:
         return None
 
 
-def _batches(files: Sequence[tuple[str, int]]) -> Iterator[dict[str, int]]:
+def _batches(files: Sequence[tuple[str, int]], lines: Lines) -> Iterator[dict[str, int]]:
     """Files by native path with their source ids, in portions that DuckDB parses within its memory limit."""
     batch: dict[str, int] = {}
     size = 0
     for path, source in files:
         batch[path] = source
-        with contextlib.suppress(OSError):
-            size += os.stat(path.encode()).st_size  # noqa: PTH116 - a Path would encode the name in the locale
+        size += lines.size(path)
         if size >= _BATCH_BYTES:
             yield batch
             batch, size = {}, 0
@@ -154,12 +179,12 @@ def _batches(files: Sequence[tuple[str, int]]) -> Iterator[dict[str, int]]:
         yield batch
 
 
-def _read_batch(store: Store, batch: dict[str, int], registry: Registry, results: dict[str, ReadResult]) -> None:
+def _read_batch(store: Store, batch: dict[str, int], registry: Registry, results: dict[str, ReadResult], lines: Lines) -> None:
     import duckdb
 
     connection = store.connection
     try:
-        connection.execute(_PARSE, {"files": [_literal(file) for file in batch]})
+        lines.parse(connection, list(batch))
     except duckdb.Error as error:
         if len(batch) == 1:
             [(file, source)] = batch.items()
@@ -171,7 +196,7 @@ def _read_batch(store: Store, batch: dict[str, int], registry: Registry, results
             return
         one_by_one = list(batch.items())  # one unreadable file must not cost the others
         for half in (one_by_one[: len(batch) // 2], one_by_one[len(batch) // 2 :]):
-            _read_batch(store, dict(half), registry, results)
+            _read_batch(store, dict(half), registry, results, lines)
         return
     for (hostname,) in connection.execute(
         "SELECT DISTINCT hostname FROM system_line WHERE verdict = 'stored' ORDER BY hostname"

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from .registry import ReadResult, Registry
+from .store import storable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -64,10 +65,18 @@ def read_pevents(store: Store, path: Path, source_id: int, registry: Registry) -
     ``ingest_note``: begins without end, ends without begin, missing and negative durations, cut-off text. A file that declares no
     base counts from 0 (``relative``).
     """
+    result, events, texts = read_events(store, path, source_id)
+    if events is not None:
+        append_events(store, registry, events, texts, storable(path.name), source_id)
+    return result
+
+
+def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, pl.DataFrame | None, list[str]]:
+    """What :func:`read_pevents` is to return, and what the file says by itself: its events, None where there are none, and its texts.
+    Notes go to ``store``, nothing else."""
     import polars as pl
 
     from .inflate import Inflate
-    from .store import storable
     from .trace_notes import TRUNCATING, note_defects
     from .trace_scan import Arg, TraceScan, text_id
 
@@ -127,10 +136,9 @@ def read_pevents(store: Store, path: Path, source_id: int, registry: Registry) -
     events = events.filter(pl.col("duration_ns") >= 0)
     if events.is_empty():
         note("info", "no_events", "The file holds no event with a duration.", 1)
-        return ReadResult(0, None, None, relative=not bases, partial=partial)
-    _append(store, registry, events, texts, storable(path.name), source_id)
+        return ReadResult(0, None, None, relative=not bases, partial=partial), None, texts
     first, last = events.select(pl.col("start_ns").min(), (pl.col("start_ns") + pl.col("duration_ns")).max().alias("end")).row(0)
-    return ReadResult(events.height, first, last, relative=not bases, partial=partial)
+    return ReadResult(events.height, first, last, relative=not bases, partial=partial), events, texts
 
 
 def _declarations(metadata: Iterable[tuple[int, dict[str, Any]]]) -> tuple[list[tuple[int, int]], list[tuple[int, str, str]]]:
@@ -217,7 +225,8 @@ def pair_begin_end(marks: pl.DataFrame) -> pl.DataFrame:
     return partners.filter(~pl.col("opens")).select("begin", end=pl.col("ordinal")).sort("end")
 
 
-def _append(store: Store, registry: Registry, events: pl.DataFrame, texts: Sequence[str], name: str, source_id: int) -> None:
+def append_events(store: Store, registry: Registry, events: pl.DataFrame, texts: Sequence[str], name: str, source_id: int) -> None:
+    """Store the events of the file ``name`` as annotations of their machine and processes."""
     import polars as pl
 
     from .trace_scan import text_id

@@ -13,9 +13,9 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +29,7 @@ from .night import marker
 
 if TYPE_CHECKING:
     from ..analysis.rules.selection import Selection
+    from ..ingest.store import Store
     from ..report_templates.pdf import Printer, PrinterHere
 
 LOG: Final = "postrun.log"
@@ -43,12 +44,17 @@ _TYPES: Final = {
 }  # fmt: skip
 
 
-def report_run(task: Task) -> Row:
+Prepare = Callable[[Task, Objects, Path], tuple[Path, Callable[[], "Store"]]]
+"""Brings what is needed of a run into a folder. -> the run's path there, and what opens its store; what that raises names this path."""
+
+
+def report_run(task: Task, prepare: Prepare | None = None) -> Row:
     """The row of the run after its report, all of which stands in the store then, the done-marker too.
 
     A run that cannot be reported has the state "failed", a reason, and no done-marker; the traceback stands in LOG beside where the report
     would be. Raises ObjectStoreError where that is the store's fault, or where the run is being written (ChangedError): another time it may
-    go well. From the second attempt on the PDF is printed by a process of its own, which its libraries may end.
+    go well. From the second attempt on the PDF is printed by a process of its own, which its libraries may end. ``prepare``: how the run's
+    store is made, instead of from its files.
     """
     began = time.monotonic()
     out = _opened(task.out)
@@ -58,8 +64,8 @@ def report_run(task: Task) -> Row:
         options=places.options_digest(task.options), bytes=task.run.bytes, files=len(task.run.objects), attempts=task.attempt,
     )  # fmt: skip
     try:
-        with _collecting_rarely(), _Workplace() as work:
-            report, problem = _made(task, work)
+        with _collecting_rarely(), Workplace() as work:
+            report, problem = _made(task, work, prepare or _whole)
             written = _upload(out, folder, work / "out")
     except ObjectStoreError:
         raise
@@ -90,7 +96,7 @@ def _collecting_rarely() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
-class _Workplace(contextlib.AbstractContextManager[Path]):
+class Workplace(contextlib.AbstractContextManager[Path]):
     """A temporary folder, gone at the end."""
 
     def __enter__(self) -> Path:
@@ -110,23 +116,29 @@ def _opened(url: str) -> Objects:
     return open_objects(url)
 
 
-def _made(task: Task, work: Path) -> tuple[Report, str | None]:
+def _whole(task: Task, source: Objects, work: Path) -> tuple[Path, Callable[[], Store]]:
+    """All files of the run."""
+    from ..ingest import ingest
+
+    given = fetch(task, source, work)
+    return given, partial(ingest, [given], memory_limit=task.options.memory_limit, threads=task.options.threads)
+
+
+def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]:
     """The report, whose files are below ``work``/out then, and why there is no PDF where one was asked for."""
     from ..analysis import Options, analyze
-    from ..ingest import ingest
     from ..report_templates import render
 
     selection = _selection(task)
     source = _opened(task.source)
-    given = _fetch(task, source, work)
+    given, load = prepare(task, source, work)
     options = task.options
     try:
-        with ingest([given], memory_limit=options.memory_limit, threads=options.threads) as store:
+        with load() as store:
             report = analyze(store, Options(top=options.top, generated_at_ns=task.generated_at_ns, selection=selection))
     except PostrunError as error:
         raise InputError(_named(str(error), given, task, source)) from error
-    if not is_url(task.source):
-        _unchanged(task, source)
+    check_unchanged(task, source)
     report = _at_the_source(report, given, task, source)
     try:
         render(
@@ -162,7 +174,7 @@ def _selection(task: Task) -> Selection:
 # -- the run's files -------------------------------------------------------------------------------------------------------
 
 
-def _fetch(task: Task, source: Objects, work: Path) -> Path:
+def fetch(task: Task, source: Objects, work: Path) -> Path:
     """The run's objects as files below a folder that is named like the run, or the one file of a run store. A local run is linked to."""
     run = task.run
     name = PurePosixPath(task.source.rstrip("/") if run.id == "." else run.id).name or "run"
@@ -198,9 +210,9 @@ def _fetch(task: Task, source: Objects, work: Path) -> Path:
     return root
 
 
-def _unchanged(task: Task, source: Objects) -> None:
-    """Raises ChangedError where a file that was linked to is no longer the one that was found."""
-    for one in task.run.objects:
+def check_unchanged(task: Task, source: Objects) -> None:
+    """Raises ChangedError where a file that was linked to is no longer the one that was found. What was downloaded cannot change."""
+    for one in () if is_url(task.source) else task.run.objects:
         now = source.head(one.path)
         if now is None or not _same(now, one):
             raise ChangedError(f"{source.place(one.path)}: changed while it was read; the next night reports the run")
