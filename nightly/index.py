@@ -25,7 +25,7 @@ from . import places, table
 from .history import Family, Finding, History, Settings, family_of, history
 from .model import Row
 
-PAGE_RUNS: Final = 2_000
+PAGE_RUNS: Final = 1_000
 """Rows on the page, the newest; also the page must be opened by a telephone."""
 JSON_RUNS: Final = 10_000
 PAGE_FAMILIES: Final = 60
@@ -128,7 +128,7 @@ class Book:
         out.write(JSON, to_json(index), content_type="application/json")
         from ..report_templates.index_page import index_page
 
-        out.write(HTML, index_page(index, most_families=PAGE_FAMILIES).encode("utf-8", "replace"), content_type="text/html; charset=utf-8")
+        out.write(HTML, index_page(index, most_runs=PAGE_RUNS, most_families=PAGE_FAMILIES).encode("utf-8", "replace"), content_type="text/html; charset=utf-8")
         return index if table.is_still(out, PARQUET, data) else None
 
 

@@ -44,26 +44,30 @@ def filled(
 ) -> str:
     """The page of ``template``, with the style and the script of the report. ``report``: its plain texts, with a ``generator``;
     ``data_name``: the file that holds everything; ``more``: what else the template names."""
-    style = _asset("style.css") if target == "html" else _pdf_style(paper)
-    script = _asset("report.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            report=report,
-            summary=summary,
-            sections=sections,
-            target=target,
-            style=Markup(style),
-            script=Markup(script),
-            script_digest=digest,
-            created=datetime.fromtimestamp(report.generator.generated_at_ns // 1_000_000_000, UTC).isoformat(),
-            picture=_inline if target == "html" else _image,
-            data_name=data_name,
-            **more,
-        )
+    return rendered(
+        template,
+        style=_asset("style.css") if target == "html" else _pdf_style(paper),
+        script=_asset("report.js"),
+        report=report,
+        summary=summary,
+        sections=sections,
+        target=target,
+        created=datetime.fromtimestamp(report.generator.generated_at_ns // 1_000_000_000, UTC).isoformat(),
+        picture=_inline if target == "html" else _image,
+        data_name=data_name,
+        **more,
     )
+
+
+def rendered(template: str, *, style: str, script: str, **names: Any) -> str:
+    """``template`` with these ``names``, the texts of its style and script, and the digest that lets that script alone run."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return _environment().get_template(template).render(style=Markup(style), script=Markup(script), script_digest=digest, **names)
+
+
+def asset(*names: str) -> str:
+    """The texts of these files of templates/, one after the other."""
+    return "".join(map(_asset, names))
 
 
 @cache

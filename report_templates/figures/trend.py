@@ -1,0 +1,66 @@
+"""How did one number go from run to run? A small drawing for a page with many of them: shapes tell what colours do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from .svg import number, text_of
+
+WIDTH: Final = 300
+HEIGHT: Final = 84
+_LEFT, _RIGHT, _TOP, _BOTTOM = 8, 66, 14, 14
+_LEAST: Final = 0.1
+"""Of its middle that the range has at least, so that noise stays small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """One run. kind: "plain"; "other", which is not comparable and stands beside the line; or against the runs before it."""
+
+    y: float
+    kind: Literal["plain", "other", "regression", "improvement"]
+
+
+def trend(dots: Sequence[Dot], form: Callable[[float], str]) -> str:
+    """An SVG for inlining, in the colours of the page. The line joins what is comparable; a triangle that points up is a regression, one
+    that points down an improvement, a ring what cannot be compared, the large dot the newest. ``form``: of the numbers at the side."""
+    values = [dot.y for dot in dots]
+    low, high = min(values), max(values)
+    middle, span = (low + high) / 2, max(high - low, _LEAST * abs(high + low) / 2) or 1.0
+    bottom = middle - span / 2
+    wide = WIDTH - _LEFT - _RIGHT
+
+    def x(i: int) -> float:
+        return _LEFT + wide * i / max(1, len(dots) - 1)
+
+    def y(value: float) -> float:
+        return HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * (value - bottom) / span
+
+    body = [_rule(y(high))]
+    if low != high:
+        body.append(_rule(y(low)))
+    line = [(x(i), y(dot.y)) for i, dot in enumerate(dots) if dot.kind != "other"]
+    if len(line) > 1:
+        body.append('<path class="t-line" d="M' + "L".join(f"{number(px)} {number(py)}" for px, py in line) + '"/>')
+    newest = max((i for i, dot in enumerate(dots) if dot.kind != "other"), default=len(dots) - 1)
+    for i, dot in enumerate(dots):
+        body.append(_mark(x(i), y(dot.y), dot.kind, newest=i == newest))
+    ends = [(high, y(high))] if low == high else [(high, y(high)), (low, y(low))]
+    body += [f'<text x="{number(WIDTH - _RIGHT + 10)}" y="{number(at + 4)}">{text_of(form(value))}</text>' for value, at in ends]
+    return f'<svg class="trend" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">' + "".join(body) + "</svg>"
+
+
+def _rule(y: float) -> str:
+    return f'<path class="t-rule" d="M{_LEFT} {number(y)}H{WIDTH - _RIGHT + 5}"/>'
+
+
+def _mark(x: float, y: float, kind: str, *, newest: bool) -> str:
+    if kind == "regression":
+        return f'<path class="t-worse" d="M{number(x)} {number(y - 7)}l6 11h-12z"/>'
+    if kind == "improvement":
+        return f'<path class="t-better" d="M{number(x)} {number(y + 7)}l6 -11h-12z"/>'
+    if kind == "other":
+        return f'<circle class="t-other" cx="{number(x)}" cy="{number(y)}" r="2.5"/>'
+    return f'<circle class="t-dot" cx="{number(x)}" cy="{number(y)}" r="{3.5 if newest else 1.5}"/>'
