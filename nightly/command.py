@@ -6,7 +6,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,9 @@ from ..report_options import CHOICE_OF_RULES, FORMAT, GENERATED_AT, MEMORY_LIMIT
 from . import words
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
+
     from ..ingest.objects import Objects
     from ..tickets.notify import Regression, Rule
     from .course import Parts
@@ -82,6 +84,8 @@ NIGHT_OPTIONS = [
             help="A run that takes longer failed."),
     option("--memory", callback=_size, metavar="SIZE",
             help="A run whose process needs more memory failed (default: its share of this machine's)."),
+    option("--split-above", callback=_size, default="4GB", show_default=True, metavar="SIZE",
+            help="The files of a run with more are read by several tasks, whose results one task puts together."),
     option("--family", "families", multiple=True, type=Listed(r"[\n;]+"), callback=_families, metavar="REGEX",
             help="Runs whose name or place this finds belong together in the trends, by what its groups find; may be repeated."),
     option("--regression-threshold", type=click.FloatRange(0, 10_000), default=10.0, show_default=True, metavar="PERCENT",
@@ -239,7 +243,7 @@ def _in_flight(engine: str, workers: int | None) -> int:
 
 
 def _parts(options: dict[str, Any]) -> Parts:
-    from . import course, engines
+    from . import course, engines, partials
     from .history import Settings
     from .index import Book
     from .work import report_run
@@ -256,10 +260,15 @@ def _parts(options: dict[str, Any]) -> Parts:
     workers, memory = options["workers"], options["memory"]
     if memory is None and options["engine"] in ("processes", "dask"):
         memory = course.share_of_memory(workers)
+
+    def executor() -> AbstractContextManager[Executor]:
+        made = engines.executor(options["engine"], workers=workers, timeout_s=options["timeout"], memory_bytes=memory)
+        return partials.splitting(made, options["split_above"])
+
     return course.Parts(
         known=book.known,
         index=book.write,
-        executor=partial(engines.executor, options["engine"], workers=workers, timeout_s=options["timeout"], memory_bytes=memory),
+        executor=executor,
         work=report_run,
     )
 
