@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import math
+import sys
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -144,23 +144,24 @@ def sound(row: Row) -> bool:
     """Whether every value is of its type: what a damaged marker holds must not spoil the table."""
     for name, kind in PLAIN.items():
         value = getattr(row, name)
-        if value is None:
-            if name in _NEEDED:
-                return False
-        elif kind == pl.String:
-            if not isinstance(value, str):
-                return False
-        elif isinstance(value, bool) or not isinstance(value, int if kind == pl.Int64 else int | float):
-            return False
-        if isinstance(value, int | float) and not (math.isfinite(value) and -(2**63) <= value < 2**63):
+        if (value is None and name in _NEEDED) or (value is not None and not _fits(value, kind)):
             return False
     if row.state not in ("reported", "failed", "running", "waiting"):
         return False
-    texts = (*row.written, *row.warnings)
     if not (isinstance(row.labels, dict) and isinstance(row.verdicts, dict)):
         return False
     pairs = (*row.labels.items(), *row.verdicts.items())
-    return all(isinstance(one, str) for one in texts) and all(isinstance(one, str) for pair in pairs for one in pair)
+    return all(isinstance(one, str) for one in (*row.written, *row.warnings, *(text for pair in pairs for text in pair)))
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if kind == pl.String:
+        return isinstance(value, str)
+    if isinstance(value, bool):
+        return False
+    if kind == pl.Int64:
+        return isinstance(value, int) and -(2**63) <= value < 2**63
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 _NEEDED: Final = ("id", "state", "kind", "fingerprint", "options", "bytes", "files", "attempts")

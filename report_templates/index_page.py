@@ -115,7 +115,8 @@ def index_page(index: Index, *, most_runs: int = 1_000, most_families: int = 60)
     """The page as text. Links are relative to where it stands; nothing is loaded from anywhere."""
     rows = index.rows[:most_runs]
     rules = _rules(rows)
-    anchors = {family.name: f"family-{number}" for number, family in enumerate(index.families[:most_families], 1)}
+    families = [family for family in index.families if family.runs > 1][:most_families]
+    anchors = {family.name: f"family-{number}" for number, family in enumerate(families, 1)}
     groups = _groups(index, anchors)
     entries = [_entry(index, row, rules) for row in rows]
     return pages.rendered(
@@ -126,7 +127,7 @@ def index_page(index: Index, *, most_runs: int = 1_000, most_families: int = 60)
         headline=_headline(index),
         tiles=_tiles(index),
         groups=groups,
-        cards=[_card(family, anchors[family.name], index.findings) for family in index.families[:most_families]],
+        cards=[_card(family, anchors[family.name], index.findings) for family in families],
         rules=rules,
         entries=entries,
         left_out=_left_out(index),
@@ -276,7 +277,7 @@ def _signed(change: float) -> str:
 def _points(change: float) -> str:
     """Percentage points."""
     near = round(change, 1)
-    return f"{'+' if near > 0 else '−' if near < 0 else ''}{abs(near):.1f}"
+    return f"{'+' if near > 0 else '−' if near < 0 else ''}{abs(near):.1f}\u00a0pp"
 
 
 def _drawing(family: Family) -> Markup | None:

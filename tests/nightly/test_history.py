@@ -1,0 +1,292 @@
+"""Do families, trends, regressions and new issues say what the formulas in docs/nightly.md say, and does noise stay silent?"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from postrun.errors import UsageError
+from postrun.nightly import table
+from postrun.nightly.history import History, Settings, family_of, history, patterns_of
+from postrun.nightly.model import Row
+
+DAY = 86_400 * 10**9
+START = 1_795_243_200 * 10**9
+FINE, ISSUE = "NoIssuesFound", "IssuesFound"
+
+
+def run(day: float, step: int | None = None, **more: Any) -> Row:
+    at = START + round(day * DAY)
+    plain: dict[str, Any] = {
+        "id": f"job/{day:08.3f}", "state": "reported", "kind": "traces", "fingerprint": "f", "options": "o", "bytes": 1, "files": 1,
+        "name": "job", "status": "completed", "started_ns": at, "duration_ns": 3600 * 10**9, "reported_at_ns": at + DAY // 2, "ranks": 8,
+        "gpus": 8, "gpu_name": "H100", "step_median_ns": step,
+    }  # fmt: skip
+    return Row(**plain | more)
+
+
+def told(rows: list[Row], settings: Settings | None = None) -> History:
+    settings = settings or Settings()
+    names = [family_of(row.name, row.id, row.labels, settings.patterns) for row in rows]
+    return history(table.frame(rows, family=pl.Series(names, dtype=pl.String)), settings)
+
+
+def marks(made: History) -> dict[str, str | None]:
+    return dict(made.steps.select("id", "step_mark").iter_rows())
+
+
+def series(*steps: int | None) -> list[Row]:
+    return [run(day, step) for day, step in enumerate(steps)]
+
+
+# -- families --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "run_id", "family"),
+    [
+        ("gpt-7b-2026-11-20", "x", "gpt-7b"),
+        ("gpt-7b_20261120_013000", "x", "gpt-7b"),
+        ("gpt-7b.2026-11-20T01:30:00Z", "x", "gpt-7b"),
+        ("resnet50-ddp-run-0017", "x", "resnet50-ddp"),
+        ("resnet50", "x", "resnet50"),
+        ("bert/large #12", "x", "bert/large"),
+        ("vit-3f9c2ab", "x", "vit"),
+        ("vit-3f9c2ab-2026-11-20-4", "x", "vit"),
+        ("vit-facade", "x", "vit-facade"),
+        ("job 6f1c9a52-0b1d-4e35-9f0e-0f6a1f9c8d77", "a/b", "b"),
+        ("t5 (3)", "x", "t5"),
+        ("t5[14]", "x", "t5"),
+        ("2026-11-20", "team/gpt-7b/2026-11-20", "gpt-7b"),
+        ("run-3", "gpt-7b/run-3", "gpt-7b"),
+        (None, "gpt-7b/night/0007", "gpt-7b"),
+        ("7", "7", "7"),
+        ("Ωmega-2026-11-20", "x", "Ωmega"),
+    ],
+)
+def test_the_default_family_is_the_name_without_what_counts_runs(name: str | None, run_id: str, family: str) -> None:
+    assert family_of(name, run_id, {}) == family
+
+
+def test_a_label_counts_before_a_pattern_and_a_pattern_before_the_name() -> None:
+    patterns = patterns_of([r"^(\w+)-\d+b-(\w+)", r"special", r"(?P<family>vi.)-(x)"])
+    assert family_of("gpt-7b-sft-12", "x", {"family": " mine "}, patterns) == "mine"
+    assert family_of("gpt-7b-sft-12", "x", {"family": " "}, patterns) == "gpt sft"
+    assert family_of("a", "team/special/1", {}, patterns) == "special"
+    assert family_of("vit-x", "x", {}, patterns) == "vit"
+    assert family_of("other-1", "x", {}, patterns) == "other"
+    with pytest.raises(UsageError, match="no regular expression"):
+        patterns_of(["("])
+
+
+@given(st.text(max_size=80), st.text("ab1-_/. 0", min_size=1, max_size=40))
+def test_every_name_has_a_family_and_a_counter_does_not_change_it(name: str, run_id: str) -> None:
+    assert family_of(name, run_id, {}) or not (name or run_id)
+    if name.rstrip("-") == name and name[-1:].isalpha() and family_of(name, "x", {}) == name:
+        assert family_of(f"{name}-2026-11-20", "x", {}) == family_of(f"{name}_run_7", "x", {}) == name
+
+
+# -- regressions, on paper -------------------------------------------------------------------------------------------------
+
+
+def test_a_step_time_far_above_the_runs_before_is_a_regression() -> None:
+    # Median of 100, 101, 99, 100, 102 is 100; deviations 0, 1, 1, 0, 2, of which the median is 1; 3 * 1.4826 * 2.0 * 1 = 8.9 < 15.
+    (found,) = told(series(100, 101, 99, 100, 102, 115)).findings
+    assert (found.kind, found.value_ns, found.base_ns, found.change_percent, found.runs) == ("regression", 115, 100.0, 15.0, 5)
+    assert "15.0 % more than the median of the 5 comparable runs before" in found.text
+    # Both must hold: 9 % is not more than 10 %; with deviations of 3 for 1, 26.7 is not exceeded.
+    assert told(series(100, 101, 99, 100, 102, 109)).findings == ()
+    assert told(series(100, 103, 97, 100, 106, 115)).findings == ()
+    assert [one.kind for one in told(series(100, 103, 97, 100, 106, 127)).findings] == ["regression"]
+
+
+def test_a_constant_history_has_a_floor_of_one_percent() -> None:
+    steps = series(1000, 1000, 1000, 1000, 1030)
+    assert told(steps, Settings(threshold_percent=1)).findings == ()
+    assert [one.kind for one in told(series(1000, 1000, 1000, 1000, 1031), Settings(threshold_percent=1)).findings] == ["regression"]
+    assert told(series(1000, 1000, 1000, 1000, 1100)).findings == ()  # not more than 10 %
+    assert [one.kind for one in told(series(1000, 1000, 1000, 1000, 1101)).findings] == ["regression"]
+
+
+def test_at_least_three_runs_before_and_at_most_eight() -> None:
+    assert told(series(100, 100, 200)).findings == ()
+    assert [one.runs for one in told(series(100, 100, 100, 200)).findings] == [3]
+    # Of twelve, the last eight count: the slow ones before are forgotten.
+    (found,) = told(series(*[200] * 4, *[100] * 8, 150)).findings
+    assert (found.kind, found.base_ns, found.runs) == ("regression", 100.0, 8)
+
+
+def test_an_improvement_is_told_after_regressions() -> None:
+    faster = [run(day, step, id=f"fast/{day}", name="fast") for day, step in enumerate((100, 100, 100, 100, 80))]
+    found = told([*series(100, 100, 100, 100, 120), *faster]).findings
+    assert [(one.kind, one.family, one.change_percent) for one in found] == [("regression", "job", 20.0), ("improvement", "fast", -20.0)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"gpu_name": "A100"}, {"gpus": 4}, {"ranks": 16}, {"status": "failed"}, {"status": "partial"}, {"name": "another"},
+     {"state": "failed"}, {"gpus": None}],
+)  # fmt: skip
+def test_runs_that_are_not_alike_are_not_compared(other: dict[str, Any]) -> None:
+    assert told([*series(100, 100, 100, 100), run(5, 150, **other)]).findings == ()
+    assert told([run(day, 100, **other) for day in range(4)] + [run(5, 150)]).findings == ()
+    assert len(told([*series(100, 100, 100, 100), *(run(4.5 + i / 10, 300, **other) for i in range(4)), run(5, 150)]).findings) == 1
+
+
+def test_runs_whose_status_is_not_known_are_compared() -> None:
+    assert len(told([run(day, 100, status="unknown") for day in range(4)] + [run(5, 150, status=None)]).findings) == 1
+
+
+def test_the_order_is_that_of_the_times_not_of_the_list() -> None:
+    rows = series(100, 101, 99, 100, 130)
+    random.Random(1).shuffle(rows)
+    assert [one.id for one in told(rows).findings] == ["job/0004.000"]
+    # Without an epoch the time of the report stands for that of the run.
+    relative = [run(day, step, started_ns=None) for day, step in enumerate((100, 101, 99, 100, 130))]
+    assert [one.id for one in told(relative[::-1]).findings] == ["job/0004.000"]
+
+
+def test_what_is_long_past_is_in_the_trend_but_no_finding() -> None:
+    old = series(100, 100, 100, 100, 130)
+    later = [run(100 + day, 100, id=f"new/{day}", name="new") for day in range(4)]
+    made = told([*old, *later])
+    assert made.findings == ()
+    assert marks(made)["job/0004.000"] == "regression"
+    (family,) = [one for one in made.families if one.name == "job"]
+    assert [point.mark for point in family.points] == [None, None, None, None, "regression"]
+    # A regression that the next run does not have is told while it is of the last night.
+    assert [one.id for one in told(series(100, 100, 100, 100, 130, 100)).findings] == ["job/0004.000"]
+    assert told(series(100, 100, 100, 100, 130, 100, 100)).findings == ()
+
+
+# -- the same, computed again ----------------------------------------------------------------------------------------------
+
+FACTORS = {3: 3.7, 4: 2.2, 5: 2.0, 6: 1.5, 7: 1.45}
+
+
+def plainly(rows: list[Row], settings: Settings) -> dict[str, tuple[float | None, int, str | None]]:
+    """Base, number of runs and mark of each run, run by run."""
+    found: dict[str, tuple[float | None, int, str | None]] = {}
+    before: dict[Any, list[int]] = {}
+    alike = [row for row in rows if row.state == "reported" and row.status in ("completed", "unknown", None) and row.step_median_ns]
+    for row in sorted(alike, key=lambda row: (row.started_ns if row.started_ns is not None else row.reported_at_ns or 0, row.id)):
+        assert row.step_median_ns is not None
+        earlier = before.setdefault((row.name, row.gpu_name, row.gpus, row.ranks), [])
+        kept = earlier[-settings.history :]
+        base, mark = (statistics.median(kept) if kept else None), None
+        if base is not None and len(kept) >= settings.least:
+            deviation = statistics.median(abs(one - base) for one in kept)
+            room = settings.deviations * max(1.4826 * FACTORS.get(len(kept), 1 + 2 / len(kept)) * deviation, 0.01 * base)
+            share = settings.threshold_percent / 100
+            if row.step_median_ns > base * (1 + share) and row.step_median_ns > base + room:
+                mark = "regression"
+            if row.step_median_ns < base * (1 - share) and row.step_median_ns < base - room:
+                mark = "improvement"
+        found[row.id] = (base, len(kept), mark)
+        earlier.append(row.step_median_ns)
+    return found
+
+
+ROWS = st.lists(
+    st.builds(
+        dict,
+        step_median_ns=st.one_of(st.none(), st.integers(900, 1300), st.just(1000)),
+        gpu_name=st.sampled_from(["H100", "H100", "H100", None]),
+        gpus=st.sampled_from([8, 8, 8, None]),
+        name=st.sampled_from(["job", "job", "other"]),
+        status=st.sampled_from(["completed", "completed", "unknown", None, "failed"]),
+        state=st.sampled_from(["reported", "reported", "reported", "failed"]),
+    ),
+    max_size=40,
+)
+
+
+@given(ROWS, st.integers(3, 12), st.sampled_from([1.0, 5.0, 10.0]), st.sampled_from([0.0, 1.0, 3.0]), st.randoms(use_true_random=False))
+def test_steps_are_judged_as_plain_python_judges_them(
+    given_rows: list[dict[str, Any]], most: int, threshold: float, deviations: float, chance: random.Random
+) -> None:
+    settings = Settings(history=most, threshold_percent=threshold, deviations=deviations)
+    rows = [run(day, **more) for day, more in enumerate(given_rows)]
+    chance.shuffle(rows)
+    made = told(rows, settings)
+    expected = plainly(rows, settings)
+    found = {row["id"]: row for row in made.steps.iter_rows(named=True)}
+    assert {name: (row["step_base_ns"], row["step_runs"], row["step_mark"]) for name, row in found.items()} == expected
+
+
+# -- noise -----------------------------------------------------------------------------------------------------------------
+
+
+def noisy(noise: float, seeds: int, length: int, shift: float = 1.0, kind: str = "normal") -> list[Row]:
+    """As many families of runs whose step time only has noise, but for the last one's shift."""
+    rows = []
+    for seed in range(seeds):
+        chance = random.Random(f"{seed} {noise} {kind}")
+        for day in range(length):
+            # Some real step times have a tail: one night in ten is several deviations slower.
+            tail = 4 * noise * chance.random() if kind == "tailed" and chance.random() < 0.1 else 0.0
+            value = 2e8 * (1 + noise * chance.gauss(0, 1) + tail) * (shift if day == length - 1 else 1.0)
+            rows.append(run(day, round(value), id=f"{seed}/{day:03}", name=f"job{seed}x"))
+    return rows
+
+
+@pytest.mark.parametrize(("noise", "kind"), [(0.005, "normal"), (0.02, "normal"), (0.03, "normal"), (0.05, "normal"), (0.02, "tailed")])
+def test_noise_alone_is_hardly_ever_a_regression(noise: float, kind: str) -> None:
+    """300 families of 20 runs, which is 5,100 judged runs: less than one in a hundred, and much less where the noise is small."""
+    steps = told(noisy(noise, 300, 20, kind=kind)).steps.filter(pl.col("step_runs") >= 3)
+    assert len(steps) == 300 * 17
+    alarms = (steps["step_mark"] == "regression").sum() / len(steps)
+    assert alarms < (0.01 if kind == "tailed" or noise > 0.03 else 0.002 if noise == 0.03 else 0.001)
+
+
+@pytest.mark.parametrize(("length", "noise", "least"), [(4, 0.005, 0.98), (6, 0.01, 0.98), (9, 0.01, 0.99), (9, 0.02, 0.93)])
+def test_fifteen_percent_are_found_in_the_next_night(length: int, noise: float, least: float) -> None:
+    found = told(noisy(noise, 300, length, shift=1.15)).findings
+    assert len([one for one in found if one.kind == "regression"]) / 300 >= least
+
+
+# -- new issues and trends -------------------------------------------------------------------------------------------------
+
+
+def test_an_issue_is_new_after_three_fine_runs() -> None:
+    def verdicts(*found: str | None) -> History:
+        return told([run(day, verdicts={} if one is None else {"IOBottleneck": one}) for day, one in enumerate(found)])
+
+    (found,) = verdicts(FINE, FINE, FINE, ISSUE).findings
+    assert (found.kind, found.rule, found.id, found.runs) == ("new_issue", "IOBottleneck", "job/0003.000", 3)
+    assert verdicts(FINE, FINE, ISSUE).findings == ()
+    assert verdicts(FINE, ISSUE, FINE, FINE, ISSUE).findings == ()
+    # Where a rule did not run or had nothing to look at, the run before counts.
+    assert len(verdicts(FINE, "NotEvaluated", FINE, None, FINE, "Error", ISSUE).findings) == 1
+    assert verdicts(FINE, FINE, FINE, ISSUE, ISSUE, ISSUE).findings == ()
+
+
+def test_rules_of_ones_own_are_looked_at_and_the_summary_of_all_is_not() -> None:
+    rows = [run(day, verdicts={"My Rule": one, "ProfilerReport": one}) for day, one in enumerate((FINE, FINE, FINE, ISSUE))]
+    assert [one.rule for one in told(rows).findings] == ["My Rule"]
+
+
+def test_a_family_tells_its_newest_run_against_those_before() -> None:
+    rows = [
+        run(day, step, gpu_active_percent=active, verdicts={"IOBottleneck": one, "StepOutlier": other})
+        for day, (step, active, one, other) in enumerate(
+            ((100, 50.0, FINE, ISSUE), (102, None, FINE, ISSUE), (101, 60.0, FINE, ISSUE), (103, 40.0, ISSUE, FINE))
+        )
+    ]
+    (family,) = told([*rows, run(5, 900, gpus=1, status="failed")]).families
+    step, active = family.trends["step_median_ns"], family.trends["gpu_active_percent"]
+    assert (step.newest, step.base, step.runs) == (103, 101.0, 3)
+    assert (active.newest, active.base, active.runs) == (40.0, 55.0, 2)
+    assert [(one.rule, one.before, one.after) for one in family.changes] == [("IOBottleneck", FINE, ISSUE), ("StepOutlier", ISSUE, FINE)]
+    assert [(point.step_median_ns, point.comparable, point.issues) for point in family.points][-2:] == [(103, True, 1), (900, False, 0)]
+
+
+def test_nothing_and_nothing_to_compare() -> None:
+    assert told([]).findings == ()
+    made = told([run(1, None, status=None, started_ns=None, reported_at_ns=None, duration_ns=None, gpu_name=None)])
+    assert (made.findings, [one.runs for one in made.families]) == ((), [1])

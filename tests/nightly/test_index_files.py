@@ -1,0 +1,336 @@
+"""Is the index what the done-markers say, read once, and whole when nights write it at once?"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from postrun.analysis.rules.catalogue import RULES
+from postrun.ingest.objects import Objects, ObjectStoreError, open_objects
+from postrun.nightly import index as indexes
+from postrun.nightly import night as nights
+from postrun.nightly import places, table
+from postrun.nightly.history import Settings
+from postrun.nightly.index import Book
+from postrun.nightly.model import Row
+
+DAY = 86_400 * 10**9
+START = 1_795_243_200 * 10**9
+
+
+def row(run_id: str, **more: Any) -> Row:
+    plain: dict[str, Any] = {"state": "reported", "kind": "traces", "fingerprint": run_id * 2, "options": "o", "bytes": 10, "files": 2}
+    return Row(id=run_id, **plain | more)
+
+
+def reported(number: int, **more: Any) -> Row:
+    run_id = f"job/{number:04}"
+    plain: dict[str, Any] = {
+        "folder": f"runs/{run_id}/0-0", "written": ("report.html", "report.json"), "name": "job", "labels": {"team": "a"}, "ranks": 8,
+        "started_ns": START + number * DAY, "duration_ns": DAY // 10, "reported_at_ns": START + number * DAY + DAY // 5, "gpus": 8,
+        "gpu_name": "H100", "status": "completed", "step_median_ns": 100_000_000, "verdicts": {"IOBottleneck": "NoIssuesFound"},
+        "seconds": 0.5, "gpu_active_percent": 61.5, "warnings": ("a note",),
+    }  # fmt: skip
+    return row(run_id, **plain | more)
+
+
+def mark(out: Objects, *rows: Row) -> None:
+    for one in rows:
+        out.write(places.done(one.id), nights.marker(one))
+
+
+class Counting:
+    """An output that counts which objects are read, and does something before the index is replaced."""
+
+    def __init__(self, out: Objects) -> None:
+        self._out = out
+        self.read_paths: list[str] = []
+        self.before_replace: list[Any] = []
+        self.after_replace: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._out, name)
+
+    def read(self, path: str, **more: Any) -> bytes:
+        self.read_paths.append(path)
+        return self._out.read(path, **more)
+
+    def replace(self, path: str, data: bytes, etag: str | None) -> bool:
+        if self.before_replace:
+            self.before_replace.pop(0)()
+        done = self._out.replace(path, data, etag)
+        if self.after_replace:
+            self.after_replace.pop(0)()
+        return done
+
+    @property
+    def markers(self) -> list[str]:
+        return [path for path in self.read_paths if path.endswith("done.json")]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Counting:
+    return Counting(open_objects(tmp_path / "out"))
+
+
+def night(out: Any, **more: Any) -> indexes.Index:
+    book = Book(**more)
+    return book.write(out, book.known(out))
+
+
+def parquet(out: Any) -> pl.DataFrame:
+    return pl.read_parquet(io.BytesIO(out.read("index.parquet")))
+
+
+def shown(out: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(out.read("index.json"))
+    return {one["id"]: one for one in found["runs"]}
+
+
+# -- the table -------------------------------------------------------------------------------------------------------------
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+NUMBER = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
+SHARE = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))
+
+
+@given(
+    st.lists(
+        st.builds(
+            row, TEXT, state=st.sampled_from(["reported", "failed", "running", "waiting"]), reason=st.one_of(st.none(), TEXT),
+            written=st.lists(TEXT, max_size=3).map(tuple), labels=st.dictionaries(TEXT, TEXT, max_size=3), seconds=SHARE,
+            verdicts=st.dictionaries(st.one_of(st.sampled_from(sorted(RULES)), TEXT), TEXT, max_size=4), started_ns=NUMBER,
+            gpu_active_percent=SHARE, warnings=st.lists(TEXT, max_size=2).map(tuple), name=st.one_of(st.none(), TEXT),
+        ),
+        max_size=6,
+    )
+)  # fmt: skip
+def test_rows_come_back_from_parquet_as_they_were(rows: list[Row]) -> None:
+    assert all(map(table.sound, rows))
+    back = table.rows_of(pl.read_parquet(io.BytesIO(table.encoded(table.frame(rows)))))
+    assert back == rows
+    assert [json.loads(nights.marker(one)) for one in back] == [json.loads(nights.marker(one)) for one in rows]
+
+
+def test_other_tools_read_the_table(out: Counting, tmp_path: Path) -> None:
+    mark(out, *(reported(day, step_median_ns=100 + day) for day in range(5)), row("bad", state="failed", reason="cut off"))
+    night(out)
+    file = tmp_path / "out" / "index.parquet"
+    told = duckdb.sql(
+        f"select id, family, state, step_median_ns, step_base_ns, verdicts.IOBottleneck, verdicts.LowGPUUtilization, labels[1].value"
+        f" from '{file}' order by started_ns nulls last"
+    ).fetchall()
+    assert told[-2:] == [
+        ("job/0004", "job", "reported", 104, 101.5, "NoIssuesFound", None, "a"),
+        ("bad", "bad", "failed", None, None, None, None, None),
+    ]
+
+
+def test_what_is_no_text_of_unicode_is_shown_escaped(out: Counting) -> None:
+    mark(out, reported(1, name="a\udcff", labels={"k\udc80": "v\udc81"}, verdicts={"R\udc80": "Error"}))
+    night(out)
+    assert parquet(out)["name"].to_list() == ["a\\udcff"]
+    assert b"alert" not in out.read("index.html")
+
+
+# -- the cache -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_marker_is_read_once_and_again_when_it_changes(out: Counting) -> None:
+    mark(out, *(reported(day) for day in range(20)))
+    first = night(out)
+    assert (len(out.markers), first.total) == (20, 20)
+    out.read_paths.clear()
+    assert night(out).total == 20
+    assert out.markers == []
+
+    mark(out, reported(3, name="changed"), reported(20))
+    out.delete(places.done("job/0007"))
+    assert night(out).total == 20
+    assert sorted(out.markers) == [places.done("job/0003"), places.done("job/0020")]
+    found = shown(out)
+    assert (found["job/0003"]["name"], "job/0007" in found, "job/0020" in found) == ("changed", False, True)
+    # All of it is what the markers say, whatever was read when.
+    assert {one["id"] for one in parquet(out).iter_rows(named=True)} == set(found)
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1", b"no parquet at all" * 100, None])
+def test_a_damaged_index_is_made_anew(out: Counting, damage: bytes | None) -> None:
+    mark(out, reported(1), reported(2))
+    night(out)
+    whole = out.read("index.parquet")
+    out.write("index.parquet", whole[: len(whole) // 2] if damage is None else damage)
+    assert night(out).total == 2
+    assert sorted(parquet(out)["id"]) == ["job/0001", "job/0002"]
+
+
+def test_a_table_of_another_layout_is_no_cache(out: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark(out, reported(1))
+    night(out)
+    out.read_paths.clear()
+    monkeypatch.setattr(table, "VERSION", "2")
+    assert night(out).total == 1
+    assert len(out.markers) == 1
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [b"", b"[]", b'{"id": "x"}', b'{"id": "other/place"}', nights.marker(reported(1)).replace(b"100000000", b'"fast"'),
+     nights.marker(reported(1)).replace(b'"gpus": 8', b'"gpus": 9223372036854775808'), nights.marker(reported(1)).replace(b"61.5", b"NaN"),
+     nights.marker(reported(1)).replace(b'"NoIssuesFound"', b"3"), nights.marker(reported(1)).replace(b'"reported"', b'"lost"')],
+)  # fmt: skip
+def test_a_damaged_marker_is_none(out: Counting, marker: bytes) -> None:
+    mark(out, reported(0))
+    out.write(places.done("job/0001"), marker)
+    assert night(out).total == 1
+    assert list(shown(out)) == ["job/0000"]
+
+
+def test_a_marker_that_goes_while_it_is_read_is_left_out(out: Counting) -> None:
+    mark(out, reported(0), reported(1))
+    listed = out.list("runs/")
+    rest = list(listed)
+    out.delete(places.done("job/0001"))
+    out.list = lambda *_: iter(rest)  # type: ignore[attr-defined]
+    assert list(Book().known(out)) == ["job/0000"]  # type: ignore[arg-type]
+
+
+# -- what the night knows beside the markers -------------------------------------------------------------------------------
+
+
+def test_rows_that_say_more_than_their_marker_are_shown_and_not_kept(out: Counting) -> None:
+    mark(out, reported(0), reported(1), reported(2))
+    book = Book()
+    rows = dict(book.known(out))  # type: ignore[arg-type]
+    rows["job/0000"] = dataclasses.replace(rows["job/0000"], warnings=("a note", nights.GONE))
+    rows["job/0001"] = dataclasses.replace(rows["job/0001"], warnings=("a note", nights.OUTDATED + "it runs."))
+    rows["new"] = row("new", state="waiting", reason="--limit")
+    assert book.write(out, rows).states == {"reported": 3, "waiting": 1}  # type: ignore[arg-type]
+    assert shown(out)["job/0000"]["warnings"] == ["a note", nights.GONE]
+    out.read_paths.clear()
+    again = dict(Book().known(out))  # type: ignore[arg-type]
+    assert out.markers == []
+    assert again == {f"job/{i:04}": reported(i) for i in range(3)}
+
+
+def test_open_runs_of_another_shard_stay_until_a_night_looks_at_all(out: Counting) -> None:
+    for name in ("one", "two"):
+        book = Book()
+        book.write(out, {**book.known(out), name: row(name, state="running", reason="the job has not ended")})  # type: ignore[arg-type]
+    assert sorted(shown(out)) == ["one", "two"]
+    mark(out, row("one"))
+    night(out)
+    assert {name: one["state"] for name, one in shown(out).items()} == {"one": "reported", "two": "running"}
+    night(out, every_run=True)
+    assert sorted(shown(out)) == ["one"]
+
+
+# -- two nights at once ----------------------------------------------------------------------------------------------------
+
+
+def test_a_night_that_is_overtaken_begins_again_and_loses_nothing(out: Counting) -> None:
+    mark(out, reported(0))
+
+    def other() -> None:
+        mark(out, reported(5))
+        night(out._out)
+
+    out.before_replace.append(other)
+    book = Book()
+    rows = {**book.known(out), "mine": row("mine", state="waiting", reason="r"), "job/0005": row("job/0005", state="waiting")}  # type: ignore[arg-type]
+    book.write(out, rows)  # type: ignore[arg-type]
+    states = {name: one["state"] for name, one in shown(out).items()}
+    assert states == {"job/0000": "reported", "job/0005": "reported", "mine": "waiting"}
+    assert sorted(parquet(out)["id"]) == sorted(states)
+
+
+def test_a_page_of_the_past_is_written_again(out: Counting) -> None:
+    """Between its table and its page another night writes both."""
+    mark(out, reported(0))
+
+    def other() -> None:
+        mark(out, reported(5))
+        night(out._out)
+
+    out.after_replace.append(other)
+    assert night(out).total == 2
+    assert sorted(shown(out)) == ["job/0000", "job/0005"]
+    assert b"job/0005" in out.read("index.html")
+
+
+def test_a_night_that_is_overtaken_for_ever_says_so(out: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexes.time, "sleep", lambda _: None)
+    mark(out, reported(0))
+    out.before_replace += [lambda: night(out._out)] * 50
+    with pytest.raises(ObjectStoreError, match="--index-only"):
+        night(out)
+
+
+@pytest.mark.parametrize("kind", ["folder", "memory"])
+def test_many_nights_at_once(kind: str, tmp_path: Path) -> None:
+    out = open_objects(tmp_path / "out") if kind == "folder" else open_objects(f"memory://{tmp_path.name}")
+    failed: list[BaseException] = []
+
+    def one(number: int) -> None:
+        try:
+            for part in range(3):
+                mark(out, reported(10 * number + part))
+                night(out)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    names = sorted(f"job/{10 * number + part:04}" for number in range(4) for part in range(3))
+    assert sorted(parquet(out)["id"]) == sorted(shown(out)) == names
+    page = out.read("index.html").decode()
+    assert all(name in page for name in names)
+
+
+# -- what it says ----------------------------------------------------------------------------------------------------------
+
+
+def test_findings_stand_in_the_index_and_the_newest_runs(out: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexes, "JSON_RUNS", 4)
+    steps = (100, 101, 99, 100, 130)
+    mark(out, *(reported(day, step_median_ns=step) for day, step in enumerate(steps)), row("bad", state="failed", reason="cut off"))
+    made = night(out, generated_at_ns=START)
+    data = json.loads(out.read("index.json"))
+    assert [(one["kind"], one["id"], one["change_percent"]) for one in data["findings"]] == [("regression", "job/0004", 30.0)]
+    assert data["failed"] == [{"id": "bad", "reason": "cut off"}]
+    assert (data["runs_total"], data["generator"]["generated_at_ns"]) == (6, START)
+    assert [one["id"] for one in data["runs"]] == ["bad", "job/0004", "job/0003", "job/0002"]
+    assert data["runs"][1]["step_mark"] == "regression"
+    assert [one.id for one in made.regressions] == ["job/0004"]
+    (family,) = data["families"]
+    assert (family["name"], family["runs"], family["trends"]["step_median_ns"]) == ("job", 5, {"newest": 130, "base": 100.0, "runs": 4})
+    # Others' settings, others' findings.
+    assert night(out, settings=Settings(threshold_percent=40)).findings == ()
+
+
+def test_the_same_markers_give_the_same_files(out: Counting, tmp_path: Path) -> None:
+    mark(out, *(reported(day) for day in range(5)))
+    night(out, generated_at_ns=START)
+    files = [out.read(name) for name in ("index.json", "index.html")]
+    other = open_objects(tmp_path / "out")
+    night(other, generated_at_ns=START)
+    assert [other.read(name) for name in ("index.json", "index.html")] == files
+
+
+def test_an_empty_place_has_an_index(out: Counting) -> None:
+    assert night(out).total == 0
+    assert json.loads(out.read("index.json"))["runs"] == []
+    assert len(parquet(out)) == 0

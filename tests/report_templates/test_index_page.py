@@ -1,0 +1,227 @@
+"""Is the page of all runs safe, whole, the same each time, and are its findings, links and drawings what the index says?"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
+
+import pytest
+from conftest import HOSTILE
+from postrun.nightly import index as indexes
+from postrun.nightly.history import Settings
+from postrun.nightly.index import Index
+from postrun.nightly.model import Row
+from postrun.report_templates.figures.trend import Dot, trend
+from postrun.report_templates.index_page import index_page
+
+DAY = 86_400 * 10**9
+START = 1_795_243_200 * 10**9
+GOLDEN = Path(__file__).parent / "golden" / "index.html"
+VOID = {"meta", "img", "input", "br", "wbr"}
+STEPS = (200, 202, 198, 201, 199, 240)
+
+
+class Reading(HTMLParser):
+    """Elements with their attributes and the text; every element must be closed in its place."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] not in ("script", "style"):
+            self.text += data
+
+
+def run(run_id: str, **more: Any) -> Row:
+    plain: dict[str, Any] = {"state": "reported", "kind": "traces", "fingerprint": "f", "options": "o", "bytes": 1, "files": 1}
+    if more.get("state", "reported") == "reported":
+        plain |= {"folder": f"runs/{run_id}/0123456789abcdef-0123456789ab", "written": ("report.html", "report.json", "report.pdf")}
+    return Row(id=run_id, **plain | more)
+
+
+def made_of(rows: list[Row], **more: Any) -> Index:
+    settings = Settings()
+    rows = sorted(rows, key=lambda row: row.id)
+    full, made = indexes.table_of(rows, [None] * len(rows), [None] * len(rows), settings)
+    index = indexes.index_of(rows, full, made, settings, "s3://reports/all", START + 10 * DAY)
+    return dataclasses.replace(index, version="0.1.0", **more)
+
+
+def small() -> list[Row]:
+    """A family with a regression and a new issue, one run that failed and one that runs."""
+    rows = [
+        run(
+            f"gpt/{day}", name=f"gpt-{day}", status="completed", started_ns=START + day * DAY, duration_ns=DAY // 8, gpus=8, ranks=8,
+            gpu_name="H100", step_median_ns=step * 10**6, gpu_active_percent=60.0 - day, exposed_communication_percent=9.0,
+            gpu_memory_percent=71.0, reported_at_ns=START + day * DAY + DAY // 4,
+            verdicts={
+                "IOBottleneck": "IssuesFound" if day == 5 else "NoIssuesFound", "SyncBound": "Error", "LoadBalancing": "NotEvaluated",
+            },
+        )
+        for day, step in enumerate(STEPS)
+    ]  # fmt: skip
+    rows.append(run("bad", state="failed", reason="trace.json: cut off", attempts=2, reported_at_ns=START + 5 * DAY))
+    rows.append(run("gpt/now", state="running", reason="the job has not ended"))
+    return rows
+
+
+def hostile() -> list[Row]:
+    names = [name.replace("\x00", "").replace("\n", " ") for name in HOSTILE] + ["a b#c?d%2e&e=f", "javascript:alert(1)", "//evil.example"]
+    return [
+        run(
+            name[:200], name=name, gpu_name=name, gpus=1, status=name, headline=name, started_ns=START + number, labels={"family": name},
+            verdicts={name: "IssuesFound", "IOBottleneck": name}, warnings=(name,), written=("report.html", name + ".pdf"),
+        )
+        for number, name in enumerate(names)
+    ] + [run(f"bad{number}", state="failed", reason=name) for number, name in enumerate(names)]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["small", "hostile", "empty", "one"])
+def any_page(request: pytest.FixtureRequest) -> str:
+    rows = {"small": small, "hostile": hostile, "empty": list, "one": lambda: small()[:1]}[request.param]()
+    return index_page(made_of(rows))
+
+
+def test_nothing_is_loaded_and_nothing_hostile_is_markup(any_page: str) -> None:
+    place = "https://bucket.example/prefix/index.html"
+    for tag, attributes in Reading(any_page).elements:
+        for key, value in attributes.items():
+            assert key.startswith("xmlns") or not key.startswith("on"), (tag, key)
+            assert key not in ("src", "xlink:href", "action", "data", "srcset"), (tag, key)
+            if key == "href":
+                assert value is not None
+                assert urljoin(place, value).startswith("https://bucket.example/prefix/"), value
+                assert value.startswith(("#", "runs/", "index.")), value
+    assert "alert(1)</script>" not in any_page
+    assert not re.search(r"<(link|iframe|object|embed|base|form|img)\b", any_page)
+    assert re.findall(r"https?://[^\s\"'<]+", re.sub(r"https://evil\.example[^\s\"'<]*", "", any_page)) == []
+
+
+def test_only_its_own_script_may_run(any_page: str) -> None:
+    (script,) = re.findall(r"<script>(.*?)</script>", any_page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in any_page
+    assert "default-src 'none'" in any_page
+
+
+def test_links_on_the_page_lead_somewhere_and_ids_are_unique(any_page: str) -> None:
+    elements = Reading(any_page).elements
+    ids = [attributes["id"] for _, attributes in elements if attributes.get("id")]
+    assert len(ids) == len(set(ids))
+    assert {str(attributes["href"])[1:] for _, attributes in elements if str(attributes.get("href")).startswith("#")} <= set(ids)
+
+
+def test_every_link_to_a_report_leads_to_its_file_whatever_it_is_called() -> None:
+    rows = hostile()
+    links = {str(attributes["href"]) for tag, attributes in Reading(index_page(made_of(rows))).elements if tag == "a"}
+    files = {f"{row.folder}/{file}" for row in rows for file in row.written if row.folder}
+    parts = [urlsplit(one) for one in links if one.startswith("runs/")]
+    assert all(not (one.scheme or one.netloc or one.query or one.fragment) for one in parts)
+    assert {unquote(one.path) for one in parts} == files
+
+
+def test_findings_come_first_and_say_what_they_are() -> None:
+    index = made_of(small())
+    text = " ".join(Reading(index_page(index)).text.split())
+    wanted = [
+        "1 regression, 1 new issue, 1 run without a report, in 8 runs.",
+        "▲ slower gpt/5", "step time 240 ms, 20.0 % more than the median of the 5 comparable runs before (200 ms)".replace(" ", " "),
+        "✕ failed bad", "trace.json: cut off", "✕ new issue gpt/5", "IOBottleneck: fine in the 3 comparable runs before",
+        "Step time 240 ms 200 ms +20.0 %", "GPU active 55.0 % 58.0 % −3.0 pp", "✕ now an issue: IOBottleneck",
+    ]  # fmt: skip
+    text = text.replace("\u00a0", " ")
+    places = [text.find(one) for one in wanted]
+    assert -1 not in places, [one for one, at in zip(wanted, places, strict=True) if at < 0]
+    assert places == sorted(places)
+
+
+def test_the_table_has_every_run_its_figures_and_its_verdicts() -> None:
+    page = index_page(made_of(small()))
+    table = page[page.index('id="runs-table"') :]
+    head = re.findall(r'data-rule="([^"]*)"', table)
+    assert head == ["IOBottleneck", "SyncBound"]  # no column where nothing was evaluated
+    rows = re.findall(r'<tr data-state="(\w+)"( data-regressed)?>(.*?)</tr>', table)
+    assert [(state, bool(worse)) for state, worse, _ in rows[:3]] == [("running", False), ("reported", True), ("failed", False)]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", rows[1][2])
+    assert [re.sub(r"<[^>]*>", "", cell) for cell in cells[-2:]] == ["✕ issue", "! error"]
+    steps = [int(one) for one in re.findall(r'data-sort="(\d{9})"', table)]
+    assert steps == [step * 10**6 for step in reversed(STEPS)]
+
+
+def test_a_page_of_many_runs_says_what_it_leaves_out() -> None:
+    rows = [run(f"job{i % 90}/{i:05}", name=f"job{i % 90}x", started_ns=START + i * DAY // 90) for i in range(500)]
+    page = index_page(made_of(rows), most_runs=100, most_families=10)
+    text = Reading(page).text
+    assert "The 100 newest; all 500 are in index.parquet" in text
+    assert "10 of 90 families" in text
+    assert len(re.findall(r"<tr data-state", page)) == 100
+    assert page.count("job49/00499") >= 1
+    assert "job9/00009" not in page
+    failed = [run(f"bad{i}", state="failed", reason="cut off") for i in range(40)]
+    assert "15 more; all are in index.json" in re.sub(r"\s+", " ", Reading(index_page(made_of(failed))).text)
+
+
+def test_times_out_of_any_calendar_do_not_hinder_the_page() -> None:
+    rows = [run(f"gpt/{i}", started_ns=at, duration_ns=2**63 - 1, step_median_ns=1) for i, at in enumerate((-(2**63), 0, 2**63 - 1))]
+    assert "gpt/1" in index_page(made_of(rows))
+
+
+def test_the_page_is_the_one_that_was_looked_at() -> None:
+    """POSTRUN_GOLDEN=write writes it anew; look at the difference."""
+    page = index_page(made_of(small()))
+    body = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
+    body = re.sub(r"sha256-[^']*", "sha256-", body)
+    if os.environ.get("POSTRUN_GOLDEN") == "write":
+        GOLDEN.write_text(body, encoding="utf-8")
+    assert body == GOLDEN.read_text(encoding="utf-8")
+
+
+# -- drawings --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_trend_is_as_high_as_its_numbers_and_marks_by_shape() -> None:
+    drawn = trend([Dot(100, "plain"), Dot(150, "other"), Dot(200, "regression"), Dot(150, "improvement"), Dot(100, "plain")], str)
+    line = [tuple(map(float, one.split())) for one in re.findall(r'class="t-line" d="M([^"]*)"', drawn)[0].split("L")]
+    (x0, y0), (x1, y1), (x2, y2), (x3, y3) = line
+    assert (y0, x1 - x0, x2 - x1, x3 - x2) == (y3, pytest.approx(2 * (x2 - x1), abs=0.02), pytest.approx(x3 - x2, abs=0.02), x3 - x2)
+    assert y1 < y2 < y0
+    assert y2 - y1 == pytest.approx(y0 - y2)
+    (worse,) = re.findall(r'class="t-worse" d="M[\d.]+ ([\d.]+)l6 11h-12z"', drawn)
+    (better,) = re.findall(r'class="t-better" d="M[\d.]+ ([\d.]+)l6 -11h-12z"', drawn)
+    assert (float(worse), float(better)) == (pytest.approx(y1 - 7), pytest.approx(y2 + 7))
+    assert drawn.count('class="t-other"') == 1
+    assert ">200</text>" in drawn.replace("200.0", "200")
+
+
+@pytest.mark.parametrize("values", [[1.0, 1.0], [0.0, 0.0], [5.0], [1e-9, 1e12], [100.0, 101.0]])
+def test_a_trend_stays_within_its_drawing(values: list[float]) -> None:
+    drawn = trend([Dot(value, "plain") for value in values], str)
+    assert all(0 <= float(y) <= 84 for y in re.findall(r'cy="([-\d.e+]+)"', drawn))
+    # Noise of one percent is not drawn from the top to the bottom.
+    if values == [100.0, 101.0]:
+        low, high = (float(y) for y in re.findall(r'cy="([\d.]+)"', drawn))
+        assert abs(low - high) < 8
