@@ -221,7 +221,7 @@ class Captures:
     def missing(self, one: _Recorded, source: int, file: str, metadata: Mapping[str, str], *, devices: bool) -> None:
         """What a recording says that it could not capture. ``devices``: whether some activity of GPUs was recorded."""
         ((machine,),) = self.store.connection.execute("SELECT hostname FROM node WHERE id = ?", [one.node]).fetchall()
-        self._missing.append(Missing(source, file, machine, metadata, devices))
+        self._missing.append(Missing(source, file, machine, one.process, one.pid, metadata, devices))
 
     def _is_worker(self, one: _Recorded) -> bool:
         """Whether a process was a helper of another one whose recording is complete. The parent of a worker may be one of multiprocessing's

@@ -117,11 +117,13 @@ def note_hidden(store: Store, source: int, file: str, metadata: Mapping[str, str
 
 @dataclass(slots=True)
 class Missing:
-    """What one recording says that it could not capture: its ``capability.`` metadata."""
+    """What one file says that could not be captured: its ``capability.`` metadata."""
 
     source: int
     file: str
     machine: str
+    process: int
+    pid: int
     metadata: Mapping[str, str]
     devices: bool
     """Whether some activity of GPUs was recorded."""
@@ -143,7 +145,8 @@ class Missing:
 
 
 def note_missing(store: Store, missing: Iterable[Missing]) -> None:
-    """What could not be captured, and why: a note per reason for activity of GPUs, a note for all else of all recordings."""
+    """What could not be captured, and why: a note per reason for activity of GPUs, a note for all else of all recordings. ``missing``: one
+    for each file; all files of a process say the same."""
     given = list(missing)
     gpu: dict[str, list[Missing]] = {}
     for one in given:
@@ -151,10 +154,13 @@ def note_missing(store: Store, missing: Iterable[Missing]) -> None:
             gpu.setdefault(reason, []).append(one)
         if lost := one.metadata.get(_LOST):
             store.note("warning", "gpu_lost", f"Not all GPUs could be sampled to the end: {lost}.", source=one.source, file=one.file)
+    active = {one.process for one in given if one.devices}
     for reason, of in gpu.items():
-        text = "Not all GPU activity was recorded" if any(one.devices for one in of) else "GPU activity was not recorded"
-        processes = f" ({len(of)} processes)" if len(of) > 1 else ""
-        store.note("warning", "gpu_not_captured", f"{text}{processes}: {reason}.", count=len(of), source=of[0].source, file=of[0].file)
+        processes = {one.process for one in of}
+        partly = bool(processes & active)
+        which = f" of {len(processes)} processes" if len(processes) > 1 else f" of process {of[0].pid}" if active and not partly else ""
+        text = f"Not all GPU activity{which} was recorded" if partly else f"GPU activity{which} was not recorded"
+        store.note("warning", "gpu_not_captured", f"{text}: {reason}.", count=len(processes), source=of[0].source, file=of[0].file)
     _note_machines(store, given)
 
 

@@ -409,6 +409,24 @@ def test_a_part_of_the_activity_is_missing(tmp_path: Path) -> None:
         assert rows(store, "SELECT severity, message FROM ingest_note") == [("warning", message)]
 
 
+def test_whose_activity_is_missing(tmp_path: Path) -> None:
+    came, old = "another profiler came", "no CUPTI: not found"
+    all_there = Gpu(pid=1).run(0, 10, 1)
+    # Two files of one process, of which only the second has rows of a device; two processes without any; one that did not use CUDA.
+    partly = [Gpu(pid=2, session=2, number=i, metadata={"capability.gpu": came}) for i in (1, 2)]
+    partly[1].run(0, 10, 1)
+    without = [Gpu(pid=pid, session=pid, metadata={"capability.gpu": old}).step(0, 10, 1) for pid in (3, 4)]
+    unused = Gpu(pid=5, session=5, metadata={"capability.gpu": "the program did not use CUDA"}).step(0, 10, 1)
+    attached = Gpu(pid=6, session=6, metadata={"capability.gpu": "another profiler uses CUPTI: nsys"}).step(0, 10, 1)
+    with load(tmp_path, all_there, *partly, *without, unused, attached) as store:
+        found = rows(store, "SELECT message, count FROM ingest_note WHERE code IN ('gpu_not_captured', 'not_captured') ORDER BY 1")
+    assert found == [
+        ("GPU activity of 2 processes was not recorded: no CUPTI: not found.", 2),
+        ("GPU activity of process 6 was not recorded: another profiler uses CUPTI: nsys.", 1),
+        ("Not all GPU activity was recorded: another profiler came.", 1),
+    ]
+
+
 def test_what_a_profiler_traced_at_the_same_time_counts_once(tmp_path: Path) -> None:
     # The trace holds 1000 to 2000 of the same process; before and after it only the recording knows.
     events = [
