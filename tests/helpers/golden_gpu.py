@@ -1,6 +1,7 @@
 """What is in the golden file of version 1.1, tests/native/golden/v1_1.prt? A bit of everything that is recorded of GPUs, with its rows.
 
-The clock runs at two ticks a nanosecond, so every row is known to the nanosecond. ``ROWS`` says what a reader must give back; ``golden_gpu`` writes the file.
+The clock runs at two ticks a nanosecond, so every row is known to the nanosecond. ``expected`` says what a reader must give back,
+``golden_gpu`` writes the file.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ NAMES = [
 ]  # fmt: skip
 META = {
     "cuda.0.uuid": "GPU-0000000000000000000000000000000b", "cuda.0.name": "NVIDIA H100 80GB HBM3", "cuda.0.memory_bytes": "85520809984",
-    "cuda.0.sm_count": "132", "cuda.0.compute_capability": "9.0", "gpu.count": "2", "gpu.0.uuid": "GPU-0000000a-0000-0000-0000-000000000000",
-    "gpu.1.uuid": "GPU-00000000-0000-0000-0000-00000000000b", "gpu.0.name": "NVIDIA H100 80GB HBM3", "gpu.1.name": "NVIDIA H100 80GB HBM3",
-    "gpu.0.visible": "0", "gpu.1.visible": "1", "gpu.1.visible_index": "0", "cupti.version": "24",
+    "cuda.0.sm_count": "132", "cuda.0.compute_capability": "9.0", "gpu.count": "2",
+    "gpu.0.uuid": "GPU-0000000a-0000-0000-0000-000000000000",
+    "gpu.1.uuid": "GPU-00000000-0000-0000-0000-00000000000b", "gpu.0.name": "NVIDIA H100 80GB HBM3",
+    "gpu.1.name": "NVIDIA H100 80GB HBM3", "gpu.0.visible": "0", "gpu.1.visible": "1", "gpu.1.visible_index": "0", "cupti.version": "24",
     "gpu.window.0": f"{START + 1_000_000} {START + 5_000_000}", "gpu.window.1": f"{START + SECOND}",
 }  # fmt: skip
 CLOCK = [(0, SECOND, START), (2 * SECOND, 2 * SECOND, START + SECOND), (4 * SECOND, 3 * SECOND, START + 2 * SECOND)]
@@ -73,9 +75,9 @@ TABLES: dict[str, tuple[tuple[str, ...], list[tuple[int | float | None, ...]]]] 
     "metric": (
         ("metric", "unit", "time_ns", "value"),
         [
-            *((10, unit, second * SECOND, value) for second, values in ((0, (0.0, 90.0)), (1, (2.0, 50.0))) for unit, value in enumerate(values)),
-            (11, 1, 0, 25.5), (11, 1, SECOND, 75.5), (12, 1, 0, 123.456), (12, 1, SECOND, 699.9), (13, 1, 0, 1980.0), (13, 1, SECOND, 1200.0),
-            (14, 1, 0, 0.0), (14, 1, SECOND, 36.0), (14, 1, 2 * SECOND, 0.0),
+            (10, 0, 0, 0.0), (10, 1, 0, 90.0), (10, 0, SECOND, 2.0), (10, 1, SECOND, 50.0),
+            (11, 1, 0, 25.5), (11, 1, SECOND, 75.5), (12, 1, 0, 123.456), (12, 1, SECOND, 699.9), (13, 1, 0, 1980.0),
+            (13, 1, SECOND, 1200.0), (14, 1, 0, 0.0), (14, 1, SECOND, 36.0), (14, 1, 2 * SECOND, 0.0),
         ],
     ),
     "loss": (
@@ -84,8 +86,8 @@ TABLES: dict[str, tuple[tuple[str, ...], list[tuple[int | float | None, ...]]]] 
     "external": (("correlation", "kind", "id"), [(101, 3, 2**40 + 1), (103, 1, 0), (_LAST, 5, 2**63 - 1)]),
 }  # fmt: skip
 _NUMBERS = {
-    "annotation": range(1, 7), "api": range(1, 7), "kernel": range(1, 17), "memcpy": range(1, 11), "memset": (*range(1, 8), 9), "sync": range(1, 9),
-    "metric": range(1, 5), "loss": range(1, 6), "external": range(1, 4),
+    "annotation": range(1, 7), "api": range(1, 7), "kernel": range(1, 17), "memcpy": range(1, 11), "memset": (*range(1, 8), 9),
+    "sync": range(1, 9), "metric": range(1, 5), "loss": range(1, 6), "external": range(1, 4),
 }  # fmt: skip
 _TIMES = {"start_ns", "time_ns", "first_ns", "last_ns"}
 

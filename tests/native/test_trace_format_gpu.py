@@ -57,7 +57,8 @@ def test_what_the_report_makes_of_it(tmp_path: Path) -> None:
         assert rows("SELECT n.text FROM device_event e JOIN name n ON n.id = e.name WHERE kind = 'kernel' ORDER BY start_ns") == [
             ("kernel(float*, int)",), ("kernel(float*, int)",), ("sgemm_128x64",), ("sgemm_128x64",), ("(no name)",),
         ]  # fmt: skip
-        assert rows("SELECT grid_x, block_z, registers, shared_memory, graph_node FROM device_event WHERE kind = 'kernel' ORDER BY start_ns") == [
+        shape = "grid_x, block_z, registers, shared_memory, graph_node"
+        assert rows(f"SELECT {shape} FROM device_event WHERE kind = 'kernel' ORDER BY start_ns") == [
             (2**31 - 1, 8, 255, 232_448, None), (132, 1, 40, 0, 2**32 + 5), (64, 1, 96, 49_152, 2**32 + 6), (1, 1, 16, 0, None),
             (1, 1, 16, 0, None),
         ]  # fmt: skip
