@@ -41,7 +41,9 @@ class GpuWindows:
             name, times = WINDOW.fullmatch(key), _TIMES.fullmatch(value)
             if name and times and max(int(time or 0) for time in times.groups()) < 2**63:
                 begin, end = int(times[1]), int(times[2]) if times[2] else None
-                known.windows[int(name[1])] = (begin, None if end is not None and end < begin else end)
+                # A file that was full while a window lasted does not know its end.
+                sensible = known.windows.get(int(name[1]), (begin, None))[1] if end is None or end < begin else end
+                known.windows[int(name[1])] = (begin, sensible)
         return [end + (begin - end) // 2 for (_, end), (begin, _) in pairwise(_ended(known.windows, None))]
 
     def seen(self, process: int, session: bytes, first_ns: int, last_ns: int, *, devices: bool) -> None:

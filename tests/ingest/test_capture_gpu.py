@@ -259,6 +259,60 @@ def test_windows_of_one_session(tmp_path: Path) -> None:
     assert not [key for key in metadata_of_run if key.startswith("gpu.")]
 
 
+def test_a_window_that_ended_in_a_later_file(tmp_path: Path) -> None:
+    # The later file is read first; it knows the end of the first window and the begin of the second. In each correlation 1.
+    began = {"gpu.window.0": f"{START + 1000}"}
+    known = {"gpu.window.0": f"{START + 1000} {START + 2000}", "gpu.window.1": f"{START + 9000} {START + 9500}"}
+    later = Gpu(number=2, metadata=known).run(9100, 100, 1).call(9010, 10, 1)
+    first = Gpu(metadata=began).call(1100, 10, 1).run(1200, 100, 1)
+    with load(tmp_path, later, first) as store:
+        windows = rows(store, f"SELECT first_ns - {START}, last_ns - {START} FROM profile_window ORDER BY 1")
+        assert windows == [(1000, 2000), (9000, 9500)]
+        found = analyze(store, Options(generated_at_ns=0)).launches
+    assert sorted(pair.latency_ns for pair in found.slowest) == [80, 90]
+
+
+LAST = 2**32 - 1
+
+
+def test_correlations_that_begin_anew_in_one_window(tmp_path: Path) -> None:
+    # They count ..., 2^32 - 1, 0 (which is none), 1, 2 and come to 4,000,000,000 once more, twice. Two threads, records backwards.
+    ids = [4_000_000_000, LAST - 1, LAST, 1, 2, 2_000_000_000, 4_000_000_000, LAST, 1, 2_000_000_000, 4_000_000_000]
+    one = Gpu()
+    for place, number in reversed(list(enumerate(ids))):
+        one.run(place * 1000 + 150 + place, 5, number).call(place * 1000 + 100, 10, number, tid=100 + place % 2)
+    one.call(2090, 5, 1, name=WAIT, kind=HOST_CALL)  # of another thread, a little before LAST is given
+    with load(tmp_path, one) as store:
+        found = analyze(store, Options(generated_at_ns=0)).launches
+        counts = rows(store, "SELECT correlation % 1099511627776 FROM device_event ORDER BY start_ns")
+    assert (found.calls, found.pairs, found.runs_without_launch, found.graph_runs, found.negative) == (11, 11, 0, 0, 0)
+    assert sorted(pair.latency_ns for pair in found.slowest) == [40 + place for place in range(1, 11)]
+    full = [4_000_000_000, LAST - 1, LAST]
+    full += [2**32 + number for number in (1, 2, 2_000_000_000, 4_000_000_000, LAST)]
+    full += [2**33 + number for number in (1, 2_000_000_000, 4_000_000_000)]
+    assert [count for (count,) in counts] == full
+
+
+def test_correlations_of_a_graph_that_begin_anew(tmp_path: Path) -> None:
+    # The first records of the window are those of the higher numbers: a run of before the count began anew starts behind a later launch.
+    one = Gpu().call(0, 10, 3).call(20, 10, LAST, name=GRAPH)
+    one.run(100, 5, LAST, node=1).run(110, 5, LAST, node=2).run(120, 5, 3)
+    with load(tmp_path, one) as store:
+        found = analyze(store, Options(generated_at_ns=0)).launches
+        assert rows(store, "SELECT count(DISTINCT correlation), min(correlation) > 0 FROM device_event") == [(2, True)]
+    assert (found.pairs, found.graph_runs) == (2, 1)
+    assert sorted(pair.latency_ns for pair in found.slowest) == [70, 110]
+
+
+def test_high_correlations_of_two_windows_stay(tmp_path: Path) -> None:
+    # Far apart, but of two windows: nothing began anew.
+    metadata = {"gpu.window.0": f"{START} {START + 1000}", "gpu.window.1": f"{START + 5000} {START + 9000}"}
+    one = Gpu(metadata=metadata).call(10, 5, LAST).run(50, 5, LAST).call(6000, 5, 7).run(6050, 5, 7)
+    with load(tmp_path, one) as store:
+        assert rows(store, "SELECT correlation % 1099511627776 FROM device_event ORDER BY start_ns") == [(LAST,), (7,)]
+        assert analyze(store, Options(generated_at_ns=0)).launches.pairs == 2
+
+
 def test_a_recording_without_windows_is_one(tmp_path: Path) -> None:
     # Two files of one session: the gap between the last run of the first and the first run of the second is a gap like any other.
     first, second = Gpu().call(0, 5, 1).run(10, 10, 1), Gpu(number=2).call(50, 10, 2).run(100, 10, 2)
