@@ -47,9 +47,9 @@ try:
         statistics,
     )
     from .native._native import configure as _configure
-    from .native._native import fact as _fact
     from .native._native import gpu as _gpu
     from .native._native import gpu_driver as _gpu_driver
+    from .native._native import gpu_reason as _gpu_reason
     from .native._native import gpu_when_used as _gpu_when_used
     from .native._native import metadata as _metadata
     from .native._native import start as _start
@@ -71,9 +71,9 @@ except ImportError:  # installed without a C compiler (POSTRUN_NO_NATIVE=1)
         statistics,
     )
     from .capture_absent import configure as _configure
-    from .capture_absent import fact as _fact
     from .capture_absent import gpu as _gpu
     from .capture_absent import gpu_driver as _gpu_driver
+    from .capture_absent import gpu_reason as _gpu_reason
     from .capture_absent import gpu_when_used as _gpu_when_used
     from .capture_absent import metadata as _metadata
     from .capture_absent import start as _start
@@ -349,7 +349,7 @@ def _warn_of_gpu(stacklevel: int) -> None:
     if file == _gpu_warned:
         return
     _gpu_warned = file
-    reason = _fact("capability.gpu") or "the trace file says why"
+    reason = _gpu_reason() or "the trace file says why"
     warnings.warn(f"GPU activity is not recorded: {reason}", RuntimeWarning, stacklevel=stacklevel)
 
 
