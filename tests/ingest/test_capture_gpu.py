@@ -399,7 +399,45 @@ def test_parts_of_a_divided_gpu_are_devices_of_their_own(tmp_path: Path) -> None
     ]
     with load(tmp_path, *ranks) as store:
         assert rows(store, "SELECT rank, device FROM device_event e JOIN process p ON p.id = e.process ORDER BY 1") == [(0, 1), (1, 2)]
-        assert rows(store, 'SELECT "index", name FROM device ORDER BY 1') == [(0, None), (1, "A100 MIG 1g.5gb"), (2, "A100 MIG 1g.5gb")]
+        found = rows(store, 'SELECT "index", name, uuid FROM device ORDER BY 1')
+        assert found == [(0, None, "GPU-" + "1" * 32), (1, "A100 MIG 1g.5gb", parts[0]), (2, "A100 MIG 1g.5gb", parts[1])]
+        text = "GPU 1 is divided (MIG): devices 1 and 2 are parts of it. What was sampled of GPU 1 is of the whole GPU."
+        assert rows(store, "SELECT message, count FROM ingest_note WHERE code = 'gpu_divided'") == [(text, 2)]
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_part_of_a_divided_gpu_that_was_sampled(tmp_path: Path, *, listed: bool) -> None:
+    # GPU 1 of two is divided; CUDA shows one of its parts, as device 0. The driver may list the parts or not.
+    part = "MIG-" + "0000000a-0000-0000-0000-00000000000c"
+    driver = {
+        **facts("gpu", ["GPU-" + "1" * 32, "GPU-" + "2" * 32], name="NVIDIA A100-SXM4-40GB", memory_bytes="42949672960"),
+        "gpu.1.mig": "1",
+    }
+    driver |= {"gpu.1.mig_devices": f"MIG-{'7' * 32},{part}"} if listed else {}
+    driver["capability.gpu.utilization"] = "GPU 1: the GPU is divided (MIG), for which the driver has none"
+    sampler = Gpu(pid=99, session=9, metadata=driver)
+    sampler.add("metric", {1: [UTILISATION], 2: [0], 3: [0], 4: [50.0]})
+    seen = facts("cuda", ["GPU-" + part[4:]], name="NVIDIA A100-SXM4-40GB MIG 3g.20gb", memory_bytes="20937965568")
+    with load(tmp_path, sampler, Gpu(metadata=seen).run(0, 10, 1)) as store:
+        assert rows(store, "SELECT device FROM device_event") == [(1,)]
+        found = rows(store, 'SELECT "index", name, uuid, memory_bytes FROM device ORDER BY 1')
+        assert found == [
+            (0, "NVIDIA A100-SXM4-40GB", "GPU-" + "1" * 32, 42949672960),
+            (1, "NVIDIA A100-SXM4-40GB MIG 3g.20gb", part, 20937965568),
+        ]
+        said = dict(rows(store, "SELECT code, message FROM ingest_note"))
+        report = analyze(store, Options(generated_at_ns=0))
+    assert said["gpu_divided"] == "GPU 1 is divided (MIG): device 1 is a part of it. What was sampled of GPU 1 is of the whole GPU."
+    assert said["not_captured"] == "Not captured: gpu.utilization (GPU 1: the GPU is divided (MIG), for which the driver has none)."
+    # Of the part there are no samples of utilisation, so it is that of its kernels; GPU 0's was sampled.
+    assert {(series.metric, series.derived) for series in report.system_usage.series} >= {("gpu", False)}
+    assert report.time_breakdown[0].device_name == "NVIDIA A100-SXM4-40GB MIG 3g.20gb"
+
+
+def test_a_part_of_a_gpu_whose_driver_was_not_asked(tmp_path: Path) -> None:
+    with load(tmp_path, Gpu(metadata=facts("cuda", ["MIG-" + "5" * 32], name="A100 MIG 1g.5gb")).run(0, 10, 1)) as store:
+        assert rows(store, 'SELECT "index", name, uuid FROM device') == [(0, "A100 MIG 1g.5gb", "MIG-" + "5" * 32)]
+        assert notes(store) == {}
 
 
 @pytest.mark.parametrize(
@@ -495,6 +533,18 @@ def test_what_a_profiler_traced_at_the_same_time_counts_once(tmp_path: Path) -> 
         assert rows(store, f"SELECT start_ns - {START} FROM host_event ORDER BY 1") == [(100,), (1000,), (3000,)]
         assert notes(store)["recorded_twice"] == 1
         assert analyze(store, Options(generated_at_ns=0)).launches.pairs == 3
+
+
+def test_ids_of_other_tools_change_nothing(tmp_path: Path) -> None:
+    def one() -> Gpu:
+        return Gpu().call(0, 10, 1).run(20, 5, 1)
+
+    for name, recording in (("with", one().add("external", {1: [1, 99, -5], 2: [3, 0, 5], 3: [2**40, -1, MISSING]})), ("without", one())):
+        (tmp_path / name).mkdir()
+        with load(tmp_path / name, recording) as store:
+            assert rows(store, "SELECT external_id FROM device_event UNION ALL SELECT external_id FROM host_event") == [(None,), (None,)]
+            assert notes(store) == {}
+            assert rows(store, "SELECT events FROM source") == [(2,)]
 
 
 def test_ranges_of_the_framework_around_its_loader(tmp_path: Path) -> None:
