@@ -209,8 +209,14 @@ def test_a_window_of_steps_and_a_device_clock_that_is_behind(tmp_path: Path, fir
     assert found.latency is not None
     assert found.latency.count == 2 * inside * 22
     assert len(report.steps.steps) == 2 * STEPS
-    # Where most steps lie outside of the window, all are timed on the host, so that they compare.
-    on_device = {step.index for step in report.steps.steps if step.on_device}
-    assert on_device == (set(range(first, end)) if 2 * inside >= STEPS else set())
+    # Those inside of the window are timed on the device; what comes first are they, and the average step is one of them.
+    assert {step.index: step.on_device for step in report.steps.steps} == {i: first <= i < end for i in range(STEPS)}
+    assert {step.duration_ns for step in report.steps.steps if step.on_device} == {LAST - FIRST}
+    assert [tile.value for tile in report.summary.tiles if tile.key == "step_time"] == ["80.0 ms"]
+    for rank, parts in enumerate(report.steps.parts):
+        assert parts.steps == inside
+        assert parts.mean_step_ns == ((inside - 1) * PERIOD + STEP) / inside
+        assert parts.mean_ns["kernel"] == FORWARD + BACKWARD + OPTIMIZER
+        assert parts.mean_ns["communication"] == (75 - 3 * rank) * MS - 71_045 * US + 3 * 5 * US
     assert [row.span_ns for row in report.time_breakdown] == [(inside - 1) * PERIOD + LAST - FIRST] * 2
     assert [row.first_ns for row in report.time_breakdown] == [START + LOOP + first * PERIOD + FIRST - 100 * US] * 2
