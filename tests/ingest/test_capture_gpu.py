@@ -247,6 +247,10 @@ def test_windows_of_one_session(tmp_path: Path) -> None:
         assert windows == [(1000, 2000), (8990, 10_000)]  # the second one was not closed: until the last event
         report = analyze(store, Options(generated_at_ns=0))
         metadata_of_run = report.run.metadata
+        said = rows(store, f"SELECT message, count, first_ns - {START}, last_ns - {START} FROM ingest_note WHERE code = 'gpu_windows'")
+        # 1000 and, to the last event, 1000 of the 9000 from the first to the last event
+        text = "GPU activity was recorded in 2 windows only, 2.00 us of 9.00 us; figures of GPUs are of that time."
+        assert [(one[0].replace("µ", "u"), *one[1:]) for one in said] == [(text, 2, 1000, 10_000)]
     [device] = report.time_breakdown
     assert (device.span_ns, device.busy_ns) == ((1960 - 1200) + (9700 - 8990), 100 + 100 + 20 + 200 + 100)
     found = report.launches

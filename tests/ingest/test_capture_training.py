@@ -187,6 +187,14 @@ def test_samples_of_the_driver(report: Report) -> None:
     assert usage.throttling == (("h1", "The clock of GPU 1 of 2 GPUs was held down for heat for 1.00 s, 20.0 % of the time sampled."),)
 
 
+def test_what_the_host_did_is_not_looked_for_in_call_stacks_of_a_recording(report: Report) -> None:
+    [rule] = [rule for rule in report.rules if rule.rule == "HostBound"]
+    assert rule.verdict == "IssuesFound"
+    assert (rule.recommendation or "").startswith(
+        "Trace some steps with PyTorch's profiler (`with_stack=True`), or annotate more of the loop,"
+    )
+
+
 def test_of_what_the_job_was_made(report: Report) -> None:
     assert [(one.index, one.uuid, one.sm_count, one.used) for one in report.devices] == [(i, UUIDS[i], 132, True) for i in range(2)]
     assert (report.run.status, report.run.world_size, report.job_statistics.duration_ns) == ("completed", 2, ENDED)
@@ -209,6 +217,12 @@ def test_a_window_of_steps_and_a_device_clock_that_is_behind(tmp_path: Path, fir
     assert found.latency is not None
     assert found.latency.count == 2 * inside * 22
     assert len(report.steps.steps) == 2 * STEPS
+    [said] = [note.message for note in report.data_quality if note.code == "gpu_windows"]
+    length, whole = inside * PERIOD, (STEPS - 1) * PERIOD + STEP
+    assert said == (
+        f"GPU activity was recorded in a window only, {length // MS} ms of {whole / SECOND:.2f} s (where longest, of 2 recordings);"
+        " figures of GPUs are of that time."
+    ).replace("1400 ms", "1.40 s")
     # Those inside of the window are timed on the device; what comes first are they, and the average step is one of them.
     assert {step.index: step.on_device for step in report.steps.steps} == {i: first <= i < end for i in range(STEPS)}
     assert {step.duration_ns for step in report.steps.steps if step.on_device} == {LAST - FIRST}
