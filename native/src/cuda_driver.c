@@ -96,7 +96,7 @@ static const char *words(int error) {
     case 802: return "the machine is not ready: where GPUs are joined by NVSwitch, the service nvidia-fabricmanager must run";
     case 803: return "the driver in the kernel and libcuda.so.1 are of different versions: restart the machine, or the container";
     case 804: return "this GPU does not run with the package cuda-compat: update the driver, or leave the package out of LD_LIBRARY_PATH";
-    case 805: return "the MPS server cannot be reached: is it running, and is CUDA_MPS_PIPE_DIRECTORY its folder?";
+    case 805: return "the MPS server cannot be reached: it has to run, and CUDA_MPS_PIPE_DIRECTORY to be its folder";
     case 999: return "the driver cannot go on: see nvidia-smi and the kernel's log";
     default: return "";
     }

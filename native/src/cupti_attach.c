@@ -249,6 +249,11 @@ static void finalize(void) {
     } else if (atomic_load(&finalize_error)) {
         unsubscribe(subscriber);
     }
+    if (atomic_load(&finalize_error)) {
+        char text[480];
+        postrun_cupti_tell_error(cupti, "cuptiFinalize", atomic_load(&finalize_error), text, sizeof text);
+        postrun_metadata("cupti.stays", text);
+    }
     own_left = own_left && atomic_load(&finalize_error) != 0; /* with CUPTI its subscribers go */
     if (atomic_load(&finalize_error) == 0) {
         postrun_buffers_abandon();
@@ -346,9 +351,20 @@ static void last_losses(void) {
     }
 }
 
+/* What CUPTI still has, finished or not. */
+static void flush_rest(void) {
+    int error = cupti->flush_all(CUPTI_FLUSH_FORCED);
+    if (error) {
+        char why[480], text[400];
+        postrun_cupti_tell_error(cupti, "cuptiActivityFlushAll", error, text, sizeof text);
+        snprintf(why, sizeof why, "what CUPTI still had at the end is missing: %s", text);
+        postrun_session_capability("gpu.records", why);
+    }
+}
+
 bool postrun_cupti_detach(bool whole, char *other, size_t size) {
     if (!whole) {
-        cupti->flush_all(CUPTI_FLUSH_FORCED);
+        flush_rest();
         last_losses();
         return true;
     }
@@ -359,7 +375,7 @@ bool postrun_cupti_detach(bool whole, char *other, size_t size) {
     }
     cupti->flush_all(0);
     disable_all();
-    cupti->flush_all(CUPTI_FLUSH_FORCED);
+    flush_rest();
     last_losses();
     finalize();
     postrun_buffers_trim();

@@ -43,7 +43,7 @@ static const char *words(int error) {
     case 8: return "no memory for records: CUPTI needs some of the machine's and some MiB of the GPU's";
     case 14:
     case 23: return "another profiler or a debugger rules it out";
-    case 15: return "CUPTI does not come together with the driver: is it newer than what the driver supports?";
+    case 15: return "CUPTI does not come together with the driver: it may be newer than what the driver supports";
     case 26: return "another tool uses what it needs of the GPU";
     case 27: return "neither this machine nor this GPU has it";
     case 33: return "the GPU is a virtual one (vGPU), of which the driver records nothing";

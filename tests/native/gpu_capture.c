@@ -286,6 +286,7 @@ int main(int argc, char **argv) {
         CHECK(!"interrupted");
     } else if (strcmp(mode, "exit") == 0) {
         gpu_session(folder, 0);
+        pause_ms(number); /* until the recorder asks for records, as it does each second */
         play(text);
         fflush(stdout);
         exit(0); /* without a stop */

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define CALL(name)                     \
@@ -366,6 +367,7 @@ CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t flag) {
     int error = failure("cuptiActivityFlushAll");
     if (error) return (CUptiResult)error;
     deliver_pending();
+    if (getenv("STUB_SLOW") && !flag) usleep(800000);
     return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, CUpti_Activity **record) {
