@@ -34,6 +34,7 @@ from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
+from postrun.report_templates.sections.steps import steps
 
 
 def report_of(folder: Path) -> Report:
@@ -227,6 +228,11 @@ def test_a_window_of_steps_and_a_device_clock_that_is_behind(tmp_path: Path, fir
     assert {step.index: step.on_device for step in report.steps.steps} == {i: first <= i < end for i in range(STEPS)}
     assert {step.duration_ns for step in report.steps.steps if step.on_device} == {LAST - FIRST}
     assert [tile.value for tile in report.summary.tiles if tile.key == "step_time"] == ["80.0 ms"]
+    assert str(steps(report).lead).replace("\u00a0", " ").replace("\u202f", " ") == (
+        f"{inside} steps on each of 2 processes: the median is 80.0 ms on every one; the slowest single step took 80.0 ms (rank 0). Without"
+        f" recorded device work, timed on the host: {STEPS - inside} steps on each of 2 processes: the median is 96.0 ms on every one; the"
+        " slowest single step took 96.0 ms (rank 0)."
+    )
     for rank, parts in enumerate(report.steps.parts):
         assert parts.steps == inside
         assert parts.mean_step_ns == ((inside - 1) * PERIOD + STEP) / inside
