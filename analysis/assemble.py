@@ -129,7 +129,7 @@ def _generator(options: Options) -> Generator:
 
 
 def _loader_recorded(store: Store, found: Steps) -> bool:
-    if any(LOADING in part.mean_ns if part.annotated else part.mean_ns.get(LOADING) for part in found.parts):
+    if any(part.annotated and LOADING in part.mean_ns for part in found.parts):
         return True
     recorded: bool = store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'loader') AS found").item()
     return recorded

@@ -19,11 +19,3 @@ _NAMES: Final = (
 
 DATA_LOADING: Final = r"(?i)^enumerate\(DataLoader\)|^(## *)?(" + "|".join(_NAMES) + r")[ #_:.-]*[0-9]*( *##)?$"
 """A regular expression for the whole name: the names that docs/definitions.md lists, a number at the end, and PyTorch's own name."""
-
-# A recording has no events of data loaders of its own: there the program's ranges with such names are meant.
-RECORDED_LOADING: Final = f"""
-    SELECT a.process, a.tid, a.name, a.start_ns AS start, a.start_ns + a.duration_ns AS "end"
-    FROM annotation AS a JOIN name AS n ON n.id = a.name
-    WHERE a.side = 'host' AND a.phase IS NULL AND a.complete IS NOT FALSE AND regexp_matches(n.text, '{DATA_LOADING}')
-        AND a.process IN (SELECT process FROM recorded_window)
-"""

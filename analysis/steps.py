@@ -9,9 +9,7 @@ from typing import Final
 import polars as pl
 
 from ..ingest.store import Store
-from .annotations import base_name
 from .intervals import sweep, union
-from .loading_names import RECORDED_LOADING
 from .places import Place, Places
 from .quantiles import duration_histogram, quantiles
 from .report import Step, StepGroup, StepParts, Steps, StepTrend
@@ -163,10 +161,6 @@ def _parts(store: Store, rows: pl.DataFrame, places: Places) -> tuple[StepParts,
         loading: tuple[str, ...] = ()
         if not annotated:
             claimed = _claimed(windows, _classes(store, process, windows))
-            if claimed[LOADING]:
-                named = store.frame(f"SELECT l.*, n.text FROM ({RECORDED_LOADING}) AS l JOIN name AS n ON n.id = l.name")
-                named = named.filter(pl.col("process") == process).select("start", "end", name=base_name(pl.col("text")))
-                loading = loading_names(named, windows)
         elif main["phase"][0] is None and (ranges := outermost_ranges(store, process, main)):
             claimed = _most(_claimed(windows, {name: union(parts) for name, parts in ranges.items()}))
             loading = loading_names(ranges[LOADING], windows) if LOADING in ranges else ()
@@ -277,12 +271,10 @@ def _covered(store: Store, process: int | None, name: str, windows: pl.DataFrame
     """When a class was active on any thread or stream of the process, from the first window to the last."""
     table, condition = _CLASSES[name]
     low, high = windows["start"].min(), windows["end"].max()
-    found = store.frame(
-        f'SELECT e.start_ns AS start, e.start_ns + e.duration_ns AS "end" FROM {table} AS e LEFT JOIN name AS n ON n.id = e.name'
-        f" WHERE e.process IS NOT DISTINCT FROM ? AND {condition} AND e.start_ns < ? AND e.start_ns + e.duration_ns > ?",
-        [process, high, low],
+    return union(
+        store.frame(
+            f'SELECT e.start_ns AS start, e.start_ns + e.duration_ns AS "end" FROM {table} AS e LEFT JOIN name AS n ON n.id = e.name'
+            f" WHERE e.process IS NOT DISTINCT FROM ? AND {condition} AND e.start_ns < ? AND e.start_ns + e.duration_ns > ?",
+            [process, high, low],
+        )
     )
-    if name == LOADING:
-        ranges = f'SELECT start, "end" FROM ({RECORDED_LOADING}) WHERE process IS NOT DISTINCT FROM ? AND start < ? AND "end" > ?'
-        found = pl.concat([found, store.frame(ranges, [process, high, low])])
-    return union(found)

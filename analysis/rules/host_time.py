@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import polars as pl
 
 from ...ingest.store import Store
-from ..loading_names import RECORDED_LOADING
 
 CALLS: Final = "runtime calls"
 
@@ -83,7 +82,7 @@ def _merged(intervals: pl.DataFrame) -> pl.DataFrame:
     return marked.filter("new").select("process", "start", end=last)
 
 
-def calls_in(store: Store, gaps: pl.DataFrame, kinds: Collection[str]) -> pl.DataFrame:
+def calls_in(store: Store, gaps: pl.DataFrame, kinds: Iterable[str]) -> pl.DataFrame:
     """Host events of these kinds that lie in ``gaps`` (columns process, start, end): per name its count, time in the gaps and longest such
     time, the names with most time first."""
     stretches = _merged(gaps)
@@ -97,7 +96,7 @@ def calls_in(store: Store, gaps: pl.DataFrame, kinds: Collection[str]) -> pl.Dat
     return summed.sort("time", "name", descending=[True, False])
 
 
-def _events_in(store: Store, stretches: pl.DataFrame, kinds: Collection[str]) -> Iterator[pl.DataFrame]:
+def _events_in(store: Store, stretches: pl.DataFrame, kinds: Iterable[str]) -> Iterator[pl.DataFrame]:
     """Host events of these kinds that reach into ``stretches`` (disjoint per process) with more than an instant, in parts."""
     ends = stretches.select("process", begin="start", finish="end").sort("finish")
     for part in host_events(store, kinds, stretches["process"].drop_nulls().unique().to_list()):
@@ -107,9 +106,8 @@ def _events_in(store: Store, stretches: pl.DataFrame, kinds: Collection[str]) ->
         yield found.filter(pl.col("begin") < pl.col("end")).select(part.columns)
 
 
-def host_events(store: Store, kinds: Collection[str], processes: Iterable[int | None]) -> Iterator[pl.DataFrame]:
-    """Host events of these kinds and processes in parts of bounded size: process, tid, name, start, end. A part has at least no rows.
-    Of kind loader are ranges of recordings that are named as data loading, too."""
+def host_events(store: Store, kinds: Iterable[str], processes: Iterable[int | None]) -> Iterator[pl.DataFrame]:
+    """Host events of these kinds and processes in parts of bounded size: process, tid, name, start, end. A part has at least no rows."""
     listed = ", ".join(str(process) for process in processes if process is not None)
     if not listed:
         return
@@ -120,7 +118,3 @@ def host_events(store: Store, kinds: Collection[str], processes: Iterable[int | 
             'SELECT process, tid, name, start_ns AS start, start_ns + duration_ns AS "end" FROM host_event'
             f" WHERE {condition} AND rowid BETWEEN {begin} AND {min(begin + _ROWS_AT_ONCE - 1, last)}"
         )
-    if "loader" in kinds:
-        annotated = store.frame(f'SELECT process, tid, name, start, "end" FROM ({RECORDED_LOADING}) WHERE process IN ({listed})')
-        if annotated.height:
-            yield annotated

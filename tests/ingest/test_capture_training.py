@@ -168,10 +168,6 @@ def test_steps_of_annotations_and_of_nvtx_ranges(report: Report, store: Store) -
         assert parts.mean_ns["kernel"] == FORWARD + BACKWARD + OPTIMIZER
         assert (parts.mean_ns["memcpy"], parts.mean_ns["memset"]) == (COPIES, FILL)
         assert parts.mean_ns["communication"] == (end - 71_045 * US) + 3 * 5 * US
-        # From the begin of the step on, while the GPU stands still.
-        assert (parts.mean_ns["data_loader"], parts.loading_names) == (10 * MS, ("data_loading",))
-    [tile] = [tile for tile in report.summary.tiles if tile.key == "data_loading"]
-    assert (tile.value, tile.detail) == ("10.0 %", "10.0 ms per step")
 
 
 def test_samples_of_the_driver(report: Report) -> None:
