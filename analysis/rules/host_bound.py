@@ -246,9 +246,8 @@ def _title(waits: _Waits) -> str:
 
 
 def _look_closer(run: RunData) -> str:
-    """How to see what the host does: a recording has no operators."""
-    recorded = "SELECT EXISTS (FROM recorded_window) AND NOT EXISTS (FROM host_event WHERE kind = 'operator') AS found"
-    if run.store.frame(recorded).item():
+    """How to see what the host does: without operators (a recording has none) a profiler was not on it at all."""
+    if not run.store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'operator') AS found").item():
         return "Trace some steps with PyTorch's profiler (`with_stack=True`), or annotate more of the loop,"
     return "Record once more with `with_stack=True`"
 
