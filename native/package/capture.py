@@ -25,6 +25,7 @@ import sys
 import time
 import warnings
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import ContextDecorator
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Literal
@@ -248,7 +249,11 @@ class session:  # noqa: N801 - used like a function
             _configure(**options)
             self._started = _start_in(options["directory"])
         if self._started:
-            _gpu_begins(self._gpu, stacklevel=3)
+            try:
+                _gpu_begins(self._gpu, stacklevel=3)
+            except BaseException:  # a warning that is an error: there will be no __exit__
+                self.__exit__(None, None, None)
+                raise
         elif self._gpu == "windows" and _by_environment:
             _gpu(False)
         if not self._started and not _by_environment:
@@ -293,8 +298,9 @@ def gpu_stop() -> bool:
     return _gpu(False) is True
 
 
-class gpu_window:  # noqa: N801 - used like a function
-    """Records GPU activity while the ``with`` lasts, as :func:`gpu_start` and :func:`gpu_stop` do. In another window it is part of it."""
+class gpu_window(ContextDecorator):  # noqa: N801 - used like a function
+    """Records GPU activity while the ``with`` or the decorated function lasts, as :func:`gpu_start` and :func:`gpu_stop` do. In another
+    window it is part of it."""
 
     def __enter__(self) -> gpu_window:
         self._opened = _gpu_start(stacklevel=3)
@@ -434,7 +440,11 @@ class SMProfiler:
             _warn("start_profiling: recording already")
             return
         self._tell()
-        _gpu_begins(self._gpu(), stacklevel=3)
+        try:
+            _gpu_begins(self._gpu(), stacklevel=3)
+        except BaseException:
+            _stop()
+            raise
 
     def stop_profiling(self) -> None:
         """Ends the recording; ranges that are open end here. Without one: nothing, with a warning."""

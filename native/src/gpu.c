@@ -339,9 +339,13 @@ static void start_thread(void) {
 static void read_environment(void) {
     char why[256];
     const char *memory = getenv("POSTRUN_GPU_MEMORY");
-    int64_t mib = memory ? strtoll(memory, NULL, 10) : 0;
-    if (mib > 0 && mib < 16384) {
+    char *end = NULL;
+    int64_t mib = memory ? strtoll(memory, &end, 10) : 0;
+    if (mib > 0 && mib < 16384 && *end == 0) {
         postrun_buffers_limit((size_t)mib << 20);
+    } else if (memory && *memory) {
+        snprintf(why, sizeof why, "POSTRUN_GPU_MEMORY=%.60s is not heeded: a number of MiB from 1 to 16383 is expected", memory);
+        postrun_session_capability("gpu.memory_limit", why);
     }
     if (!gpu.environment) {
         return;
@@ -449,7 +453,9 @@ void postrun_gpu_end(uint32_t number) {
         if (gpu.state == STATE_WAITING) {
             postrun_session_capability("gpu", "the program did not use CUDA");
         } else if (gpu.state == STATE_READY && !gpu.opened && (gpu.window.by_steps || gpu.window.by_time || gpu.window.by_signal)) {
-            postrun_session_capability("gpu", "the window that the environment asks for was not reached");
+            char why[160];
+            postrun_window_missed(&gpu.window, why, sizeof why);
+            postrun_session_capability("gpu", why);
         }
         if (gpu.state == STATE_OPEN && !atomic_load(&never)) {
             close_window();

@@ -83,6 +83,7 @@ class Gpu:
 
 
 def load(folder: Path, *recordings: Gpu) -> Store:
+    folder.mkdir(exist_ok=True)
     for i, one in enumerate(recordings):
         (folder / f"{i}.prt").write_bytes(one.data())
     return ingest([folder])
@@ -497,6 +498,22 @@ def test_what_is_missing_is_a_warning_where_there_was_something(tmp_path: Path, 
     with load(tmp_path, Gpu(metadata={"capability.gpu": reason, **config}).step(0, 10, 1)) as store:
         code = "gpu_not_captured" if severity == "warning" else "not_captured"
         assert rows(store, "SELECT severity, code FROM ingest_note") == [(severity, code)]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_recorder_that_was_asked_for_gpus_makes_their_absence_a_warning(tmp_path: Path, own: bool) -> None:
+    """Once, with the words of the program where it has some; and nothing where another process of the job has activity."""
+    ours, theirs = "no NVIDIA driver: libcuda.so.1 is not on this machine", "no NVIDIA driver: libcuda.so.1: cannot open"
+    job = {"job.command": "python train.py", "recording.gpu": "asked for", "capability.gpu": ours, "capability.perf.cycles": "no counter"}
+    recorder = Gpu(pid=1, session=1, metadata=job)
+    program = Gpu(pid=2, session=2, metadata={"capability.gpu": theirs} if own else {}).step(0, 10, 1)
+    with load(tmp_path / "without", recorder, program) as store:
+        assert rows(store, "SELECT severity, message FROM ingest_note WHERE code IN ('gpu_not_captured', 'not_captured') ORDER BY 1") == [
+            ("info", "Not captured: perf.cycles (no counter)."),
+            ("warning", f"GPU activity was not recorded: {theirs if own else ours}."),
+        ]
+    with load(tmp_path / "with", recorder, program, Gpu(pid=3, session=3).run(0, 10, 1)) as store:
+        assert rows(store, "SELECT message FROM ingest_note WHERE code = 'gpu_not_captured'") == []
 
 
 def test_a_part_of_the_activity_is_missing(tmp_path: Path) -> None:

@@ -809,10 +809,24 @@ def test_a_window_of_steps_sanitized(machine: Callable[..., Machine], variant: s
     assert [told[f"step{n}"] for n in range(8)] == [0, 0, 0, 1, 0, 0, 0, 0]
 
 
-def test_steps_that_do_not_come(machine: Callable[..., Machine]) -> None:
+@pytest.mark.parametrize(
+    ("window", "why"),
+    [
+        ({"POSTRUN_GPU_STEPS": "50:60"}, "it was asked for in steps 50:60, but the last step that began was 7"),
+        ({"POSTRUN_GPU_TIME": "500.5:900"}, "it was asked for from second 500.5 on, but the program ended before"),
+        ({"POSTRUN_GPU_SIGNAL": "USR2"}, "it was asked for from a signal on (USR2), but none came"),
+    ],
+)
+def test_windows_that_do_not_come(machine: Callable[..., Machine], window: dict[str, str], why: str) -> None:
     here = machine()
-    here.run("steps", ALL, 0, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_STEPS="50:60", POSTRUN_DIR=str(here.folder / "out1"))
-    assert "was not reached" in here.facts()["capability.gpu"]
+    here.run("steps", ALL, 0, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_DIR=str(here.folder / "out1"), **window)
+    assert here.facts()["capability.gpu"] == why
+
+
+def test_a_limit_of_memory_that_is_no_number(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("steps", ALL, 0, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_DIR=str(here.folder / "out1"), POSTRUN_GPU_MEMORY="lots")
+    assert here.facts()["capability.gpu.memory_limit"].startswith("POSTRUN_GPU_MEMORY=lots is not heeded")
 
 
 def test_a_window_of_time(machine: Callable[..., Machine]) -> None:
