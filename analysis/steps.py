@@ -30,6 +30,14 @@ _CLASSES: Final = {
     "data_loader": ("host_event", "e.kind = 'loader'"),
     "cpu_op": ("host_event", "e.kind = 'operator'"),
 }
+# ``recorded``: device activity was recorded all the time, or in all of the step.
+_STEPS: Final = """
+    SELECT s.* EXCLUDE ("index"), s."index" AS number,
+        NOT EXISTS (FROM recorded_window AS r JOIN profile_window AS w ON w.process = r.process WHERE r.process = s.process)
+        OR EXISTS (FROM profile_window AS w WHERE w.process = s.process AND w.first_ns <= s.host_start_ns
+                   AND s.host_start_ns + s.host_duration_ns <= w.last_ns) AS recorded
+    FROM step AS s
+"""
 _ABSENT: Final = (
     "No steps: the run has neither ProfilerStep#N nor step_N ranges, nor step phases. Call step() of the profiler once per training step,"
     " or annotate the steps."
@@ -40,7 +48,8 @@ def steps(store: Store) -> Steps:
     """The steps of every process, their durations by (node, process, phase), and what the average step was spent on.
 
     Durations are those of the device work launched in a step. A group in which not even half of the steps launched any is timed on the
-    host; in the other groups the steps without device work are timed on the host and form a group of their own.
+    host; in the other groups the steps without device work are timed on the host and form a group of their own. Where device activity was
+    recorded in windows only, that is half of the steps inside of them; the average step is of these, too.
     """
     rows = timed_steps(store)
     if rows.is_empty():
@@ -77,13 +86,13 @@ def main_steps(every: Sequence[Step]) -> list[Step]:
 
 def timed_steps(store: Store) -> pl.DataFrame:
     """The table of steps ("index" is called ``number``) with ``on_device``, ``start`` and ``duration``, as :func:`steps` times them."""
-    return _timed(store.frame('SELECT * EXCLUDE ("index"), "index" AS number FROM step'))
+    return _timed(store.frame(_STEPS))
 
 
 def _timed(rows: pl.DataFrame) -> pl.DataFrame:
     """Steps with ``on_device``, ``start`` and ``duration``: of the device work, or of the host range."""
     worked = pl.col("device_duration_ns").is_not_null()
-    mostly = worked.mean().over("process", "phase") >= 0.5
+    mostly = worked.filter("recorded").mean().over("process", "phase").fill_null(0.0) >= 0.5
     return rows.with_columns(on_device=worked & mostly).with_columns(
         start=pl.when("on_device").then("device_start_ns").otherwise("host_start_ns"),
         duration=pl.when("on_device").then("device_duration_ns").otherwise("host_duration_ns"),
@@ -137,11 +146,15 @@ def _parts(store: Store, rows: pl.DataFrame, places: Places) -> tuple[StepParts,
 
     A step reaches from where the one before it ended (where their numbers follow each other; else from its own start) to the end of its
     host range or of its last device event, whichever is later. The last one is left out where it was cut off. This is the definition of
-    the PyTorch TensorBoard plugin, whose "kernel" is here divided into communication kernels and others.
+    the PyTorch TensorBoard plugin, whose "kernel" is here divided into communication kernels and others. Of a process with events: of the
+    steps in which they were recorded.
     """
     traced = _traced(store)
     found = []
-    for (process,), own in rows.group_by("process"):
+    for (process,), every in rows.group_by("process"):
+        own = every.filter("recorded") if process in traced else every
+        if own.is_empty():
+            continue
         main = _main(own)
         windows = _windows(main)
         annotated = process not in traced
@@ -177,7 +190,7 @@ def _trends(store: Store, rows: pl.DataFrame, places: Places) -> tuple[StepTrend
             continue
         traced = _traced(store) if traced is None else traced
         place = places.process(process, own["node"][0])
-        part = _changed_part(store, process, own, annotated=process not in traced)
+        part = _changed_part(store, process, own, annotated=process not in traced or not own["recorded"].all())
         made = StepTrend(place.node, place.rank, place.pid, phase, bool(on_device), own.height, *trend, part)
         found.append((place, made))
     return tuple(one for _, one in sorted(found, key=lambda item: (item[0].order, item[1].phase or "", not item[1].on_device)))

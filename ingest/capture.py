@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from .capture_correlations import HALF, count_on
 from .capture_devices import CaptureDevices
 from .capture_notes import Missing, note_hidden, note_losses, note_missing, note_no_end, note_problems
 from .capture_windows import GpuWindows
@@ -108,6 +109,7 @@ class _Recorded:
     cycles: dict[tuple[bytes, int], int] = field(default_factory=dict)
     contexts: dict[int, int] = field(default_factory=dict)  # devices by context
     calls_driver: bool = False
+    many_calls: bool = False
     recorder: bool = False
     sessions: dict[bytes, _Session] = field(default_factory=dict)
     command: str = ""
@@ -169,6 +171,8 @@ class Captures:
             self.cut |= set() if worker else {source}
         note_missing(self.store, self._missing)
         for one in self._recorded:
+            if one.many_calls:
+                count_on(self.store, one.process, sorted(set(one.cycles.values())), CYCLE_IDS)
             if not one.recorder:
                 self._windows(one)
         for one in self._recorded:
@@ -221,7 +225,7 @@ class Captures:
     def missing(self, one: _Recorded, source: int, file: str, metadata: Mapping[str, str], *, devices: bool) -> None:
         """What a recording says that it could not capture. ``devices``: whether some activity of GPUs was recorded."""
         ((machine,),) = self.store.connection.execute("SELECT hostname FROM node WHERE id = ?", [one.node]).fetchall()
-        self._missing.append(Missing(source, file, machine, metadata, devices))
+        self._missing.append(Missing(source, file, machine, one.process, one.pid, metadata, devices))
 
     def _is_worker(self, one: _Recorded) -> bool:
         """Whether a process was a helper of another one whose recording is complete. The parent of a worker may be one of multiprocessing's
@@ -545,6 +549,7 @@ class _File:
         """Correlations count through all files of a session, and anew where the tracer began anew; those of a profiler that traced the
         same process are others."""
         known = pl.when(pl.col("correlation").is_between(1, CYCLE_IDS - 1)).then("correlation")
+        self.process.many_calls |= bool((frame["correlation"] >= HALF).any())
         if not self.starts:
             return known + self._cycle(0) * CYCLE_IDS
         cycles = pl.Series([self._cycle(window) for window in range(len(self.starts) + 1)], dtype=pl.Int64)

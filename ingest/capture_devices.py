@@ -7,7 +7,7 @@ numbers. UUIDs tell which is which; without them equal numbers are taken for one
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -70,6 +70,7 @@ class CaptureDevices:
                 self._move(user.process, moves)
             self._write(node, machine.gpus, ((numbers[user.process, index], user, index) for user in users for index in _all(user)))
             self._note(node, machine.gpus, users, moved)
+            self._note_divided(machine.gpus, users, numbers)
 
     def _move(self, process: int, moves: Mapping[int, int]) -> None:
         if not moves:
@@ -86,12 +87,13 @@ class CaptureDevices:
         for number, user, index in devices:
             said[number] = user.facts.get(index, {}) | said.get(number, {})
         rows = {number: gpus.get(number, {}) | said.get(number, {}) for number in sorted({*gpus, *said})}
+        whole = _whole(gpus)
         execute = self.store.connection.execute
         known = {number for (number,) in execute('SELECT "index" FROM device WHERE node = ?', [node]).fetchall()}
         for number, facts in rows.items():
             name = facts.get("name")
             row = {
-                "uuid": facts.get("uuid"),
+                "uuid": facts.get("uuid") if whole(_uuid(facts)) is None else re.sub("^GPU-", "MIG-", facts["uuid"]),
                 "name": name,
                 "memory_bytes": _number(facts.get("memory_bytes"), 2**63),
                 "sm_count": _number(facts.get("sm_count"), 2**31),
@@ -117,13 +119,44 @@ class CaptureDevices:
             text = "The UUIDs of some devices are not known; equal numbers are taken for one device, of all processes and of the samples."
             self.store.note("warning", "device_by_number", text, count=len(unnamed))
 
+    def _note_divided(self, gpus: Facts, users: list[_User], numbers: Mapping[tuple[int, int], int]) -> None:
+        whole = _whole(gpus)
+        parts: dict[int, set[int]] = {}
+        for user in users:
+            for index in user.used:
+                if (gpu := whole(_uuid(user.facts.get(index)))) is not None:
+                    parts.setdefault(gpu, set()).add(numbers[user.process, index])
+        for gpu, devices in sorted(parts.items()):
+            listed = [str(device) for device in sorted(devices)]
+            are = f"device {listed[0]} is a part" if len(listed) == 1 else f"devices {', '.join(listed[:-1])} and {listed[-1]} are parts"
+            text = f"GPU {gpu} is divided (MIG): {are} of it. What was sampled of GPU {gpu} is of the whole GPU."
+            self.store.note("info", "gpu_divided", text, count=len(devices))
+
+
+def _parts(facts: Mapping[str, str]) -> list[str]:
+    return [text.strip() for text in facts.get("mig_devices", "").split(",") if _plain(text)]
+
+
+def _whole(gpus: Facts) -> Callable[[str | None], int | None]:
+    """Which GPU the device with a UUID is a part of, None where it is none. Where the driver lists no parts of the only GPU that is
+    divided, UUIDs that it does not know are of parts of that."""
+    listed = {_plain(text): number for number, facts in gpus.items() for text in _parts(facts)}
+    entire = {_uuid(facts) for facts in gpus.values()}
+    divided = [number for number, facts in gpus.items() if facts.get("mig") == "1"]
+    silent = divided[0] if len(divided) == 1 and not _parts(gpus[divided[0]]) and None not in entire else None
+
+    def gpu(uuid: str | None) -> int | None:
+        return None if uuid is None or uuid in entire else listed.get(uuid, silent)
+
+    return gpu
+
 
 def _numbers(gpus: Facts, users: Collection[_User]) -> dict[tuple[int, int], int]:
     """The machine's number of each device of each process: by UUID that of the driver; else what the driver says is visible to the
     process; else its own. UUIDs that the driver does not list (it was not asked) keep the process's number where that is free, else get
     the next. Of the parts of a divided GPU (MIG) the first has the GPU's number."""
     by_uuid = {uuid: number for number, facts in sorted(gpus.items(), reverse=True) if (uuid := _uuid(facts))}
-    whole = {uuid: number for number, facts in gpus.items() for text in facts.get("mig_devices", "").split(",") if (uuid := _plain(text))}
+    whole = _whole(gpus)
     pairs = [(user, index, _uuid(user.facts.get(index))) for user in users for index in sorted(_all(user))]
     found = {}
     divided: set[int] = set()
@@ -135,9 +168,10 @@ def _numbers(gpus: Facts, users: Collection[_User]) -> dict[tuple[int, int], int
     for user, index, uuid in pairs:
         if uuid is not None:
             if uuid not in by_uuid:
-                if uuid in whole and whole[uuid] not in divided:
-                    by_uuid[uuid] = whole[uuid]
-                    divided.add(whole[uuid])
+                gpu = whole(uuid)
+                if gpu is not None and gpu not in divided:
+                    by_uuid[uuid] = gpu
+                    divided.add(gpu)
                 else:
                     by_uuid[uuid] = index if index not in taken else next(n for n in range(len(taken) + 1) if n not in taken)
                 taken.add(by_uuid[uuid])

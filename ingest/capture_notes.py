@@ -99,6 +99,8 @@ def note_losses(store: Store, source: int, file: str, opened: TraceFile) -> bool
 
 
 _LOST: Final = "capability.gpu.devices"
+_ASKED: Final = "recording.gpu"
+"""Metadata of a recorder that was told to record GPUs."""
 _VISIBLE: Final = re.compile(r"gpu\.(\d{1,4})\.visible")
 
 
@@ -117,54 +119,62 @@ def note_hidden(store: Store, source: int, file: str, metadata: Mapping[str, str
 
 @dataclass(slots=True)
 class Missing:
-    """What one recording says that it could not capture: its ``capability.`` metadata."""
+    """What one file says that could not be captured: its ``capability.`` metadata."""
 
     source: int
     file: str
     machine: str
+    process: int
+    pid: int
     metadata: Mapping[str, str]
     devices: bool
     """Whether some activity of GPUs was recorded."""
 
-    def of_gpu(self) -> dict[str, str]:
-        """Why activity of GPUs is missing where there was some, or where it was asked for."""
-        asked = self.metadata.get("config.EnableCuda", "0") not in {"0", "", "False"}
+    def of_gpu(self, *, asked: bool) -> dict[str, str]:
+        """Why activity of GPUs is missing where there was some, or where it was asked for: by the process, or (``asked``) for all."""
+        asked = asked or self.metadata.get("config.EnableCuda", "0") not in {"0", "", "False"}
         given = {key: self.metadata[key] for key in _GPU if key in self.metadata}
         return {key: reason for key, reason in given.items() if asked or not reason.startswith(_NO_ACTIVITY)}
 
-    def of_machine(self, *, devices: bool) -> list[tuple[str, str]]:
-        """What else is missing, and why. ``devices``: recordings of the run hold activity of GPUs, so a process without is no news."""
-        told = self.of_gpu()
+    def of_machine(self, *, gpus: bool) -> list[tuple[str, str]]:
+        """What else is missing, and why; of activity of GPUs only with ``gpus``."""
         return [
             (key.removeprefix("capability."), reason)
             for key, reason in self.metadata.items()
-            if key.startswith("capability.") and key != _LOST and key not in told and not (key in _GPU and devices)
+            if key.startswith("capability.") and key != _LOST and (gpus or key not in _GPU)
         ]
 
 
 def note_missing(store: Store, missing: Iterable[Missing]) -> None:
-    """What could not be captured, and why: a note per reason for activity of GPUs, a note for all else of all recordings."""
+    """What could not be captured, and why: a note per reason for activity of GPUs, a note for all else of all recordings. ``missing``: one
+    for each file; all files of a process say the same."""
     given = list(missing)
     gpu: dict[str, list[Missing]] = {}
+    active = {one.process for one in given if one.devices}
+    asked = not active and any(_ASKED in one.metadata for one in given)
+    say = {id(one): one.of_gpu(asked=asked) for one in given}
+    programs = any(say[id(one)] and _ASKED not in one.metadata for one in given)  # they know better than the recorder
     for one in given:
-        for reason in dict.fromkeys(one.of_gpu().values()):
+        for reason in dict.fromkeys(say[id(one)].values() if not programs or _ASKED not in one.metadata else ()):
             gpu.setdefault(reason, []).append(one)
         if lost := one.metadata.get(_LOST):
             store.note("warning", "gpu_lost", f"Not all GPUs could be sampled to the end: {lost}.", source=one.source, file=one.file)
     for reason, of in gpu.items():
-        text = "Not all GPU activity was recorded" if any(one.devices for one in of) else "GPU activity was not recorded"
-        processes = f" ({len(of)} processes)" if len(of) > 1 else ""
-        store.note("warning", "gpu_not_captured", f"{text}{processes}: {reason}.", count=len(of), source=of[0].source, file=of[0].file)
-    _note_machines(store, given)
+        processes = {one.process for one in of}
+        partly = bool(processes & active)
+        which = f" of {len(processes)} processes" if len(processes) > 1 else f" of process {of[0].pid}" if active and not partly else ""
+        text = f"Not all GPU activity{which} was recorded" if partly else f"GPU activity{which} was not recorded"
+        store.note("warning", "gpu_not_captured", f"{text}: {reason}.", count=len(processes), source=of[0].source, file=of[0].file)
+    # Where there is some activity, or a warning of why not, a process without is no news.
+    _note_machines(store, given, gpus=not active and not gpu)
 
 
-def _note_machines(store: Store, given: list[Missing]) -> None:
-    devices = any(one.devices for one in given)
+def _note_machines(store: Store, given: list[Missing], *, gpus: bool) -> None:
     machines = {one.machine for one in given}
     where: dict[tuple[str, str], set[str]] = {}
     first: Missing | None = None
     for one in given:
-        for part, reason in one.of_machine(devices=devices):
+        for part, reason in one.of_machine(gpus=gpus):
             where.setdefault((reason, part), set()).add(one.machine)
             first = first or one
     reasons: dict[tuple[str, tuple[str, ...]], list[str]] = {}

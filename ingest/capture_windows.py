@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from .job_record import duration
 from .store import Store
 
 WINDOW: Final = re.compile(r"gpu\.window\.(\d{1,9})")
+_NEARLY_ALL: Final = 0.95
+"""Windows that cover more than this of a recording are no news."""
 _TIMES: Final = re.compile(r"(\d{1,19})(?: (\d{1,19}))?")
 
 
@@ -41,7 +44,9 @@ class GpuWindows:
             name, times = WINDOW.fullmatch(key), _TIMES.fullmatch(value)
             if name and times and max(int(time or 0) for time in times.groups()) < 2**63:
                 begin, end = int(times[1]), int(times[2]) if times[2] else None
-                known.windows[int(name[1])] = (begin, None if end is not None and end < begin else end)
+                # A file that was full while a window lasted does not know its end.
+                sensible = known.windows.get(int(name[1]), (begin, None))[1] if end is None or end < begin else end
+                known.windows[int(name[1])] = (begin, sensible)
         return [end + (begin - end) // 2 for (_, end), (begin, _) in pairwise(_ended(known.windows, None))]
 
     def seen(self, process: int, session: bytes, first_ns: int, last_ns: int, *, devices: bool) -> None:
@@ -61,6 +66,7 @@ class GpuWindows:
     def settle(self) -> None:
         """One row per window, with the device work in it; per session where it recorded device activity all the time. None of a session
         without any."""
+        self._note()
         for (process, _), known in self._sessions.items():
             if known.first_ns is None or known.last_ns is None or not (known.devices or known.windows):
                 continue
@@ -68,6 +74,23 @@ class GpuWindows:
                 first, last = known.worked.get(place, (begin, end))
                 window = {"first_ns": min(first, begin), "last_ns": max(last, end)}
                 self.store.insert("profile_window", {"process": process, "source": known.source, **window})
+
+    def _note(self) -> None:
+        """In which time there were windows, of the process where they lasted longest."""
+        found = [
+            (sum(end - begin for begin, end in spans), known, spans)
+            for known in self._sessions.values()
+            if known.first_ns is not None and known.last_ns is not None and (spans := _ended(known.windows, known.last_ns))
+        ]
+        longest, known, spans = max(found, key=lambda one: one[0], default=(0, None, []))
+        if known is None or known.first_ns is None or known.last_ns is None or longest > _NEARLY_ALL * (known.last_ns - known.first_ns):
+            return
+        windows = "a window" if len(spans) == 1 else f"{len(spans)} windows"
+        text = f"GPU activity was recorded in {windows} only, {duration(longest)} of {duration(known.last_ns - known.first_ns)}"
+        text += "" if len(found) == 1 else f" (where longest, of {len(found)} recordings)"
+        text += "; figures of GPUs are of that time."
+        first, last = spans[0][0], spans[-1][1]
+        self.store.note("info", "gpu_windows", text, count=len(spans), source=known.source, first_ns=first, last_ns=last)
 
 
 def _ended(windows: Mapping[int, tuple[int, int | None]], last_ns: int | None) -> list[tuple[int, int]]:

@@ -55,8 +55,9 @@ def ingest(
     Raises InputError where a path does not exist or nothing usable is found, UsageError for a run store among other files.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
-    if not paths:
-        raise UsageError("nothing given; give trace files, a folder, a URL or a run store")
+    if not paths or "" in paths:
+        what = "an empty path was given (a variable that is not set?)" if paths else "nothing given"
+        raise UsageError(f"{what}; give trace files, a folder, a URL or a run store")
     target = Path(store_path) if store_path is not None else None
     report = progress or (lambda text, fraction: None)
     if any(is_url(path) for path in paths):

@@ -19,7 +19,7 @@ from .run_data import RunData
 
 SECOND_NS: Final = 1_000_000_000
 
-_CORES: Final = "Record system metrics with the hosted profiler's system monitor, which names every core of the machine."
+_CORES: Final = "Record the job with `postrun record`, or system metrics with the hosted profiler: both name every core of the machine."
 _LOADER: Final = (
     "Profile with torch.profiler on CPU activity while a torch.utils.data.DataLoader is iterated, or with the hosted profiler's data loader"
     " profiling."

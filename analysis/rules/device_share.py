@@ -12,7 +12,7 @@ from .base import FINE, ISSUES, Cost, Outcome, not_evaluated
 from .device_names import place_of
 from .run_data import RunData
 
-CAPTURE_DEVICES: Final = "Profile with torch.profiler on CUDA activity (activities=[CPU, CUDA] of its ProfilerActivity)."
+CAPTURE_DEVICES: Final = "Record the job on its GPUs with `postrun record`, or profile it with torch.profiler and activities=[CPU, CUDA]."
 
 Process = tuple[str, int | None, int | None]
 

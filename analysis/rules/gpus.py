@@ -13,7 +13,7 @@ from .run_data import RunData
 NO_GPU: Final = "no GPU utilisation in this run"
 NO_CPU: Final = "no CPU samples in this run"
 NO_MEMORY: Final = "no GPU memory samples in this run"
-RECORD: Final = "Record system metrics with the hosted profiler's system monitor, or samples of another source."
+RECORD: Final = "Record the job with `postrun record`, or system metrics with the hosted profiler."
 RECORD_LONGER: Final = "Record system metrics for longer, or at a shorter sampling interval."
 GPU_TIME: Final = "GPU time of the run"
 MOST_ROWS: Final = 2000

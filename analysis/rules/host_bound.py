@@ -245,6 +245,13 @@ def _title(waits: _Waits) -> str:
     }[_main(waits)]
 
 
+def _look_closer(run: RunData) -> str:
+    """How to see what the host does: without operators (a recording has none) a profiler was not on it at all."""
+    if not run.store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'operator') AS found").item():
+        return "Trace some steps with PyTorch's profiler (`with_stack=True`), or annotate more of the loop,"
+    return "Record once more with `with_stack=True`"
+
+
 def _recommendation(run: RunData, waits: _Waits) -> str | None:
     if not waits.total:
         return None
@@ -259,8 +266,8 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
         " (more workers while the wait shrinks), because the device waits for batches",
         "synchronisation": "Remove `.item()`, `.cpu()` and `torch.cuda.synchronize()` from the loop, or call them once every 100 steps,"
         f" because {duration(waits.after_sync)} of {total} of host wait begin inside a blocking call, which lets the device run empty",
-        UNRECORDED: "Record once more with `with_stack=True` and shorten the Python that runs between the launches (logging, checkpoints,"
-        " data preparation), because most of the waiting lies outside of operators and runtime calls",
+        UNRECORDED: f"{_look_closer(run)} and shorten the Python that runs between the launches (logging, checkpoints, data preparation),"
+        " because most of the waiting lies outside of operators and runtime calls",
         "first use": "Profile after some warm-up steps (`torch.profiler.schedule(wait=1, warmup=2, active=5)`), because contexts, modules"
         f" and memory are made at their first use{_longest_call(run, waits)}",
         "launches": 'Launch less often with `torch.compile(mode="reduce-overhead")`, `torch.cuda.CUDAGraph` or a larger batch, because the'

@@ -20,7 +20,8 @@ Judged = tuple[IdleDevice, dict[str, Any]]
 def no_device_activity() -> Outcome:
     """The answer for a run without kernels, copies and memsets."""
     return not_evaluated(
-        "no device activity in this run", "Profile with torch.profiler on CUDA activity (activities=[CPU, CUDA] of its ProfilerActivity)."
+        "no device activity in this run",
+        "Record the job on its GPUs with `postrun record`, or profile it with torch.profiler and activities=[CPU, CUDA].",
     )
 
 

@@ -24,7 +24,9 @@ MOST_COMPARED: Final = 64
 
 _WIDTH: Final = 100 // BINS
 _SIMILAR: Final = 10.0
-_CAPTURE: Final = "Record system metrics with the hosted profiler's system monitor, or profile with torch.profiler on CUDA activity."
+_CAPTURE: Final = (
+    "Record the job with `postrun record`, or system metrics with the hosted profiler, or profile with torch.profiler on CUDA activity."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,10 @@ POSTRUN_API int postrun_path(char *path, size_t size);
  * calling thread has a CUDA context, closing waits for the GPU to finish what it was given. 0; -EALREADY where it is so already or nothing
  * records; -ENOTSUP where GPU activity cannot be recorded: the metadata "capability.gpu" says why. */
 POSTRUN_API int postrun_gpu(int on);
+/* Why GPU activity is not recorded, for the program's user: into `text` of `size` bytes, cut where it is longer; at most 480 bytes. 0 and
+ * an empty text where it is, or can be (from the next window on, or when the program uses CUDA). -ENOTSUP and the reason where it cannot
+ * be, or was not asked for; -EALREADY where nothing records. */
+POSTRUN_API int postrun_gpu_reason(char *text, size_t size);
 
 /* For the CUDA driver, which calls it when CUDA_INJECTION64_PATH names this library: records as with POSTRUN_CAPTURE=1 and POSTRUN_GPU=1
  * in the environment. */

@@ -25,6 +25,7 @@ import sys
 import time
 import warnings
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import ContextDecorator
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Literal
@@ -47,9 +48,9 @@ try:
         statistics,
     )
     from .native._native import configure as _configure
-    from .native._native import fact as _fact
     from .native._native import gpu as _gpu
     from .native._native import gpu_driver as _gpu_driver
+    from .native._native import gpu_reason as _gpu_reason
     from .native._native import gpu_when_used as _gpu_when_used
     from .native._native import metadata as _metadata
     from .native._native import start as _start
@@ -71,9 +72,9 @@ except ImportError:  # installed without a C compiler (POSTRUN_NO_NATIVE=1)
         statistics,
     )
     from .capture_absent import configure as _configure
-    from .capture_absent import fact as _fact
     from .capture_absent import gpu as _gpu
     from .capture_absent import gpu_driver as _gpu_driver
+    from .capture_absent import gpu_reason as _gpu_reason
     from .capture_absent import gpu_when_used as _gpu_when_used
     from .capture_absent import metadata as _metadata
     from .capture_absent import start as _start
@@ -248,7 +249,11 @@ class session:  # noqa: N801 - used like a function
             _configure(**options)
             self._started = _start_in(options["directory"])
         if self._started:
-            _gpu_begins(self._gpu, stacklevel=3)
+            try:
+                _gpu_begins(self._gpu, stacklevel=3)
+            except BaseException:  # a warning that is an error: there will be no __exit__
+                self.__exit__(None, None, None)
+                raise
         elif self._gpu == "windows" and _by_environment:
             _gpu(False)
         if not self._started and not _by_environment:
@@ -293,8 +298,9 @@ def gpu_stop() -> bool:
     return _gpu(False) is True
 
 
-class gpu_window:  # noqa: N801 - used like a function
-    """Records GPU activity while the ``with`` lasts, as :func:`gpu_start` and :func:`gpu_stop` do. In another window it is part of it."""
+class gpu_window(ContextDecorator):  # noqa: N801 - used like a function
+    """Records GPU activity while the ``with`` or the decorated function lasts, as :func:`gpu_start` and :func:`gpu_stop` do. In another
+    window it is part of it."""
 
     def __enter__(self) -> gpu_window:
         self._opened = _gpu_start(stacklevel=3)
@@ -349,7 +355,7 @@ def _warn_of_gpu(stacklevel: int) -> None:
     if file == _gpu_warned:
         return
     _gpu_warned = file
-    reason = _fact("capability.gpu") or "the trace file says why"
+    reason = _gpu_reason() or "the trace file says why"
     warnings.warn(f"GPU activity is not recorded: {reason}", RuntimeWarning, stacklevel=stacklevel)
 
 
@@ -434,7 +440,11 @@ class SMProfiler:
             _warn("start_profiling: recording already")
             return
         self._tell()
-        _gpu_begins(self._gpu(), stacklevel=3)
+        try:
+            _gpu_begins(self._gpu(), stacklevel=3)
+        except BaseException:
+            _stop()
+            raise
 
     def stop_profiling(self) -> None:
         """Ends the recording; ranges that are open end here. Without one: nothing, with a warning."""

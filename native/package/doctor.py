@@ -31,7 +31,7 @@ class Check:
 
 def checks() -> list[Check]:
     """Every check, in the order to show. Takes about two seconds: WeasyPrint is loaded in a child process, which may die of it."""
-    return [_python(), *_packages(), _native(), *_pdf(), _fonts(), *_disk()]
+    return [_python(), *_packages(), _native(), *_gpus(), *_pdf(), _fonts(), *_disk()]
 
 
 def _python() -> Check:
@@ -58,6 +58,37 @@ def _native() -> Check:
             "install a C compiler, then: pip install --force-reinstall --no-deps postrun",
         )  # fmt: skip
     return Check("C library", "ok", version)
+
+
+# Tries what `postrun record --gpu` does: initialises CUDA and attaches CUPTI, in a process of its own, which may die of it.
+_TRY_GPUS: Final = """
+import sys, tempfile, warnings
+from postrun import capture
+with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    with capture.session(folder, sample_ms=0, gpu=True):
+        pass
+print(*(str(one.message).removeprefix("GPU activity is not recorded: ") for one in told), sep="; ")
+"""
+
+
+def _gpus() -> list[Check]:
+    """Whether what runs on GPUs can be recorded here; nothing where there is no C library."""
+    from . import native
+
+    if native.version() is None:
+        return []
+    if not native.gpu_driver():
+        return [Check("GPU recording", "ok", "no NVIDIA driver on this machine (libcuda.so.1): there is nothing to record")]
+    try:
+        done = subprocess.run([sys.executable, "-P", "-c", _TRY_GPUS], capture_output=True, text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired:
+        return [Check("GPU recording", "warning", "the driver did not answer for 60 s: is a GPU in trouble? See what nvidia-smi says")]
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        return [Check("GPU recording", "warning", f"the attempt ended with: {last[0]}")]
+    reason = done.stdout.strip()
+    return [Check("GPU recording", "warning" if reason else "ok", reason or "CUDA and CUPTI work here")]
 
 
 def _pdf() -> list[Check]:

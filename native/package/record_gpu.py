@@ -104,8 +104,11 @@ def told(gpu: bool | None, window: Window, environment: Mapping[str, str], libra
         return Told(ranges)
     variables = {GPU: "1"} | ranges | {name: value for name, value in windows.items() if value is not None}
     remarks, facts = [], {}
+    if explicit:
+        facts["recording.gpu"] = "asked for"
     if not driver:
         remarks.append("there is no NVIDIA driver here (libcuda.so.1); what runs on GPUs is recorded where the job finds one")
+        facts["capability.gpu"] = "no NVIDIA driver: libcuda.so.1 is not on this machine"
     if other and not ours:
         tool = "NVIDIA Nsight Systems" if environment.get(_NSIGHT) else other
         why = f"{INJECTION} is kept as it is set ({tool}): what runs on GPUs is recorded only of programs that import postrun.capture"

@@ -16,7 +16,6 @@
 #include <structmember.h>
 
 #include "postrun.h"
-#include "reader.h"
 
 #define CACHED_LENGTH_MAX 255 /* longer texts are not kept alive */
 
@@ -825,51 +824,12 @@ static PyObject *py_gpu_driver(PyObject *module, PyObject *unused) {
     return PyBool_FromLong(library != NULL);
 }
 
-/* The last value of a key in a batch of the table "meta"; NULL: none. */
-static PyObject *last_value(const struct ArrowArray *batch, const char *key, PyObject *before) {
-    const struct ArrowArray *keys = batch->children[0], *values = batch->children[1];
-    const int32_t *ends = keys->buffers[1], *value_ends = values->buffers[1];
-    const char *text = keys->buffers[2], *value_text = values->buffers[2];
-    for (int64_t i = 0; i < batch->length; i++) {
-        int64_t k = keys->offset + i, v = values->offset + i;
-        size_t length = (size_t)(ends[k + 1] - ends[k]);
-        if (length == strlen(key) && memcmp(text + ends[k], key, length) == 0) {
-            Py_XDECREF(before);
-            before = PyUnicode_DecodeUTF8(value_text + value_ends[v], value_ends[v + 1] - value_ends[v], "replace");
-        }
-    }
-    return before;
-}
-
-/* Facts are written as they are told: the file being written is asked. */
-static PyObject *py_fact(PyObject *module, PyObject *args) {
+static PyObject *py_gpu_reason(PyObject *module, PyObject *unused) {
     (void)module;
-    const char *key;
-    char path[PATH_MAX], message[256];
-    if (!PyArg_ParseTuple(args, "s:fact", &key)) return NULL;
-    prt_reader *reader = NULL;
-    struct ArrowArrayStream stream = {0};
-    size_t table = 0;
-    int error;
-    Py_BEGIN_ALLOW_THREADS
-    postrun_flush();
-    error = postrun_path(path, sizeof path) < 0 || prt_reader_open(&reader, path, NULL, message, sizeof message) != 0;
-    Py_END_ALLOW_THREADS
-    if (error) Py_RETURN_NONE;
-    while (table < prt_tables() && strcmp(prt_table_name(table), "meta") != 0) table++;
-    PyObject *found = NULL;
-    if (prt_reader_stream(reader, table, &stream) == 0) {
-        struct ArrowArray batch = {0};
-        while (stream.get_next(&stream, &batch) == 0 && batch.release) {
-            found = last_value(&batch, key, found);
-            batch.release(&batch);
-        }
-        stream.release(&stream);
-    }
-    prt_reader_release(reader);
-    PyErr_Clear();
-    if (!found) Py_RETURN_NONE;
-    return found;
+    (void)unused;
+    char text[512];
+    postrun_gpu_reason(text, sizeof text);
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
 /* ---------------------------------------------------------------- module */
@@ -895,7 +855,7 @@ static PyMethodDef functions[] = {
      "gpu(on): opens or closes a window of GPU activity; whether it did, False where it is so already, None where it cannot be."},
     {"gpu_when_used", py_gpu_when_used, METH_NOARGS, "gpu_when_used(): the session records GPU activity once the program has used CUDA."},
     {"gpu_driver", py_gpu_driver, METH_NOARGS, "gpu_driver(): whether the NVIDIA driver can be loaded; CUDA is not initialised."},
-    {"fact", py_fact, METH_VARARGS, "fact(key): what the file being written says of it, or None."},
+    {"gpu_reason", py_gpu_reason, METH_NOARGS, "gpu_reason(): why GPU activity is not recorded; empty where it is, or can be."},
     {"now_ns", py_now_ns, METH_NOARGS, "now_ns(): the time of the library's clock."},
     {"set_decorator", py_set_decorator, METH_O, "set_decorator(f): f(function, name, value) is what a decorator does."},
     {NULL, NULL, 0, NULL},

@@ -16,6 +16,7 @@
 
 /* What the driver's interface calls these. */
 #define NOT_INITIALIZED 3
+#define DEINITIALIZED 4
 #define MULTIPROCESSOR_COUNT 16
 #define CAPABILITY_MAJOR 75
 #define CAPABILITY_MINOR 76
@@ -83,12 +84,31 @@ static void load(void) {
     }
 }
 
+/* What its user can do about an error. */
+static const char *words(int error) {
+    switch (error) {
+    case 2: return "no memory, on the machine or on the GPU";
+    case NOT_INITIALIZED: return "CUDA was used before this process was forked: start children with \"spawn\", or use CUDA in children only";
+    case 34: return "libcuda.so.1 is the one that programs are built with: leave the folder \"stubs\" out of LD_LIBRARY_PATH";
+    case 46: return "the GPU is in use by a process that has it for itself (nvidia-smi -q -d COMPUTE shows the mode)";
+    case 100: return "the driver finds no GPU that this process may use: see CUDA_VISIBLE_DEVICES, and whether the container was given any";
+    case 101: return "CUDA_VISIBLE_DEVICES names a GPU that is not there";
+    case 802: return "the machine is not ready: where GPUs are joined by NVSwitch, the service nvidia-fabricmanager must run";
+    case 803: return "the driver in the kernel and libcuda.so.1 are of different versions: restart the machine, or the container";
+    case 804: return "this GPU does not run with the package cuda-compat: update the driver, or leave the package out of LD_LIBRARY_PATH";
+    case 805: return "the MPS server cannot be reached: it has to run, and CUDA_MPS_PIPE_DIRECTORY to be its folder";
+    case 999: return "the driver cannot go on: see nvidia-smi and the kernel's log";
+    default: return "";
+    }
+}
+
 static void tell_error(const char *function, int error, char *why, size_t size) {
     const char *name = NULL;
     if (!driver.error_name || driver.error_name(error, &name) != 0 || !name) {
         name = "unknown error";
     }
-    snprintf(why, size, "%s: %s (%d)", function, name, error);
+    const char *word = words(error);
+    snprintf(why, size, "%s: %s (%d)%s%s", function, name, error, *word ? ": " : "", word);
 }
 
 enum cuda_state postrun_cuda_state(bool initialise, char *why, size_t size) {
@@ -104,7 +124,7 @@ enum cuda_state postrun_cuda_state(bool initialise, char *why, size_t size) {
     }
     int count = 0;
     error = driver.device_count(&count);
-    if (error == NOT_INITIALIZED && !initialise) {
+    if ((error == NOT_INITIALIZED || error == DEINITIALIZED) && !initialise) { /* DEINITIALIZED: the program ends */
         return CUDA_NOT_YET;
     }
     if (error) {

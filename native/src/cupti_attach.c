@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "capture.h"
+#include "clock.h"
 #include "cuda_driver.h"
 #include "cupti_buffers.h"
 #include "cupti_loader.h"
@@ -38,6 +39,7 @@ static bool enabled[KINDS];
 static _Atomic int system_threads;
 static _Atomic uint64_t declined, dropped_told; /* buffers; records */
 static bool own_left; /* a subscription of ours that could not be ended */
+static _Atomic bool graphs; /* the program uses CUDA graphs */
 static _Atomic int finalize_error;
 static _Atomic uint32_t finalized; /* 0: not asked for, 1: asked for, 2: done */
 
@@ -65,15 +67,24 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
         return;
     }
     struct device_batch batch = {0};
-    if (postrun_buffer_is_shared(buffer)) {
+    enum buffer_origin origin = postrun_buffer_origin(buffer);
+    if (origin != BUFFER_OWN) {
         batch.dropped += valid > 0;
     } else if (valid > 0 && valid <= size) {
         postrun_cupti_read(cupti, buffer, valid, atomic_load_explicit(&system_threads, memory_order_relaxed), &batch);
     }
+    if (batch.graphs) {
+        atomic_store(&graphs, true);
+    }
     batch.dropped += dropped(context, stream);
     postrun_device_rows_put(&batch);
-    postrun_buffer_put(buffer);
+    if (origin == BUFFER_OWN) {
+        postrun_buffer_put(buffer);
+    }
 }
+
+/* What CUPTI takes by itself, but under WSL; and not what a tool told it that used it before. */
+static uint64_t timestamp(void) { return (uint64_t)postrun_clock_realtime(); }
 
 static void nothing(void *user, int domain, uint32_t id, const void *data) {
     (void)user;
@@ -198,10 +209,24 @@ static void disable_all(void) {
     }
 }
 
+/* Why it has to stay in the process, with all kinds disabled. NULL: it need not. */
+static const char *has_to_stay(void) {
+    const char *wish = getenv("TEARDOWN_CUPTI"); /* PyTorch sets it to 0 where it compiles to CUDA graphs */
+    if (!cupti->finalize) {
+        return "this CUPTI cannot be detached";
+    }
+    if (cupti->version < CUPTI_GRAPHS_SURVIVE && atomic_load(&graphs)) {
+        return "the program uses CUDA graphs, and before CUDA 12.6 it may crash when CUPTI comes back after it was detached";
+    }
+    return wish && strcmp(wish, "0") == 0 ? "TEARDOWN_CUPTI=0" : NULL;
+}
+
 /* Out of the process: at the end of a call into the driver, else, where none can be listened to, right away. */
 static void finalize(void) {
     char other[128];
-    if (!cupti->finalize) {
+    const char *stays = has_to_stay();
+    if (stays) {
+        postrun_metadata("cupti.stays", stays);
         return;
     }
     uint32_t id = postrun_cupti_call_id(CUPTI_DRIVER_API, "cuDeviceGetCount");
@@ -224,7 +249,15 @@ static void finalize(void) {
     } else if (atomic_load(&finalize_error)) {
         unsubscribe(subscriber);
     }
+    if (atomic_load(&finalize_error)) {
+        char text[480];
+        postrun_cupti_tell_error(cupti, "cuptiFinalize", atomic_load(&finalize_error), text, sizeof text);
+        postrun_metadata("cupti.stays", text);
+    }
     own_left = own_left && atomic_load(&finalize_error) != 0; /* with CUPTI its subscribers go */
+    if (atomic_load(&finalize_error) == 0) {
+        postrun_buffers_abandon();
+    }
 }
 
 static bool fail(void) {
@@ -236,7 +269,7 @@ static bool fail(void) {
 
 static bool enable_kinds(char *why, size_t size) {
     for (size_t i = 0; i < KINDS; i++) {
-        char text[256];
+        char text[480];
         int error = cupti->enable(kinds[i].kind);
         enabled[i] = error == 0;
         if (error == 0) {
@@ -278,6 +311,9 @@ bool postrun_cupti_attach(char *why, size_t size) {
     }
     int error = cupti->thread_id_type ? cupti->thread_id_type(CUPTI_THREAD_ID_SYSTEM) : 1;
     atomic_store(&system_threads, error == 0);
+    if (cupti->timestamp) { /* before any kind is enabled */
+        cupti->timestamp(timestamp);
+    }
     error = cupti->register_callbacks(requested, completed);
     if (error) {
         if (error == CUPTI_OTHER_SUBSCRIBER) {
@@ -315,19 +351,31 @@ static void last_losses(void) {
     }
 }
 
+/* What CUPTI still has, finished or not. */
+static void flush_rest(void) {
+    int error = cupti->flush_all(CUPTI_FLUSH_FORCED);
+    if (error) {
+        char why[480], text[400];
+        postrun_cupti_tell_error(cupti, "cuptiActivityFlushAll", error, text, sizeof text);
+        snprintf(why, sizeof why, "what CUPTI still had at the end is missing: %s", text);
+        postrun_session_capability("gpu.records", why);
+    }
+}
+
 bool postrun_cupti_detach(bool whole, char *other, size_t size) {
     if (!whole) {
-        cupti->flush_all(CUPTI_FLUSH_FORCED);
+        flush_rest();
         last_losses();
         return true;
     }
     if (other_is_there(other, size)) {
         memset(enabled, 0, sizeof enabled); /* they may be the other's by now */
+        postrun_buffers_abandon(); /* it gets them now, and does not know them */
         return false;
     }
     cupti->flush_all(0);
     disable_all();
-    cupti->flush_all(CUPTI_FLUSH_FORCED);
+    flush_rest();
     last_losses();
     finalize();
     postrun_buffers_trim();

@@ -15,13 +15,14 @@
 #define HEAD 64u /* in front of each: which list it is of; keeps the alignment */
 
 struct head {
-    struct head *next;
+    struct head *next, *previous;
+    uint32_t generation;
     bool small;
 };
 static _Alignas(64) uint8_t shared[SMALL];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct head *kept;
-static uint32_t kept_count, held, small_held;
+static struct head *kept, *given; /* of ours; those that CUPTI holds */
+static uint32_t kept_count, held, small_held, generation;
 static uint32_t limit = (128u << 20) / CUPTI_BUFFER;
 
 void postrun_buffers_limit(size_t bytes) {
@@ -39,8 +40,29 @@ static struct head *make(size_t size, bool small) {
         return NULL;
     }
     struct head *head = memory;
-    *head = (struct head){NULL, small};
+    *head = (struct head){NULL, NULL, 0, small};
     return head;
+}
+
+static void give(struct head *head) { /* under the lock */
+    head->generation = generation;
+    head->previous = NULL;
+    head->next = given;
+    if (given) {
+        given->previous = head;
+    }
+    given = head;
+}
+
+static void take_back(struct head *head) { /* under the lock */
+    if (head->next) {
+        head->next->previous = head->previous;
+    }
+    if (head->previous) {
+        head->previous->next = head->next;
+    } else {
+        given = head->next;
+    }
 }
 
 uint8_t *postrun_buffer_get(size_t *size, int may_decline) {
@@ -51,6 +73,7 @@ uint8_t *postrun_buffer_get(size_t *size, int may_decline) {
         head = kept;
         kept = head->next;
         kept_count--;
+        give(head);
     }
     bool room = small ? !may_decline && small_held < SMALL_MAX : true;
     held += !small;
@@ -58,29 +81,42 @@ uint8_t *postrun_buffer_get(size_t *size, int may_decline) {
     pthread_mutex_unlock(&lock);
     if (!head && room) {
         head = make(small ? SMALL : CUPTI_BUFFER, small);
-        if (!head) {
-            pthread_mutex_lock(&lock);
-            held -= !small;
-            small_held -= small;
-            pthread_mutex_unlock(&lock);
+        pthread_mutex_lock(&lock);
+        if (head) {
+            give(head);
+        } else {
+            held -= !small && held;
+            small_held -= small && small_held;
         }
+        pthread_mutex_unlock(&lock);
     }
     *size = head ? small ? SMALL : CUPTI_BUFFER : may_decline ? 0 : sizeof shared;
     return head ? bytes_of(head) : may_decline ? NULL : shared;
 }
 
-int postrun_buffer_is_shared(const uint8_t *buffer) { return buffer == shared; }
+/* What is in front of a buffer is looked at only where it is known to be ours. */
+enum buffer_origin postrun_buffer_origin(const uint8_t *buffer) {
+    if (buffer == shared) {
+        return BUFFER_SHARED;
+    }
+    pthread_mutex_lock(&lock);
+    struct head *head = given;
+    while (head && bytes_of(head) != buffer) {
+        head = head->next;
+    }
+    pthread_mutex_unlock(&lock);
+    return head ? BUFFER_OWN : BUFFER_FOREIGN;
+}
 
 void postrun_buffer_put(uint8_t *buffer) {
-    if (!buffer || buffer == shared) {
-        return;
-    }
     struct head *head = (struct head *)(void *)(buffer - HEAD), *unused = head;
     pthread_mutex_lock(&lock);
-    if (head->small) {
-        small_held--;
-    } else {
-        held--;
+    take_back(head);
+    if (head->generation == generation) {
+        held -= !head->small;
+        small_held -= head->small;
+    }
+    if (!head->small) {
         if (kept_count < KEPT) {
             head->next = kept;
             kept = head;
@@ -105,8 +141,15 @@ void postrun_buffers_trim(void) {
     }
 }
 
+void postrun_buffers_abandon(void) {
+    pthread_mutex_lock(&lock);
+    generation++;
+    held = small_held = 0;
+    pthread_mutex_unlock(&lock);
+}
+
 void postrun_buffers_forked(void) {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    kept = NULL;
+    kept = given = NULL;
     kept_count = held = small_held = 0;
 }

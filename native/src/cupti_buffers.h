@@ -11,10 +11,12 @@
 
 void postrun_buffers_limit(size_t bytes);          /* of all that CUPTI holds; default 128 MiB */
 uint8_t *postrun_buffer_get(size_t *size, int may_decline); /* NULL: declined */
-/* 0: nobody else has written to it. 1: it was shared, and what stands in it is lost. */
-int postrun_buffer_is_shared(const uint8_t *buffer);
-void postrun_buffer_put(uint8_t *buffer);
+/* SHARED: others have written to it, too, so what stands in it is lost. FOREIGN: another tool gave it, whose callbacks ours replaced. */
+enum buffer_origin { BUFFER_OWN, BUFFER_SHARED, BUFFER_FOREIGN };
+enum buffer_origin postrun_buffer_origin(const uint8_t *buffer);
+void postrun_buffer_put(uint8_t *buffer); /* only BUFFER_OWN */
 void postrun_buffers_trim(void); /* frees those that CUPTI does not hold */
+void postrun_buffers_abandon(void); /* CUPTI gives back no more: what it holds counts no longer */
 void postrun_buffers_forked(void);
 
 #pragma GCC visibility pop

@@ -17,6 +17,7 @@
 #include "postrun.h"
 
 #define FOLDERS 40
+#define REASON 480
 
 static struct cupti cupti;
 static bool found;
@@ -26,12 +27,52 @@ static void find(void *library, const char *name, void *function) {
     memcpy(function, &at, sizeof at);
 }
 
+/* 13 of "libcupti.so.13" or "libcupti.so.2025.1.1"; 0: not told. */
+static int major_of(const char *name) {
+    const char *end = strstr(name, ".so.");
+    int major = end ? atoi(end + 4) : 0;
+    return major < 1000 ? major : 0;
+}
+
+/* Of which CUDA it is, as 13; 0: not known. Since 13.0 its version tells. */
+static int cuda_of(const struct cupti *c) { return c->version >= 130000 ? (int)(c->version / 10000) : major_of(c->path); }
+
+/* What its user can do about an error. */
+static const char *words(int error) {
+    switch (error) {
+    case 8: return "no memory for records: CUPTI needs some of the machine's and some MiB of the GPU's";
+    case 14:
+    case 23: return "another profiler or a debugger rules it out";
+    case 15: return "CUPTI does not come together with the driver: it may be newer than what the driver supports";
+    case 26: return "another tool uses what it needs of the GPU";
+    case 27: return "neither this machine nor this GPU has it";
+    case 33: return "the GPU is a virtual one (vGPU), of which the driver records nothing";
+    case 35:
+        return "this user may not profile: an administrator can allow it (NVreg_RestrictProfilingToAdminUsers=0 of the kernel module nvidia), a"
+               " container needs --cap-add=SYS_ADMIN";
+    case 40: return "the host does not let this virtual machine profile: its administrator can (enable_profiling=1 of the vGPU)";
+    case 41: return "confidential computing is on: nothing can be recorded";
+    case 42: return "GPUs of the series CMP cannot be recorded";
+    case 43: return "the GPU is divided (MIG), of which this version records nothing: a newer CUPTI and driver may";
+    case 44: return "GPUs joined by SLI cannot be recorded";
+    case 45: return "under WSL this driver records nothing: update the driver of Windows, and allow all users its GPU performance counters";
+    default: return "";
+    }
+}
+
 void postrun_cupti_tell_error(const struct cupti *c, const char *function, int error, char *why, size_t size) {
     const char *text = NULL;
     if (!c->result_string || c->result_string(error, &text) != 0 || !text) {
         text = "unknown error";
     }
-    snprintf(why, size, "%s: %s (%d)", function, text, error);
+    const char *word = words(error);
+    int length = snprintf(why, size, "%s: %s (%d)%s%s", function, text, error, *word ? ": " : "", word);
+    int driver = postrun_cuda_version(), of = cuda_of(c);
+    if (driver > 0 && of > driver / 1000 && length > 0 && (size_t)length < size) {
+        snprintf(why + length, size - (size_t)length,
+                 "; CUPTI is of CUDA %d, and the driver supports no more than %d.%d: POSTRUN_CUPTI can name an older libcupti", of, driver / 1000,
+                 driver % 1000 / 10);
+    }
 }
 
 /* Whether a library that is loaded is one that can be used. */
@@ -54,6 +95,7 @@ static bool accept(void *library, const char *path, char *why, size_t size) {
     find(library, "cuptiGetCallbackName", &c.callback_name);
     find(library, "cuptiFinalize", &c.finalize);
     find(library, "cuptiSetThreadIdType", &c.thread_id_type);
+    find(library, "cuptiActivityRegisterTimestampCallback", &c.timestamp);
     find(library, "cuptiActivityEnableDriverApi", &c.driver_api);
     find(library, "cuptiActivityEnableRuntimeApi", &c.runtime_api);
     find(library, "cuptiSubscribe", &c.subscribe);
@@ -66,7 +108,7 @@ static bool accept(void *library, const char *path, char *why, size_t size) {
     }
     int error = c.get_version(&c.version);
     if (error) {
-        char text[128];
+        char text[320];
         postrun_cupti_tell_error(&c, "cuptiGetVersion", error, text, sizeof text);
         snprintf(why, size, "%.100s: %s", c.path, text);
         return false;
@@ -86,11 +128,7 @@ static bool try_path(const char *path, char *why, size_t size) {
         snprintf(why, size, "%.200s", error ? error : path);
         return false;
     }
-    if (!accept(library, path, why, size)) {
-        dlclose(library);
-        return false;
-    }
-    return true;
+    return accept(library, path, why, size); /* also one that is refused stays: it was asked, and may have begun something */
 }
 
 /* ---------------------------------------------------------------- what is in the process */
@@ -174,6 +212,9 @@ static void collect(struct places *places, const struct mapped *mapped) {
         if (above(mapped->runtime, 2, folder)) {
             add(places, "%.3000s/extras/CUPTI/lib64", folder);
         }
+        if (above(mapped->runtime, 4, folder)) { /* <toolkit>/targets/x86_64-linux/lib/libcudart.so.12 */
+            add(places, "%.3000s/extras/CUPTI/lib64", folder);
+        }
     }
     if (mapped->torch[0] && above(mapped->torch, 3, folder)) { /* <site>/torch/lib/libtorch_cuda.so */
         add_site_packages(places, folder);
@@ -187,13 +228,6 @@ static void collect(struct places *places, const struct mapped *mapped) {
     add_toolkit(places, getenv("CUDA_HOME"));
     add_toolkit(places, getenv("CUDA_PATH"));
     add_toolkit(places, "/usr/local/cuda");
-}
-
-/* 13 of "libcupti.so.13" or "libcupti.so.2025.1.1"; 0: not told. */
-static int major_of(const char *name) {
-    const char *end = strstr(name, ".so.");
-    int major = end ? atoi(end + 4) : 0;
-    return major < 1000 ? major : 0;
 }
 
 static bool try_folder(const char *folder, int major, char *why, size_t size) {
@@ -254,7 +288,7 @@ static bool search(char *why, size_t size) {
     collect(places, mapped);
     int runtime = major_of(mapped->runtime), driver = postrun_cuda_version() / 1000;
     int majors[] = {runtime, driver, 0};
-    char last[256] = "";
+    char last[REASON] = "";
     for (size_t m = runtime && runtime <= driver ? 0 : 1; m < sizeof majors / sizeof *majors && !done; m++) {
         if (m + 1 < sizeof majors / sizeof *majors && majors[m] == 0) {
             continue;
@@ -265,7 +299,7 @@ static bool search(char *why, size_t size) {
         done = done || try_name(majors[m], why, size);
     }
     if (!done && last[0]) { /* one that was there says more than one that was not */
-        snprintf(why, size, "%.250s", last);
+        snprintf(why, size, "%s", last);
     }
 end:
     free(mapped);
@@ -275,10 +309,10 @@ end:
 
 const struct cupti *postrun_cupti(char *why, size_t size) {
     if (!found) {
-        char reason[256] = "";
+        char reason[REASON] = "";
         found = search(reason, sizeof reason);
         if (!found) {
-            snprintf(why, size, "no CUPTI: %.220s", reason);
+            snprintf(why, size, "no CUPTI: %s", reason);
         }
     }
     return found ? &cupti : NULL;

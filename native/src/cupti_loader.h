@@ -15,6 +15,7 @@
 
 #define CUPTI_OLDEST 12u            /* of CUDA 10: records are laid out as cupti_records.h says from here on */
 #define CUPTI_GRAPH_NODES 13u       /* kernel records name the graph node */
+#define CUPTI_GRAPHS_SURVIVE 24u    /* of CUDA 12.6: programs with CUDA graphs survive that it is finalised and comes back */
 #define CUPTI_MAY_DECLINE 27u       /* a callback may decline to give a buffer; earlier versions crash */
 #define CUPTI_MAX_LIMIT_REACHED 12
 #define CUPTI_OTHER_SUBSCRIBER 39
@@ -49,6 +50,7 @@ struct cupti {
     int (*callback_name)(int, uint32_t, const char **);
     int (*finalize)(void);
     int (*thread_id_type)(int);
+    int (*timestamp)(uint64_t (*)(void));
     int (*driver_api)(uint32_t, uint8_t);
     int (*runtime_api)(uint32_t, uint8_t);
     int (*subscribe)(void **, cupti_callback, void *);
@@ -60,7 +62,7 @@ struct cupti {
 /* The library, loaded at the first call and kept; NULL, and why. Only where the CUDA driver is READY: some versions crash without it. One
  * call at a time. */
 const struct cupti *postrun_cupti(char *why, size_t size);
-/* "function: what the error means (number)" */
+/* "function: NAME (number): what its user can do" */
 void postrun_cupti_tell_error(const struct cupti *cupti, const char *function, int error, char *why, size_t size);
 
 #pragma GCC visibility pop

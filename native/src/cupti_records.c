@@ -11,19 +11,21 @@
 #include <string.h>
 #include <strings.h>
 
+#include "clock.h"
 #include "cupti_loader.h"
 #include "device_rows.h"
 #include "postrun.h"
 
 #define PAGEABLE 1
 #define NAME_MAX_CALL 64
+#define DAY_NS (86400 * (int64_t)1000000000)
 
 /* ---------------------------------------------------------------- calls */
 
 enum call_kind { CALL_LAUNCH, CALL_SYNC, CALL_OTHER }; /* as in docs/trace-format.md */
 struct call {
     char text[NAME_MAX_CALL];
-    uint8_t kind, noisy;
+    uint8_t kind, noisy, graph;
     _Atomic uint32_t name;
 };
 static struct call calls[2][CUPTI_CALLS]; /* of the driver, of the runtime; pages are touched as far as there are calls */
@@ -77,6 +79,12 @@ static bool is_noisy(const char *name) {
     return false;
 }
 
+/* Not cudaGraphicsMapResources and its like. */
+static bool is_of_graphs(const char *name) {
+    const char *graph = strstr(name, "Graph");
+    return graph && strncmp(graph, "Graphics", 8) != 0;
+}
+
 /* "cudaLaunchKernel_ptsz_v7000" is cudaLaunchKernel; "cuMemAlloc_v2" stays. */
 static void plain_name(const char *name, char *text) {
     snprintf(text, NAME_MAX_CALL, "%s", name);
@@ -107,6 +115,7 @@ void postrun_cupti_learn_calls(const struct cupti *cupti) {
                 plain_name(name, call->text);
                 call->kind = (uint8_t)kind_of(call->text);
                 call->noisy = is_noisy(call->text);
+                call->graph = is_of_graphs(call->text);
                 failed = 0;
             }
         }
@@ -132,9 +141,9 @@ void postrun_cupti_noisy(int domain, int (*act)(uint32_t, uint8_t)) {
 
 static uint32_t name_text(const char *text) { return postrun_name(text, strlen(text)); }
 
-static uint32_t call_name(int domain, uint32_t id, uint8_t *kind, bool *noisy) {
+static uint32_t call_name(int domain, uint32_t id, uint8_t *kind, bool *noisy, bool *graph) {
     *kind = CALL_OTHER;
-    *noisy = false;
+    *noisy = *graph = false;
     struct call *call = id < CUPTI_CALLS ? &calls[domain - 1][id] : NULL;
     if (!call || !call->text[0]) {
         char text[64];
@@ -143,6 +152,7 @@ static uint32_t call_name(int domain, uint32_t id, uint8_t *kind, bool *noisy) {
     }
     *kind = call->kind;
     *noisy = call->noisy;
+    *graph = call->graph;
     uint32_t name = atomic_load_explicit(&call->name, memory_order_relaxed);
     if (!name && !*noisy) {
         name = name_text(call->text);
@@ -153,9 +163,15 @@ static uint32_t call_name(int domain, uint32_t id, uint8_t *kind, bool *noisy) {
 
 /* ---------------------------------------------------------------- records */
 
-/* Start and duration, in ns. CUPTI says 0 where it does not know. */
+/* CUPTI says 0 where it does not know. A time of another day is of another clock, that of a tool which used CUPTI before, or of WSL: nobody
+ * knows when it was. */
+static bool is_time(const struct device_batch *batch, uint64_t time) {
+    return time != 0 && time <= INT64_MAX && (int64_t)time > batch->now - DAY_NS && (int64_t)time < batch->now + DAY_NS;
+}
+
+/* Start and duration, in ns. */
 static bool times(struct device_batch *batch, uint64_t start, uint64_t end, int64_t *row) {
-    if (start == 0 || end == 0 || start > INT64_MAX || end > INT64_MAX) {
+    if (!is_time(batch, start) || !is_time(batch, end)) {
         batch->untimed++;
         return false;
     }
@@ -173,6 +189,7 @@ static void read_kernel(const struct cupti *cupti, const void *record, size_t ro
     int64_t row[DEVICE_WORDS] = {k.name ? name_text(k.name) : 0, 0, 0, k.device, k.context, k.stream, k.correlation, k.grid[0], k.grid[1],
                                  k.grid[2], k.block[0], k.block[1], k.block[2], k.registers, (int64_t)k.static_shared + k.dynamic_shared,
                                  nodes ? (int64_t)k.graph_node : 0};
+    batch->graphs |= nodes && k.graph_node != 0;
     if (times(batch, k.start, k.end, row + 1)) {
         postrun_device_add(batch, DEVICE_KERNEL, row);
     }
@@ -188,8 +205,9 @@ static void add_copy(struct device_batch *batch, const struct cupti_memcpy *m, u
 
 static void read_call(int domain, const struct cupti_call *c, int threads, struct device_batch *batch) {
     uint8_t kind;
-    bool noisy;
-    uint32_t name = call_name(domain, c->id, &kind, &noisy);
+    bool noisy, graph;
+    uint32_t name = call_name(domain, c->id, &kind, &noisy, &graph);
+    batch->graphs |= graph;
     if (noisy) { /* of a version that cannot switch it off */
         batch->ignored++;
         return;
@@ -268,6 +286,7 @@ static void read_record(const struct cupti *cupti, const void *record, size_t ro
 
 void postrun_cupti_read(const struct cupti *cupti, uint8_t *buffer, size_t valid, int threads, struct device_batch *batch) {
     const uint8_t *before = NULL;
+    batch->now = postrun_clock_realtime();
     for (void *record = NULL; valid > 0;) {
         int error = cupti->next_record(buffer, valid, &record);
         if (error) {

@@ -209,14 +209,15 @@ static struct segment segment_of(const struct session *s, int64_t ns) {
     return segment;
 }
 
-static int64_t scaled(int64_t value, int64_t by, int64_t over) {
-    __int128 product = (__int128)value * by, half = over / 2;
-    __int128 result = (product + (product < 0 ? -half : half)) / over;
+/* Of `ns`, `over` of which are `by` ticks, the tick next to the middle: readers round down, and get just these ns where a tick is shorter. */
+static int64_t ticks_in(int64_t ns, int64_t by, int64_t over) {
+    __int128 value = ((__int128)2 * ns + 1) * by - over, whole = (__int128)2 * over;
+    __int128 result = value > 0 ? (value + whole - 1) / whole : value / whole;
     return result > INT64_MAX ? INT64_MAX : result < INT64_MIN + 1 ? INT64_MIN + 1 : (int64_t)result;
 }
 
 static int64_t ticks_of(const struct segment *segment, int64_t ns) {
-    return segment->ticks + scaled(ns - segment->base, segment->ticks_long, segment->real_long);
+    return segment->ticks + ticks_in(ns - segment->base, segment->ticks_long, segment->real_long);
 }
 
 /* ---------------------------------------------------------------- blocks */
@@ -297,7 +298,7 @@ static void write_table(struct session *s, enum device_table table, const struct
                     segment = segment_of(s, *start);
                 }
                 int64_t end = *start + *duration;
-                *duration = scaled(*duration, segment.ticks_long, segment.monotonic_long);
+                *duration = *duration ? ticks_in(*duration, segment.ticks_long, segment.monotonic_long) : 0;
                 *start = ticks_of(&segment, *start);
                 if (end >= segment.to) { /* its end is between other anchors, which differ a little; not if the clock was set */
                     struct segment other = segment_of(s, end);

@@ -21,6 +21,8 @@ struct device_batch { /* begin with {0} */
     uint64_t dropped;   /* records that the tracer lost */
     uint64_t untimed;   /* records without times */
     uint64_t unknown, overhead, negative, ignored;
+    int64_t now;        /* when it was read */
+    bool graphs;        /* some of it is of CUDA graphs */
     struct device_batch *next;
 };
 

@@ -25,6 +25,7 @@
 #include "device_rows.h"
 #include "gpu_window.h"
 #include "postrun.h"
+#include "ring.h"
 #include "waiting.h"
 
 #define MS 1000000
@@ -34,6 +35,16 @@
 #define INJECTED_NS (30000 * (int64_t)MS)
 #define SIGNAL_NS (50 * (int64_t)MS)
 #define DEVICE_NS (2000 * (int64_t)MS) /* how long a window that closes waits for work that is not done */
+#define END_NS (2000 * (int64_t)MS)    /* how long the end of the program waits for whoever is behind the gate */
+#define FOR_EVER (-1)
+#define FORKED "a process forked by one that used CUDA cannot use it"
+#define REASON 480
+
+#if defined(PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP)
+#define GATE_INITIALIZER PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP
+#else
+#define GATE_INITIALIZER PTHREAD_MUTEX_INITIALIZER
+#endif
 
 enum state { STATE_NONE, STATE_WAITING, STATE_READY, STATE_OPEN, STATE_FAILED };
 
@@ -41,7 +52,8 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t free;
     bool busy;
-} gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+    pthread_t owner; /* while busy */
+} gate = {.lock = GATE_INITIALIZER, .free = PTHREAD_COND_INITIALIZER};
 
 /* Behind the gate. */
 static struct {
@@ -59,26 +71,38 @@ static _Atomic uint32_t wake_word, quit;
 static _Atomic int64_t injected; /* when; 0: never */
 static _Atomic bool never;       /* in a child of a process that used CUDA, and when the program ends */
 
-static void gate_enter(int *cancellation) {
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancellation);
-    pthread_mutex_lock(&gate.lock);
-    while (gate.busy) {
-        pthread_cond_wait(&gate.free, &gate.lock);
-    }
-    gate.busy = true;
-    pthread_mutex_unlock(&gate.lock);
-}
+/* Why GPU activity is not recorded, for postrun_gpu_reason. */
+static struct {
+    pthread_mutex_t lock;
+    char why[REASON];
+} reason = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static _Atomic uint32_t asked; /* number of the session that was asked to record it */
 
-static bool gate_try(int *cancellation) {
+/* Waits so many ns, or FOR_EVER. False: the time is over; or this thread is behind it already, and a signal handler that ends the program
+ * interrupted it. */
+static bool gate_enter(int *cancellation, int64_t ns) {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancellation);
-    pthread_mutex_lock(&gate.lock);
-    bool free_now = !gate.busy;
-    gate.busy = true;
-    pthread_mutex_unlock(&gate.lock);
-    if (!free_now) {
+    int64_t until = ns > 0 ? postrun_clock_realtime() + ns : 0;
+    struct timespec time = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+    int error = pthread_mutex_lock(&gate.lock);
+    if (!error) {
+        while (gate.busy && !error) {
+            error = pthread_equal(gate.owner, pthread_self()) ? EDEADLK
+                    : ns == FOR_EVER                          ? pthread_cond_wait(&gate.free, &gate.lock)
+                    : ns > 0                                  ? pthread_cond_timedwait(&gate.free, &gate.lock, &time)
+                                                              : EBUSY;
+        }
+        if (!gate.busy) {
+            error = 0;
+            gate.busy = true;
+            gate.owner = pthread_self();
+        }
+        pthread_mutex_unlock(&gate.lock);
+    }
+    if (error) {
         pthread_setcancelstate(*cancellation, NULL);
     }
-    return free_now;
+    return error == 0;
 }
 
 static void gate_leave(int cancellation) {
@@ -91,14 +115,25 @@ static void gate_leave(int cancellation) {
 
 /* ---------------------------------------------------------------- behind the gate */
 
+static void set_reason(const char *why) {
+    pthread_mutex_lock(&reason.lock);
+    snprintf(reason.why, sizeof reason.why, "%s", why);
+    pthread_mutex_unlock(&reason.lock);
+}
+
+static void tell_reason(const char *why) {
+    set_reason(why);
+    postrun_session_capability("gpu", why);
+}
+
 static void fail(const char *why) {
     gpu.state = STATE_FAILED;
-    postrun_session_capability("gpu", why);
+    tell_reason(why);
 }
 
 /* Whether CUDA is there: WAITING becomes READY, FAILED, or stays. */
 static void look_for_cuda(bool initialise) {
-    char why[256] = "";
+    char why[REASON] = "";
     switch (postrun_cuda_state(initialise, why, sizeof why)) {
     case CUDA_ABSENT: fail(why); break;
     case CUDA_NOT_YET: break;
@@ -149,7 +184,7 @@ static void tell_window(bool over) {
 /* When the program ends, before the libraries of CUDA do. */
 static void at_exit(void) {
     int cancellation;
-    if (atomic_exchange(&never, true) || !gate_try(&cancellation)) {
+    if (atomic_exchange(&never, true) || !gate_enter(&cancellation, END_NS)) {
         return; /* somebody is in there: then it is not touched */
     }
     if (gpu.state == STATE_OPEN && gpu.pid == getpid()) {
@@ -164,14 +199,15 @@ static void at_exit(void) {
 
 static int open_window(void) {
     static bool registered;
-    char why[320] = "";
+    char why[REASON] = "";
     if (atomic_load(&never)) {
         return -ENOTSUP;
     }
     if (!postrun_cupti_attach(why, sizeof why)) {
-        postrun_session_capability("gpu", why);
+        tell_reason(why);
         return -ENOTSUP; /* later it may be possible: another profiler goes */
     }
+    set_reason("");
     gpu.state = STATE_OPEN;
     gpu.opened = true;
     tell_window(false);
@@ -188,7 +224,7 @@ static void close_window(void) {
     if (!postrun_cupti_detach(true, other, sizeof other)) {
         char why[320];
         snprintf(why, sizeof why, "another profiler came while GPU activity was recorded (%s): what it took over is missing", other);
-        postrun_session_capability("gpu", why);
+        tell_reason(why);
     }
     gpu.state = STATE_READY;
     tell_window(true);
@@ -269,7 +305,9 @@ static void *watch_loop(void *argument) {
     bool by_time = false;
     for (;;) {
         int cancellation;
-        gate_enter(&cancellation);
+        if (!gate_enter(&cancellation, FOR_EVER)) {
+            return NULL;
+        }
         int64_t wait = do_what_is_due(&by_time);
         bool done = gpu.state == STATE_FAILED;
         gate_leave(cancellation);
@@ -301,9 +339,13 @@ static void start_thread(void) {
 static void read_environment(void) {
     char why[256];
     const char *memory = getenv("POSTRUN_GPU_MEMORY");
-    int64_t mib = memory ? strtoll(memory, NULL, 10) : 0;
-    if (mib > 0 && mib < 16384) {
+    char *end = NULL;
+    int64_t mib = memory ? strtoll(memory, &end, 10) : 0;
+    if (mib > 0 && mib < 16384 && *end == 0) {
         postrun_buffers_limit((size_t)mib << 20);
+    } else if (memory && *memory) {
+        snprintf(why, sizeof why, "POSTRUN_GPU_MEMORY=%.60s is not heeded: a number of MiB from 1 to 16383 is expected", memory);
+        postrun_session_capability("gpu.memory_limit", why);
     }
     if (!gpu.environment) {
         return;
@@ -339,8 +381,10 @@ static void begin(uint32_t number, uint32_t flags, bool environment, bool driver
     gpu.environment = environment;
     gpu.wanted = !(flags & POSTRUN_NO_GPU_YET);
     gpu.started = postrun_clock_monotonic();
+    set_reason("");
+    atomic_store(&asked, number);
     if (atomic_load(&never)) {
-        fail("a process forked by one that used CUDA cannot use it");
+        fail(FORKED);
         return;
     }
     postrun_device_rows_begin(number);
@@ -361,15 +405,16 @@ void postrun_gpu_begin(uint32_t number, uint32_t flags, bool environment) {
     if (!(flags & POSTRUN_GPU)) {
         return;
     }
-    gate_enter(&cancellation);
-    begin(number, flags, environment, false);
-    gate_leave(cancellation);
+    if (gate_enter(&cancellation, FOR_EVER)) {
+        begin(number, flags, environment, false);
+        gate_leave(cancellation);
+    }
 }
 
 void postrun_gpu_begin_injected(uint32_t number, uint32_t flags) {
     atomic_store(&injected, postrun_clock_monotonic());
     int cancellation;
-    if (gate_try(&cancellation)) { /* else a session begins or ends right now, which looks for CUDA itself */
+    if (gate_enter(&cancellation, 0)) { /* else a session begins or ends right now, which looks for CUDA itself */
         begin(number, flags | POSTRUN_GPU, true, true);
         gate_leave(cancellation);
     }
@@ -378,7 +423,10 @@ void postrun_gpu_begin_injected(uint32_t number, uint32_t flags) {
 
 void postrun_gpu_end(uint32_t number) {
     int cancellation;
-    gate_enter(&cancellation);
+    int64_t patience = atomic_load(&never) ? END_NS : FOR_EVER;
+    if (!gate_enter(&cancellation, patience)) {
+        return;
+    }
     bool ours = gpu.session == number && number != 0 && gpu.pid == getpid(), thread = ours && gpu.has_thread;
     if (!ours) {
         gate_leave(cancellation);
@@ -392,7 +440,9 @@ void postrun_gpu_end(uint32_t number) {
         postrun_wake(&wake_word);
         pthread_join(watcher, NULL);
     }
-    gate_enter(&cancellation);
+    if (!gate_enter(&cancellation, patience)) {
+        return;
+    }
     if (gpu.session == number) {
         if (gpu.window.by_steps) {
             postrun_steps_unwatch();
@@ -403,7 +453,9 @@ void postrun_gpu_end(uint32_t number) {
         if (gpu.state == STATE_WAITING) {
             postrun_session_capability("gpu", "the program did not use CUDA");
         } else if (gpu.state == STATE_READY && !gpu.opened && (gpu.window.by_steps || gpu.window.by_time || gpu.window.by_signal)) {
-            postrun_session_capability("gpu", "the window that the environment asks for was not reached");
+            char why[160];
+            postrun_window_missed(&gpu.window, why, sizeof why);
+            postrun_session_capability("gpu", why);
         }
         if (gpu.state == STATE_OPEN && !atomic_load(&never)) {
             close_window();
@@ -416,7 +468,10 @@ void postrun_gpu_end(uint32_t number) {
 
 void postrun_gpu_forked(void) {
     bool used = postrun_cuda_used();
-    gate.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    gate.lock = (pthread_mutex_t)GATE_INITIALIZER;
+    reason.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    reason.why[0] = 0;
+    atomic_store(&asked, 0);
     gate.free = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     gate.busy = false;
     if (gpu.window.by_steps) {
@@ -437,10 +492,35 @@ void postrun_gpu_forked(void) {
 
 int postrun_gpu(int on) {
     int cancellation;
-    gate_enter(&cancellation);
+    if (!gate_enter(&cancellation, FOR_EVER)) {
+        return -EDEADLK;
+    }
     int result = set_window(on != 0);
     gate_leave(cancellation);
     return result;
+}
+
+int postrun_gpu_reason(char *text, size_t size) {
+    uint32_t session = atomic_load(&postrun_session);
+    const char *off = getenv("POSTRUN_GPU");
+    char why[REASON] = "";
+    if (session == SESSION_NONE) {
+        snprintf(why, sizeof why, "nothing is being recorded");
+    } else if (off && strcmp(off, "0") == 0) {
+        snprintf(why, sizeof why, "POSTRUN_GPU=0 turns it off");
+    } else if (session == atomic_load(&asked)) {
+        pthread_mutex_lock(&reason.lock);
+        memcpy(why, reason.why, sizeof why);
+        pthread_mutex_unlock(&reason.lock);
+    } else if (session == SESSION_LAZY) {
+        snprintf(why, sizeof why, "%s", atomic_load(&never) ? FORKED : "");
+    } else {
+        snprintf(why, sizeof why, "the session was begun without POSTRUN_GPU");
+    }
+    if (text && size) {
+        snprintf(text, size, "%s", why);
+    }
+    return session == SESSION_NONE ? -EALREADY : why[0] ? -ENOTSUP : 0;
 }
 
 void postrun_gpu_window(bool open) { postrun_gpu(open); }

@@ -76,7 +76,7 @@ bool postrun_window_read(struct gpu_window *window, char *why, size_t size) {
 
 /* ---------------------------------------------------------------- steps */
 
-static _Atomic int64_t first_step, end_step, counted;
+static _Atomic int64_t first_step, end_step, counted, seen_step; /* the last one that began; -1: none */
 static _Atomic uint32_t place; /* 0: before the window, 1: in it, 2: behind it */
 
 /* The number of a range that is a step: its value, else the one at the end of its name; -1: it has none. False: it is no step. */
@@ -119,6 +119,7 @@ void postrun_step_begins(uint32_t name, int64_t value) {
     }
     uint32_t before = 0, in = 1;
     int64_t end = atomic_load(&end_step);
+    atomic_store_explicit(&seen_step, number, memory_order_relaxed);
     if (number >= end) {
         if (atomic_compare_exchange_strong(&place, &in, 2)) {
             postrun_gpu_window(false);
@@ -148,6 +149,7 @@ void postrun_steps_watch(int64_t first, int64_t end) {
     atomic_store(&first_step, first);
     atomic_store(&end_step, end);
     atomic_store(&counted, 0);
+    atomic_store(&seen_step, -1);
     atomic_store(&place, 0);
     atomic_store(&postrun_steps_watched, true);
     atomic_store(&postrun_direct, false);
@@ -156,6 +158,21 @@ void postrun_steps_watch(int64_t first, int64_t end) {
 void postrun_steps_unwatch(void) {
     atomic_store(&postrun_steps_watched, false);
     atomic_store(&postrun_direct, postrun_clock_has_counter);
+}
+
+void postrun_window_missed(const struct gpu_window *window, char *why, size_t size) {
+    long long first = (long long)window->first_step, end = (long long)window->end_step, last = (long long)atomic_load(&seen_step);
+    if (window->by_steps && last < 0) {
+        snprintf(why, size, "it was asked for in steps %lld:%lld, but no step began: annotate them (a range named step)", first, end);
+    } else if (window->by_steps && last >= end) {
+        snprintf(why, size, "it was asked for in steps %lld:%lld, but the first step that began was %lld", first, end, last);
+    } else if (window->by_steps) {
+        snprintf(why, size, "it was asked for in steps %lld:%lld, but the last step that began was %lld", first, end, last);
+    } else if (window->by_time) {
+        snprintf(why, size, "it was asked for from second %.9g on, but the program ended before", (double)window->first_ns / 1e9);
+    } else {
+        snprintf(why, size, "it was asked for from a signal on (%s), but none came", window->signal == SIGUSR1 ? "USR1" : "USR2");
+    }
 }
 
 /* ---------------------------------------------------------------- signals */

@@ -17,6 +17,9 @@ struct gpu_window {
 /* POSTRUN_GPU_STEPS, POSTRUN_GPU_TIME, POSTRUN_GPU_SIGNAL. False: one of them is malformed; `why`. */
 bool postrun_window_read(struct gpu_window *window, char *why, size_t size);
 
+/* Why there was no window, after the end of one that had none. */
+void postrun_window_missed(const struct gpu_window *window, char *why, size_t size);
+
 /* Steps: while they are watched, begins and ends of ranges take the slower way. */
 void postrun_steps_watch(int64_t first, int64_t end); /* calls postrun_gpu_window when it is time */
 void postrun_steps_unwatch(void);

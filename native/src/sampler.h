@@ -156,6 +156,7 @@ struct sampler {
     struct perf_group *group;
     const struct gpu_visible *gpu_wanted; /* NULL: no samples of GPUs */
     int64_t gpu_patience_ns;              /* how long a sample waits for the GPUs; 0: the default */
+    int64_t gpu_waiting_ns;               /* after which GPUs that do not answer are told of; 0: the default */
     struct gpus *gpus;
 };
 

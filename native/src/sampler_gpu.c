@@ -126,6 +126,8 @@ void postrun_sampler_gpu_open(struct sampler *sampler) {
     gpus->interval_ms = sampler->asked_ms;
     if (sampler->gpu_patience_ns == 0)
         sampler->gpu_patience_ns = PATIENCE_NS;
+    if (sampler->gpu_waiting_ns == 0)
+        sampler->gpu_waiting_ns = WAITING_NS;
     int error = pthread_create(&gpus->thread, NULL, ask, gpus);
     if (error != 0) {
         postrun_session_capability("gpu.samples", strerror(error));
@@ -171,7 +173,7 @@ int64_t postrun_sampler_gpu_sample(struct sampler *sampler) {
         pthread_cond_broadcast(&gpus->news);
         wait_for(gpus, &gpus->answered, sampler->gpu_patience_ns);
         cost += take(sampler, gpus);
-    } else if (gpus->asked && !gpus->told_waiting && now_ns(CLOCK_MONOTONIC) - gpus->asked_ns > WAITING_NS) {
+    } else if (gpus->asked && !gpus->ended && !gpus->told_waiting && now_ns(CLOCK_MONOTONIC) - gpus->asked_ns > sampler->gpu_waiting_ns) {
         gpus->told_waiting = 1;
         postrun_session_capability("gpu.samples", gpus->ready ? "the driver did not answer for more than 10 s: samples of GPUs are missing"
                                                               : "the driver took more than 10 s to begin: samples of GPUs are missing");

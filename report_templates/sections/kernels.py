@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from ...analysis.report import Kernel, Report
-from ..blocks import SECTORS, Cell, Column, Figure, Section, Slice, meaning_of, ring, say, table, value, word
+from ..blocks import SECTORS, Cell, Column, Figure, Section, Slice, coded, meaning_of, ring, say, table, value, word
 from ..formats import clip, count, duration, percent, plural
 
 
@@ -15,7 +15,9 @@ def kernels(report: Report) -> Section:
     every = report.kernels
     if not every:
         return Section(
-            "kernels", "Kernels", say("No kernel in this run: record the GPU activity of the profiler (in PyTorch ProfilerActivity.CUDA).")
+            "kernels",
+            "Kernels",
+            coded("No kernel in this run: record the job with `postrun record`, or profile it with ProfilerActivity.CUDA."),
         )
     top = int(report.options.get("top", 15))
     total = sum(kernel.total_ns for kernel in every)

@@ -167,7 +167,12 @@ def _counted(groups: Sequence[StepGroup], *, named: bool = True) -> str:
 def _lead(groups: Sequence[StepGroup]) -> str:
     main, name = _main(groups)
     others = [group for group in groups if group not in main]
-    sentence = _durations(main, _counted(main, named=bool(others) or name != "profiled"))
+    named = bool(others) or name != "profiled"
+    # Times of the device and of the host do not compare.
+    timed = [group for group in main if group.on_device] or main
+    sentence = _durations(timed, _counted(timed, named=named))
+    if host := [group for group in main if group not in timed]:
+        sentence += f" Without recorded device work, timed on the host: {_durations(host, _counted(host, named=named))}"
     if not others:
         return sentence
     source = "Timelines of the whole job" if name == "profiled" else "Besides"

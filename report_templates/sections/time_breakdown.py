@@ -101,7 +101,7 @@ def _share(part: int, device: DeviceTime) -> float:
 def _lead(devices: Sequence[DeviceTime]) -> str:
     span = sum(d.span_ns for d in devices)
     if not span:
-        return "No GPU activity in this run: record it with the GPU activity of the profiler (in PyTorch ProfilerActivity.CUDA)."
+        return "No GPU activity in this run: record the job with postrun record, or profile it with ProfilerActivity.CUDA."
     parts = [
         percent(100.0 * sum(part) / span)
         for part in zip(*((d.computation_ns, d.exposed_communication_ns, d.exposed_memory_ns, d.idle_ns) for d in devices), strict=True)

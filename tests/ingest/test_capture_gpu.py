@@ -83,6 +83,7 @@ class Gpu:
 
 
 def load(folder: Path, *recordings: Gpu) -> Store:
+    folder.mkdir(exist_ok=True)
     for i, one in enumerate(recordings):
         (folder / f"{i}.prt").write_bytes(one.data())
     return ingest([folder])
@@ -247,6 +248,10 @@ def test_windows_of_one_session(tmp_path: Path) -> None:
         assert windows == [(1000, 2000), (8990, 10_000)]  # the second one was not closed: until the last event
         report = analyze(store, Options(generated_at_ns=0))
         metadata_of_run = report.run.metadata
+        said = rows(store, f"SELECT message, count, first_ns - {START}, last_ns - {START} FROM ingest_note WHERE code = 'gpu_windows'")
+        # 1000 and, to the last event, 1000 of the 9000 from the first to the last event
+        text = "GPU activity was recorded in 2 windows only, 2.00 us of 9.00 us; figures of GPUs are of that time."
+        assert [(one[0].replace("µ", "u"), *one[1:]) for one in said] == [(text, 2, 1000, 10_000)]
     [device] = report.time_breakdown
     assert (device.span_ns, device.busy_ns) == ((1960 - 1200) + (9700 - 8990), 100 + 100 + 20 + 200 + 100)
     found = report.launches
@@ -257,6 +262,60 @@ def test_windows_of_one_session(tmp_path: Path) -> None:
     steps = {step.index: step.duration_ns if step.on_device else None for step in report.steps.steps}
     assert steps == {0: 300, 1: None, 2: None, 3: 710}
     assert not [key for key in metadata_of_run if key.startswith("gpu.")]
+
+
+def test_a_window_that_ended_in_a_later_file(tmp_path: Path) -> None:
+    # The later file is read first; it knows the end of the first window and the begin of the second. In each correlation 1.
+    began = {"gpu.window.0": f"{START + 1000}"}
+    known = {"gpu.window.0": f"{START + 1000} {START + 2000}", "gpu.window.1": f"{START + 9000} {START + 9500}"}
+    later = Gpu(number=2, metadata=known).run(9100, 100, 1).call(9010, 10, 1)
+    first = Gpu(metadata=began).call(1100, 10, 1).run(1200, 100, 1)
+    with load(tmp_path, later, first) as store:
+        windows = rows(store, f"SELECT first_ns - {START}, last_ns - {START} FROM profile_window ORDER BY 1")
+        assert windows == [(1000, 2000), (9000, 9500)]
+        found = analyze(store, Options(generated_at_ns=0)).launches
+    assert sorted(pair.latency_ns for pair in found.slowest) == [80, 90]
+
+
+LAST = 2**32 - 1
+
+
+def test_correlations_that_begin_anew_in_one_window(tmp_path: Path) -> None:
+    # They count ..., 2^32 - 1, 0 (which is none), 1, 2 and come to 4,000,000,000 once more, twice. Two threads, records backwards.
+    ids = [4_000_000_000, LAST - 1, LAST, 1, 2, 2_000_000_000, 4_000_000_000, LAST, 1, 2_000_000_000, 4_000_000_000]
+    one = Gpu()
+    for place, number in reversed(list(enumerate(ids))):
+        one.run(place * 1000 + 150 + place, 5, number).call(place * 1000 + 100, 10, number, tid=100 + place % 2)
+    one.call(2090, 5, 1, name=WAIT, kind=HOST_CALL)  # of another thread, a little before LAST is given
+    with load(tmp_path, one) as store:
+        found = analyze(store, Options(generated_at_ns=0)).launches
+        counts = rows(store, "SELECT correlation % 1099511627776 FROM device_event ORDER BY start_ns")
+    assert (found.calls, found.pairs, found.runs_without_launch, found.graph_runs, found.negative) == (11, 11, 0, 0, 0)
+    assert sorted(pair.latency_ns for pair in found.slowest) == [40 + place for place in range(1, 11)]
+    full = [4_000_000_000, LAST - 1, LAST]
+    full += [2**32 + number for number in (1, 2, 2_000_000_000, 4_000_000_000, LAST)]
+    full += [2**33 + number for number in (1, 2_000_000_000, 4_000_000_000)]
+    assert [count for (count,) in counts] == full
+
+
+def test_correlations_of_a_graph_that_begin_anew(tmp_path: Path) -> None:
+    # The first records of the window are those of the higher numbers: a run of before the count began anew starts behind a later launch.
+    one = Gpu().call(0, 10, 3).call(20, 10, LAST, name=GRAPH)
+    one.run(100, 5, LAST, node=1).run(110, 5, LAST, node=2).run(120, 5, 3)
+    with load(tmp_path, one) as store:
+        found = analyze(store, Options(generated_at_ns=0)).launches
+        assert rows(store, "SELECT count(DISTINCT correlation), min(correlation) > 0 FROM device_event") == [(2, True)]
+    assert (found.pairs, found.graph_runs) == (2, 1)
+    assert sorted(pair.latency_ns for pair in found.slowest) == [70, 110]
+
+
+def test_high_correlations_of_two_windows_stay(tmp_path: Path) -> None:
+    # Far apart, but of two windows: nothing began anew.
+    metadata = {"gpu.window.0": f"{START} {START + 1000}", "gpu.window.1": f"{START + 5000} {START + 9000}"}
+    one = Gpu(metadata=metadata).call(10, 5, LAST).run(50, 5, LAST).call(6000, 5, 7).run(6050, 5, 7)
+    with load(tmp_path, one) as store:
+        assert rows(store, "SELECT correlation % 1099511627776 FROM device_event ORDER BY start_ns") == [(LAST,), (7,)]
+        assert analyze(store, Options(generated_at_ns=0)).launches.pairs == 2
 
 
 def test_a_recording_without_windows_is_one(tmp_path: Path) -> None:
@@ -345,7 +404,45 @@ def test_parts_of_a_divided_gpu_are_devices_of_their_own(tmp_path: Path) -> None
     ]
     with load(tmp_path, *ranks) as store:
         assert rows(store, "SELECT rank, device FROM device_event e JOIN process p ON p.id = e.process ORDER BY 1") == [(0, 1), (1, 2)]
-        assert rows(store, 'SELECT "index", name FROM device ORDER BY 1') == [(0, None), (1, "A100 MIG 1g.5gb"), (2, "A100 MIG 1g.5gb")]
+        found = rows(store, 'SELECT "index", name, uuid FROM device ORDER BY 1')
+        assert found == [(0, None, "GPU-" + "1" * 32), (1, "A100 MIG 1g.5gb", parts[0]), (2, "A100 MIG 1g.5gb", parts[1])]
+        text = "GPU 1 is divided (MIG): devices 1 and 2 are parts of it. What was sampled of GPU 1 is of the whole GPU."
+        assert rows(store, "SELECT message, count FROM ingest_note WHERE code = 'gpu_divided'") == [(text, 2)]
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_part_of_a_divided_gpu_that_was_sampled(tmp_path: Path, *, listed: bool) -> None:
+    # GPU 1 of two is divided; CUDA shows one of its parts, as device 0. The driver may list the parts or not.
+    part = "MIG-" + "0000000a-0000-0000-0000-00000000000c"
+    driver = {
+        **facts("gpu", ["GPU-" + "1" * 32, "GPU-" + "2" * 32], name="NVIDIA A100-SXM4-40GB", memory_bytes="42949672960"),
+        "gpu.1.mig": "1",
+    }
+    driver |= {"gpu.1.mig_devices": f"MIG-{'7' * 32},{part}"} if listed else {}
+    driver["capability.gpu.utilization"] = "GPU 1: the GPU is divided (MIG), for which the driver has none"
+    sampler = Gpu(pid=99, session=9, metadata=driver)
+    sampler.add("metric", {1: [UTILISATION], 2: [0], 3: [0], 4: [50.0]})
+    seen = facts("cuda", ["GPU-" + part[4:]], name="NVIDIA A100-SXM4-40GB MIG 3g.20gb", memory_bytes="20937965568")
+    with load(tmp_path, sampler, Gpu(metadata=seen).run(0, 10, 1)) as store:
+        assert rows(store, "SELECT device FROM device_event") == [(1,)]
+        found = rows(store, 'SELECT "index", name, uuid, memory_bytes FROM device ORDER BY 1')
+        assert found == [
+            (0, "NVIDIA A100-SXM4-40GB", "GPU-" + "1" * 32, 42949672960),
+            (1, "NVIDIA A100-SXM4-40GB MIG 3g.20gb", part, 20937965568),
+        ]
+        said = dict(rows(store, "SELECT code, message FROM ingest_note"))
+        report = analyze(store, Options(generated_at_ns=0))
+    assert said["gpu_divided"] == "GPU 1 is divided (MIG): device 1 is a part of it. What was sampled of GPU 1 is of the whole GPU."
+    assert said["not_captured"] == "Not captured: gpu.utilization (GPU 1: the GPU is divided (MIG), for which the driver has none)."
+    # Of the part there are no samples of utilisation, so it is that of its kernels; GPU 0's was sampled.
+    assert {(series.metric, series.derived) for series in report.system_usage.series} >= {("gpu", False)}
+    assert report.time_breakdown[0].device_name == "NVIDIA A100-SXM4-40GB MIG 3g.20gb"
+
+
+def test_a_part_of_a_gpu_whose_driver_was_not_asked(tmp_path: Path) -> None:
+    with load(tmp_path, Gpu(metadata=facts("cuda", ["MIG-" + "5" * 32], name="A100 MIG 1g.5gb")).run(0, 10, 1)) as store:
+        assert rows(store, 'SELECT "index", name, uuid FROM device') == [(0, "A100 MIG 1g.5gb", "MIG-" + "5" * 32)]
+        assert notes(store) == {}
 
 
 @pytest.mark.parametrize(
@@ -403,10 +500,44 @@ def test_what_is_missing_is_a_warning_where_there_was_something(tmp_path: Path, 
         assert rows(store, "SELECT severity, code FROM ingest_note") == [(severity, code)]
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_recorder_that_was_asked_for_gpus_makes_their_absence_a_warning(tmp_path: Path, own: bool) -> None:
+    """Once, with the words of the program where it has some; and nothing where another process of the job has activity."""
+    ours, theirs = "no NVIDIA driver: libcuda.so.1 is not on this machine", "no NVIDIA driver: libcuda.so.1: cannot open"
+    job = {"job.command": "python train.py", "recording.gpu": "asked for", "capability.gpu": ours, "capability.perf.cycles": "no counter"}
+    recorder = Gpu(pid=1, session=1, metadata=job)
+    program = Gpu(pid=2, session=2, metadata={"capability.gpu": theirs} if own else {}).step(0, 10, 1)
+    with load(tmp_path / "without", recorder, program) as store:
+        assert rows(store, "SELECT severity, message FROM ingest_note WHERE code IN ('gpu_not_captured', 'not_captured') ORDER BY 1") == [
+            ("info", "Not captured: perf.cycles (no counter)."),
+            ("warning", f"GPU activity was not recorded: {theirs if own else ours}."),
+        ]
+    with load(tmp_path / "with", recorder, program, Gpu(pid=3, session=3).run(0, 10, 1)) as store:
+        assert rows(store, "SELECT message FROM ingest_note WHERE code = 'gpu_not_captured'") == []
+
+
 def test_a_part_of_the_activity_is_missing(tmp_path: Path) -> None:
     with load(tmp_path, Gpu(metadata={"capability.gpu": "another profiler came"}).run(0, 10, 1)) as store:
         message = "Not all GPU activity was recorded: another profiler came."
         assert rows(store, "SELECT severity, message FROM ingest_note") == [("warning", message)]
+
+
+def test_whose_activity_is_missing(tmp_path: Path) -> None:
+    came, old = "another profiler came", "no CUPTI: not found"
+    all_there = Gpu(pid=1).run(0, 10, 1)
+    # Two files of one process, of which only the second has rows of a device; two processes without any; one that did not use CUDA.
+    partly = [Gpu(pid=2, session=2, number=i, metadata={"capability.gpu": came}) for i in (1, 2)]
+    partly[1].run(0, 10, 1)
+    without = [Gpu(pid=pid, session=pid, metadata={"capability.gpu": old}).step(0, 10, 1) for pid in (3, 4)]
+    unused = Gpu(pid=5, session=5, metadata={"capability.gpu": "the program did not use CUDA"}).step(0, 10, 1)
+    attached = Gpu(pid=6, session=6, metadata={"capability.gpu": "another profiler uses CUPTI: nsys"}).step(0, 10, 1)
+    with load(tmp_path, all_there, *partly, *without, unused, attached) as store:
+        found = rows(store, "SELECT message, count FROM ingest_note WHERE code IN ('gpu_not_captured', 'not_captured') ORDER BY 1")
+    assert found == [
+        ("GPU activity of 2 processes was not recorded: no CUPTI: not found.", 2),
+        ("GPU activity of process 6 was not recorded: another profiler uses CUPTI: nsys.", 1),
+        ("Not all GPU activity was recorded: another profiler came.", 1),
+    ]
 
 
 def test_what_a_profiler_traced_at_the_same_time_counts_once(tmp_path: Path) -> None:
@@ -423,6 +554,18 @@ def test_what_a_profiler_traced_at_the_same_time_counts_once(tmp_path: Path) -> 
         assert rows(store, f"SELECT start_ns - {START} FROM host_event ORDER BY 1") == [(100,), (1000,), (3000,)]
         assert notes(store)["recorded_twice"] == 1
         assert analyze(store, Options(generated_at_ns=0)).launches.pairs == 3
+
+
+def test_ids_of_other_tools_change_nothing(tmp_path: Path) -> None:
+    def one() -> Gpu:
+        return Gpu().call(0, 10, 1).run(20, 5, 1)
+
+    for name, recording in (("with", one().add("external", {1: [1, 99, -5], 2: [3, 0, 5], 3: [2**40, -1, MISSING]})), ("without", one())):
+        (tmp_path / name).mkdir()
+        with load(tmp_path / name, recording) as store:
+            assert rows(store, "SELECT external_id FROM device_event UNION ALL SELECT external_id FROM host_event") == [(None,), (None,)]
+            assert notes(store) == {}
+            assert rows(store, "SELECT events FROM source") == [(2,)]
 
 
 def test_ranges_of_the_framework_around_its_loader(tmp_path: Path) -> None:

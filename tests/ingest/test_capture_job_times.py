@@ -154,17 +154,16 @@ def test_the_headline_of_a_file_that_was_cut_off_names_the_longest_step(tmp_path
 
 
 def test_metadata_of_every_process_that_no_other_contradicts(tmp_path: Path) -> None:
-    reason = "no GPU tracer"
     found = report(
         tmp_path,
         r=recorder(0, 5, capability__perf="no counter", seed="0"),
-        t=Session(0.5, 4.9, parent=7, model="tiny", seed="1", capability__cuda=reason).steps(1, 3).end(),
+        t=Session(0.5, 4.9, parent=7, model="tiny", seed="1", capability__psi="no kernel support").steps(1, 3).end(),
         w=Session(0.6, 4.9, pid=51, parent=50).end(),
     )
     assert found.run.metadata["model"] == "tiny"
     assert "seed" not in found.run.metadata
     [note] = [note for note in found.data_quality if note.code == "not_captured"]
-    assert (note.message, note.count) == (f"Not captured: cuda ({reason}); perf (no counter).", 2)
+    assert (note.message, note.count) == ("Not captured: perf (no counter); psi (no kernel support).", 2)
 
 
 SPAWN = "python -c from multiprocessing.spawn import spawn_main; spawn_main()"

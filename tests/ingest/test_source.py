@@ -162,6 +162,8 @@ def test_urls(url: str) -> None:
 def test_paths_that_do_not_exist(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere: no such file or folder"):
         ingest([tmp_path / "nowhere"])
+    with pytest.raises(UsageError, match="an empty path was given"):
+        ingest([""])
     with pytest.raises(UsageError, match="nothing given"):
         ingest([])
 

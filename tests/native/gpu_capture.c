@@ -14,7 +14,8 @@ static void *library(const char *path, int flags) {
 }
 
 static void *stub(const char *name) { /* of the libcupti that the recorder loaded */
-    void *found = dlopen(getenv("POSTRUN_CUPTI"), RTLD_NOW | RTLD_NOLOAD);
+    const char *told = getenv("STUB_CUPTI"), *path = told ? told : getenv("POSTRUN_CUPTI");
+    void *found = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
     void *at = found ? dlsym(found, name) : NULL;
     if (found) dlclose(found);
     return at;
@@ -65,6 +66,27 @@ static void *play_on_thread(void *argument) {
     (void)argument;
     int (*function)(const char *, uint64_t) = (int (*)(const char *, uint64_t))stub("stub_play");
     for (int i = 0; i < 20; i++) EQUAL(function(text, (uint64_t)postrun_now_ns()), 1);
+    return NULL;
+}
+
+static void tell_reason(const char *key, int expected) { /* and that what is too long is cut */
+    char reason[512], cut[8];
+    EQUAL(postrun_gpu_reason(reason, sizeof reason), expected);
+    EQUAL(postrun_gpu_reason(cut, sizeof cut), expected);
+    EQUAL(postrun_gpu_reason(NULL, 0), expected);
+    CHECK(strncmp(cut, reason, sizeof cut - 1) == 0 && strlen(cut) <= sizeof cut - 1);
+    CHECK((expected == 0) == (reason[0] == 0));
+    fprintf(stderr, "%s: %s\n", key, reason);
+}
+
+static void leave(int number) { /* the end of a program, in a signal handler */
+    (void)number;
+    exit(0);
+}
+
+static void *leave_soon(void *argument) {
+    pause_ms(500);
+    pthread_kill(*(pthread_t *)argument, SIGALRM);
     return NULL;
 }
 
@@ -218,8 +240,53 @@ int main(int argc, char **argv) {
         tell_statistics();
         fflush(stdout);
         _exit(0);
+    } else if (strcmp(mode, "window2") == 0) {
+        gpu_session(folder, 0);
+        play(text);
+        EQUAL(postrun_gpu(0), 0);
+        int (*attached)(void) = (int (*)(void))stub("stub_attached");
+        tell("between", (uint64_t)attached());
+        EQUAL(postrun_gpu(1), 0);
+        play(text);
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "foreign") == 0) {
+        gpu_session(folder, 0);
+        tell("foreign", (uint64_t)((int (*)(void))stub("stub_foreign"))());
+        play(text);
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "keeps") == 0) { /* CUPTI keeps all buffers of `number` windows */
+        gpu_session(folder, POSTRUN_NO_GPU_YET);
+        for (int i = 0; i < number; i++) {
+            EQUAL(postrun_gpu(1), 0);
+            CHECK(((int (*)(int))stub("stub_hoard"))(2) == 2);
+            ((void (*)(void))stub("stub_forget"))();
+            EQUAL(postrun_gpu(0), 0);
+        }
+        EQUAL(postrun_gpu(1), 0);
+        play(text);
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "reason") == 0) { /* number: the flags */
+        tell_reason("before", -EALREADY);
+        configure(folder, 0, 10, 0, (uint32_t)number);
+        EQUAL(postrun_start(), 0);
+        tell_reason("in", argc > 5 ? -ENOTSUP : 0);
+        EQUAL(postrun_stop(), 0);
+        tell_reason("after", -EALREADY);
+    } else if (strcmp(mode, "leave") == 0) { /* a signal handler ends the program while a window closes */
+        void *cuda = library("libcuda.so.1", 0);
+        gpu_session(folder, 0);
+        EQUAL(((int (*)(void *))dlsym(cuda, "cuCtxSetCurrent"))(&text), 0);
+        postrun_begin(name_of("step"), 1);
+        postrun_end();
+        struct sigaction action = {.sa_handler = leave};
+        EQUAL(sigaction(SIGALRM, &action, NULL), 0);
+        pthread_t self = pthread_self(), other;
+        EQUAL(pthread_create(&other, NULL, leave_soon, &self), 0);
+        postrun_gpu(0);
+        CHECK(!"interrupted");
     } else if (strcmp(mode, "exit") == 0) {
         gpu_session(folder, 0);
+        pause_ms(number); /* until the recorder asks for records, as it does each second */
         play(text);
         fflush(stdout);
         exit(0); /* without a stop */

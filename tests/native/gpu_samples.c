@@ -46,6 +46,7 @@ static void samples(long count, uint32_t interval_ms, long patience_ms, int apar
     if (sampler == NULL)
         exit(1);
     sampler->gpu_patience_ns = patience_ms * 1000000;
+    sampler->gpu_waiting_ns = getenv("WAITING_NS") ? atol(getenv("WAITING_NS")) : 0;
     postrun_sampler_gpus(sampler, &visible);
     int64_t begun = clock_ticks();
     double step = postrun_clock_rate() * interval_ms / 1000;

@@ -1,6 +1,6 @@
 /* stub_cuda.c - a libcuda.so.1 for tests: says what the environment wants, and writes down who called it.
  *
- * STUB_ERRORS "cuInit=100;cuDeviceGetCount=999", STUB_DEVICES "2", STUB_LOG: a file that gets a line "pid function" for each call. */
+ * STUB_ERRORS "cuInit=100;cuDeviceGetCount=999", STUB_DEVICES "2", STUB_DRIVER "12040", STUB_LOG: a file that gets a line "pid function" for each call. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -97,7 +97,8 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
 }
 EXPORT int cuDriverGetVersion(int *version) {
     CALL("cuDriverGetVersion");
-    *version = 12040;
+    const char *told = getenv("STUB_DRIVER");
+    *version = told ? atoi(told) : 13050;
     return 0;
 }
 EXPORT int cuGetErrorName(int error, const char **name) {

@@ -2,7 +2,7 @@
  *
  * Compiled with those headers, -DKERNEL=CUpti_ActivityKernel9 and so on for the newest record types of the version, and calls.inc made from
  * its lists of callback ids. STUB_VERSION: what cuptiGetVersion says. STUB_ERRORS as in stub_cuda.c; "cuptiActivityEnable.10=35" is for one
- * kind. STUB_OTHER: the name of another subscriber. Each line of a text is a record or a command:
+ * kind. STUB_OTHER: the name of another subscriber. STUB_CLOCK: times are of a clock of its own until it is given another. Each line of a text is a record or a command:
  *
  *   kernel NAME START END DEVICE CONTEXT STREAM CORRELATION GX GY GZ BX BY BZ REGISTERS STATIC DYNAMIC NODE
  *   memcpy|memcpy2 KIND SOURCE DESTINATION BYTES START END DEVICE CONTEXT STREAM CORRELATION
@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define CALL(name)                     \
@@ -53,6 +54,7 @@ static _Atomic CUpti_BuffersCallbackCompleteFunc complete;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint8_t enabled[64];
 static _Atomic uint8_t calls_off[2][4096];
+static CUpti_TimestampCallbackFunc _Atomic timestamp;
 static size_t dropped;
 static _Atomic CUpti_CallbackFunc subscribed;
 static int subscriber;
@@ -165,6 +167,9 @@ static char *word(char **line) {
 /* Plays a text. What fills no buffer stays until a flush. 0: nothing listens. */
 EXPORT int stub_play(const char *text, uint64_t base) {
     if (!complete) return 0;
+    CUpti_TimestampCallbackFunc clock = timestamp;
+    if (clock && llabs((long long)(clock() - base)) > 60000000000) abort(); /* not the clock of the one that plays */
+    if (!clock && getenv("STUB_CLOCK")) base = 3600000000000u;
     char *copy = strdup(text), *rest = copy, *line;
     struct open_buffer *b = NULL;
     while ((line = strsep(&rest, "\n"))) {
@@ -295,6 +300,23 @@ EXPORT int stub_hoard(int buffers) {
     return got;
 }
 EXPORT void stub_deliver(void) { deliver_pending(); }
+/* What it holds never comes back. */
+EXPORT void stub_forget(void) {
+    pthread_mutex_lock(&lock);
+    for (struct open_buffer *next; pending; pending = next) {
+        next = pending->next;
+        free(pending);
+    }
+    pthread_mutex_unlock(&lock);
+}
+/* A buffer that another tool gave comes back to whoever listens now. */
+EXPORT int stub_foreign(void) {
+    if (!complete) return 0;
+    uint8_t *bytes = calloc(1, 4096);
+    complete(NULL, 0, bytes, 4096, 64);
+    free(bytes);
+    return 1;
+}
 EXPORT int stub_enabled(int kind) { return enabled[kind]; }
 EXPORT int stub_attached(void) { return complete != NULL && enabled[17]; } /* the kind that is enabled last */
 
@@ -345,6 +367,7 @@ CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t flag) {
     int error = failure("cuptiActivityFlushAll");
     if (error) return (CUptiResult)error;
     deliver_pending();
+    if (getenv("STUB_SLOW") && !flag) usleep(800000);
     return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, CUpti_Activity **record) {
@@ -400,6 +423,15 @@ CUptiResult CUPTIAPI cuptiFinalize(void) {
     subscribed = NULL;
     listens = 0;
     if (!getenv("STUB_LATE")) complete = NULL, request = NULL;
+    timestamp = NULL;
+    return CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc function) {
+    CALL("cuptiActivityRegisterTimestampCallback");
+    for (int i = 0; i < 64; i++) {
+        if (enabled[i]) abort(); /* too late */
+    }
+    timestamp = function;
     return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiSetThreadIdType(CUpti_ActivityThreadIdType type) {

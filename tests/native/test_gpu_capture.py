@@ -17,10 +17,11 @@ from typing import Any
 import cupti_headers
 import prt_reader
 import pytest
-from native_programs import Programs, call, check_whole, files
+from native_programs import Programs, call, check_whole, environment, files
 
 GPU_LOST, UNTIMED = 5, 6
 NEWEST, LAST_TO_CRASH, FIRST_TO_DECLINE = "13.5", "12.6", "12.9"
+GRAPHS_SURVIVE = 12.6
 RECORDS = {"KERNEL": "Kernel", "MEMCPY": "Memcpy", "PEER": "MemcpyPtoP", "MEMSET": "Memset", "SYNC": "Synchronization"}
 CODES = [*range(1, 47), 999, 123456]
 """Every error that the interface of CUPTI 13.5 has, and one that it has not."""
@@ -245,7 +246,8 @@ def test_every_record_of_every_version(machine: Callable[..., Machine], version:
     assert end["written"] == told["written"] == told["recorded"] == 16
     calls = [name for _, name in here.calls()]
     assert calls.index("cuInit") < calls.index("cuDeviceGetCount") < calls.index("cuptiGetVersion")
-    assert calls[-2:] == ["cuDeviceGetCount", "cuptiFinalize"]
+    if float(version) >= GRAPHS_SURVIVE:
+        assert calls[-2:] == ["cuDeviceGetCount", "cuptiFinalize"]
 
 
 def test_sanitized(machine: Callable[..., Machine], variant: str) -> None:
@@ -269,7 +271,7 @@ def test_too_old_a_version_is_refused(machine: Callable[..., Machine]) -> None:
 
 def test_devices(machine: Callable[..., Machine]) -> None:
     here = machine()
-    here.run("play", STUB_DEVICES="2")
+    here.run("play", STUB_DEVICES="2", STUB_DRIVER="12040")
     facts = here.facts()
     assert {key: facts[f"cuda.1.{key}"] for key in ("name", "uuid", "memory_bytes", "sm_count", "compute_capability")} == {
         "name": "Stub GPU 1",
@@ -405,6 +407,45 @@ def test_records_after_the_stop(machine: Callable[..., Machine], variant: str) -
     compare(here.read(), expected(ALL, told["base"]))
 
 
+@pytest.mark.parametrize("version", [LAST_TO_CRASH, FIRST_TO_DECLINE])
+def test_buffers_that_do_not_come_back(machine: Callable[..., Machine], version: str) -> None:
+    """With CUPTI go the buffers that it holds: windows after it have as much room as ever."""
+    here = machine(version)
+    told = here.run("keeps", ALL, 5, POSTRUN_GPU_MEMORY="8")
+    compare(here.read(), expected(ALL, told["base"]))
+    assert here.read()["loss"] == []
+
+
+def test_a_buffer_of_another_tool(machine: Callable[..., Machine], variant: str) -> None:
+    """Its memory is not touched; what stands in it is lost."""
+    here = machine(variant=variant)
+    told = here.run("foreign")
+    assert told["foreign"] == 1
+    compare(here.read(), expected(ALL, told["base"]))
+    assert [(row["reason"], row["count"]) for row in here.read()["loss"]] == [(GPU_LOST, 1)]
+
+
+# ---------------------------------------------------------------- the clock
+
+
+def test_a_clock_of_its_own(machine: Callable[..., Machine]) -> None:
+    """As under WSL, or after a profiler that set one: CUPTI is given the system's."""
+    here = machine()
+    told = here.run("play", STUB_CLOCK="1")
+    compare(here.read(), expected(ALL, told["base"]))
+
+
+def test_a_clock_that_cannot_be_set(machine: Callable[..., Machine]) -> None:
+    """What has a time nobody knows is counted, and no time is made up."""
+    here = machine()
+    here.run("play", STUB_CLOCK="1", STUB_ERRORS="cuptiActivityRegisterTimestampCallback=15")
+    tables = here.read()
+    wanted = expected(ALL)
+    assert [len(tables[name]) for name in ("kernel", "memcpy", "memset", "sync", "api", "external")] == [0, 0, 0, 0, 0, 1]
+    untimed = sum(len(wanted[name]) for name in ("kernel", "memcpy", "memset", "sync", "api"))
+    assert [(row["reason"], row["count"]) for row in tables["loss"]] == [(UNTIMED, untimed)]
+
+
 # ---------------------------------------------------------------- errors
 
 
@@ -412,8 +453,10 @@ FUNCTIONS = [
     *("cuptiGetVersion", "cuptiGetResultString", "cuptiActivityRegisterCallbacks", "cuptiActivityEnable", "cuptiActivityDisable"),
     *("cuptiActivityFlushAll", "cuptiActivityGetNextRecord", "cuptiActivityGetNumDroppedRecords", "cuptiGetCallbackName", "cuptiFinalize"),
     *("cuptiSetThreadIdType", "cuptiActivityEnableDriverApi", "cuptiActivityEnableRuntimeApi", "cuptiSubscribe", "cuptiUnsubscribe"),
-    "cuptiEnableCallback",
+    *("cuptiEnableCallback", "cuptiActivityRegisterTimestampCallback"),
 ]
+WORDS = {8, 14, 15, 23, 26, 27, 33, 35, 40, 41, 42, 43, 44, 45}
+"""Errors of which it is told what can be done."""
 NEEDED = {"cuptiGetVersion", "cuptiActivityRegisterCallbacks", "cuptiActivityEnable"}
 
 
@@ -429,10 +472,17 @@ def test_every_error_of_every_function(machine: Callable[..., Machine], function
         if code == 39 and function in NEEDED | {"cuptiSubscribe"} - {"cuptiGetVersion"}:
             assert reason is not None
             assert reason.startswith("another profiler uses CUPTI") or function == "cuptiGetVersion"
+        elif function == "cuptiActivityFlushAll":
+            missing = facts_of(tables)["capability.gpu.records"]
+            assert f"({code})" in missing
+            assert missing.startswith("what CUPTI still had at the end is missing: cuptiActivityFlushAll: ")
+        elif function == "cuptiFinalize":
+            assert facts_of(tables)["cupti.stays"].startswith("cuptiFinalize: ")
         elif function in NEEDED:
             assert reason is not None
             assert f"{function}: " in reason
-            assert reason.endswith(f"({code})")
+            assert f"({code})" in reason
+            assert bool(reason.partition(f"({code}): ")[2]) == (code in WORDS)
             assert tables["kernel"] == []
         else:
             assert reason is None, code
@@ -451,7 +501,8 @@ def test_errors_of_the_driver(machine: Callable[..., Machine], function: str, co
     here = machine()
     here.run("open", STUB_ERRORS=f"{function}={code}")
     reason = here.facts()["capability.gpu"]
-    assert re.fullmatch(rf"{function}: [\w ]+ \({code}\)", reason)
+    assert re.match(rf"{function}: [\w ]+ \({code}\)(: |$)", reason)
+    assert bool(reason.partition(f"({code}): ")[2]) == (code in {2, 3, 34, 100, 101, 802, 803, 804, 999})
     assert not [name for _, name in here.calls() if name.startswith("cupti")]
 
 
@@ -470,8 +521,9 @@ def test_a_kind_that_cannot_be_recorded(machine: Callable[..., Machine], kind: i
     facts = facts_of(tables)
     names = {1: "memcpy", 2: "memset", 4: "driver", 5: "runtime", 22: "memcpy_peer", 38: "synchronization"}
     told = {key: value for key, value in facts.items() if key.startswith("capability.")}
-    assert told == (
-        {f"capability.gpu.{names[kind]}": "cuptiActivityEnable: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"} if kind in names else {}
+    assert told == ({f"capability.gpu.{names[kind]}": told.get(f"capability.gpu.{names[kind]}")} if kind in names else {})
+    assert all(
+        why.startswith("cuptiActivityEnable: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35): this user may not profile") for why in told.values()
     )
     assert len(tables["kernel"]) == 3
 
@@ -488,6 +540,175 @@ def test_something_else_for_cupti(machine: Callable[..., Machine]) -> None:
     here.variables["POSTRUN_CUPTI"] = str(here.stubs.cuda("plain") / "libcuda.so.1")
     here.run("play")
     assert here.facts()["capability.gpu"].endswith("is no CUPTI")
+
+
+@pytest.mark.parametrize(("driver", "told"), [("12040", True), ("13000", False), ("13050", False)])
+def test_cupti_that_is_newer_than_the_driver(machine: Callable[..., Machine], driver: str, told: bool) -> None:
+    here = machine()
+    here.run("play", STUB_ERRORS="cuptiActivityEnable=15", STUB_DRIVER=driver)
+    reason = here.facts()["capability.gpu"]
+    newer = "; CUPTI is of CUDA 13, and the driver supports no more than 12.4: POSTRUN_CUPTI can name an older libcupti"
+    assert reason.endswith(newer) == told
+    here.run("play", STUB_DRIVER=driver)  # where there is no error, it is used
+    assert len(here.read()["kernel"]) == 3
+
+
+# ---------------------------------------------------------------- where CUPTI lies
+
+
+class Places:
+    """Copies of a stub libcupti, and libraries of other names that a program has loaded."""
+
+    def __init__(self, here: Machine, folder: Path) -> None:
+        self.here, self.folder = here, folder
+        self.cupti = Path(here.variables.pop("POSTRUN_CUPTI"))
+        self.loaded: list[Path] = []
+
+    def put(self, place: str) -> Path:
+        path = self.folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(self.cupti, path)
+        return path
+
+    def load(self, place: str) -> None:
+        """A library with no function of interest."""
+        path = self.folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        source = self.folder / "empty.c"
+        source.write_text("int stub_empty;")
+        self.here.stubs.programs.compile("plain", [source], path.with_suffix(".so"), "-fPIC", "-shared")
+        path.with_suffix(".so").rename(path)
+        self.loaded.append(path)
+
+    def used(self, path: Path, **variables: str) -> None:
+        """That one, and none other, is used."""
+        preload = {"LD_PRELOAD": ":".join(map(str, self.loaded))} if self.loaded else {}
+        homes = {"CUDA_HOME": "", "CUDA_PATH": ""}
+        told = self.here.run("play", ALL, STUB_CUPTI=str(path), **{**homes, **preload, **variables})
+        assert self.here.facts().get("cupti.library") == str(path), self.here.facts().get("capability.gpu")
+        assert told["played"] == 1
+        assert len(self.here.read()["kernel"]) == 3
+
+
+@pytest.fixture
+def places(machine: Callable[..., Machine], tmp_path: Path) -> Places:
+    return Places(machine(), tmp_path / "places")
+
+
+def toolkit(major: str) -> None:
+    """Skips the test where a place that comes before the ones of the test may have a CUPTI."""
+    if any(Path("/usr/local/cuda").rglob(f"libcupti.so{major}*")):
+        pytest.skip("this machine has a CUDA toolkit, whose CUPTI would be found")
+
+
+@pytest.mark.parametrize(
+    ("loaded", "wanted", "driver"),
+    [
+        ("site/nvidia/cuda_runtime/lib/libcudart.so.12", "site/nvidia/cuda_cupti/lib/libcupti.so.12", "12040"),
+        ("site/nvidia/cuda_runtime/lib/libcudart.so.11.0", "site/nvidia/cuda_cupti/lib/libcupti.so.11.8", "12040"),
+        ("site/nvidia/cu13/lib/libcudart.so.13", "site/nvidia/cu13/lib/libcupti.so.13", "13000"),
+        ("site/torch/lib/libtorch_cuda.so", "site/nvidia/cuda_cupti/lib/libcupti.so.12", "12080"),
+        ("site/torch/lib/libtorch_cpu.so", "site/nvidia/cu13/lib/libcupti.so.13", "13000"),
+        ("site/torch/lib/libc10.so", "site/torch/lib/libcupti.so.12", "12080"),
+        ("cuda-12.4/lib64/libcudart.so.12", "cuda-12.4/extras/CUPTI/lib64/libcupti.so.12", "12040"),
+        ("cuda-12.4/targets/x86_64-linux/lib/libcudart.so.12", "cuda-12.4/extras/CUPTI/lib64/libcupti.so.12", "12040"),
+        ("cuda-12.4/targets/x86_64-linux/lib/libcudart.so.12", "cuda-12.4/targets/x86_64-linux/lib/libcupti.so.12", "12040"),
+        ("conda/lib/libcudart.so.12", "conda/lib/libcupti.so.12", "12040"),
+    ],
+)
+def test_cupti_beside_what_the_program_has_loaded(places: Places, loaded: str, wanted: str, driver: str) -> None:
+    places.load(loaded)
+    places.used(places.put(wanted), STUB_DRIVER=driver)
+
+
+@pytest.mark.parametrize("variable", ["CUDA_HOME", "CUDA_PATH"])
+@pytest.mark.parametrize(
+    "place", ["extras/CUPTI/lib64/libcupti.so.12", "lib64/libcupti.so.2024.1.1", "lib/libcupti.so", "lib/libcupti.so.11.8"]
+)
+def test_cupti_of_a_toolkit(places: Places, variable: str, place: str) -> None:
+    places.used(places.put(f"toolkit/{place}"), STUB_DRIVER="12040", **{variable: str(places.folder / "toolkit")})
+
+
+@pytest.mark.parametrize("name", ["libcupti.so.12", "libcupti.so.11.8"])
+def test_cupti_on_the_path_of_the_loader(places: Places, name: str) -> None:
+    toolkit(name.removeprefix("libcupti.so")[:3])
+    places.load("program/libcudart.so." + name.split(".")[2])
+    path = places.put(f"path/{name}")
+    libraries = f"{places.here.variables['LD_LIBRARY_PATH']}:{path.parent}"
+    places.here.variables["LD_LIBRARY_PATH"] = libraries
+    places.used(path, STUB_DRIVER="12040")
+
+
+def test_the_cupti_that_fits_is_used(places: Places) -> None:
+    """That of the program's runtime; without one that of the driver; else any, the nearest place first."""
+    home = str(places.folder / "toolkit")
+    of_12, of_13 = places.put("toolkit/lib64/libcupti.so.12"), places.put("toolkit/extras/CUPTI/lib64/libcupti.so.13")
+    places.used(of_13, CUDA_HOME=home, STUB_DRIVER="13000")
+    places.used(of_12, CUDA_HOME=home, STUB_DRIVER="12040")
+    places.used(of_13, CUDA_HOME=home, STUB_DRIVER="14000")
+    places.load("program/libcudart.so.12")
+    places.used(of_12, CUDA_HOME=home, STUB_DRIVER="13000")
+    near = places.put("program/libcupti.so.12")
+    places.used(near, CUDA_HOME=home, STUB_DRIVER="13000")
+    places.used(of_13, CUDA_HOME=home, STUB_DRIVER="13000", POSTRUN_CUPTI=str(of_13))
+
+
+def test_the_cupti_that_the_program_has_loaded_is_used(places: Places) -> None:
+    """Also with a name of a wheel's own, and whatever else is told: two get into each other's way."""
+    other = places.put("toolkit/lib64/libcupti.so.13")
+    places.loaded = [places.put("site/torch/lib/libcupti-9af9a0c6.so.12")]
+    places.used(places.loaded[0], CUDA_HOME=str(places.folder / "toolkit"), POSTRUN_CUPTI=str(other))
+
+
+def test_a_cupti_that_cannot_be_loaded_is_named(places: Places) -> None:
+    """And another one is tried."""
+    toolkit("")
+    broken = places.put("toolkit/extras/CUPTI/lib64/libcupti.so.13")
+    broken.write_bytes(b"nothing")
+    home = str(places.folder / "toolkit")
+    places.here.run("play", ALL, STUB_CUPTI=str(broken), CUDA_HOME=home, CUDA_PATH="")
+    reason = places.here.facts()["capability.gpu"]
+    assert reason.startswith("no CUPTI: ")
+    assert str(broken)[:60] in reason
+    places.used(places.put("toolkit/lib64/libcupti.so.13"), CUDA_HOME=home)
+
+
+def test_no_cupti_anywhere(places: Places) -> None:
+    toolkit("")
+    places.here.run("play", ALL, STUB_CUPTI="none", CUDA_HOME="", CUDA_PATH="")
+    assert places.here.facts()["capability.gpu"].startswith("no CUPTI: libcupti.so")
+
+
+# ---------------------------------------------------------------- the reason, for programs
+
+
+def reasons(here: Machine, flags: int, *more: object, **variables: str) -> dict[str, str]:
+    """What postrun_gpu_reason says before a session, in it, and after."""
+    here.count += 1
+    here.out = here.folder / f"out{here.count}"
+    script = here.folder / "script.txt"
+    script.write_text("\n")
+    command = [str(here.stubs.programs.program("gpu_capture", here.variant)), "reason", here.out, script, str(flags), *map(str, more)]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment(**here.variables, **variables))
+    assert done.returncode == 0, done.stderr
+    return {key: why for key, _, why in (line.partition(": ") for line in done.stderr.splitlines())}
+
+
+def test_the_reason_is_that_of_the_file(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    for errors in ("cuInit=803", "cuDeviceGetCount=100", "cuptiActivityEnable=35", "cuptiSubscribe=39", "cuptiGetVersion=15"):
+        told = reasons(here, 2, "fails", STUB_ERRORS=errors)
+        assert told["in"] == here.facts()["capability.gpu"]
+        assert told["before"] == told["after"] == "nothing is being recorded"
+
+
+def test_no_reason_where_there_is_none(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    assert reasons(here, 2)["in"] == ""
+    assert reasons(here, 2 | 4)["in"] == ""
+    assert reasons(here, 0, "fails")["in"] == "the session was begun without POSTRUN_GPU"
+    assert reasons(here, 2, "fails", POSTRUN_GPU="0")["in"] == "POSTRUN_GPU=0 turns it off"
+    assert here.facts()["capability.gpu"] == "POSTRUN_GPU=0 turns it off"
 
 
 # ---------------------------------------------------------------- other tools
@@ -518,6 +739,37 @@ def test_windows(machine: Callable[..., Machine], variant: str) -> None:
     assert (told["played"], told["again"]) == (1, 1)
     assert len(here.read()["kernel"]) == 6
     assert Counter(name for _, name in here.calls())["cuptiFinalize"] == 2
+
+
+GRAPH = "kernel node 1 2 0 1 7 1 1 1 1 1 1 1 1 0 0 5\n"
+GRAPH_LAUNCH = "runtime cudaGraphLaunch_v10000 1 2 3 4\n"
+GRAPHICS = "runtime cudaGraphicsMapResources_v3020 1 2 3 4\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "variables", "stays"),
+    [
+        ("11.8", GRAPH, {}, "CUDA graphs"),
+        ("12.4", GRAPH_LAUNCH, {}, "CUDA graphs"),
+        ("12.4", GRAPHICS, {}, None),
+        ("12.4", ALL.replace("9007199254740993", "0"), {"TEARDOWN_CUPTI": "1"}, None),
+        ("12.6", GRAPH, {}, None),
+        (NEWEST, GRAPH_LAUNCH, {}, None),
+        (NEWEST, GRAPHICS, {"TEARDOWN_CUPTI": "0"}, "TEARDOWN_CUPTI=0"),
+    ],
+)
+def test_cupti_stays_where_leaving_would_crash(
+    machine: Callable[..., Machine], version: str, text: str, variables: dict[str, str], stays: str | None
+) -> None:
+    """The second window records as the first one does, and between them nothing is enabled."""
+    here = machine(version)
+    told = here.run("window2", text, **variables)
+    assert told["between"] == 0
+    wanted = expected(text)
+    assert {name: len(here.read()[name]) for name in wanted} == {name: 2 * len(rows) for name, rows in wanted.items()}
+    assert Counter(name for _, name in here.calls())["cuptiFinalize"] == (0 if stays else 2)
+    assert (stays or "") in here.facts().get("cupti.stays", "")
+    assert ("cupti.stays" in here.facts()) == bool(stays)
 
 
 def test_a_device_that_does_not_end(machine: Callable[..., Machine]) -> None:
@@ -557,10 +809,24 @@ def test_a_window_of_steps_sanitized(machine: Callable[..., Machine], variant: s
     assert [told[f"step{n}"] for n in range(8)] == [0, 0, 0, 1, 0, 0, 0, 0]
 
 
-def test_steps_that_do_not_come(machine: Callable[..., Machine]) -> None:
+@pytest.mark.parametrize(
+    ("window", "why"),
+    [
+        ({"POSTRUN_GPU_STEPS": "50:60"}, "it was asked for in steps 50:60, but the last step that began was 7"),
+        ({"POSTRUN_GPU_TIME": "500.5:900"}, "it was asked for from second 500.5 on, but the program ended before"),
+        ({"POSTRUN_GPU_SIGNAL": "USR2"}, "it was asked for from a signal on (USR2), but none came"),
+    ],
+)
+def test_windows_that_do_not_come(machine: Callable[..., Machine], window: dict[str, str], why: str) -> None:
     here = machine()
-    here.run("steps", ALL, 0, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_STEPS="50:60", POSTRUN_DIR=str(here.folder / "out1"))
-    assert "was not reached" in here.facts()["capability.gpu"]
+    here.run("steps", ALL, 0, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_DIR=str(here.folder / "out1"), **window)
+    assert here.facts()["capability.gpu"] == why
+
+
+def test_a_limit_of_memory_that_is_no_number(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("steps", ALL, 0, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_DIR=str(here.folder / "out1"), POSTRUN_GPU_MEMORY="lots")
+    assert here.facts()["capability.gpu.memory_limit"].startswith("POSTRUN_GPU_MEMORY=lots is not heeded")
 
 
 def test_a_window_of_time(machine: Callable[..., Machine]) -> None:
@@ -622,6 +888,22 @@ def test_the_end_of_the_program(machine: Callable[..., Machine], variant: str) -
     calls = [name for _, name in here.calls()]
     assert calls[-1] == "cuptiActivityFlushAll.forced"
     assert "cuptiFinalize" not in calls
+
+
+def test_the_end_of_the_program_while_records_come_in(machine: Callable[..., Machine], variant: str) -> None:
+    """It waits for whoever asks CUPTI just then."""
+    here = machine(variant=variant)
+    told = here.run("exit", ALL, 1400, STUB_SLOW="1")
+    compare(here.read(), expected(ALL, told["base"]))
+    assert [name for _, name in here.calls()].count("cuptiActivityFlushAll") == 1
+
+
+@pytest.mark.parametrize("variant", ["plain", "address"])  # the thread sanitizer puts signal handlers off
+def test_a_signal_handler_ends_the_program_while_a_window_closes(machine: Callable[..., Machine], variant: str) -> None:
+    """The thread that it interrupted is the one that CUPTI is left to: it waits for nobody, and the file is whole."""
+    here = machine(variant=variant)
+    here.run("leave", STUB_BUSY="1", ASAN_OPTIONS="detect_leaks=0")  # which are not looked for from a signal handler
+    assert [row["name"] for row in here.read()["annotation"]] == ["step"]
 
 
 @pytest.mark.parametrize("variant", ["plain", "address"])  # the thread sanitizer takes no new threads in a forked child

@@ -216,7 +216,13 @@ def test_steps_open_and_close_the_window(machine: Machine) -> None:
 def test_a_window_that_is_not_reached_is_a_warning(machine: Machine) -> None:
     assert machine.record("--steps", "100:120", script=STEPS) == []
     notes = {note["code"]: note["message"] for note in machine.report()["data_quality"]}
-    assert "was not reached" in notes["gpu_not_captured"]
+    assert "it was asked for in steps 100:120, but the last step that began was 7" in notes["gpu_not_captured"]
+
+
+def test_a_window_of_steps_where_there_are_none(machine: Machine) -> None:
+    assert machine.record("--steps", "2:4", script="cuda_init()\nplay(0)") == []
+    notes = {note["code"]: note["message"] for note in machine.report()["data_quality"]}
+    assert "but no step began: annotate them (a range named step)" in notes["gpu_not_captured"]
 
 
 SECONDS = """
@@ -319,6 +325,29 @@ def test_without_a_driver_nothing_is_set_and_only_who_asked_is_told(machine: Mac
     machine.out.rename(machine.folder / "before")
     assert shown(machine, "--gpu") == {"POSTRUN_GPU": "1"} | INJECT | NVTX
     assert machine.said.startswith("postrun: there is no NVIDIA driver here")
+
+
+@pytest.mark.parametrize("begin", ["s = capture.session('x', gpu=True)\n    s.__enter__()", "start_profiling()"])
+def test_a_warning_that_is_an_error_leaves_no_session(machine: Machine, begin: str) -> None:
+    machine.variables["LD_LIBRARY_PATH"] = ""
+    if native.gpu_driver():
+        pytest.skip("this machine has a driver")
+    script = f"""
+import warnings
+from postrun import capture
+from postrun.capture import Config, SMProfiler
+warnings.simplefilter("error")
+SMProfiler.instance().configure(Config(profiler={{"EnableCuda": "1"}}))
+start_profiling = SMProfiler.instance().start_profiling
+try:
+    {begin}
+except RuntimeWarning as error:
+    assert "no NVIDIA driver" in str(error), error
+else:
+    raise SystemExit("no warning")
+assert not capture.recording()
+"""
+    machine.python(script)
 
 
 @pytest.mark.parametrize(

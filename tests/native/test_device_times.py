@@ -1,0 +1,24 @@
+"""Do times of the device's tracer come back to the nanosecond? The library's way into ticks, then the reader's way back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from native_programs import GPU, PARTS, SAMPLER, SESSION, Programs, call
+
+EXACT = (1_000_000, 1_500_000, 2_000_000, 2_399_998, 3_700_000)
+"""kHz of clocks with a tick of at most a nanosecond."""
+SLOW = {25_000: 40, 121_875: 9}
+"""kHz, and the nanoseconds of a tick: those of some ARM machines."""
+
+
+def test_times_come_back_to_the_nanosecond(programs: Programs, tmp_path: Path) -> None:
+    program = tmp_path / "device_times"
+    parts = [part for part in PARTS + SESSION + SAMPLER + GPU if part != "device_rows"]  # that one is included, for what is in it
+    sources = [programs.root / "native" / "src" / f"{part}.c" for part in parts]
+    programs.compile("plain", [programs.root / "tests" / "native" / "device_times.c", *sources], program, "-O0")
+    told = call(program, *EXACT, *SLOW)
+    for khz in EXACT:
+        assert (told[f"{khz}_starts"], told[f"{khz}_durations"]) == (0, 0), khz
+    for khz, tick in SLOW.items():
+        assert 0 < told[f"{khz}_farthest"] <= tick
