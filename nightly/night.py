@@ -297,6 +297,7 @@ class _Handing:
             reason, keep = str(error), False  # of the store, or of a run that is being written: the next night tries again
         except (Exception, SystemExit) as error:
             reason = str(error) or type(error).__name__
+            keep = getattr(error, "cause", None) != "start"  # no worker could be started: of the machine, not of the run
         else:
             if row.state == "reported":
                 return self._done(one, row)

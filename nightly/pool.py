@@ -207,7 +207,10 @@ class _State:
                     self._end(worker)
                     worker = None
                 if worker is None:
-                    worker = _Worker(self.limits.environment)
+                    try:
+                        worker = _Worker(self.limits.environment)
+                    except OSError as error:
+                        raise WorkerDied(f"no worker could be started: {error}", "start") from error
                     self.pids.add(worker.pid)
                 answer = worker.run(frame, self.limits, self.killed)
                 if answer is not None:
