@@ -62,6 +62,7 @@ _NO_TRACES: Final = re.compile(
 )
 _MARK: Final = re.compile(r"(?:^|(?P<folder>.*)/)\.postrun-run/(?P<name>(?:rank-\d+|job)(?:\.\d+)?(?:\.ended)?)$")
 _LOOKED_AT: Final = 3
+_ANY_TIME_NS: Final = 2**64
 
 
 @dataclass(slots=True)
@@ -85,8 +86,9 @@ class _Open:
 
 def found_runs(listing: Iterable[ObjectInfo], *, now_ns: int, settle_ns: int, exclude: Sequence[str] = ()) -> Iterator[FoundRun]:
     """The runs in a listing that is ordered by path, inner ones before those they lie in. ``settle_ns``: how long nothing must have been
-    written to a run without an end marker. ``exclude``: folders that are not looked into, such as that of the reports."""
-    before = now_ns - settle_ns
+    written to a run without an end marker; 0 lets all in, whatever the clock of the store says. ``exclude``: folders that are not looked
+    into, such as that of the reports."""
+    before = now_ns - settle_ns if settle_ns else _ANY_TIME_NS
     left_out = tuple(folder.rstrip("/") + "/" for folder in exclude)
     stack: list[_Open] = []
     for one in listing:

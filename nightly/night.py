@@ -290,7 +290,7 @@ class _Handing:
 
     def _outcome(self, one: Decision, future: Future[Row], attempt: int) -> Row | None:
         """The row of a run that came back; None where it failed, and is to be tried again."""
-        keep, seconds = True, None
+        keep, told = True, None
         try:
             row = future.result()
         except ObjectStoreError as error:
@@ -301,18 +301,23 @@ class _Handing:
         else:
             if row.state == "reported":
                 return self._done(one, row)
-            reason, seconds = row.reason or "the report failed, and it is not known why", row.seconds
+            reason, told = row.reason or "the report failed, and it is not known why", row
         if attempt < _ATTEMPTS:
             return None
-        return self._failed(one, reason, attempt, keep=keep, seconds=seconds)
+        return self._failed(one, reason, attempt, keep=keep, told=told)
 
-    def _failed(self, one: Decision, reason: str, attempts: int, *, keep: bool, seconds: float | None) -> Row:
-        """``keep``: whether the next night is to know of it, and leave the run alone until it changes."""
+    def _failed(self, one: Decision, reason: str, attempts: int, *, keep: bool, told: Row | None) -> Row:
+        """``keep``: whether the next night is to know of it, and leave the run alone until it changes. ``told``: what its worker said."""
         run = one.run
         row = Row(
             id=run.id, state="failed", kind=run.kind, fingerprint=run.fingerprint, options=self.digest, bytes=one.bytes,
-            files=one.files, reason=reason, attempts=attempts, seconds=seconds, reported_at_ns=time.time_ns(),
+            files=one.files, reason=reason, attempts=attempts, reported_at_ns=time.time_ns(),
         )  # fmt: skip
+        if told is not None:
+            row = replace(
+                row, fingerprint=told.fingerprint, bytes=told.bytes, files=told.files, seconds=told.seconds, folder=told.folder,
+                written=told.written,
+            )  # fmt: skip
         if keep:
             self._mark(row)
         else:

@@ -24,7 +24,8 @@ from ..analysis.steps import main_steps
 from ..errors import InputError, PostrunError, RenderError
 from ..ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError, is_url, open_objects
 from . import places
-from .model import Row, Task
+from .discover import fingerprint
+from .model import FoundRun, Row, Task
 from .night import marker
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 LOG: Final = "postrun.log"
 """Beside the report, where something failed: the whole of it, with tracebacks."""
 _FETCHED_AT_ONCE: Final = 8
+_TIMES: Final = 2
+"""How often a run that changes is read before it is left to the next night."""
 _COLLECTED: Final = (100_000, 50, 100)
 _SHARE_OF_DISK: Final = 0.9
 _PDF_TIMEOUT_S: Final = 300.0
@@ -55,7 +58,20 @@ def report_run(task: Task, prepare: Prepare | None = None) -> Row:
     would be. Raises ObjectStoreError where that is the store's fault, or where the run is being written (ChangedError): another time it may
     go well. From the second attempt on the PDF is printed by a process of its own, which its libraries may end. ``prepare``: how the run's
     store is made, instead of from its files.
+
+    Where objects change or go while they are read, the run is read again as it is then, and its row has the fingerprint of that.
     """
+    for left in reversed(range(_TIMES)):
+        try:
+            return _reported(task, prepare or _whole)
+        except ChangedError:
+            if not left or prepare is not None:
+                raise
+        task = dataclasses.replace(task, run=_as_it_is(task.run, _opened(task.source)))
+    raise AssertionError
+
+
+def _reported(task: Task, prepare: Prepare) -> Row:
     began = time.monotonic()
     out = _opened(task.out)
     folder = places.report_folder(task.run, task.options)
@@ -65,12 +81,13 @@ def report_run(task: Task, prepare: Prepare | None = None) -> Row:
     )  # fmt: skip
     try:
         with _collecting_rarely(), Workplace() as work:
-            report, problem = _made(task, work, prepare or _whole)
+            report, problem = _made(task, work, prepare)
             written = _upload(out, folder, work / "out")
     except ObjectStoreError:
         raise
     except Exception as error:
-        _log(out, folder)
+        if _log(out, folder):
+            row = dataclasses.replace(row, folder=folder, written=(LOG,))
         reason = _reason(error, f"{folder}/{LOG}")
         return dataclasses.replace(row, reason=reason, seconds=time.monotonic() - began, reported_at_ns=time.time_ns())
     finally:
@@ -137,6 +154,7 @@ def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]
         with load() as store:
             report = analyze(store, Options(top=options.top, generated_at_ns=task.generated_at_ns, selection=selection))
     except PostrunError as error:
+        check_unchanged(task, source)
         raise InputError(_named(str(error), given, task, source)) from error
     check_unchanged(task, source)
     report = _at_the_source(report, given, task, source)
@@ -218,6 +236,15 @@ def check_unchanged(task: Task, source: Objects) -> None:
             raise ChangedError(f"{source.place(one.path)}: changed while it was read; the next night reports the run")
 
 
+def _as_it_is(run: FoundRun, source: Objects) -> FoundRun:
+    """The run with its objects as they are now, without those that are gone. ChangedError where all are."""
+    with ThreadPoolExecutor(_FETCHED_AT_ONCE) as threads:
+        objects = tuple(one for one in threads.map(source.head, [one.path for one in run.objects]) if one is not None)
+    if not objects:
+        raise ChangedError(f"{source.place(run.objects[0].path)}: removed since it was listed, with all other files of the run")
+    return dataclasses.replace(run, objects=objects, fingerprint=fingerprint(objects))
+
+
 def _same(one: ObjectInfo, other: ObjectInfo) -> bool:
     return (one.size, one.etag) == (other.size, other.etag)
 
@@ -261,13 +288,15 @@ def _reason(error: Exception, log: str) -> str:
     return f"internal error: {kind}: {said}; all of it stands in {log}"
 
 
-def _log(out: Objects, folder: str) -> None:
-    """The exception that is being handled. Where it cannot be written, the worker's output has it."""
+def _log(out: Objects, folder: str) -> bool:
+    """Writes the exception that is being handled. Where it cannot be written, the worker's output has it."""
     text = traceback.format_exc()
     try:
         out.write(f"{folder}/{LOG}", text.encode("utf-8", "replace"), content_type=_TYPES[".log"])
     except (InputError, OSError):
         print(text, flush=True)
+        return False
+    return True
 
 
 def figures(report: Report) -> dict[str, Any]:

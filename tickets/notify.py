@@ -240,7 +240,7 @@ def _action(rule: Rule, row: Row, reasons: tuple[str, ...], family: str) -> Acti
         title=plain(rule.title.format(**parts)) or "postrun",
         message=message,
         ticket_key=f"{rule.name}/{family if rule.per == 'family' else row.id}",
-        folder=row.folder,
+        folder=row.folder if row.state == "reported" else None,  # beside the log of one that failed an older report may stand
         files=files,
         issue_type=rule.issue_type,
         ticket_labels=rule.ticket_labels,

@@ -7,7 +7,7 @@ import random
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
@@ -15,29 +15,42 @@ from urllib.parse import urlsplit
 
 KINDS: Final = ("500", "503", "lost request", "lost answer", "error after", "cut body")
 """What can go wrong: the request is answered with an error or lost before the server sees it, or its answer afterwards.
-"half a body" is for ``next_faults``."""
+"half a body" is for ``next_faults``, "403" for ``before``."""
+
+
+class _Listening(ThreadingHTTPServer):
+    request_queue_size = 128
 
 
 class FaultyProxy:
-    """``share``: of the requests that go wrong. ``next_faults``: what happens to the next ones first ("" is nothing)."""
+    """``share``: of the requests that go wrong. ``next_faults``: what happens to the next ones first ("" is nothing).
+
+    ``before``: called with method and path of each request, before it goes on; what it returns happens instead ("" is nothing; None: as if
+    it were not there). ``log``: method and path of each request."""
 
     def __init__(self, server: str, seed: int, kinds: tuple[str, ...] = KINDS) -> None:
         self.share = 0.0
         self.next_faults: list[str] = []
         self.seen: Counter[str] = Counter()
         self.requests = 0
+        self.before: Callable[[str, str], str | None] | None = None
+        self.log: list[tuple[str, str]] = []
         self._kinds = kinds
         self._random = random.Random(seed)
         self._lock = threading.Lock()
         self._server = urlsplit(server).netloc
-        self._listening = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._listening = _Listening(("127.0.0.1", 0), self._handler())
         self._listening.daemon_threads = True
         self.endpoint = f"http://127.0.0.1:{self._listening.server_address[1]}"
 
-    def _fault(self) -> str:
+    def _fault(self, method: str, path: str) -> str:
+        asked = None if self.before is None else self.before(method, path)
         with self._lock:
             self.requests += 1
-            if self.next_faults:
+            self.log.append((method, path))
+            if asked is not None:
+                fault = asked
+            elif self.next_faults:
                 fault = self.next_faults.pop(0)
             else:
                 fault = self._random.choice(self._kinds) if self._random.random() < self.share else ""
@@ -51,9 +64,9 @@ class FaultyProxy:
             protocol_version = "HTTP/1.1"
 
             def handle_one(self) -> None:
-                fault = proxy._fault()
+                fault = proxy._fault(self.command, self.path)
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                if fault in {"500", "503"}:
+                if fault in {"403", "500", "503"}:
                     self.refuse(int(fault))
                     return
                 if fault == "lost request":
@@ -91,7 +104,7 @@ class FaultyProxy:
             do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_one  # noqa: N815
 
             def refuse(self, status: int) -> None:
-                code = "SlowDown" if status == 503 else "InternalError"
+                code = {403: "AccessDenied", 503: "SlowDown"}.get(status, "InternalError")
                 text = f"<Error><Code>{code}</Code></Error>".encode() if self.command != "HEAD" else b""
                 self.send_response_only(status)
                 self.send_header("Content-Length", str(len(text)))

@@ -1,7 +1,8 @@
 """Swift's proxy, account, container and object server in one process on loopback. Run by $POSTRUN_SWIFT/bin/python, not by pytest.
 
 swift_main.py FOLDER PORT: keeps everything in FOLDER, prints one line "ready PORT" once the S3 interface answers on that port (0: a free
-one), and ends when its standard input does. Buckets are tempauth's: user test:tester, secret "testing"; test:reader may read nothing.
+one), and ends when its standard input does. Buckets are tempauth's: users test:tester and test:keeper;
+test:reader may read nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ pipeline = catch_errors cache listing_formats s3api tempauth bulk slo proxy-serv
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
+conn_timeout = 10
+node_timeout = 60
 allow_account_management = true
 object_post_as_copy = false
 [filter:catch_errors]
@@ -44,6 +47,7 @@ location = us-east-1
 use = egg:swift#tempauth
 user_test_tester = testing .admin
 user_test_reader = reading
+user_test_keeper = kept-quiet-0d5e1f .admin
 [filter:bulk]
 use = egg:swift#bulk
 [filter:slo]

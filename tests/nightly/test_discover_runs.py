@@ -94,6 +94,12 @@ def test_a_run_is_complete_by_its_end_marker_or_by_age(fresh: list[str], old: li
     assert run.complete is complete
 
 
+def test_without_a_time_to_settle_the_clock_of_the_store_may_be_ahead() -> None:
+    listing = objects("j/trace.json", modified_ns=FRESH)
+    assert [run.complete for run in found_runs(listing, now_ns=FRESH - 10**9, settle_ns=0)] == [True]
+    assert [run.complete for run in found_runs(listing, now_ns=FRESH - 10**9, settle_ns=1)] == [False]
+
+
 def test_the_fingerprint_changes_with_path_size_and_etag_alone() -> None:
     one = ObjectInfo("a/trace.json", 5, '"x"', OLD)
     versions = [

@@ -130,25 +130,32 @@ def test_a_run_of_an_object_store_is_named_by_its_place_there(source: Path, remo
 
 
 @pytest.mark.parametrize("kind", ["folder", "store"])
-def test_a_run_that_is_being_written_is_left_to_the_next_night(source: Path, remote: str, tmp_path: Path, kind: str) -> None:
+def test_a_run_that_changed_is_read_as_it_is_now_or_left_to_the_next_night(
+    source: Path, remote: str, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = remote
     if kind == "folder":
         shutil.copytree(source, tmp_path / "in")
         place = str(tmp_path / "in")
     run = only(place)
-    task = small.task_of(run, place, str(tmp_path / "out"))
-    open_objects(place).write(run.objects[0].path, b"{}")
-    with pytest.raises(ChangedError, match="team/first"):
-        work.report_run(task)
+    store = open_objects(place)
+    store.write(run.objects[0].path, b"{}")
+    with monkeypatch.context() as restless:
+        restless.setattr(work, "_as_it_is", lambda run, source: run)
+        with pytest.raises(ChangedError, match="team/first"):
+            work.report_run(small.task_of(run, place, str(tmp_path / "out")))
     assert not (tmp_path / "out" / "runs").exists()
 
-
-def test_a_vanished_file_is_told(source: Path, tmp_path: Path) -> None:
-    shutil.copytree(source, tmp_path / "in")
-    task = small.task_of(only(tmp_path / "in"), str(tmp_path / "in"), str(tmp_path / "out"))
-    (tmp_path / "in" / task.run.objects[0].path).unlink()
-    with pytest.raises(ChangedError):
-        work.report_run(task)
+    row = work.report_run(small.task_of(run, place, str(tmp_path / "out"), formats=("json",)))
+    assert (row.state, row.fingerprint) == ("reported", only(place).fingerprint)
+    assert row.fingerprint != run.fingerprint
+    store.delete(run.objects[0].path)
+    row = work.report_run(small.task_of(run, place, str(tmp_path / "out"), formats=("json",)))
+    assert (row.state, row.fingerprint, row.files) == ("reported", only(place).fingerprint, len(run.objects) - 1)
+    for one in run.objects:
+        store.delete(one.path)
+    with pytest.raises(ChangedError, match="removed since it was listed"):
+        work.report_run(small.task_of(run, place, str(tmp_path / "out"), formats=("json",)))
 
 
 @pytest.mark.parametrize("where", ["folder", "store"])
