@@ -68,6 +68,15 @@ def from_step_to_step(steps: Sequence[Step]) -> list[float]:
     return [float(statistics.median(found[index])) for index in sorted(found)]
 
 
+def step_times(report: Report) -> list[float]:
+    """One value per step of a run, in nanoseconds, to compare it with other runs: from step to step where its steps are timed on the device
+    (:func:`from_step_to_step`), else their durations on the host. Empty without steps."""
+    steps = main_steps(report.steps.steps)
+    if steps and steps[0].on_device:
+        return from_step_to_step(steps) or _per_step(steps)
+    return _per_step(steps, host=True)
+
+
 def _per_step(steps: Sequence[Step], *, host: bool = False) -> list[float]:
     """One duration per step number: the median over the processes, which a collective ties together."""
     found: dict[int, list[int]] = {}

@@ -98,7 +98,7 @@ class Row:
     headline: str | None = None
     gpu_active_percent: float | None = None
     steps: int | None = None
-    step_median_ns: int | None = None
+    step_median_ns: int | None = None  # from step to step (analysis/compare_steps.py): waits for data count
     exposed_communication_percent: float | None = None  # of the devices' span
     gpu_memory_percent: float | None = None  # highest sampled
     verdicts: dict[str, str] = field(default_factory=dict)  # rule -> IssuesFound, NoIssuesFound, NotEvaluated, Error

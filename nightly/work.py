@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import gc
 import shutil
+import statistics
 import tempfile
 import time
 import traceback
@@ -19,6 +20,7 @@ from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+from ..analysis.compare_steps import step_times
 from ..analysis.report import Report
 from ..analysis.steps import main_steps
 from ..errors import InputError, PostrunError, RenderError
@@ -321,7 +323,7 @@ def figures(report: Report) -> dict[str, Any]:
         "headline": report.summary.headline,
         "gpu_active_percent": active.active_percent if active is not None else None,
         "steps": len(steps) or None,
-        "step_median_ns": None if (median := tiles.get("step_time")) is None else round(median),
+        "step_median_ns": round(statistics.median(times)) if (times := step_times(report)) else None,
         "exposed_communication_percent": tiles.get("exposed_communication"),
         "gpu_memory_percent": max(memory, default=None),
         "verdicts": {result.rule: result.verdict for result in report.rules},
