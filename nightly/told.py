@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 REGRESSION: Final = "regression"
 _ANY: Final = "issues"
 _FAILED: Final = "error"
+_LENGTH: Final = 200
 _SHOWN: Final = 20
 _NAMED: Final = 5
+
+
+def _short(reason: str | None) -> str:
+    """A reason in one line; the index has all of it."""
+    text = " ".join((reason or "").split())
+    return text if len(text) <= _LENGTH else text[: text.rfind(" ", 0, _LENGTH)] + " ..."
 
 
 def plan_lines(night: Night) -> Iterator[str]:
@@ -53,7 +60,7 @@ def plan_data(night: Night) -> dict[str, Any]:
 def row_line(row: Row, done: int, due: int) -> str:
     """One run that came back."""
     took = "" if row.seconds is None else f" ({row.seconds:.1f} s)"
-    said = f"failed: {row.reason}" if row.state == "failed" else row.headline or "reported"
+    said = f"failed: {_short(row.reason)}" if row.state == "failed" else row.headline or "reported"
     return f"[{done}/{due}] {row.id}{took}: {said}"
 
 
@@ -77,7 +84,7 @@ def notes(result: Result) -> Iterator[str]:
     failed = [row for row in result.rows.values() if row.state == "failed"]
     reasons = {row.id: row.reason for row in (*failed, *night.failed)}
     for run_id, reason in sorted(reasons.items())[:_SHOWN]:
-        yield f"{run_id} failed: {reason}"
+        yield f"{run_id} failed: {_short(reason)}"
     if len(reasons) > _SHOWN:
         yield f"{len(reasons) - _SHOWN} more failed; the index lists all"
     if night.stopped is not None:
