@@ -128,7 +128,8 @@ class Book:
         out.write(JSON, to_json(index), content_type="application/json")
         from ..report_templates.index_page import index_page
 
-        out.write(HTML, index_page(index, most_runs=PAGE_RUNS, most_families=PAGE_FAMILIES).encode("utf-8", "replace"), content_type="text/html; charset=utf-8")
+        page = index_page(index, most_runs=PAGE_RUNS, most_families=PAGE_FAMILIES)
+        out.write(HTML, page.encode("utf-8", "replace"), content_type="text/html; charset=utf-8")
         return index if table.is_still(out, PARQUET, data) else None
 
 
