@@ -42,23 +42,23 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PART_BYTES: Final = 64_000_000
-"""Smaller files are read together up to this."""
+"""Smaller files are read together up to this; or up to the size above which a run is divided at all, where that is less."""
 PART_FILES: Final = 500
-SPLIT_ABOVE: Final = 4_000_000_000
 _AT_ONCE: Final = 8
 _FOLDER: Final = "partial"
 _OWN: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{12}/\d{5}(?:\.json|-[0-9a-f]{12}-.*\.parquet)")
-_MARKER: Final = "application/json"
 _TABLE: Final = "application/vnd.apache.parquet"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some files of a run that one task reads. ``task``: of the whole run, but with the objects of this part only."""
+    """Some files of a run that one task reads. ``task``: of the whole run, but with the objects of this part only. ``most``: bytes of files
+    that are read together."""
 
     task: Task
     number: int
     of: int
+    most: int
 
     @property
     def objects(self) -> tuple[ObjectInfo, ...]:
@@ -66,23 +66,27 @@ class Part:
 
     @property
     def marker(self) -> str:
-        return f"{_folder(self.task.run)}/{self.number:05}.json"
+        return f"{self.folder}/{self.number:05}.json"
+
+    @property
+    def folder(self) -> str:
+        return f"{places.run_folder(self.task.run.id)}/{_FOLDER}/{self.task.run.fingerprint[:16]}-{_digest(self.most)}"
 
 
-def parts(task: Task) -> list[Part]:
+def parts(task: Task, most: int = PART_BYTES) -> list[Part]:
     """What of a run is read by tasks of their own: all but recordings, which are read as quickly as the tables that would be made of them,
-    and the description of the job. The same on every machine."""
+    and the description of the job. The same on every machine. ``most``: bytes of files that are read together."""
     groups: list[list[ObjectInfo]] = []
     size = 0
     for one in task.run.objects:
         if _read_at_the_end(one):
             continue
-        if not groups or size + one.size > PART_BYTES or len(groups[-1]) >= PART_FILES:
+        if not groups or size + one.size > most or len(groups[-1]) >= PART_FILES:
             groups.append([])
             size = 0
         groups[-1].append(one)
         size += one.size
-    return [Part(replace(task, run=replace(task.run, objects=tuple(group))), i, len(groups)) for i, group in enumerate(groups)]
+    return [Part(replace(task, run=replace(task.run, objects=tuple(group))), i, len(groups), most) for i, group in enumerate(groups)]
 
 
 def _read_at_the_end(one: ObjectInfo) -> bool:
@@ -90,16 +94,12 @@ def _read_at_the_end(one: ObjectInfo) -> bool:
     return name == "job.json" or name.lower().endswith(".prt")
 
 
-def _folder(run: FoundRun) -> str:
-    return f"{places.run_folder(run.id)}/{_FOLDER}/{run.fingerprint[:16]}-{_digest()}"
-
-
-@lru_cache(1)
-def _digest() -> str:
+@lru_cache(8)
+def _digest(most: int) -> str:
     """Another one where parts are cut or read in another way."""
     from ..ingest.partial import FORMAT
 
-    return hashlib.sha256(json.dumps([version("postrun"), FORMAT, PART_BYTES, PART_FILES]).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps([version("postrun"), FORMAT, most, PART_FILES]).encode()).hexdigest()[:12]
 
 
 @lru_cache(4)
@@ -135,7 +135,7 @@ def read_part(part: Part) -> str:
         check_unchanged(task, source)
         made = sorted(tables.iterdir())
         for path in made:
-            out.write(f"{_folder(task.run)}/{path.name}", path, content_type=_TABLE)
+            out.write(f"{part.folder}/{path.name}", path, content_type=_TABLE)
         said = {
             "files": [{"path": one.path, **entry} for (one, _), entry in zip(files, entries, strict=True)],
             "tables": {path.name: path.stat().st_size for path in made},
@@ -144,7 +144,7 @@ def read_part(part: Part) -> str:
         if not out.create(part.marker, json.dumps(said).encode()):
             for path in made:  # somebody else was quicker
                 with contextlib.suppress(InputError):
-                    out.delete(f"{_folder(task.run)}/{path.name}")
+                    out.delete(f"{part.folder}/{path.name}")
     return part.marker
 
 
@@ -156,9 +156,9 @@ def _path(root: Path, run: FoundRun, one: ObjectInfo) -> Path:
 # -- reduce ----------------------------------------------------------------------------------------------------------------
 
 
-def report_parts(task: Task) -> Row:
+def report_parts(task: Task, most: int = PART_BYTES) -> Row:
     """As :func:`.work.report_run`, from the parts of the run, all of which must have been read; they are removed then."""
-    row = report_run(task, _prepare)
+    row = report_run(task, partial(_prepare, most))
     if row.state == "reported":
         remove(_opened(task.out), task.run)
     return row
@@ -173,16 +173,17 @@ def remove(out: Objects, run: FoundRun) -> None:
                 out.delete(one.path)
 
 
-def _prepare(task: Task, source: Objects, work: Path) -> tuple[Path, Callable[[], Store]]:
+def _prepare(most: int, task: Task, source: Objects, work: Path) -> tuple[Path, Callable[[], Store]]:
     """The tables of all parts, and those files of the run that no part holds, as files."""
     from ..ingest.load import load
     from ..ingest.partial import Partials
 
     run, out = task.run, _opened(task.out)
-    said, tables = _said(out, task), work / "tables"
+    divided = parts(task, most)
+    said, tables = _said(out, divided), work / "tables"
     root, rest = _fetch_rest(task, source, work, {file["path"] for marker in said for file in marker["files"]})
     tables.mkdir()
-    names = [(f"{_folder(run)}/{name}", tables / name) for marker in said for name in marker["tables"]]
+    names = [(f"{divided[0].folder}/{name}", tables / name) for marker in said for name in marker["tables"]]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         for _ in threads.map(partial(_download, out), *zip(*names, strict=True)) if names else ():
             pass
@@ -216,13 +217,12 @@ def _write_one(one: Found, tables: Path, prefix: str, task: Task) -> Entry:
     return write([one], tables, prefix, memory_limit=task.options.memory_limit, threads=task.options.threads)[0]
 
 
-def _said(out: Objects, task: Task) -> list[dict[str, Any]]:
+def _said(out: Objects, divided: Sequence[Part]) -> list[dict[str, Any]]:
     """The markers of all parts. ObjectStoreError where one is missing, or not ours."""
-    all_parts = parts(task)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        read = list(threads.map(out.read, [part.marker for part in all_parts]))
+        read = list(threads.map(out.read, [part.marker for part in divided]))
     said = []
-    for part, data in zip(all_parts, read, strict=True):
+    for part, data in zip(divided, read, strict=True):
         try:
             one = json.loads(data)
             paths = {file["path"] for file in one["files"]}
@@ -249,6 +249,7 @@ def _fetch_rest(task: Task, source: Objects, work: Path, held: set[str]) -> tupl
 def _download(out: Objects, path: str, target: Path) -> None:
     one = out.head(path)
     if one is None:
+        out.delete(f"{path.rpartition('/')[0]}/{target.name[:5]}.json")  # the marker of its part
         raise ObjectStoreError(f"{out.place(path)}: is no longer there; the next night reads this part again")
     out.download(one, target)
 
@@ -289,12 +290,12 @@ class Splitting(Executor):
     def __init__(self, executor: Executor, above: int) -> None:
         self._executor = executor
         self._above = above
-        self._over = threading.Event()
+        self._most = max(1, min(PART_BYTES, above))
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         task = args[0] if args else None
         if fn is report_run and isinstance(task, Task) and task.run.kind != "store" and task.run.bytes > self._above:
-            divided = parts(task)
+            divided = parts(task, self._most)
             if len(divided) > 1:
                 future: Future[Any] = Future()
                 future.set_running_or_notify_cancel()
@@ -321,7 +322,7 @@ class Splitting(Executor):
                 one.cancel()
             wait(pending)  # the others are of use to the next attempt
             raise
-        return self._executor.submit(report_parts, task).result()
+        return self._executor.submit(report_parts, task, self._most).result()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._executor.shutdown(wait=wait, cancel_futures=cancel_futures)

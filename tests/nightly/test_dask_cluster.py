@@ -1,0 +1,167 @@
+"""Does a night on a Dask cluster lose or double anything when a worker of the cluster is killed, and when a file kills its reader?"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+pytest.importorskip("distributed", reason="Dask is not installed (pip install 'postrun[dask]')")
+
+RUNS = 20
+EPOCH_US = 1_700_000_000_000_000
+STARTED_S = 60.0
+# Whoever opens such a file is ended as by a crash in a library.
+POISON = """
+import os, signal, sys
+def look(event, given):
+    if event == "open" and str(given[0]).endswith("poison.json"):
+        os.kill(os.getpid(), signal.SIGSEGV)
+sys.addaudithook(look)
+"""
+
+
+def trace(run: int, rank: int = 0, ranks: int = 1) -> str:
+    """As many steps as the number of the run and 3, each of so many milliseconds as the number of the run and 1, with one kernel."""
+    length = 1000 * (run + 1)
+    events: list[dict[str, Any]] = []
+    for step in range(run + 3):
+        at = EPOCH_US + step * length
+        events += [
+            {"cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": at, "dur": length},
+            {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": at + 10, "dur": 5, "args": {"correlation": step + 1}},
+            {"cat": "kernel", "name": "mm", "ts": at + 50, "dur": 20, "args": {"correlation": step + 1, "device": rank, "stream": 7}},
+        ]
+    said = {"distributedInfo": {"rank": rank, "world_size": ranks}, "host_name": "node"}
+    return json.dumps({**said, "traceEvents": [{"ph": "X", "pid": 5 + rank, "tid": 5 + rank, **event} for event in events]})
+
+
+@contextmanager
+def process(*words: str, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is ended by its id, whatever happens."""
+    with log.open("wb") as file:
+        started = subprocess.Popen(
+            [sys.executable, "-P", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+        )
+    try:
+        yield started
+    finally:
+        started.terminate()
+        try:
+            started.wait(10)
+        except subprocess.TimeoutExpired:
+            started.kill()
+            started.wait()
+
+
+def wait_for(what: Any, seconds: float = STARTED_S) -> Any:
+    until = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A scheduler and two workers, each a process of its own; the scheduler's address and the workers."""
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "hook" / "sitecustomize.py").write_text(POISON)
+    told = tmp_path / "scheduler.json"
+    dask = ["-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-jupyter"]
+    with ExitStack() as stack:
+        stack.enter_context(process(*dask, "--scheduler-file", str(told), log=tmp_path / "scheduler.log"))
+
+        def address() -> str | None:
+            try:
+                return str(json.loads(told.read_text())["address"])
+            except (OSError, ValueError):
+                return None
+
+        where = wait_for(address)
+        workers = [
+            stack.enter_context(
+                process(
+                    "-m", "distributed.cli.dask_worker", where, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0",
+                    "--local-directory", str(tmp_path / f"worker{i}"), log=tmp_path / f"worker{i}.log",
+                    PYTHONPATH=str(tmp_path / "hook"), POLARS_MAX_THREADS="1",
+                )
+            )
+            for i in range(2)
+        ]  # fmt: skip
+        yield where, workers
+
+
+def test_a_worker_is_killed_in_the_middle_of_a_night(cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path) -> None:
+    address, workers = cluster
+    source, out = tmp_path / "source", tmp_path / "out"
+    for run in range(RUNS):
+        (source / f"run{run:02}").mkdir(parents=True)
+        (source / f"run{run:02}" / "trace.json").write_text(trace(run))
+    (source / "bad").mkdir()
+    (source / "bad" / "trace.poison.json").write_text(trace(1))
+    # One that is read in parts.
+    (source / "large").mkdir()
+    for rank in range(3):
+        (source / "large" / f"trace{rank}.json").write_text(trace(90, rank, 3))
+
+    words = [
+        "-m",
+        "postrun.cli",
+        "nightly",
+        str(source),
+        "--out",
+        str(out),
+        "--engine",
+        f"dask:{address}",
+        "--format",
+        "json",
+        "--settle",
+        "0",
+    ]
+    with process(*words, "--split-above", "100KB", "--json", log=tmp_path / "night.log") as night:
+        markers = out / "runs"
+        wait_for(lambda: night.poll() is not None or len(list(markers.glob("run*/done.json"))) >= RUNS // 4)
+        assert night.poll() is None, (tmp_path / "night.log").read_text()
+        assert len(list(markers.glob("run*/done.json"))) < RUNS
+        os.kill(workers[0].pid, signal.SIGKILL)
+        assert night.wait(180) == 0, (tmp_path / "night.log").read_text()
+    assert workers[0].wait() == -signal.SIGKILL
+    assert workers[1].poll() is None, (tmp_path / "worker1.log").read_text()
+
+    rows = {path.parent.name: json.loads(path.read_text()) for path in markers.glob("*/done.json")}
+    assert sorted(rows) == ["bad", "large", *(f"run{run:02}" for run in range(RUNS))]
+    for run in range(RUNS):
+        row = rows[f"run{run:02}"]
+        assert (row["state"], row["steps"], row["step_median_ns"], row["files"]) == ("reported", run + 3, (run + 1) * 1_000_000, 1)
+        # One report, and nothing of another.
+        made = [path.name for path in (markers / f"run{run:02}").iterdir()]
+        assert sorted(made) == sorted(["done.json", Path(row["folder"]).name])
+        assert [path.name for path in (out / row["folder"]).iterdir()] == ["report.json"]
+    assert (rows["large"]["state"], rows["large"]["ranks"], rows["large"]["step_median_ns"]) == ("reported", 3, 91_000_000)
+    left = [path.relative_to(markers / "large").as_posix() for path in (markers / "large").rglob("*") if path.is_file()]
+    assert sorted(left) == sorted(["done.json", f"{Path(rows['large']['folder']).name}/report.json"])
+    assert (rows["bad"]["state"], rows["bad"]["attempts"]) == ("failed", 2)
+    assert "SIGSEGV" in rows["bad"]["reason"]
+
+    text = re.search(r"^\{.*^\}", (tmp_path / "night.log").read_text(), re.DOTALL | re.MULTILINE)
+    assert text is not None
+    summary = json.loads(text[0])
+    assert [one["id"] for one in summary["failed"]] == ["bad"]
+    assert sorted(summary["reported"]) == sorted(set(rows) - {"bad"})
+    assert sorted(pl.read_parquet(out / "index.parquet")["id"]) == sorted(rows)

@@ -1,0 +1,401 @@
+"""Is a run that is read file by file and then put together the run that one process reads, whatever is in it and whatever goes wrong?
+
+The oracle is the path that reads the whole run; that one is tested against other programs' figures elsewhere.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import kineto_to_prt
+import pytest
+import small_runs as small
+from postrun.errors import InputError
+from postrun.ingest import ingest, kineto, partial
+from postrun.ingest.load import load
+from postrun.ingest.objects import ObjectStoreError, open_objects
+from postrun.ingest.source import find_files
+from postrun.ingest.store import SCHEMA, Store
+from postrun.nightly import engines, partials, work
+from postrun.nightly.model import FoundRun, Row, Task
+from postrun.nightly.pool import WorkerDied
+from postrun.simulate import write_demo
+
+NAMED = ("device_event", "host_event", "annotation")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated run of two machines with four GPUs each: a trace per rank, and the hosted profiler's layout."""
+    folder = tmp_path_factory.mktemp("demo") / "team" / "demo"
+    write_demo(folder, steps=2)
+    return folder
+
+
+def contents(store: Store) -> dict[str, list[Any]]:
+    """All rows of all tables; names as texts, for their ids may be given in another order."""
+    found: dict[str, list[Any]] = {}
+    for table, columns in SCHEMA.items():
+        wanted = [f'"{column}"' for column in columns if (table, column) != ("name", "id")]
+        if table in NAMED:
+            wanted = [f"(SELECT text FROM name AS n WHERE n.id = t.name) AS {one}" if one == '"name"' else one for one in wanted]
+        order = "" if table == "ingest_note" else " ORDER BY ALL"  # notes come in the order in which they were made
+        found[table] = store.frame(f"SELECT {', '.join(wanted)} FROM {table} AS t{order}").rows()
+    return found
+
+
+def in_parts(folder: Path, tables: Path) -> dict[str, list[Any]] | str:
+    """The contents of the store that is put together from the files, each read by itself; or why there is none."""
+    tables.mkdir(parents=True)
+    found = find_files([folder])
+    read = [one for one in found if one.path.suffix != ".prt" and one.path.name != "job.json"]
+    entries = {}
+    for place in range(0, len(read), 7):
+        some = read[place : place + 7]
+        for one, entry in zip(some, partial.write(some, tables, f"{place}-", threads=1), strict=True):
+            entries[one.path] = (json.loads(json.dumps(entry)), tables)
+    given = partial.Partials(entries)
+    try:
+        with load([*found], [folder], partials=given, threads=1) as store:
+            return contents(store)
+    except InputError as error:
+        return str(error)
+
+
+def whole(folder: Path) -> dict[str, list[Any]] | str:
+    try:
+        with ingest([folder], threads=1) as store:
+            return contents(store)
+    except InputError as error:
+        return str(error)
+
+
+def assert_same(folder: Path, tables: Path) -> dict[str, list[Any]] | str:
+    expected, found = whole(folder), in_parts(folder, tables)
+    if isinstance(expected, str) or isinstance(found, str):
+        assert found == expected
+        return expected
+    for table in SCHEMA:
+        assert found[table] == expected[table], table
+    return expected
+
+
+def only(source: str) -> FoundRun:
+    (run,) = small.found_below(source)
+    return run
+
+
+def parted(task: Task, most: int) -> Row:
+    for part in partials.parts(task, most):
+        partials.read_part(part)
+    return partials.report_parts(task, most)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def assert_same_report(source: str, tmp_path: Path, most: int, **options: Any) -> Row:
+    """Reports of both paths are the same bytes, and nothing is left of the parts."""
+    run = only(source)
+    rows = []
+    for name, report in (("one", work.report_run), ("parts", lambda task: parted(task, most))):
+        rows.append(report(small.task_of(run, source, str(tmp_path / name), formats=("json",), **options)))
+    assert [row.state for row in rows] == ["reported", "reported"], rows
+    assert rows[0].folder is not None
+    told = [replace(row, seconds=None, reported_at_ns=None) for row in rows]
+    assert told[0] == told[1]
+    one, two = (files(tmp_path / name) for name in ("one", "parts"))
+    assert list(one) == list(two)
+    report = f"{rows[0].folder}/report.json"
+    assert one[report] == two[report]
+    return rows[0]
+
+
+# -- the same report -------------------------------------------------------------------------------------------------------
+
+
+def test_a_simulated_run_of_eight_ranks_in_the_hosted_layout(demo: Path, tmp_path: Path) -> None:
+    source = f"memory://{tmp_path.name}/in"
+    store = open_objects(source)
+    for path, data in files(demo.parent.parent).items():
+        store.write(path, data)
+    row = assert_same_report(source, tmp_path, 2_000_000)
+    assert (row.id, row.ranks, row.steps is not None, row.files) == ("team/demo", 8, True, len(files(demo)))
+
+
+def test_real_traces_of_two_ranks(shared_data: Path, tmp_path: Path) -> None:
+    shutil.copytree(shared_data / "kineto" / "sampled_2_ranks", tmp_path / "source" / "run")
+    assert_same_report(str(tmp_path / "source"), tmp_path, 1)
+
+
+@pytest.mark.parametrize("name", ["kineto/diff_pair", "kineto/v100_ddp", "kineto/quirks", "smdebug/test_traces", "smdebug/merge_traces"])
+def test_stores_of_real_files(shared_data: Path, tmp_path: Path, name: str) -> None:
+    assert_same(shared_data / name, tmp_path / "tables")
+
+
+@pytest.fixture
+def trace(demo: Path) -> dict[str, Any]:
+    """A small trace of one step."""
+    found: dict[str, Any] = json.loads(gzip.decompress(sorted((demo / "kineto").iterdir())[0].read_bytes()))
+    return found
+
+
+def cut(trace: dict[str, Any], **members: Any) -> dict[str, Any]:
+    """Some events of a trace, under other members."""
+    some = [event for event in trace["traceEvents"] if event.get("ph") == "X"][:400]
+    return {**{key: value for key, value in trace.items() if key not in ("traceEvents", *members)}, **members, "traceEvents": some}
+
+
+def test_recordings_of_several_processes_beside_traces(demo: Path, tmp_path: Path) -> None:
+    """Two recordings; a trace of the one process, which tells its device activity again; the description of the job."""
+    run = tmp_path / "source" / "run"
+    run.mkdir(parents=True)
+    traces = sorted((demo / "kineto").iterdir())[:2]
+    for number, path in enumerate(traces):
+        found = kineto_to_prt.document(path)
+        (run / f"host.{number + 1}.1.prt").write_bytes(kineto_to_prt.convert(found, host="algo-1", pid=411 + number, seed=number))
+    shutil.copy(traces[0], run)
+    shutil.copy(demo / "job.json", run)
+    source = str(tmp_path / "source")
+    divided = partials.parts(small.task_of(only(source), source, ""))
+    assert [one.path.rpartition("/")[2] for part in divided for one in part.objects] == [traces[0].name]
+    assert_same_report(source, tmp_path, 1)
+    stored = assert_same(run, tmp_path / "tables")
+    assert isinstance(stored, dict)
+    assert len(stored["process"]) >= 2
+    assert {note[3] for note in stored["ingest_note"]} & {"recorded_twice"}
+
+
+# -- the same run store, whatever is in the files ----------------------------------------------------------------------------
+
+
+def spoiled(folder: Path, chance: random.Random) -> None:
+    """Some damage to some files of a run, and more files beside them."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        what = chance.randrange(8)
+        data = path.read_bytes()
+        if not data:
+            continue
+        if what == 0:
+            path.write_bytes(data[: chance.randrange(len(data))])
+        elif what == 1:
+            at = chance.randrange(len(data))
+            path.write_bytes(data[:at] + bytes(chance.randrange(256) for _ in range(20)) + data[at + 20 :])
+        elif what == 2:
+            shutil.copy(path, path.with_name("copy-" + path.name))
+        elif what == 3 and path.suffix == ".json":
+            path.write_bytes(data + b'{"Type": "cpu", "Name": \n\xff not a line\n')
+    (folder / "notes.json").write_text('{"not": "a trace"}')
+    (folder / "empty.pt.trace.json").write_bytes(b"")
+    (folder / "kineto" / "zero.pt.trace.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_damaged_files_duplicates_and_others(demo: Path, tmp_path: Path, seed: int) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(demo, run)
+    metrics = sorted((run / "profiler-output" / "system").rglob("*.json"))
+    for path in (*sorted((run / "kineto").iterdir())[2:], *metrics[12:]):
+        path.unlink()
+    spoiled(run, random.Random(seed))
+    stored = assert_same(run, tmp_path / "tables")
+    assert isinstance(stored, dict)
+    assert len(stored["ingest_note"]) > 3
+
+
+def identities(trace: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Traces that say more or less of where they are from: by rank alone, by nothing, by the name of the file; cycles of one process."""
+    later = cut(trace)
+    later["traceEvents"] = [{**event, "ts": event["ts"] + 60e6} for event in later["traceEvents"]]
+    bare = {"traceEvents": cut(trace)["traceEvents"]}
+    moved = {"traceEvents": later["traceEvents"]}
+    ranked = {"rank": 3, "world_size": 8}
+    return {
+        "a.json": bare,
+        "b.json": {**moved, "distributedInfo": ranked},
+        "c_rank5.json": bare,
+        "d_rank5.json": moved,
+        "e.json": {"traceEvents": bare["traceEvents"], "host_name": "node7", "distributedInfo": ranked},
+        "f.json": {"traceEvents": moved["traceEvents"], "host_name": "node7", "baseTimeNanoseconds": 10**9},
+        "g.json": {"traceEvents": bare["traceEvents"], "deviceProperties": [{"id": 0, "name": "Other GPU", "totalGlobalMem": 5}]},
+        "h.json": {"deviceProperties": [{"id": 9, "name": "NVIDIA H100"}], **moved},
+    }
+
+
+@pytest.mark.parametrize("flush", [300_000, 50])
+def test_machines_and_processes_that_only_all_files_tell(
+    trace: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: int
+) -> None:
+    """With ``flush`` 50, rows go to the store under what the file seems to be before all of it is known."""
+    monkeypatch.setattr(kineto, "FLUSH_ROWS", flush)
+    monkeypatch.setattr(kineto, "BATCH_BYTES", 20_000 if flush == 50 else kineto.BATCH_BYTES)
+    run = tmp_path / "run"
+    run.mkdir()
+    for name, written in identities(trace).items():
+        (run / name).write_text(json.dumps(written))
+    stored = assert_same(run, tmp_path / "tables")
+    assert isinstance(stored, dict)
+    assert len(stored["node"]) > 2
+    assert 4 < len(stored["process"]) < 8
+    assert (
+        max(row[8] or 0 for row in stored["host_event"]) >= kineto.CYCLE_IDS
+        or max(row[7] or 0 for row in stored["host_event"]) >= kineto.CYCLE_IDS
+    )
+
+
+def test_a_run_without_anything_is_told_with_the_same_words(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "x.pt.trace.json").write_text('{"traceEvents": [')
+    (run / "y.json").write_text("nothing")
+    assert "nothing usable found" in str(assert_same(run, tmp_path / "tables"))
+
+
+# -- nothing lost, nothing doubled -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run_of_two(trace: dict[str, Any], tmp_path: Path) -> str:
+    """The source of a run of two files."""
+    folder = tmp_path / "source" / "run"
+    folder.mkdir(parents=True)
+    for rank in range(2):
+        (folder / f"trace_rank{rank}.json").write_text(json.dumps(cut(trace, distributedInfo={"rank": rank, "world_size": 2})))
+    return str(tmp_path / "source")
+
+
+def expected(source: str, tmp_path: Path) -> bytes:
+    row = work.report_run(small.task_of(only(source), source, str(tmp_path / "one"), formats=("json",)))
+    return (tmp_path / "one" / str(row.folder) / "report.json").read_bytes()
+
+
+def test_a_part_that_is_read_again_counts_once(run_of_two: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    task = small.task_of(only(run_of_two), run_of_two, str(out), formats=("json",))
+    first, second = partials.parts(task, 1)
+    partials.read_part(first)
+    before = files(out)
+    partials.read_part(first)  # done already
+    assert files(out) == before
+    marker = out / first.marker
+    with monkeypatch.context() as at_once:  # two that begin at once: each finds no marker, one is first to write it
+        at_once.setattr(partials._opened(str(out)), "head", lambda _: None)
+        partials.read_part(first)
+    assert files(out) == before
+    # Killed in the middle: some tables, no marker.
+    (marker.parent / f"{second.number:05}-0123456789ab-0000.device_event.parquet").write_bytes(b"half of a")
+    partials.read_part(second)
+    row = partials.report_parts(task, 1)
+    assert (out / str(row.folder) / "report.json").read_bytes() == expected(run_of_two, tmp_path)
+    assert [path for path in files(out) if "/partial/" in path] == []
+
+
+@pytest.mark.parametrize("wrong", ["missing", "damaged", "of other files", "a table is gone"])
+def test_a_part_that_is_not_there_is_the_stores_fault_and_can_be_read_again(run_of_two: str, tmp_path: Path, wrong: str) -> None:
+    out = tmp_path / "out"
+    task = small.task_of(only(run_of_two), run_of_two, str(out), formats=("json",))
+    divided = partials.parts(task, 1)
+    for part in divided:
+        partials.read_part(part)
+    marker = out / divided[1].marker
+    if wrong == "missing":
+        marker.unlink()
+    elif wrong == "damaged":
+        marker.write_bytes(marker.read_bytes()[:100])
+    elif wrong == "of other files":
+        marker.write_bytes((out / divided[0].marker).read_bytes())
+    else:
+        next(marker.parent.glob("00001-*.parquet")).unlink()
+    with pytest.raises(ObjectStoreError, match="00001"):
+        partials.report_parts(task, 1)
+    assert not (out / "runs" / "run" / "done.json").exists()
+    row = parted(task, 1)
+    assert (out / str(row.folder) / "report.json").read_bytes() == expected(run_of_two, tmp_path)
+
+
+def test_a_file_that_changes_is_told(run_of_two: str, tmp_path: Path) -> None:
+    task = small.task_of(only(run_of_two), run_of_two, str(tmp_path / "out"))
+    part = partials.parts(task, 1)[0]
+    path = Path(run_of_two) / part.objects[0].path
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(ObjectStoreError, match="changed"):
+        partials.read_part(part)
+    assert not (tmp_path / "out" / part.marker).exists()
+
+
+def test_parts_of_a_run_inside_of_a_run_stay(run_of_two: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    row = parted(small.task_of(only(run_of_two), run_of_two, str(out), formats=("json",)), 1)
+    inner = out / "runs" / "run" / "partial" / "0123456789abcdef-0123456789ab"
+    inner.mkdir(parents=True)
+    (inner / "done.json").write_text("of a run of that name")
+    partials.remove(open_objects(out), only(run_of_two))
+    assert (inner / "done.json").exists()
+    assert (out / str(row.folder) / "report.json").exists()
+
+
+# -- the executor that divides -----------------------------------------------------------------------------------------------
+
+
+class Noting(Executor):
+    """Passes on, and notes what is submitted; ``bad``: number of a part -> what it fails with."""
+
+    def __init__(self, inner: Executor, bad: dict[int, Exception] | None = None) -> None:
+        self.inner = inner
+        self.bad = bad or {}
+        self.seen: list[str] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+        self.seen.append(fn.__name__)
+        if isinstance(args[0], partials.Part) and args[0].number in self.bad:
+            return self.inner.submit(fail, self.bad[args[0].number])
+        return self.inner.submit(fn, *args, **named)
+
+
+def fail(error: Exception) -> None:
+    raise error
+
+
+@pytest.fixture
+def here() -> Iterator[Executor]:
+    with engines.executor("none") as executor:
+        yield executor
+
+
+def test_only_large_runs_of_several_parts_are_divided(run_of_two: str, tmp_path: Path, here: Executor) -> None:
+    run = only(run_of_two)
+    for above, seen in ((run.bytes, ["report_run"]), (1000, ["read_part", "read_part", "report_parts"])):
+        noting = Noting(here)
+        task = small.task_of(run, run_of_two, str(tmp_path / str(above)), formats=("json",))
+        report: Callable[..., Any] = work.report_run
+        row = partials.Splitting(noting, above).submit(report, task).result(60)
+        assert (row.state, noting.seen) == ("reported", seen)
+
+
+def test_the_file_whose_part_fails_is_named_and_the_others_are_kept(run_of_two: str, tmp_path: Path, here: Executor) -> None:
+    task = small.task_of(only(run_of_two), run_of_two, str(tmp_path / "out"), formats=("json",))
+    report: Callable[..., Any] = work.report_run
+    splitting = partials.Splitting(Noting(here, {1: WorkerDied("the worker was ended by SIGSEGV", "signal")}), 1)
+    with pytest.raises(InputError, match=r"run/trace_rank1\.json \(part 2 of 2\): the worker was ended by SIGSEGV"):
+        splitting.submit(report, task).result(60)
+    with pytest.raises(ObjectStoreError, match="is not there"):
+        partials.Splitting(Noting(here, {0: ObjectStoreError("is not there")}), 1).submit(report, task).result(60)
+    markers = [path for path in files(tmp_path / "out") if path.endswith(".json")]
+    assert [path.rpartition("/")[2] for path in markers] == ["00000.json", "00001.json"]
+    again = Noting(here)
+    assert partials.Splitting(again, 1).submit(report, task).result(60).state == "reported"
+
+
+def test_other_tasks_are_passed_on(here: Executor) -> None:
+    noting = Noting(here)
+    assert partials.Splitting(noting, 0).submit(len, "four").result(5) == 4
+    assert noting.seen == ["len"]
