@@ -84,7 +84,7 @@ def compare(source: Path, folder: Path, text: int) -> None:
     (run,) = found_runs(open_objects(source).list(), now_ns=2**62, settle_ns=0)
     task = Task(run, str(source), str(folder / "one"), ReportOptions(formats=("json",)), 0)
     print("wall s, processor s, peak MiB")
-    print("one process: %.1f %.1f %.0f" % measured(folder, work.report_run, task), flush=True)
+    print("one process: {:.1f} {:.1f} {:.0f}".format(*measured(folder, work.report_run, task)), flush=True)
     task = Task(run, str(source), str(folder / "parts"), task.options, 0)
     parts = [measured(folder, partials.read_part, part) for part in partials.parts(task)]
     walls, cpus, peaks = zip(*parts, strict=True)
@@ -93,7 +93,7 @@ def compare(source: Path, folder: Path, text: int) -> None:
     size = sum(path.stat().st_size for path in tables)
     print(f"{text / 1e6:.0f} MB of text, {run.bytes / 1e6:.0f} MB gzipped, {size / 1e6:.0f} MB of tables")
     sizes(tables, folder)
-    print("reduce: %.1f %.1f %.0f" % measured(folder, partials.report_parts, task), flush=True)
+    print("reduce: {:.1f} {:.1f} {:.0f}".format(*measured(folder, partials.report_parts, task)), flush=True)
     one, two = (next((folder / name).rglob("report.json")).read_bytes() for name in ("one", "parts"))
     print(f"the same bytes: {one == two}")
 
