@@ -302,7 +302,7 @@ class _Worker:
                 poll.unregister(self._written)
             open_ = self._connection.fileno() not in ready or exchange.step(self._connection)
             if not open_ or (not ready and self.dead()):
-                self._died(exchange)
+                self._died(exchange, watch)
                 return None
             if killed.is_set():
                 raise self._ended_by_us("the pool was ended while the task ran", "ended")
@@ -311,12 +311,13 @@ class _Worker:
         self.fit = True
         return bytes(exchange.answer)
 
-    def _died(self, exchange: _Exchange) -> None:
+    def _died(self, exchange: _Exchange, watch: _Watch) -> None:
         """Raises what is to be said of a death; returns where the task was not taken yet."""
         until = time.monotonic() + _GRACE_S
         while not self.dead() and time.monotonic() < until:
             time.sleep(0.01)
         reason, cause = self._how() if self.dead() else ("the worker closed its connection and went on", "exit")
+        reason, cause = watch.late() or (reason, cause)
         self._kill()
         if exchange.taken:
             raise WorkerDied(reason, cause, self.output())
@@ -458,9 +459,8 @@ class _Watch:
                 return f"the worker did not take the task within {_START_S:g} s", "start"
             return None
         self._since = self._since or now
-        limit = self._limits.timeout_s
-        if limit is not None and now - self._since > limit + _TICK_S:  # the worker has told where it was by then
-            return f"it took longer than the {limit:g} s that are allowed", "time"
+        if said := self.late(_TICK_S):  # the worker has told where it was by then
+            return said
         allowed = self._limits.memory_bytes
         if allowed is not None and now - self._looked >= _TICK_S:
             self._looked = now
@@ -471,6 +471,13 @@ class _Watch:
             if held > allowed:
                 return f"it needed {_size(held)} of memory, more than the {_size(allowed)} that are allowed", "memory"
         return None
+
+    def late(self, by_s: float = -2 * _TICK_S) -> tuple[str, Cause] | None:
+        """Whether the time is over, and by how much. A worker that tells where it hangs may crash on that: it then dies in time, almost."""
+        limit = self._limits.timeout_s
+        if limit is None or self._since is None or time.monotonic() - self._since <= limit + by_s:
+            return None
+        return f"it took longer than the {limit:g} s that are allowed", "time"
 
 
 def memory_of(pid: int) -> int:
