@@ -138,7 +138,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
 
         rules = notify.load(options["attach"])
     if options["index_only"]:
-        result = course.index_only(wanted.out, parts)
+        result = course.index_only(wanted, parts)
         rows = list(result.rows.values())
     else:
         with progress_line(quiet, verbose) as progress:
@@ -255,7 +255,7 @@ def _parts(options: dict[str, Any]) -> Parts:
         history=options["regression_history"],
         fine_runs=options["new_issue_history"],
     )
-    part = options["index_only"] or any(options[name] is not None for name in ("shard", "since", "until"))
+    part = any(options[name] is not None for name in ("shard", "since", "until"))
     book = Book(settings, every_run=not part, generated_at_ns=option_values.generated_at(options["generated_at"]))
     workers, memory = options["workers"], options["memory"]
     if memory is None and options["engine"] in ("processes", "dask"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ..errors import InputError
 from ..ingest.objects import Objects, is_url, open_objects
 from . import night as nights
+from . import places
 from .claims import Claims
 from .model import Row, Task
 from .night import Night, Wanted
@@ -98,11 +99,12 @@ def whole(wanted: Wanted, parts: Parts, tell: nights.Tell | None = None, planned
     return Result(night, rows, written, tuple(source.left_out), removed)
 
 
-def index_only(out_url: str, parts: Parts) -> Result:
-    """The index of what is known by now; nothing is looked for."""
-    out = open_objects(out_url)
+def index_only(wanted: Wanted, parts: Parts) -> Result:
+    """The index of what is known by now; runs are looked for, so that those which are still running are in it, and none is reported."""
+    night, _, out = look(wanted, parts)
+    night.open += nights.running(night, places.options_digest(wanted.options))
     with Claims(out) as claims, claims.alone(INDEX_CLAIM):
-        rows = everything(parts.known(out), Night())
+        rows = everything(parts.known(out), night)
         return Result(Night(), rows, parts.index(out, rows))
 
 

@@ -81,6 +81,7 @@ class Row:
     bytes: int
     files: int
     reason: str | None = None  # of failed and waiting
+    of_machine: bool = False  # failed for want of disk or memory there: the next night tries again
     folder: str | None = None  # of the report's files, below the output
     written: tuple[str, ...] = ()  # files in it
     attempts: int = 1

@@ -109,6 +109,11 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
     return night
 
 
+def running(night: Night, digest: str) -> list[Row]:
+    """Rows of the runs whose jobs have not ended."""
+    return [_open(one, "running", None, digest) for one in night.decisions if one.why == "running"]
+
+
 def own_folders(source: str, out: str) -> tuple[str, ...]:
     """The folder of the reports, where it lies below the source. Both as their Objects name them."""
     above, below = (url.rstrip("/") + "/" if is_url(url) else os.path.realpath(url).rstrip("/") + "/" for url in (source, out))
@@ -209,7 +214,7 @@ class _Handing:
 
     def go(self) -> None:
         due = [one for one in self.night.decisions if one.due]
-        self.night.open += [_open(one, "running", None, self.digest) for one in self.night.decisions if one.why == "running"]
+        self.night.open += running(self.night, self.digest)
         # Who waits longest comes first where not all may come.
         due.sort(key=lambda one: (one.modified_ns, one.run.id))
         if self.wanted.limit is not None:
@@ -301,7 +306,7 @@ class _Handing:
         else:
             if row.state == "reported":
                 return self._done(one, row)
-            reason, told = row.reason or "the report failed, and it is not known why", row
+            reason, told, keep = row.reason or "the report failed, and it is not known why", row, not row.of_machine
         if attempt < _ATTEMPTS:
             return None
         return self._failed(one, reason, attempt, keep=keep, told=told)

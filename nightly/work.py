@@ -90,8 +90,8 @@ def _reported(task: Task, prepare: Prepare) -> Row:
     except Exception as error:
         if _log(out, folder):
             row = dataclasses.replace(row, folder=folder, written=(LOG,))
-        reason = _reason(error, f"{folder}/{LOG}")
-        return dataclasses.replace(row, reason=reason, seconds=time.monotonic() - began, reported_at_ns=time.time_ns())
+        reason, ours = _reason(error, f"{folder}/{LOG}"), _is_of_machine(error)
+        return dataclasses.replace(row, reason=reason, of_machine=ours, seconds=time.monotonic() - began, reported_at_ns=time.time_ns())
     finally:
         gc.collect()  # what a run leaves in cycles is not left to the next
     made = dataclasses.replace(
@@ -276,6 +276,12 @@ def _upload(out: Objects, folder: str, made: Path) -> tuple[str, ...]:
 # -- what is told ----------------------------------------------------------------------------------------------------------
 
 
+def _is_of_machine(error: Exception) -> bool:
+    """Whether it is for want of disk or memory, or of a place that can be written: another time the same run may go well."""
+    database = type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"}
+    return isinstance(error, MemoryError | OSError) or (database and type(error).__name__ == "IOException")
+
+
 def _reason(error: Exception, log: str) -> str:
     if isinstance(error, PostrunError):
         return str(error)
@@ -285,6 +291,8 @@ def _reason(error: Exception, log: str) -> str:
         return f"there is not enough memory for it ({said or kind}); give it more, or fewer at a time"
     if kind == "OutOfMemoryException":
         return f"the database needs more memory ({said}); give it more with --memory-limit, such as 2GB"
+    if kind == "IOException" and _is_of_machine(error):
+        return f"the database cannot read or write its file ({said}); free some space, or set TMPDIR to a folder with more"
     if isinstance(error, OSError):
         return f"{error.filename or tempfile.gettempdir()}: {error.strerror or said}; set TMPDIR to a folder with more space"
     return f"internal error: {kind}: {said}; all of it stands in {log}"

@@ -6,7 +6,7 @@ import json
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -39,11 +39,12 @@ class Sync(Executor):
 
 
 class Work:
-    """What report_run does, without the report: one file, then the marker. ``bad``: run -> what happens to it, attempt by attempt."""
+    """What report_run does, without the report: one file, then the marker. ``bad``: run -> what happens to it, attempt by attempt; a
+    text: the reason of a failure for want of disk."""
 
-    def __init__(self, out: Objects, bad: dict[str, list[BaseException | None]] | None = None) -> None:
+    def __init__(self, out: Objects, bad: Mapping[str, list[Any]] | None = None) -> None:
         self.out = out
-        self.bad = bad or {}
+        self.bad = dict(bad or {})
         self.done: Counter[str] = Counter()
         self.order: list[str] = []
         self.at_once = self.most = 0
@@ -60,12 +61,14 @@ class Work:
         try:
             folder = places.report_folder(task.run, task.options)
             self.out.write(f"{folder}/report.html", task.run.id.encode())
-            if problem is not None:
+            if isinstance(problem, BaseException):
                 raise problem
             row = Row(
                 task.run.id, "reported", task.run.kind, task.run.fingerprint, places.options_digest(task.options), task.run.bytes,
                 len(task.run.objects), attempts=task.attempt, folder=folder, written=("report.html",), reported_at_ns=task.generated_at_ns,
             )  # fmt: skip
+            if isinstance(problem, str):
+                return replace(row, state="failed", reason=problem, of_machine=True)
             self.out.write(places.done(task.run.id), nights.marker(row))
             return row
         finally:
@@ -178,6 +181,16 @@ def test_a_run_that_fails_is_tried_once_more_alone_and_listed_and_left_alone(sou
     assert go(source, out)[1].order == []
     assert go(source, out, retry_failed=True)[1].order == ["run4"]
     assert known(out)["run4"].state == "reported"
+
+
+def test_a_run_that_fails_for_want_of_disk_is_tried_again_the_next_night(source: Path, out: Objects) -> None:
+    night, work = go(source, out, Work(out, {"run3": ["no space left", "no space left"]}))
+    assert work.done["run3"] == 2
+    assert [(row.id, row.reason) for row in night.failed] == [("run3", "no space left")]
+    assert [(row.id, row.state) for row in night.open] == [("run3", "failed")]
+    assert "run3" not in known(out)
+    assert go(source, out)[1].order == ["run3"]
+    assert known(out)["run3"].state == "reported"
 
 
 def test_an_error_of_the_store_is_not_remembered(source: Path, out: Objects) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pool_tasks
 import postrun
 import pytest
@@ -180,16 +181,17 @@ def test_what_is_no_trace_fails_with_the_place_of_the_file(tmp_path: Path, tempo
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "said", "of_machine"),
     [
-        (ZeroDivisionError("of ours"), "internal error: ZeroDivisionError: of ours; all of it stands in runs/team/first/"),
-        (MemoryError(), "not enough memory"),
-        (OSError(28, "No space left on device"), "No space left on device; set TMPDIR"),
-        (InputError("a reason"), "a reason"),
+        (ZeroDivisionError("of ours"), "internal error: ZeroDivisionError: of ours; all of it stands in runs/team/first/", False),
+        (MemoryError(), "not enough memory", True),
+        (OSError(28, "No space left on device"), "No space left on device; set TMPDIR", True),
+        (duckdb.IOException("IO Error: could not write: No space left"), "cannot read or write its file", True),
+        (InputError("a reason"), "a reason", False),
     ],
 )
 def test_errors_become_reasons_and_the_traceback_is_kept(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary: Path, error: Exception, said: str
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary: Path, error: Exception, said: str, of_machine: bool
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
@@ -198,6 +200,7 @@ def test_errors_become_reasons_and_the_traceback_is_kept(
     row = reported(source, tmp_path / "out")
     assert row.state == "failed"
     assert said in (row.reason or "")
+    assert row.of_machine == of_machine
     assert not (tmp_path / "out" / places.done("team/first")).exists()
     (log,) = (tmp_path / "out").rglob(work.LOG)
     assert f"runs/team/first/{row.fingerprint[:16]}-" in log.as_posix()
