@@ -121,7 +121,8 @@ def _send(
         except PostrunError as error:
             entry["error"] = str(error)
             code = code or (error.exit_code if isinstance(error, UsageError) else 1)
-            click.echo(f"postrun: {target.text}: {error}", err=True)
+            said = str(error)
+            click.echo(f"postrun: {said if said.startswith(target.text) else f'{target.text}: {said}'}", err=True)
             continue
         entry |= {"done": outcome.did, "notes": list(outcome.notes), "error": outcome.problem}
         if not quiet and not as_json:

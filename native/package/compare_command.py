@@ -106,7 +106,7 @@ def compare(
         progress("", None)
     for side, given in zip(sides, (base, new), strict=True):
         if not quiet and side.path is not None and side.path != given:
-            click.echo(f"note: {given}: {side.path} was read, not the traces; give their folder to analyse them again", err=True)
+            click.echo(f"note: {side.path} was read, not the traces; give their folder to analyse them again", err=True)
     if as_json:
         print_json(_summary(made, written))
     elif not quiet:

@@ -98,6 +98,16 @@ def test_nights_one_after_the_other(source: Path, trace: Path, tmp_path: Path) -
     assert everything.exit_code == 3
     assert "--fail-on: no report of bad" in everything.stderr
 
+    # The index alone: what is still running is in it, what is gone is told as such, and nothing is reported.
+    (source / "e").mkdir()
+    shutil.copy(trace, source / "e")
+    assert nightly(source, "--out", out, "--index-only").exit_code == 0
+    listed = {run["id"]: run for run in json.loads((out / "index.json").read_text())["runs"]}
+    assert {name: run["state"] for name, run in listed.items()} == {
+        "a": "reported", "b": "reported", "bad": "failed", "c": "reported", "d": "reported", "e": "running"
+    }  # fmt: skip
+    assert any("no longer at the source" in warning for warning in listed["c"]["warnings"])
+
 
 def test_reports_below_the_source_and_shards(source: Path) -> None:
     out = source / "reports"
