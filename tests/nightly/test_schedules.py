@@ -370,6 +370,11 @@ def test_the_epilog_reports_a_job_once_and_never_fails(
     shutil.copy(trace, job / trace.name)
     assert ends(**mine, SLURM_RESTART_COUNT="2") == {"report.0/report.json", "report.2/report.json"}
     assert ends(SLURM_JOB_ID="77") == ends(SLURM_JOB_USER="somebody") == {"report.0/report.json", "report.2/report.json"}
+    later = job.with_name("run-77-1")  # a start with a folder of its own
+    later.mkdir()
+    shutil.copy(trace, later / trace.name)
+    assert ends(**mine, SLURM_RESTART_COUNT="3") == {"report.0/report.json", "report.2/report.json"}
+    assert (later / "report.3" / "report.json").is_file()
     assert "&\n" not in script  # nothing is left behind, which would be killed
 
 

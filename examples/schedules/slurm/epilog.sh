@@ -9,9 +9,14 @@ postrun=/opt/postrun/bin/postrun
 seconds=600
 
 [ -n "$SLURM_JOB_USER" ] && [ -n "$SLURM_JOB_ID" ] || exit 0
-run=$runs/$SLURM_JOB_USER/run-$SLURM_JOB_ID
-[ -d "$run" ] || exit 0
-# A job that is requeued keeps its number.
+# A job that is requeued keeps its number; where each start has a folder of its own (run-JOB-RESTARTS), it is the newest one.
+run=
+for folder in "$runs/$SLURM_JOB_USER/run-$SLURM_JOB_ID" "$runs/$SLURM_JOB_USER/run-$SLURM_JOB_ID"-*; do
+    if [ -d "$folder" ] && { [ -z "$run" ] || [ "$folder" -nt "$run" ]; }; then
+        run=$folder
+    fi
+done
+[ -n "$run" ] || exit 0
 attempt=${SLURM_RESTART_COUNT:-0}
 
 # shellcheck disable=SC2016
