@@ -118,7 +118,7 @@ def test_nothing_is_loaded_and_nothing_hostile_is_markup(any_page: str) -> None:
                 assert value.startswith(("#", "runs/", "index.")), value
     assert "alert(1)</script>" not in any_page
     assert not re.search(r"<(link|iframe|object|embed|base|form|img)\b", any_page)
-    assert re.findall(r"https?://[^\s\"'<]+", re.sub(r"https://evil\.example[^\s\"'<]*", "", any_page)) == []
+    assert re.findall(r"https?://[^\s\"'<]+", re.sub(r"https://evil[^\s\"'<]*", "", any_page)) == []
 
 
 def test_only_its_own_script_may_run(any_page: str) -> None:
