@@ -683,7 +683,7 @@ class _Names:
 
     def store_ids(self, texts: pl.Series) -> pl.Series:
         """Ids in the store of texts of which there are few."""
-        distinct = texts.unique().to_list()
+        distinct = texts.unique(maintain_order=True).to_list()
         return texts.replace_strict(distinct, self.store.name_ids(distinct), return_dtype=pl.Int32)
 
 
