@@ -24,6 +24,8 @@ _BUSY: Final = 70.0
 # Samples of processors, of every source, tell of all that ran on the machine.
 _MACHINE: Final = "this is the whole machine, not the job alone"
 _AT_ONCE: Final = 1_000_000  # samples
+_MEAN: Final = pl.col("value").sum() / pl.col("value").count()
+"""Of a group. Polars' own mean adds up in an order that differs from call to call, and so would the last digit in a report."""
 
 # Figure of the report -> metrics that are added up for it, per snapshot, after averaging each over its units.
 _FIGURES: Final[dict[str, tuple[str, ...]]] = {
@@ -136,7 +138,7 @@ def _figures(samples: pl.DataFrame, derived: pl.DataFrame) -> list[_Figure]:
             units = derived.select(snapshot_ns="time_ns", unit="unit", value="value")
             figures.append(_Figure(name, METRICS[metrics[0]], units, _whole(units), derived=True))
         elif present & set(metrics):
-            rows = samples.filter(pl.col("metric").is_in(metrics)).group_by("metric", "snapshot_ns", "unit").agg(pl.col("value").mean())
+            rows = samples.filter(pl.col("metric").is_in(metrics)).group_by("metric", "snapshot_ns", "unit").agg(_MEAN)
             if len(metrics) > 1:
                 rows = rows.group_by("snapshot_ns", "unit").agg(pl.col("value").sum())
             units = rows.select("snapshot_ns", "unit", "value").sort("snapshot_ns", "unit")
@@ -147,7 +149,7 @@ def _figures(samples: pl.DataFrame, derived: pl.DataFrame) -> list[_Figure]:
 def _whole(units: pl.DataFrame) -> pl.DataFrame:
     """The machine's value per snapshot: the mean over its units, with the lowest and the highest."""
     value = pl.col("value")
-    return units.group_by("snapshot_ns").agg(value.mean(), low=value.min(), high=value.max()).sort("snapshot_ns")
+    return units.group_by("snapshot_ns", maintain_order=True).agg(_MEAN, low=value.min(), high=value.max()).sort("snapshot_ns")
 
 
 def _usage(node: str, figure: _Figure) -> MetricUsage:
@@ -211,9 +213,9 @@ def _statement(usage: dict[str, MetricUsage], gpu_mean: float) -> str | None:
 def _series(node: str, figure: _Figure) -> Series:
     grid, _ = _grid(figure.whole["snapshot_ns"], SERIES_POINTS)
     points = (
-        figure.whole.join(grid, on="snapshot_ns")
-        .group_by("bucket")
-        .agg(pl.col("time_ns").first(), pl.col("value").mean(), pl.col("low").min(), pl.col("high").max())
+        figure.whole.join(grid, on="snapshot_ns", maintain_order="left")
+        .group_by("bucket", maintain_order=True)
+        .agg(pl.col("time_ns").first(), _MEAN, pl.col("low").min(), pl.col("high").max())
         .sort("bucket")
     )
     return Series(
@@ -230,7 +232,8 @@ def _series(node: str, figure: _Figure) -> Series:
 
 def _heat(node: str, figure: _Figure) -> UnitHeat:
     grid, times = _grid(figure.whole["snapshot_ns"], HEAT_BUCKETS)
-    cells = figure.units.join(grid, on="snapshot_ns").group_by("unit", "bucket").agg(pl.col("value").mean())
+    ordered = figure.units.join(grid, on="snapshot_ns", maintain_order="left")
+    cells = ordered.group_by("unit", "bucket", maintain_order=True).agg(_MEAN)
     known = cells.filter(pl.col("unit").is_not_null())
     rows = {unit: dict(part.select("bucket", "value").rows()) for (unit,), part in known.partition_by("unit", as_dict=True).items()}
     units = sorted(rows)
