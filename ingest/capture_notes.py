@@ -132,7 +132,7 @@ class Missing:
 
     def of_gpu(self, *, asked: bool) -> dict[str, str]:
         """Why activity of GPUs is missing where there was some, or where it was asked for: by the process, or (``asked``) for all."""
-        asked = asked or self.metadata.get("config.EnableCuda", "0") not in {"0", "", "False"}
+        asked = asked or self.metadata.get("config.EnableCuda", "").lower() not in {"", "0", "false", "no", "off"}
         given = {key: self.metadata[key] for key in _GPU if key in self.metadata}
         return {key: reason for key, reason in given.items() if asked or not reason.startswith(_NO_ACTIVITY)}
 

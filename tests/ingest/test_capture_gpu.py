@@ -490,6 +490,7 @@ def test_why_there_is_nothing_of_the_gpu(tmp_path: Path) -> None:
     [
         ("no NVIDIA driver: libcuda.so.1: not found", {}, "info"),
         ("no NVIDIA driver: libcuda.so.1: not found", {"config.EnableCuda": "1"}, "warning"),
+        ("no NVIDIA driver: libcuda.so.1: not found", {"config.EnableCuda": "false"}, "info"),
         ("the program did not use CUDA", {}, "info"),
         ("no CUPTI: not found", {}, "warning"),
     ],

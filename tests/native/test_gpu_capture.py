@@ -880,6 +880,13 @@ def test_injected(machine: Callable[..., Machine], variant: str) -> None:
     compare(here.read(), expected(ALL, told["base"]))
 
 
+def test_a_program_asks_for_gpus_in_a_session_that_the_environment_began_without(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    begun = {"POSTRUN_CAPTURE": "1", "POSTRUN_DIR": str(here.folder / "out1")}
+    told = here.run("exit", **begun)
+    compare(here.read(), expected(ALL, told["base"]))
+
+
 def test_the_end_of_the_program(machine: Callable[..., Machine], variant: str) -> None:
     """What CUPTI still has is asked for, and it is left alone."""
     here = machine(variant=variant)

@@ -503,6 +503,25 @@ def test_postrun_gpu_0_turns_everything_off_and_is_told_where_the_script_asks(ma
     assert machine.facts()["capability.gpu"].startswith("POSTRUN_GPU=0")
 
 
+@pytest.mark.parametrize(("off", "heard"), [({}, [0]), ({"POSTRUN_GPU": "0"}, [])])
+def test_an_injected_library_does_nothing_where_gpus_are_off(machine: Machine, off: dict[str, str], heard: list[int]) -> None:
+    injected = {"CUDA_INJECTION64_PATH": str(native.library()), "POSTRUN_DIR": str(machine.out)}
+    script = "cuda_init()\n" + ("wait_for(True)\n" if heard else "") + "play(0)"
+    assert machine.python(script, **injected, **off) == heard
+    assert machine.out.exists() == bool(heard)
+
+
+@pytest.mark.parametrize(
+    ("errors", "state", "detail"),
+    [("", "ok", "CUDA and CUPTI work here"), ("cuptiSubscribe=39", "warning", "another profiler"), ("cuInit=100", "warning", "cuInit")],
+)
+def test_the_doctor_tries_to_record(machine: Machine, errors: str, state: str, detail: str) -> None:
+    command = [sys.executable, "-P", "-m", "postrun.cli", "doctor", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**machine.variables, "STUB_ERRORS": errors})
+    (found,) = [one for one in json.loads(done.stdout) if one["name"] == "GPU recording"]
+    assert (found["state"], detail in found["detail"]) == (state, True), found
+
+
 def test_windows_of_the_script_hold_under_the_recorder(machine: Machine) -> None:
     script = "cuda_init()\nwait_for(True)\n" + SESSIONS.format(gpu="windows", before="", inside="pass", windows=True)
     assert machine.record(script=script) == [1, 4]
