@@ -450,12 +450,18 @@ void postrun_gpu_end(uint32_t number) {
         if (gpu.window.by_signal) {
             postrun_signal_unwatch();
         }
+        bool waited = gpu.state == STATE_WAITING;
+        if (waited && !atomic_load(&never)) { /* a program may end before the thread looks again */
+            look_for_cuda(false);
+        }
         if (gpu.state == STATE_WAITING) {
             postrun_session_capability("gpu", "the program did not use CUDA");
         } else if (gpu.state == STATE_READY && !gpu.opened && (gpu.window.by_steps || gpu.window.by_time || gpu.window.by_signal)) {
             char why[160];
             postrun_window_missed(&gpu.window, why, sizeof why);
             postrun_session_capability("gpu", why);
+        } else if (gpu.state == STATE_READY && waited && gpu.wanted) {
+            postrun_session_capability("gpu", "the program used CUDA only just before it ended");
         }
         if (gpu.state == STATE_OPEN && !atomic_load(&never)) {
             close_window();

@@ -1,10 +1,12 @@
 """How does a test run a small C program with the recording library, and read what it recorded?
 
-The programs are those of tests/native; they and the library are built in variants, with sanitizers and without.
+The programs are those of tests/native; they and the library are built in variants, with sanitizers and without. The library's parts
+are compiled once for all test processes.
 """
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import shutil
@@ -30,17 +32,35 @@ Rows = list[dict[str, Any]]
 
 
 class Programs:
-    """Test programs beside a library of their variant, each built when first asked for."""
+    """Test programs beside a library of their variant, each built when first asked for.
 
-    def __init__(self, root: Path, folder: Path) -> None:
-        self.root, self.folder = root, folder
+    ``folder`` is this process's own; ``shared`` holds what all test processes use, and is made by the first that asks.
+    """
+
+    def __init__(self, root: Path, folder: Path, shared: Path) -> None:
+        self.root, self.folder, self.shared = root, folder, shared
+
+    @functools.cache  # noqa: B019
+    def parts(self, variant: str) -> dict[str, Path]:
+        """Part of the library -> its object file."""
+        folder = self.shared / variant
+        folder.mkdir(parents=True, exist_ok=True)
+        built = {part: folder / f"{part}.o" for part in PARTS + SESSION + SAMPLER + GPU}
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for part, path in built.items():
+                if not path.exists():
+                    unfinished = path.with_suffix(".new")
+                    source = self.root / "native" / "src" / f"{part}.c"
+                    self.compile(variant, [source], unfinished, "-std=c11", "-c", "-fPIC", "-fvisibility=hidden", *WARNINGS)
+                    unfinished.rename(path)
+        return built
 
     @functools.cache  # noqa: B019
     def library(self, variant: str) -> Path:
         folder = self.folder / variant
         folder.mkdir()
-        sources = [self.root / "native" / "src" / f"{part}.c" for part in PARTS + SESSION + SAMPLER + GPU]
-        self.compile(variant, sources, folder / "libpostrun.so", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,nodelete", *WARNINGS)
+        self.compile(variant, list(self.parts(variant).values()), folder / "libpostrun.so", "-shared", "-Wl,-z,nodelete")
         return folder
 
     @functools.cache  # noqa: B019

@@ -62,10 +62,9 @@ static int wait_attached(int wanted) {
 }
 
 static char *text;
-static void *play_on_thread(void *argument) {
-    (void)argument;
+static void *play_on_thread(void *times) {
     int (*function)(const char *, uint64_t) = (int (*)(const char *, uint64_t))stub("stub_play");
-    for (int i = 0; i < 20; i++) EQUAL(function(text, (uint64_t)postrun_now_ns()), 1);
+    for (int i = 0; i < *(int *)times; i++) EQUAL(function(text, (uint64_t)postrun_now_ns()), 1);
     return NULL;
 }
 
@@ -133,7 +132,7 @@ int main(int argc, char **argv) {
     } else if (strcmp(mode, "threads") == 0) {
         pthread_t threads[4];
         gpu_session(folder, 0);
-        for (int i = 0; i < 4; i++) EQUAL(pthread_create(&threads[i], NULL, play_on_thread, NULL), 0);
+        for (int i = 0; i < 4; i++) EQUAL(pthread_create(&threads[i], NULL, play_on_thread, &number), 0);
         for (int i = 0; i < 5; i++) EQUAL(postrun_flush(), 0);
         for (int i = 0; i < 4; i++) EQUAL(pthread_join(threads[i], NULL), 0);
         EQUAL(postrun_stop(), 0);
@@ -172,6 +171,9 @@ int main(int argc, char **argv) {
         if (number == 0) EQUAL(postrun_stop(), 0); /* else the end of the program stops */
     } else if (strcmp(mode, "unused") == 0) {
         pause_ms(100);
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "brief") == 0) {
+        cuda_init();
         EQUAL(postrun_stop(), 0);
     } else if (strcmp(mode, "steps") == 0) { /* number: 0 values, 1 numbers in names, 2 neither, 3 handles */
         cuda_init();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from native_programs import GPU, PARTS, SAMPLER, SESSION, Programs, call
+from native_programs import Programs, call
 
 EXACT = (1_000_000, 1_500_000, 2_000_000, 2_399_998, 3_700_000)
 """kHz of clocks with a tick of at most a nanosecond."""
@@ -14,9 +14,8 @@ SLOW = {25_000: 40, 121_875: 9}
 
 def test_times_come_back_to_the_nanosecond(programs: Programs, tmp_path: Path) -> None:
     program = tmp_path / "device_times"
-    parts = [part for part in PARTS + SESSION + SAMPLER + GPU if part != "device_rows"]  # that one is included, for what is in it
-    sources = [programs.root / "native" / "src" / f"{part}.c" for part in parts]
-    programs.compile("plain", [programs.root / "tests" / "native" / "device_times.c", *sources], program, "-O0")
+    parts = [path for part, path in programs.parts("plain").items() if part != "device_rows"]  # that one is included, for what is in it
+    programs.compile("plain", [programs.root / "tests" / "native" / "device_times.c", *parts], program, "-O0")
     told = call(program, *EXACT, *SLOW)
     for khz in EXACT:
         assert (told[f"{khz}_starts"], told[f"{khz}_durations"]) == (0, 0), khz

@@ -17,7 +17,7 @@ from pathlib import Path
 import native_programs
 import prt_reader
 import pytest
-from native_programs import GPU, PARTS, SAMPLER, SESSION, WARNINGS, Programs
+from native_programs import WARNINGS, Programs
 
 GIB = 2**30
 PATIENCE_MS = 60_000  # of a sample; the answer comes within, however busy the machine
@@ -112,9 +112,9 @@ class Machine:
         """All parts in one program, as it uses what is hidden in the library."""
         root, folder = self.programs.root, self.programs.folder / f"gpu-{variant}"
         folder.mkdir()
-        sources = [root / "native/src" / f"{part}.c" for part in PARTS + SESSION + SAMPLER + GPU]
+        sources = [root / "tests/native/gpu_samples.c", *self.programs.parts(variant).values()]
         built = folder / "gpu_samples"
-        self.programs.compile(variant, [root / "tests/native/gpu_samples.c", *sources], built, f"-I{root / 'native/src'}", *WARNINGS)
+        self.programs.compile(variant, sources, built, f"-I{root / 'native/src'}", *WARNINGS)
         return built
 
 
