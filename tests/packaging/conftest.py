@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import shutil
@@ -69,8 +70,17 @@ def unpacked(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(compiler: str, project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout, with the C side."""
-    return build_wheel(project_root, tmp_path_factory.mktemp("wheel"))
+    """The wheel of this checkout, with the C side, built once for all test processes."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared-wheel"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "built").exists():
+            build_wheel(project_root, folder)
+            (folder / "built").touch()
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 @pytest.fixture(scope="session")

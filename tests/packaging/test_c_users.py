@@ -47,7 +47,7 @@ def from_wheel(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Ins
 def from_cmake(compiler: str, project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     folder = tmp_path_factory.mktemp("cmake")
     build, prefix = folder / "build", folder / "prefix"
-    run("cmake", "-S", project_root / "native", "-B", build, "-G", "Ninja", f"-DCMAKE_C_COMPILER={compiler}")
+    run("cmake", "-S", project_root / "native", "-B", build, "-G", "Ninja", f"-DCMAKE_C_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Debug")
     run("cmake", "--build", build)
     run("cmake", "--install", build, "--prefix", prefix)
     assert not [file for file in prefix.rglob("*") if "python" in file.name.lower() or file.suffix == ".py"]

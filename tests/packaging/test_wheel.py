@@ -127,7 +127,8 @@ def test_an_editable_installation_is_live(compiler: str, unpacked: Path, make_en
     tree = tmp_path / "postrun"
     shutil.copytree(unpacked, tree)
     python = make_environment("editable")
-    pip(python, "install", "--no-build-isolation", "--no-deps", "--no-index", "-e", tree)
+    options = ("--no-build-isolation", "--no-deps", "--no-index", "--config-settings=cmake.build-type=Debug")  # sooner built
+    pip(python, "install", *options, "-e", tree)
     (tree / "ingest" / "added_later.py").write_text("VALUE = 'a module added after the installation'\n")
     (tree / "native" / "package" / "added_later.py").write_text("VALUE = 'and one at the top'\n")
     code = "\nfrom postrun.ingest.added_later import VALUE; print(VALUE)\nfrom postrun.added_later import VALUE; print(VALUE)\n"
