@@ -22,6 +22,7 @@ ACTIVITY: Final = "GPU activity"
 def differences(base: Report, new: Report) -> tuple[Difference, ...]:
     """In which circumstances the runs differ; those that limit the conclusions first."""
     found = [
+        _same_files(base, new),
         _told(GPU, [_models(r) for r in (base, new)], limits="times and kernel names follow the GPU: a change need not come from the code"),
         _told(
             WORLD,
@@ -64,6 +65,15 @@ def differences(base: Report, new: Report) -> tuple[Difference, ...]:
     ]
     kept = [one for one in found if one is not None]
     return tuple(sorted(kept, key=lambda one: one.limits is None))
+
+
+def _same_files(base: Report, new: Report) -> Difference | None:
+    """Where both sides were read from the same bytes."""
+    hashes = [sorted(source.sha256 or "" for source in report.run.sources if source.events) for report in (base, new)]
+    if not hashes[0] or "" in hashes[0] or hashes[0] != hashes[1]:
+        return None
+    files = wording.plural(len(hashes[0]), "file")
+    return Difference("recording", files, "the same", "both sides are one recording: there is no change to find")
 
 
 def _told(name: str, values: Sequence[str | None], *, limits: str | None) -> Difference | None:

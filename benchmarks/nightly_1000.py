@@ -1,11 +1,13 @@
 """How much faster is a night of many small runs than a loop of `postrun report`, and does the memory of its workers stay?
 
-usage: python benchmarks/nightly_1000.py [--runs 1000] [--sample 20] [--workers 2] [--steps 2] [--keep FOLDER] [--profile]
+usage: python benchmarks/nightly_1000.py [--runs 1000] [--sample 20] [--workers 2] [--steps 2]
+           [--format html,pdf,json] [--keep FOLDER] [--profile]
 
-Simulated runs of one GPU: a trace of ``--steps`` steps and a job.json, each with another seed. HTML, PDF and JSON of every run, read from a
-folder and written to one. The loop reports ``--sample`` of the runs, one process after the other, half of them before the night and half
-after it, and is scaled to all; the files of these runs must be the same bytes as those of the night. The memory of the workers is looked
-at after every fiftieth run. ``--profile``: where the time of one warm report goes. The last result stands in benchmarks/README.md.
+Simulated runs of one GPU: a trace of ``--steps`` steps and a job.json, each with another seed. HTML, PDF and JSON (or ``--format``) of
+every run, read from a folder and written to one. The loop reports ``--sample`` of the runs, one process after the other, half of them
+before the night and half after it, and is scaled to all; the files of these runs must be the same bytes as those of the night. The memory
+of the workers is looked at after every fiftieth run. ``--profile``: where the time of one warm report goes. The last result stands in
+benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 AT = "2026-11-21T06:40:00"
+FORMATS = ("html", "pdf", "json")
 
 
 def write_runs(folder: Path, count: int, steps: int) -> None:
@@ -51,7 +54,7 @@ def write_runs(folder: Path, count: int, steps: int) -> None:
         (place / "job.json").write_text(json.dumps({"name": f"small run {number}", "status": "completed"}), encoding="ascii")
 
 
-def tasks_of(source: Path, out: Path) -> list[Any]:
+def tasks_of(source: Path, out: Path, formats: tuple[str, ...] = FORMATS) -> list[Any]:
     from postrun.ingest.objects import open_objects
     from postrun.nightly.discover import found_runs
     from postrun.nightly.model import ReportOptions, Task
@@ -60,7 +63,7 @@ def tasks_of(source: Path, out: Path) -> list[Any]:
     at = generated_at(AT)
     assert at is not None
     found = found_runs(open_objects(str(source)).list(), now_ns=2**62, settle_ns=0)
-    return [Task(run, str(source), str(out), ReportOptions(), at) for run in found]
+    return [Task(run, str(source), str(out), ReportOptions(formats=formats), at) for run in found]
 
 
 def spent() -> float:
@@ -69,12 +72,12 @@ def spent() -> float:
     return sum(one.ru_utime + one.ru_stime for one in both)
 
 
-def loop(runs: list[Path], out: Path) -> tuple[float, float]:
+def loop(runs: list[Path], out: Path, formats: tuple[str, ...]) -> tuple[float, float]:
     """Wall and processor seconds per run of `postrun report`."""
     begin, before = time.perf_counter(), spent()
     for run in runs:
         command = [sys.executable, "-P", "-m", "postrun.cli", "report", str(run), "-o", str(out / run.name), "-q", "--generated-at", AT]
-        subprocess.run(command, check=True)
+        subprocess.run([*command, "--format", ",".join(formats)], check=True)
     return (time.perf_counter() - begin) / len(runs), (spent() - before) / len(runs)
 
 
@@ -84,14 +87,14 @@ def night(tasks: list[Any], workers: int) -> tuple[float, float, list[tuple[int,
     from postrun.nightly.pool import memory_of
     from postrun.nightly.work import report_run
 
-    begin, before = time.perf_counter(), spent()
+    begin, before, task_formats = time.perf_counter(), spent(), tasks[0].options.formats
     held = []
     with engines.executor("processes", workers=workers, timeout_s=600) as executor:
         futures = [executor.submit(report_run, task) for task in tasks]
         for done, future in enumerate(as_completed(futures), 1):
             row = future.result()
             assert row.state == "reported", row.reason
-            assert row.written == ("report.html", "report.json", "report.pdf"), row.warnings
+            assert row.written == tuple(sorted(f"report.{kind}" for kind in task_formats)), row.warnings
             if done % 50 == 0 or done == len(tasks):
                 held.append((done, max((memory_of(pid) for pid in executor.worker_pids()), default=0)))  # type: ignore[attr-defined]
                 rate = (time.perf_counter() - begin) / done
@@ -99,12 +102,12 @@ def night(tasks: list[Any], workers: int) -> tuple[float, float, list[tuple[int,
     return (time.perf_counter() - begin) / len(tasks), (spent() - before) / len(tasks), held
 
 
-def different(runs: list[Path], looped: Path, nightly: Path) -> list[str]:
+def different(runs: list[Path], looped: Path, nightly: Path, formats: tuple[str, ...]) -> list[str]:
     """Files of the loop that are not the same bytes as those of the night."""
     found = []
     for run in runs:
         folder = next(path for path in (nightly / "runs" / run.name).iterdir() if path.is_dir())
-        for file in ("report.html", "report.json", "report.pdf"):
+        for file in (f"report.{kind}" for kind in formats):
             if (looped / run.name / file).read_bytes() != (folder / file).read_bytes():
                 found.append(f"{run.name}/{file}")
     return found
@@ -133,6 +136,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=20)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--format", type=lambda text: tuple(text.split(",")), default=FORMATS)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
@@ -140,17 +144,17 @@ def main() -> None:
         source = (given.keep or Path(scratch)).absolute() / f"in-{given.steps}"
         write_runs(source, given.runs, given.steps)
         out = Path(scratch) / "out"
-        tasks = [task for task in tasks_of(source, out) if int(task.run.id) < given.runs]
+        tasks = [task for task in tasks_of(source, out, given.format) if int(task.run.id) < given.runs]
         if given.profile:
             profile(tasks)
             return
         runs = [source / f"{given.runs * n // given.sample:04}" for n in range(given.sample)]
         half = len(runs) // 2
         looped = Path(scratch) / "loop"
-        loop(runs[:1], looped)  # files into the cache of the system
-        first = loop(runs[:half], looped)
+        loop(runs[:1], looped, given.format)  # files into the cache of the system
+        first = loop(runs[:half], looped, given.format)
         wall, processor, held = night(tasks, given.workers)
-        second = loop(runs[half:], looped)
+        second = loop(runs[half:], looped, given.format)
         per_run = [statistics.mean(pair) for pair in zip(first, second, strict=True)]
         processors = len(os.sched_getaffinity(0))
         print(f"processors {processors}, workers {given.workers}, runs {len(tasks)}, load {os.getloadavg()[0]:.1f}")
@@ -161,7 +165,7 @@ def main() -> None:
         print(f"night: {wall:.2f} s wall, {processor:.2f} s processor per run; {wall * len(tasks) / 60:.1f} min for all")
         print(f"ratio: {per_run[0] / wall:.2f} of wall time, {per_run[1] / processor:.2f} of processor time")
         print("MiB of the largest worker after runs: " + ", ".join(f"{done}: {count / 2**20:.0f}" for done, count in held))
-        wrong = different(runs, looped, out)
+        wrong = different(runs, looped, out, given.format)
         print(f"same bytes as the loop's files: {'yes' if not wrong else 'NO: ' + ', '.join(wrong)}")
         peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
         print(f"peak of this process: {int(peak[1]) / 1024 if peak else 0:.0f} MiB")

@@ -13,7 +13,7 @@ import click
 
 from .. import option_values
 from ..command_parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, print_json, progress_line, with_options
-from ..errors import InputError
+from ..errors import InputError, UsageError
 from ..report_options import CHOICE_OF_RULES, FORMAT, GENERATED_AT, MEMORY_LIMIT, PAPER, TOP, fail_on_words
 from . import words
 
@@ -218,7 +218,10 @@ def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, 
         given |= rule_options.settings(above)
     of_file = click.get_current_context().meta.get(FILE_SETTINGS, {})
     of_rules = [word for word in options["fail_on"] if word.lower() != REGRESSION]
-    selection, fail_on = rule_options.chosen(options["rules"], options["preset"], settings=given, of_file=of_file, fail_on=of_rules)
+    try:
+        selection, fail_on = rule_options.chosen(options["rules"], options["preset"], settings=given, of_file=of_file, fail_on=of_rules)
+    except UsageError as error:
+        raise UsageError(f"{error}, {REGRESSION}" if str(error).startswith("--fail-on") else str(error)) from error
     running = {one.rule.name for one in selection.rules}
     settings = {key: str(value) for key, value in {**of_file, **given}.items() if rules.setting(key)[0].name in running}
     report = ReportOptions(

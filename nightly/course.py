@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
@@ -55,10 +55,23 @@ def share_of_memory(workers: int | None) -> int | None:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
         return None
-    for place in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):
-            total = min(total, int(Path(place).read_text()))
-    return int(total * _MEMORY_SHARE / (workers or processors()))
+    return int(min([total, *_group_limits(Path("/"))]) * _MEMORY_SHARE / (workers or processors()))
+
+
+def _group_limits(root: Path) -> Iterator[int]:
+    """Bytes that the control groups of this process may use, from its own to the outermost: of a container, a SLURM job, a service."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        lines = []
+    of_version = {"": ("sys/fs/cgroup", "memory.max"), "memory": ("sys/fs/cgroup/memory", "memory.limit_in_bytes")}
+    for line in [*lines, "0::/", "0:memory:/"]:
+        _, controllers, group = line.split(":", 2)
+        place, file = next((of_version[one] for one in controllers.split(",") if one in of_version), ("", ""))
+        parts = [part for part in group.split("/") if part]
+        for depth in range(len(parts), -1, -1):
+            with suppress(OSError, ValueError):  # "max"; or a group that is not to be seen from within a container
+                yield int(root.joinpath(place, *parts[:depth], file).read_text())
 
 
 def places_of(source: str, out: str) -> tuple[str, str]:

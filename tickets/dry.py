@@ -16,6 +16,7 @@ from .tracker import render
 
 _STAND_IN: Final = "not-shown"
 _URLS: Final = {"jira", "gitlab", "gitea", "redmine", "roundup"}
+_NO_SERVER: Final = "not-configured.invalid"
 
 
 def shown(target: Target, settings: Settings, options: Options, message: Message, files: Sequence[Upload], release: str | None) -> str:
@@ -29,7 +30,8 @@ def shown(target: Target, settings: Settings, options: Options, message: Message
         from .web import Web
 
         if isinstance(one, Mailer):
-            lines += [f"Mail through {one.host}:{one.port} ({one.security})", ""]
+            where = "no server yet: set POSTRUN_MAIL_HOST" if one.host == _NO_SERVER else f"{one.host}:{one.port} ({one.security})"
+            lines += [f"Mail through {where}", ""]
             mail = one.composed(message, ())
             lines += [f"{name}: {value}" for name, value in mail.items() if name in ("From", "To", "Subject")]
             lines += _files(files)
@@ -44,6 +46,10 @@ def shown(target: Target, settings: Settings, options: Options, message: Message
     links = [FileLink(file.name, _place(target, file.name)) for file in sent]
     left_out = (ticket.no_files,) if files and not ticket.takes_files else ()
     lines += [*_files(sent), "", render(ticket, replace(message, left_out=left_out), links)]
+    if _NO_SERVER in ticket.client.base:
+        lines.insert(
+            1, f"No server is configured: {_NO_SERVER} stands for it. Before it can be sent, set POSTRUN_{target.kind.upper()}_URL."
+        )
     return "\n".join(lines)
 
 
@@ -66,8 +72,8 @@ def _without_secrets(settings: Settings) -> Settings:
         for section, (plain, secret) in SECTIONS.items()
     }
     for section in _URLS:
-        file[section].setdefault("url", f"https://{section}.invalid")
-    file["mail"].setdefault("host", "mail.invalid")
+        file[section].setdefault("url", f"https://{_NO_SERVER}")
+    file["mail"].setdefault("host", _NO_SERVER)
     file["roundup"].setdefault("user", "user")
     environment = {name: value for name, value in settings.environment.items() if name in ("CI_SERVER_URL", "GITHUB_API_URL")}
     return Settings(environment, file, settings.path)

@@ -14,7 +14,7 @@ from postrun.analysis import Options, analyze
 from postrun.analysis import schema as schemas
 from postrun.analysis.compare import compare
 from postrun.analysis.comparison import Comparison
-from postrun.analysis.report import DeviceTime, Generator, Kernel, MemoryOperation, MetricUsage, Process, Report, Run, Step
+from postrun.analysis.report import DeviceTime, Generator, Kernel, MemoryOperation, MetricUsage, Process, Report, Run, Source, Step
 from postrun.analysis.report_data import is_report, report_of
 from postrun.ingest.store import Store
 
@@ -199,6 +199,20 @@ def test_gpu_memory_is_memory_and_not_the_controller(empty: Report) -> None:
         compared(used(50, "% of time the memory controller was busy"), used(70, "% of time the memory controller was busy")).gpu_memory
         is None
     )
+
+
+def test_a_run_and_itself(empty: Report) -> None:
+    """By the bytes that were read; files without events, or whose bytes are not known, prove nothing."""
+    files = [Source(f"{name}.json", "kineto", 10, digest, 5, 0, 9) for name, digest in (("a", "11"), ("b", "22"))]
+    base = with_(empty, lengths=[100] * 8, sources=tuple(files))
+    moved = with_(empty, lengths=[100] * 8, sources=tuple(dataclasses.replace(file, path=f"x/{file.path}") for file in files[::-1]))
+    other = with_(empty, lengths=[100] * 8, sources=(files[0], dataclasses.replace(files[1], sha256="23")))
+    unknown = with_(empty, lengths=[100] * 8, sources=(dataclasses.replace(files[0], sha256=None),))
+    first = compared(base, moved).differences[0]
+    assert (first.name, first.base, first.limits) == ("recording", "2 files", "both sides are one recording: there is no change to find")
+    assert "recording" not in {
+        one.name for pair in ((base, other), (unknown, unknown), (empty, empty)) for one in compared(*pair).differences
+    }
 
 
 def test_what_makes_runs_unlike(empty: Report) -> None:

@@ -10,7 +10,30 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from postrun.cli import main
+from postrun.nightly import course
 from postrun.simulate import Problems, write_demo
+
+
+@pytest.mark.parametrize(
+    ("lines", "files", "limits"),
+    [
+        ("0::/slurm/job_7/step\n", {"slurm/job_7/memory.max": "500", "slurm/memory.max": "max", "memory.max": "900"}, [500, 900, 900]),
+        ("11:cpu,cpuacct:/a\n4:memory:/user/one\n", {"memory/user/memory.limit_in_bytes": "70"}, [70]),
+        ("0::/../outside\n", {"memory.max": "900"}, [900, 900]),
+        (None, {"memory.max": "900", "memory/memory.limit_in_bytes": "800"}, [900, 800]),
+    ],
+)
+def test_the_control_groups_of_this_process_limit_its_memory(
+    tmp_path: Path, lines: str | None, files: dict[str, str], limits: list[int]
+) -> None:
+    if lines is not None:
+        (tmp_path / "proc/self").mkdir(parents=True)
+        (tmp_path / "proc/self/cgroup").write_text(lines)
+    for name, text in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert list(course._group_limits(tmp_path)) == limits
 
 
 def test_runs_are_not_blamed_for_workers_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ def test_options_of_the_report_reach_it_from_the_file_and_the_environment(
         (("SOURCE", "--out", "OUT", "--since", "yesterday"), 2, "2026-11-20"),
         (("SOURCE", "--out", "OUT", "--memory", "lots"), 2, "write it like 600MB"),
         (("SOURCE", "--out", "OUT", "--engine", "spark"), 2, "accepted: none, processes, dask"),
-        (("SOURCE", "--out", "OUT", "--fail-on", "nothing"), 2, "nothing"),
+        (("SOURCE", "--out", "OUT", "--fail-on", "nothing"), 2, ", error, regression"),
         (("SOURCE", "--out", "OUT", "--rules", "NoSuchRule"), 2, "NoSuchRule"),
         (("SOURCE", "--out", "OUT", "--set", "StepOutlier_stddev=x"), 2, "StepOutlier"),
         (("SOURCE", "--out", "OUT", "--dry-run", "--index-only"), 2, "exclude each other"),

@@ -81,6 +81,9 @@ def test_a_dry_run_contacts_nobody_and_shows_no_token(folder: Path, gitlab: Fake
     assert gitlab.requests == []
     assert "s3cret" not in result.output
     assert gitlab.token not in result.output
+    told = [line for line in result.stdout.splitlines() if line.startswith("No server is configured")]
+    assert [line.rsplit(" ", 1)[1] for line in told] == [f"POSTRUN_{word}_URL." for word in ("JIRA", "GITEA", "REDMINE", "ROUNDUP")]
+    assert "Mail through no server yet: set POSTRUN_MAIL_HOST" in result.stdout
     assert result.output.count("8 of 8 GPUs are used too little.") >= len(words) + 1
     shown = run(folder, "--to", "gitlab:group/sub/project#7", "--dry-run", "--attach", "none").stdout
     run(folder, "--to", "gitlab:group/sub/project#7", "--attach", "none")
