@@ -1,0 +1,89 @@
+"""What does a timeline hold? Plain columns, made by timeline.py, drawn by report_templates/timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+CAP: Final = 300_000
+"""Events that a report embeds unless asked otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A row of the tree; its number is its place in ``Timeline.tracks``, parents before children. ``kind``: node, cpu, gpus, process,
+    utilisation, counter, device, stream, host, thread, steps or annotations. ``lanes``: nested levels of its events; 0 where it has
+    none of its own. ``detail``: the full name where ``label`` is shortened, else empty."""
+
+    parent: int | None
+    kind: str
+    label: str
+    lanes: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """``short``: as tables show it. ``meaning``: computation, communication, memory, sync, launch, host, annotation, step or merged."""
+
+    name: str
+    short: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """One entry per event, by track and start. ``start_ns`` counts from the timeline's origin. ``partner``: of a run on a device the
+    index of its launch, of a launch that of its (first) run; -1 where there is none. ``detail``: into ``Timeline.details``; -1 none."""
+
+    track: npt.NDArray[np.int32]
+    start_ns: npt.NDArray[np.int64]
+    duration_ns: npt.NDArray[np.int64]
+    name: npt.NDArray[np.int32]
+    lane: npt.NDArray[np.int16]
+    partner: npt.NDArray[np.int32]
+    detail: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Samples of a track, thinned to a mean and the range of each bucket. ``unit``: percent, MiB, W, MHz or a word of its own."""
+
+    track: int
+    unit: str
+    time_ns: npt.NDArray[np.int64]
+    mean: npt.NDArray[np.float32]
+    low: npt.NDArray[np.float32]
+    high: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A stretch worth looking at. ``key``: slowest, typical or whole. ``label``: "step 7 of rank 1, 243 ms: the slowest"."""
+
+    key: str
+    label: str
+    start_ns: int
+    end_ns: int
+    track: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """``origin_ns``: when its time 0 was, since the epoch. ``details``: launch configurations and sizes, as (word, value) pairs.
+    ``events_total``: of the run, whatever is shown. ``shown``: a sentence on what was merged or left out; None where all is here.
+    ``views``: the first one is where it opens."""
+
+    origin_ns: int
+    span_ns: int
+    tracks: tuple[Track, ...]
+    names: tuple[Name, ...]
+    events: Events
+    details: tuple[tuple[tuple[str, str], ...], ...]
+    lines: tuple[Line, ...]
+    views: tuple[View, ...]
+    events_total: int
+    shown: str | None
