@@ -12,6 +12,7 @@ from ..ingest.store import MEASURED, Store
 from . import run_info
 from .activity import activity
 from .annotations import annotation_groups
+from .collectives import collectives
 from .counters import counters
 from .framework import framework
 from .idle import idle
@@ -120,6 +121,7 @@ def assemble(store: Store, options: Options) -> Report:
         data_quality=notes,
         options=_plain(options, selection, rules),
         counters=counters(store),
+        collectives=collectives(store),
     )
 
 

@@ -462,6 +462,133 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
+class StepBar:
+    """Where the time of neighbouring steps went, ``first`` to ``last`` by their number, summed over ``steps`` steps of one or all ranks:
+    step = computation + exposed communication + exposed memory operations + idle. A step lasts from the end of the device work of the one
+    before it to the end of its own. Hidden communication ran while the device computed."""
+
+    first: int
+    last: int
+    steps: int
+    step_ns: int
+    computation_ns: int
+    exposed_communication_ns: int
+    exposed_memory_ns: int
+    idle_ns: int
+    hidden_communication_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """The bars of one process."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    device: int
+    bars: tuple[StepBar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepBreakdown:
+    """Where the time went over the steps. ``pooled``: so many neighbouring steps are one bar. ``mean``: over all processes; ``ranks``: of
+    several the two that compute longest, the one in the middle and the one that computes least."""
+
+    steps: int = 0
+    pooled: int = 1
+    processes: int = 0
+    mean: tuple[StepBar, ...] = ()
+    ranks: tuple[RankSteps, ...] = ()
+    absent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """One rank over the steps that several ranks have; times are means per step. ``waiting_ns``: communication beyond that of the rank with
+    least of it in the same step. ``excess_percent``, ``steps_over``, ``others_wait_ns``, ``straggler``: as StragglerRank finds them."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    device: int
+    steps: int
+    step_ns: float
+    computation_ns: float
+    communication_ns: float
+    waiting_ns: float | None
+    exposed_communication_ns: float
+    exposed_memory_ns: float
+    idle_ns: float
+    data_loading_ns: float | None
+    excess_percent: float
+    steps_over: int
+    others_wait_ns: float | None
+    straggler: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RankSpread:
+    """One column of the ranks in quantiles, and the ranks with least and most of it."""
+
+    name: str
+    ranks: int
+    min: float
+    p5: float
+    p50: float
+    p95: float
+    max: float
+    least_rank: int | None
+    most_rank: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankComparison:
+    """The ranks beside each other, by rank. ``threshold_percent``: by how much computation above the median a rank is over."""
+
+    threshold_percent: float = 0.0
+    steps: int = 0
+    ranks: tuple[RankRow, ...] = ()
+    spread: tuple[RankSpread, ...] = ()
+    sentences: tuple[str, ...] = ()
+    absent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepDifference:
+    """Mean time of a part or of what ran (``kind``, ``name``) in the slow steps and in the typical ones, with the least and most of these.
+    ``beyond``: in how many of the slow steps it took longer than in any typical one. ``claimed``: the mean of the slow steps lies outside
+    of what the typical ones took."""
+
+    kind: str
+    name: str
+    slow_ns: float
+    typical_ns: float
+    typical_low_ns: float
+    typical_high_ns: float
+    extra_ns: float
+    beyond: int
+    claimed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SlowSteps:
+    """What the slowest steps did differently, on the process whose own work became longest in them. ``parts``: the step and its parts;
+    ``beside``: data loading, host operators, waiting of the other ranks; ``ran``: only what is claimed, most extra time first."""
+
+    node: str | None = None
+    rank: int | None = None
+    pid: int | None = None
+    steps: int = 0
+    slow: tuple[int, ...] = ()
+    typical: int = 0
+    parts: tuple[StepDifference, ...] = ()
+    beside: tuple[StepDifference, ...] = ()
+    ran: tuple[StepDifference, ...] = ()
+    sentences: tuple[str, ...] = ()
+    absent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AnnotationGroup:
     """All ranges of one base name (trailing number cut off): "step_12" and "step_13" are one group."""
 
@@ -526,6 +653,57 @@ class Framework:
     operator_time: tuple[Share, ...]  # CPU against GPU operators
     collectives: tuple[Share, ...]
     notes: tuple[str, ...]
+    absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """All collectives of one operation, size, element type and group size. ``ranks``: from how many ranks each of them was put together;
+    ``kernels``: their kernels on all of these. ``total_ns``: summed over the ranks; ``shortest_ns``: of each collective the duration on the
+    rank where it was shortest, added up; ``wait_ns``: the rest, None where one rank alone is known. Bandwidths: bytes / shortest; bus: by
+    the factor of the operation; ``best``: of the fastest one. ``bytes``: None where the trace does not say it."""
+
+    operation: str
+    bytes: int | None
+    element_type: str | None
+    group_size: int | None
+    ranks: int
+    count: int
+    kernels: int
+    total_ns: int
+    shortest_ns: int
+    wait_ns: int | None
+    algorithm_gb_per_s: float | None
+    bus_gb_per_s: float | None
+    best_bus_gb_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveWait:
+    """What one rank spent in the collectives that are matched across ranks, and how much of it went beyond the shortest of each."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    collectives: int
+    total_ns: int
+    wait_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collectives:
+    """``rows``: by time, at most 200; ``further``, ``further_ns``: how many more there are, and their time. ``sized_percent``: of the time
+    in collectives, where the size is known. ``matched``: collectives found on several ranks; ``unmatched``: those of groups that were
+    recorded on several ranks with different sequences of collectives."""
+
+    rows: tuple[Collective, ...]
+    further: int
+    further_ns: int
+    total_ns: int
+    sized_percent: float | None
+    matched: int
+    unmatched: int
+    waits: tuple[CollectiveWait, ...]
     absent: str | None
 
 
@@ -659,6 +837,10 @@ class Report:
     data_quality: tuple[Note, ...]
     options: dict[str, Any]  # effective options: top, histogram, ...
     counters: tuple[CounterSeries, ...] = ()  # by name, then process
+    step_breakdown: StepBreakdown = StepBreakdown()
+    rank_comparison: RankComparison = RankComparison()
+    slow_steps: SlowSteps = SlowSteps()
+    collectives: Collectives | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

@@ -65,6 +65,13 @@ _ARGS: Final[Mapping[str, Arg]] = {
     "registers per thread": Arg("registers", "int"),
     "shared memory": Arg("shared_memory", "int"),
     "graph node id": Arg("graph_node", "int"),
+    "Collective name": Arg("operation", "text"),
+    "dtype": Arg("element_type", "text"),
+    "In msg nelems": Arg("in_elements", "int"),
+    "Out msg nelems": Arg("out_elements", "int"),
+    "Process Group Name": Arg("group_name", "text"),
+    "Process Group Ranks": Arg("group_ranks", "text"),
+    "Group size": Arg("group_size", "int"),
 }
 _DEVICE_ENUM: Final = pl.Enum(DEVICE_KINDS)
 _HOST_ENUM: Final = pl.Enum(HOST_KINDS)
@@ -176,7 +183,7 @@ class _Trace:
         self.source = source
         self.header = header
         self.names = _Names(store)
-        self.waiting: dict[str, list[pl.DataFrame]] = {"device_event": [], "host_event": [], "annotation": []}
+        self.waiting: dict[str, list[pl.DataFrame]] = {"device_event": [], "host_event": [], "annotation": [], "collective": []}
         self.flushed = dict.fromkeys(self.waiting, 0)
         self.first_row: dict[str, int] = {}
         self.open_ranges: list[pl.DataFrame] = []
@@ -236,6 +243,8 @@ class _Trace:
         ).row(0)
         self.first_ns = first if self.first_ns is None else min(self.first_ns, first)
         self.last_ns = last if self.last_ns is None else max(self.last_ns, last)
+        if "operation" in events.columns:  # ranges of begin and end events have no such
+            self._collective_rows(events.filter(pl.col("operation").is_not_null()))
         self._device_rows(events.filter(pl.col("kind") < _FIRST_HOST))
         self._host_rows(events.filter(pl.col("kind").is_between(_FIRST_HOST, _FIRST_ANNOTATION - 1)))
         self._annotation_rows(events.filter(pl.col("kind") >= _FIRST_ANNOTATION))
@@ -311,6 +320,25 @@ class _Trace:
         if unknown := rows["device"].null_count():
             self._count("device_unknown", unknown, events.filter(rows["device"].is_null()))
         self.waiting["device_event"].append(rows)
+
+    def _collective_rows(self, events: pl.DataFrame) -> None:
+        """What events of other tables say beside about the collective that they are."""
+        if events.is_empty():
+            return
+        texts = {name: self.names.of(events[name], ["text"])["text"] for name in ("operation", "element_type", "group_name", "group_ranks")}
+        on_device = pl.col("kind") < _FIRST_HOST
+        self.waiting["collective"].append(
+            events.select(
+                on_device=on_device,
+                tid=pl.when(~on_device).then("tid"),
+                start_ns="start_ns",
+                duration_ns="duration_ns",
+                correlation=_no_zero("correlation"),
+                external_id="external_id",
+                **texts,
+                **{name: pl.col(name) for name in ("in_elements", "out_elements", "group_size")},
+            )
+        )
 
     def _host_rows(self, events: pl.DataFrame) -> None:
         if events.is_empty():
@@ -488,7 +516,7 @@ class _Trace:
                 "info", "phase_not_read", f"Events without a duration are not stored: {parts}.",
                 count=unread, source=self.source, file=file,
             )  # fmt: skip
-        stored = sum(self.flushed.values())
+        stored = sum(rows for table, rows in self.flushed.items() if table != "collective")  # these are events of the other tables, too
         relative = stored > 0 and self.first_ns is not None and self.first_ns + self.base_ns < YEAR_2001_NS
         if relative:
             self.store.note(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 
 Severity = Literal["info", "warning", "error"]
 
@@ -69,6 +69,13 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
         "bytes": "BIGINT", "copy_kind": "VARCHAR", "pageable": "BOOLEAN",
         "grid_x": "BIGINT", "grid_y": "BIGINT", "grid_z": "BIGINT", "block_x": "BIGINT", "block_y": "BIGINT", "block_z": "BIGINT",
         "registers": "BIGINT", "shared_memory": "BIGINT", "graph_node": "BIGINT",
+    },
+    # one row per record of a collective with its size: of its kernel (on_device; correlation and start_ns are those of the kernel) or of
+    # the framework's call (tid, start and duration are those of the call). elements: of all tensors that this rank gives and gets
+    "collective": {
+        "node": "INTEGER", "process": "INTEGER", "on_device": "BOOLEAN", "tid": "BIGINT", "start_ns": "BIGINT", "duration_ns": "BIGINT",
+        "correlation": "BIGINT", "external_id": "BIGINT", "operation": "VARCHAR", "element_type": "VARCHAR", "in_elements": "BIGINT",
+        "out_elements": "BIGINT", "group_name": "VARCHAR", "group_ranks": "VARCHAR", "group_size": "BIGINT",
     },
     # one row per host call or function. kind: launch (kernel, copy, memset, graph launch), sync (blocking synchronisation), call (any
     # other runtime or driver call), operator, python, loader (data-loader wait), overhead (the profiler itself)

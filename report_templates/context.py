@@ -13,6 +13,7 @@ from .sections.activity import activity
 from .sections.annotated_ranges import annotated_ranges
 from .sections.appendix import appendix
 from .sections.categories import categories
+from .sections.collectives import collectives
 from .sections.data_quality import data_quality
 from .sections.framework import framework
 from .sections.idle import idle
@@ -41,6 +42,7 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     categories,
     activity,
     memory_operations,
+    collectives,
     launches,
     idle,
     steps,

@@ -1,0 +1,107 @@
+"""Which collectives took the time, how fast were they, and how long did the ranks wait for each other?"""
+
+from __future__ import annotations
+
+from ...analysis.report import Collective, Collectives, Report
+from ..blocks import Cell, Column, Section, coded, say, table, value, word
+from ..formats import bandwidth, count, duration, percent, plural, size
+from . import labels
+
+_UNKNOWN = "No collectives are known of this run: make the report again from the traces."
+_ONE_RANK = "Known from one rank, a duration contains the wait for the others: its bandwidth is a lower bound."
+_NO_SIZE = "Sizes stand in profiles of PyTorch 2.3 and newer."
+_BANDWIDTH = (
+    "Algorithm bandwidth: bytes per shortest duration over the ranks; bus bandwidth: times the factor by which nccl-tests makes operations"
+    " comparable with the links. Wait: what a rank spent beyond the shortest duration of each collective."
+)
+
+
+def collectives(report: Report) -> Section:
+    found = report.collectives
+    if found is None or not found.rows:
+        return Section("collectives", "Collectives", coded(_UNKNOWN if found is None else found.absent or _UNKNOWN))
+    made = Section("collectives", "Collectives", say("{}", " ".join(_sentences(found))))
+    made.add(
+        table(
+            "collectives-table",
+            "Collectives by operation and size, most time first",
+            [
+                Column("Operation", "name"),
+                Column("Size", "number"),
+                Column("Element type", html_only=True),
+                Column("Ranks of the group", "number"),
+                Column("Ranks known", "number", html_only=True),
+                Column("Number", "number"),
+                Column("Kernels", "number", html_only=True),
+                Column("Time", "number"),
+                Column("Wait", "number"),
+                Column("Algorithm bandwidth", "number"),
+                Column("Bus bandwidth", "number"),
+                Column("Best bus bandwidth", "number", html_only=True),
+            ],
+            [_cells(row) for row in found.rows],
+            note=_BANDWIDTH,
+        ),
+        table(
+            "collectives-waits",
+            "Wait for other ranks in matched collectives",
+            [
+                Column("Process", "name"),
+                Column("Collectives", "number"),
+                Column("Time", "number"),
+                Column("Wait", "number"),
+                Column("Wait of time", "number"),
+            ],
+            [
+                [
+                    word(labels.process(wait.node, wait.rank, wait.pid)),
+                    value(wait.collectives, count),
+                    value(wait.total_ns, duration),
+                    value(wait.wait_ns, duration),
+                    value(100 * wait.wait_ns / wait.total_ns if wait.total_ns else None, percent),
+                ]
+                for wait in found.waits
+            ],
+            note="The rank that waits least comes last: the others wait for it.",
+        ),
+    )
+    return made
+
+
+def _sentences(found: Collectives) -> list[str]:
+    number = sum(row.count for row in found.rows)
+    more = f" ({plural(found.further, 'further size')} not listed)" if found.further else ""
+    said = [f"{plural(number, 'collective')}{more} took {duration(found.total_ns)}, added up over the ranks."]
+    fast = [row for row in found.rows if row.bus_gb_per_s is not None]
+    if fast:
+        first = max(fast, key=lambda row: row.total_ns)
+        said.append(f"Most time of known size has {first.operation} of {size(first.bytes)}, at {bandwidth(first.bus_gb_per_s)} on the bus.")
+    if found.sized_percent is not None and found.sized_percent < 99.95:
+        said.append(f"The size is known of {percent(found.sized_percent)} of the time. {_NO_SIZE}")
+    if found.waits:
+        waited, total = sum(wait.wait_ns for wait in found.waits), sum(wait.total_ns for wait in found.waits)
+        share = f", {percent(100 * waited / total)}" if total else ""
+        said.append(f"In {plural(found.matched, 'collective')} matched across ranks {duration(waited)} was waiting{share}.")
+    if fast and any(row.ranks == 1 for row in fast):
+        said.append(_ONE_RANK)
+    if found.unmatched:
+        recorded = plural(found.unmatched, "collective was", "collectives were")
+        said.append(f"{recorded} recorded in different sequences on the ranks and could not be matched.")
+    return said
+
+
+def _cells(row: Collective) -> list[Cell]:
+    return [
+        word(row.operation),
+        value(row.bytes, size),
+        word(row.element_type),
+        value(row.group_size, count),
+        value(row.ranks, count),
+        value(row.count, count),
+        value(row.kernels, count),
+        value(row.total_ns, duration),
+        value(row.wait_ns, duration),
+        value(row.algorithm_gb_per_s, bandwidth),
+        value(row.bus_gb_per_s, bandwidth),
+        value(row.best_bus_gb_per_s, bandwidth),
+    ]

@@ -1,0 +1,179 @@
+"""Are collectives, their bandwidths and waits what they are on paper, and what the real traces say?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun.analysis.collectives import bus_factor, collectives, element_bytes, operation_of
+from postrun.analysis.report import CollectiveWait
+from postrun.ingest import ingest
+from postrun.ingest.store import Store
+
+MakeStore = Callable[..., Store]
+
+NAMES = {"nccl all": ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "fp32", "communication"), "gemm": ("gemm", "fp32", "GEMM")}
+RANKS = [{"id": 0, "node": 0, "rank": 0, "pid": 100}, {"id": 1, "node": 0, "rank": 1, "pid": 101}]
+
+
+def kernel(start: int, duration: int, correlation: int | None = None, **other: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": "nccl all", "start_ns": start, "duration_ns": duration, "correlation": correlation, **other}
+
+
+def record(start: int, correlation: int | None, elements: int, **other: Any) -> dict[str, Any]:
+    return {
+        "node": 0, "process": 0, "on_device": True, "start_ns": start, "duration_ns": 1, "correlation": correlation,
+        "operation": "allreduce", "element_type": "Float", "in_elements": elements, "out_elements": elements,
+        "group_name": "0", "group_ranks": "[0, 1]", "group_size": 2, **other,
+    }  # fmt: skip
+
+
+def launch(start: int, correlation: int, **other: Any) -> dict[str, Any]:
+    return {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": start, "duration_ns": 2, "correlation": correlation, **other}
+
+
+@pytest.mark.parametrize(
+    ("operation", "ranks", "factor"),
+    [
+        ("all-reduce", 8, 1.75), ("all-reduce", 2, 1.0), ("all-gather", 8, 0.875), ("reduce-scatter", 4, 0.75), ("all-to-all", 2, 0.5),
+        ("gather", 4, 0.75), ("scatter", 4, 0.75), ("broadcast", 8, 1.0), ("reduce", 8, 1.0), ("send", 2, 1.0), ("barrier", 8, None),
+        ("all-reduce", 1, None), ("all-reduce", None, None),
+    ],
+)  # fmt: skip
+def test_bus_factor(operation: str, ranks: int | None, factor: float | None) -> None:
+    assert bus_factor(operation, ranks) == factor
+
+
+@pytest.mark.parametrize(
+    ("text", "operation"),
+    [
+        ("allreduce", "all-reduce"), ("_allgather_base", "all-gather"), ("allgather_into_tensor_coalesced", "all-gather"),
+        ("_reduce_scatter_base", "reduce-scatter"), ("all_to_allv", "all-to-all"), ("broadcast", "broadcast"), ("reduce", "reduce"),
+        ("recv", "receive"), ("gather", "gather"), ("scatter", "scatter"), ("barrier", "barrier"), ("something", None),
+        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "reduce-scatter"),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", "send/receive"),
+        ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>", "all-reduce"),
+    ],
+)  # fmt: skip
+def test_operation(text: str, operation: str | None) -> None:
+    assert operation_of(text) == operation
+
+
+def test_element_bytes() -> None:
+    assert [element_bytes(name) for name in ("Float", "BFloat16", "c10::Half", "Long", "Byte", "", None)] == [4, 2, 2, 8, 1, None, None]
+
+
+def test_two_ranks_wait_and_transfer(make_store: MakeStore) -> None:
+    # First collective: rank 0 waits from 0 to 60, both end at 100 (100 and 40); the second takes 50 on both; 1000 floats each. The clock
+    # of rank 1 is 10,000 ahead and plays no part.
+    store = make_store(
+        names=NAMES,
+        processes=RANKS,
+        device_event=[
+            kernel(0, 100, 1), kernel(200, 50, 2), kernel(10_060, 40, 1, process=1), kernel(10_200, 50, 2, process=1),
+            {**kernel(400, 500, 3), "name": "gemm"},
+        ],
+        collective=[record(0, 1, 1000), record(200, 2, 1000), record(10_060, 1, 1000, process=1), record(10_200, 2, 1000, process=1)],
+    )  # fmt: skip
+    found = collectives(store)
+    (row,) = found.rows
+    assert (row.operation, row.bytes, row.element_type, row.group_size, row.ranks) == ("all-reduce", 4000, "Float", 2, 2)
+    assert (row.count, row.kernels, row.total_ns, row.shortest_ns, row.wait_ns) == (2, 4, 240, 90, 60)
+    assert row.algorithm_gb_per_s == pytest.approx(8000 / 90)
+    assert row.bus_gb_per_s == pytest.approx(8000 / 90)  # of two ranks the factor is 1
+    assert row.best_bus_gb_per_s == pytest.approx(100)
+    assert (found.total_ns, found.sized_percent, found.matched, found.unmatched) == (240, 100, 2, 0)
+    assert found.waits == (CollectiveWait("host-0", 0, 100, 2, 150, 60), CollectiveWait("host-0", 1, 101, 2, 90, 0))
+
+
+def test_different_sequences_are_not_matched(make_store: MakeStore) -> None:
+    store = make_store(
+        names=NAMES,
+        processes=RANKS,
+        device_event=[kernel(0, 100, 1), kernel(200, 50, 2), kernel(60, 40, 1, process=1)],
+        collective=[record(0, 1, 1000), record(200, 2, 10), record(60, 1, 1000, process=1)],
+    )
+    found = collectives(store)
+    assert [(row.bytes, row.ranks, row.count, row.total_ns, row.wait_ns) for row in found.rows] == [
+        (4000, 1, 2, 140, None),
+        (40, 1, 1, 50, None),
+    ]
+    assert (found.matched, found.unmatched, found.waits) == (0, 3, ())
+
+
+def test_size_of_the_call_that_launched(make_store: MakeStore) -> None:
+    # Two kernels of one call are one collective; a launch after its end, or on another thread, is not of the call.
+    call = {"on_device": False, "tid": 1, "operation": "_allgather_base", "element_type": "BFloat16", "duration_ns": 10}
+    store = make_store(
+        names=NAMES,
+        device_event=[kernel(100, 10, 1), kernel(110, 30, 2), kernel(200, 5, 3), kernel(300, 5, 4), kernel(400, 1)],
+        host_event=[launch(10, 1), launch(14, 2), launch(30, 3), launch(15, 4, tid=2)],
+        collective=[
+            record(8, None, 800, out_elements=1600, **call),
+        ],
+    )
+    found = collectives(store)
+    sized, unsized = found.rows
+    assert (sized.operation, sized.bytes, sized.count, sized.kernels, sized.total_ns) == ("all-gather", 3200, 1, 2, 40)
+    assert sized.algorithm_gb_per_s == pytest.approx(80)
+    assert sized.bus_gb_per_s == pytest.approx(40)
+    assert (unsized.operation, unsized.bytes, unsized.group_size, unsized.count, unsized.total_ns) == ("all-reduce", None, None, 3, 11)
+    assert unsized.algorithm_gb_per_s is None
+    assert found.sized_percent == pytest.approx(100 * 40 / 51)
+
+
+@pytest.mark.parametrize(
+    ("operation", "given", "taken", "size"),
+    [
+        ("allgather", 10, 80, 320), ("reduce_scatter", 80, 10, 320), ("gather", 10, 80, 320), ("scatter", 10, 80, 320),
+        ("recv", 0, 5, 20), ("send", 5, 0, 20), ("barrier", 1, 1, None), ("allreduce", 0, 0, None), ("broadcast", 7, 7, 28),
+    ],
+)  # fmt: skip
+def test_sizes(make_store: MakeStore, operation: str, given: int, taken: int, size: int | None) -> None:
+    told = record(0, 1, given, operation=operation, out_elements=taken)
+    (row,) = collectives(make_store(names=NAMES, device_event=[kernel(0, 10, 1)], collective=[told])).rows
+    assert row.bytes == size
+
+
+def test_none(make_store: MakeStore) -> None:
+    found = collectives(make_store(names=NAMES, device_event=[{**kernel(0, 5), "name": "gemm"}]))
+    assert found.rows == ()
+    assert found.absent is not None
+
+
+def test_real_trace_recomputed(shared_data: Path, tmp_path: Path) -> None:
+    """A real trace, and beside it the same as of rank 1, on which every second collective is 1 us shorter."""
+    path = shared_data / "kineto/quirks/nccl_data.json.gz"
+    if not path.is_file():
+        pytest.skip("the trace is not here")
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    expected: dict[Any, list[int]] = defaultdict(list)
+    with_sizes = [event for event in trace["traceEvents"] if event.get("cat") == "kernel" and "Collective name" in event["args"]]
+    for event in with_sizes:
+        given = event["args"]
+        width = {"Float": 4, "Long": 8}[given["dtype"]]
+        expected[given["Collective name"].replace("allr", "all-r"), given["In msg nelems"] * width].append(round(event["dur"] * 1000))
+    found = collectives(ingest([path]))
+    assert {(row.operation, row.bytes): (row.count, row.total_ns) for row in found.rows} == {
+        key: (len(durations), sum(durations)) for key, durations in expected.items()
+    }
+    for row in found.rows:
+        durations = expected[row.operation, row.bytes]
+        assert row.bus_gb_per_s == pytest.approx((row.bytes or 0) * len(durations) / sum(durations))
+        assert row.best_bus_gb_per_s == pytest.approx((row.bytes or 0) / min(durations))
+
+    with_sizes.sort(key=lambda event: float(event["ts"]))
+    for event in with_sizes[::2]:
+        event["dur"] = round(event["dur"] - 1, 3)
+    trace["distributedInfo"]["rank"] = 1
+    other = tmp_path / "rank1.json"
+    other.write_text(json.dumps(trace), encoding="utf-8")
+    both = collectives(ingest([path, other]))
+    assert (both.matched, both.unmatched) == (len(with_sizes), 0)
+    assert [(wait.rank, wait.collectives, wait.wait_ns) for wait in both.waits] == [(0, 21, 11_000), (1, 21, 0)]
+    assert sum(row.shortest_ns for row in both.rows) == sum(map(sum, expected.values())) - 11_000
