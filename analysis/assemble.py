@@ -24,12 +24,16 @@ from .options import Options
 from .places import Places
 from .precision import precision
 from .python_profile import python_profile
+from .rank_comparison import rank_comparison
 from .report import Generator, Report, RuleResult, Steps
 from .rules.engine import evaluate
 from .rules.run_data import RunData
 from .rules.samples import Samples
 from .rules.selection import Selection, select
+from .slow_steps import slow_steps
+from .step_breakdown import step_breakdown
 from .step_ranges import LOADING
+from .step_times import step_times
 from .steps import steps
 from .summary import summary
 from .system_usage import system_usage
@@ -49,7 +53,7 @@ def assemble(store: Store, options: Options) -> Report:
     devices_whole = whole_devices(store, breakdown)
     found_kernels = kernels(store, devices_whole)
     found_precision = precision(found_kernels)
-    found_steps = steps(store)
+    found_steps, times = steps(store), step_times(store)
     job = job_statistics(store)
     derived = derived_utilisation(store)
     usage = system_usage(store, derived)
@@ -121,6 +125,9 @@ def assemble(store: Store, options: Options) -> Report:
         data_quality=notes,
         options=_plain(options, selection, rules),
         counters=counters(store),
+        step_breakdown=step_breakdown(store, times),
+        rank_comparison=rank_comparison(store, _straggler_threshold(rules), times),
+        slow_steps=slow_steps(store, times),
         collectives=collectives(store),
     )
 
@@ -136,6 +143,10 @@ def _loader_recorded(store: Store, found: Steps) -> bool:
         return True
     recorded: bool = store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'loader') AS found").item()
     return recorded
+
+
+def _straggler_threshold(rules: Sequence[RuleResult]) -> float | None:
+    return next((rule.parameters["threshold"] for rule in rules if rule.rule == "StragglerRank" and "threshold" in rule.parameters), None)
 
 
 def _plain(options: Options, selection: Selection, rules: Sequence[RuleResult]) -> dict[str, Any]:

@@ -24,7 +24,10 @@ from .sections.launches import launches
 from .sections.memory_operations import memory_operations
 from .sections.precision import precision
 from .sections.python_profile import python_profile
+from .sections.rank_comparison import rank_comparison
 from .sections.rules import rules
+from .sections.slow_steps import slow_steps
+from .sections.step_breakdown import step_breakdown
 from .sections.steps import steps
 from .sections.summary import summary
 from .sections.system_usage import system_usage
@@ -46,6 +49,9 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     launches,
     idle,
     steps,
+    step_breakdown,
+    slow_steps,
+    rank_comparison,
     annotated_ranges,
     framework,
     python_profile,

@@ -275,7 +275,7 @@ def _slowest(run: RunData, groups: Sequence[_Group]) -> list[dict[str, Any]]:
     slow = slow[:SLOWEST]
     typical = {position: _typical(counted[position]) for _, position, _ in slow}
     places = list(typical)
-    ran = _ran(run.store, [row for _, _, row in slow] + [typical[position] for position in places])
+    ran = ran_in_steps(run.store, [row for _, _, row in slow] + [typical[position] for position in places])
     return [
         {
             "node": group.place.node,
@@ -337,7 +337,7 @@ _RAN: Final = """
 """
 
 
-def _ran(store: Store, rows: Sequence[Mapping[str, Any]]) -> list[dict[tuple[str, str], int]]:
+def ran_in_steps(store: Store, rows: Sequence[Mapping[str, Any]]) -> list[dict[tuple[str, str], int]]:
     """By kind and name, how long it ran in each of a few steps (inclusive: ranges inside of each other add up)."""
     parts = []
     for at, row in enumerate(rows):

@@ -25,8 +25,9 @@ from typing import Any, Final
 import polars as pl
 
 from ...ingest.store import Store
+from ..places import Places
 from ..report import DeviceTime
-from ..steps import timed_steps
+from ..step_times import main_device_steps
 from ..wording import duration, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .coverage import DEVICE, with_covered
@@ -34,8 +35,9 @@ from .device_names import place
 from .device_share import no_device_activity, span_of_all
 from .run_data import RunData
 
+THRESHOLD: Final = 10
 _THRESHOLD: Final = Parameter(
-    "threshold", "%", 10, 10, "percentile", "by how much a rank's computation per step may exceed the median of the ranks"
+    "threshold", "%", THRESHOLD, THRESHOLD, "percentile", "by how much a rank's computation per step may exceed the median of the ranks"
 )
 
 _CAPTURE_RANKS: Final = "Give the traces of all ranks."
@@ -63,31 +65,16 @@ class StragglerRank(Rule):
         if steps["process"].n_unique() < 2:
             reason = "only one rank has steps with device work" if len(steps) else "no steps with device work"
             return not_evaluated(reason, _CAPTURE_STEPS)
-        compared = _compared(_measured(run.store, steps), parameters["threshold"])
+        compared = compared_steps(_measured(run.store, steps), parameters["threshold"])
         if compared.is_empty():
             return not_evaluated("no step was recorded on two ranks", "Profile the same steps on every rank.")
-        return _outcome(run, compared, _ranks(run, compared), parameters["threshold"])
+        return _outcome(run, compared, ranks_over_steps(run.places, compared), parameters["threshold"])
 
 
 def _steps(store: Store) -> pl.DataFrame:
-    """Steps with device work of processes that have a rank: node, process, phase, number, start, end.
-
-    Of each process those without a phase, else those of the phase with most device time; each number once.
-    """
+    """:func:`main_device_steps` of processes that have a rank: node, process, phase, number, start, end."""
     ranks = store.frame("SELECT id AS process FROM process WHERE rank IS NOT NULL")
-    rows = timed_steps(store).filter("on_device").join(ranks, on="process", how="semi")
-    weights = rows.group_by("process", "phase").agg(pl.col("duration").sum())
-    main = (
-        weights.sort(pl.col("phase").is_not_null(), "duration", "phase", descending=[False, True, False])
-        .group_by("process", maintain_order=True)
-        .first()
-    )
-    return (
-        rows.join(main.select("process", "phase"), on=["process", "phase"], how="semi", nulls_equal=True)
-        .sort("process", "number", "start")
-        .unique(["process", "number"], keep="first", maintain_order=True)
-        .select("node", "process", "phase", "number", "start", end=pl.col("start") + pl.col("duration"))
-    )
+    return main_device_steps(store).join(ranks, on="process", how="semi").select("node", "process", "phase", "number", "start", "end")
 
 
 def _measured(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
@@ -101,7 +88,7 @@ def _measured(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
     return with_covered(store, computed, "communication").rename({"covered": "waited"})
 
 
-def _compared(measured: pl.DataFrame, threshold: float) -> pl.DataFrame:
+def compared_steps(measured: pl.DataFrame, threshold: float) -> pl.DataFrame:
     """Steps that at least two ranks have, with ``median`` (computation), ``excess`` over it and whether the rank is ``over``."""
     computation, median = pl.col("computation"), pl.col("median")
     return (
@@ -113,7 +100,7 @@ def _compared(measured: pl.DataFrame, threshold: float) -> pl.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rank:
+class RankOverSteps:
     """A rank over the compared steps: medians per step, and whether it is over in most of them and what the collectives say to that.
 
     ``longer_ns``: its computation - that of the others; ``waits_ns``: how much longer the others are in collectives.
@@ -165,7 +152,7 @@ class _Rank:
         }
 
 
-def _ranks(run: RunData, compared: pl.DataFrame) -> list[_Rank]:
+def ranks_over_steps(places: Places, compared: pl.DataFrame) -> list[RankOverSteps]:
     often = pl.col("over").mean().over("process") > 0.5
     others = {name: pl.col(name).filter(~pl.col("often")).median().over(_STEP) for name in ("waited", "computation")}
     rows = (
@@ -186,11 +173,11 @@ def _ranks(run: RunData, compared: pl.DataFrame) -> list[_Rank]:
     collectives = bool(compared["waited"].sum())
     found = []
     for row in rows.iter_rows(named=True):
-        at = run.places.process(row["process"])
+        at = places.process(row["process"])
         over = 2 * row["steps_over"] > row["steps"]
         told = over and collectives and row["waits"] is not None
         confirmed = 2 * row["waits"] >= row["longer"] if told else None
-        rank = _Rank(
+        rank = RankOverSteps(
             row["process"], at.node, at.rank, at.pid, row["device"], row["steps"], row["steps_over"], row["computation"], row["excess"],
             row["excess_percent"], row["waited"], row["longer"], row["waits"], confirmed,
         )  # fmt: skip
@@ -198,7 +185,7 @@ def _ranks(run: RunData, compared: pl.DataFrame) -> list[_Rank]:
     return [rank for _, _, rank in sorted(found, key=lambda item: item[:2])]
 
 
-def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[_Rank], threshold: float) -> Outcome:
+def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], threshold: float) -> Outcome:
     number = compared.select(pl.struct(_STEP).n_unique()).item()
     details = {
         "ranks": [rank.details() for rank in ranks],
@@ -233,7 +220,7 @@ def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[_Rank], threshold
     )
 
 
-def _finding(ranks: list[_Rank], bad: list[_Rank], threshold: float) -> str:
+def _finding(ranks: list[RankOverSteps], bad: list[RankOverSteps], threshold: float) -> str:
     worst = bad[0] if bad else max(ranks, key=lambda rank: (rank.over, rank.excess_percent))
     limit = f"threshold {percent(threshold)}"
     text = f"{worst.place} computes {_more(worst)} than the median of {len(ranks)} ranks ({limit})"
@@ -247,7 +234,7 @@ def _finding(ranks: list[_Rank], bad: list[_Rank], threshold: float) -> str:
     return f"The rank that computes longest, {text.replace(' computes', ', computes', 1)}."
 
 
-def _more(rank: _Rank) -> str:
+def _more(rank: RankOverSteps) -> str:
     return f"{duration(rank.excess_ns)} per step ({percent(rank.excess_percent)}) longer"
 
 
@@ -255,7 +242,7 @@ def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _recommendation(run: RunData, ranks: list[_Rank], worst: _Rank) -> str:
+def _recommendation(run: RunData, ranks: list[RankOverSteps], worst: RankOverSteps) -> str:
     """The device where the same kernels take longer, the work where there is more of it."""
     waiting = sum(not rank.straggler for rank in ranks)
     why = f"{plural(waiting, 'rank waits', 'ranks wait')} up to {duration(worst.excess_ns)} per step for it"
@@ -293,7 +280,7 @@ def _slower(store: Store, others: list[int], process: int) -> tuple[float | None
     return 100 * (middle - 1), longest[0] if longest else None
 
 
-def _cost(run: RunData, compared: pl.DataFrame, ranks: list[_Rank], bad: list[_Rank]) -> Cost:
+def _cost(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], bad: list[RankOverSteps]) -> Cost:
     slow = compared.filter(pl.col("process").is_in([rank.process for rank in bad]))
     per_step = slow.group_by(_STEP).agg(pl.col("excess").max().clip(lower_bound=0))
     excess = round(per_step["excess"].sum())

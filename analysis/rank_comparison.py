@@ -1,0 +1,154 @@
+"""What does every rank spend its steps on, and for which rank do the others wait?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from ..ingest.store import Store
+from .places import Places
+from .quantiles import quantiles
+from .report import RankComparison, RankRow, RankSpread
+from .rules.device_names import place
+from .rules.straggler_rank import THRESHOLD, RankOverSteps, compared_steps, ranks_over_steps
+from .step_times import TIMES, host_time, step_times
+from .wording import duration, percent, plural
+
+SPREAD_FROM: Final = 16
+"""More ranks than this are told by quantiles, too."""
+
+_ONE: Final = "One rank or none is known: give the traces of all ranks."
+_NO_STEPS: Final = (
+    "No step with device work was recorded on two ranks: profile the same steps on every rank, with CUDA activity, and call step() once per"
+    " training step."
+)
+_FIGURES: Final = {
+    "step": "step_ns",
+    "computation": "computation_ns",
+    "communication": "communication_ns",
+    "waiting": "waiting_ns",
+    "exposed communication": "exposed_communication_ns",
+    "exposed memory operations": "exposed_memory_ns",
+    "idle": "idle_ns",
+    "data loading": "data_loading_ns",
+}
+
+
+def rank_comparison(store: Store, threshold: float | None = None, times: pl.DataFrame | None = None) -> RankComparison:
+    """The ranks over the steps that at least two of them have. Which rank is over, and whether the others wait for it: as StragglerRank
+    finds it at ``threshold`` (percent; None: its default). ``times``: :func:`step_times` of the store."""
+    limit = float(THRESHOLD if threshold is None else threshold)
+    ranks = store.frame("SELECT id AS process FROM process WHERE rank IS NOT NULL")
+    if len(ranks) < 2:
+        return RankComparison(threshold_percent=limit, absent=_ONE)
+    times = step_times(store) if times is None else times
+    measured = _with_loading(store, times.join(ranks, on="process", how="semi"))
+    # The rule looks at the device work of a step alone, without the wait before it.
+    alone = measured.rename({"computation": "computed", "computing": "computation"})
+    compared = _with_waiting(compared_steps(alone, limit))
+    if compared.is_empty():
+        return RankComparison(threshold_percent=limit, absent=_NO_STEPS)
+    judged = ranks_over_steps(Places(store), compared)
+    rows = _rows(compared.rename({"computation": "computing", "computed": "computation"}), judged)
+    number = compared.select(pl.struct("phase", "number").n_unique()).item()
+    return RankComparison(
+        threshold_percent=limit,
+        steps=number,
+        ranks=rows,
+        spread=_spread(rows) if len(rows) > SPREAD_FROM else (),
+        sentences=_sentences(judged, rows, limit),
+    )
+
+
+def _with_loading(store: Store, times: pl.DataFrame) -> pl.DataFrame:
+    """``loading``: how long the data loader of the process took in each step; null where none was recorded."""
+    parts = []
+    for own in times.partition_by("process"):
+        loading = host_time(store, "loader", own)
+        parts.append(own.with_columns(loading=pl.lit(None, pl.Int64) if loading is None else loading))
+    return pl.concat(parts) if parts else times.with_columns(loading=pl.lit(None, pl.Int64))
+
+
+def _with_waiting(compared: pl.DataFrame) -> pl.DataFrame:
+    """``waiting``: communication beyond that of the rank with least of it in the same step; null in steps where a rank has none."""
+    least = pl.col("communication").min().over("phase", "number")
+    return compared.with_columns(waiting=pl.when(least > 0).then(pl.col("communication") - least))
+
+
+def _rows(compared: pl.DataFrame, judged: Sequence[RankOverSteps]) -> tuple[RankRow, ...]:
+    mean = compared.group_by("process").agg(pl.col(*TIMES, "waiting", "loading").mean())
+    by_process = {row["process"]: row for row in mean.iter_rows(named=True)}
+    return tuple(
+        RankRow(
+            node=rank.node,
+            rank=rank.rank,
+            pid=rank.pid,
+            device=rank.device,
+            steps=rank.steps,
+            step_ns=row["step"],
+            computation_ns=row["computation"],
+            communication_ns=row["communication"],
+            waiting_ns=row["waiting"],
+            exposed_communication_ns=row["exposed_communication"],
+            exposed_memory_ns=row["exposed_memory"],
+            idle_ns=row["idle"],
+            data_loading_ns=row["loading"],
+            excess_percent=rank.excess_percent,
+            steps_over=rank.steps_over,
+            others_wait_ns=rank.waits_ns if rank.over else None,
+            straggler=rank.straggler,
+        )
+        for rank in judged
+        for row in [by_process[rank.process]]
+    )
+
+
+def _spread(rows: Sequence[RankRow]) -> tuple[RankSpread, ...]:
+    found = []
+    for name, attribute in _FIGURES.items():
+        known = [(getattr(row, attribute), row.rank) for row in rows if getattr(row, attribute) is not None]
+        q = quantiles(pl.Series([value for value, _ in known], dtype=pl.Float64)) if known else None
+        if q is not None:
+            least, most = min(known, key=lambda item: item[0]), max(known, key=lambda item: item[0])
+            found.append(RankSpread(name, len(known), q.min, q.p5, q.p50, q.p95, q.max, least_rank=least[1], most_rank=most[1]))
+    return tuple(found)
+
+
+def _sentences(judged: Sequence[RankOverSteps], rows: Sequence[RankRow], limit: float) -> tuple[str, ...]:
+    stragglers = sorted((rank for rank in judged if rank.straggler), key=lambda rank: -rank.excess_percent)
+    worst = stragglers[0] if stragglers else max(judged, key=lambda rank: (rank.over, rank.excess_percent))
+    where = place(worst.node, worst.rank, worst.device)
+    how = f"{percent(worst.excess_percent)} longer per step than the median of {plural(len(judged), 'rank')}"
+    often = f"is over it by more than {percent(limit)} in {worst.steps_over} of {plural(worst.steps, 'step')}"
+    if stragglers:
+        also = "" if len(stragglers) == 1 else f" They wait for {plural(len(stragglers) - 1, 'more rank')}, too."
+        first = (
+            f"The others wait for {where}: it computes {how} and {often}, while they spend {duration(worst.waits_ns or 0.0)} per step more"
+            f" in collectives.{also}"
+        )
+    elif worst.over and worst.confirmed is None:
+        first = f"{_capital(where)} computes {how} and {often}; without collective kernels it is not known whether the others wait for it."
+    elif worst.over:
+        longer = f"only {duration(worst.waits_ns)} per step" if worst.waits_ns and worst.waits_ns > 0 else "not"
+        first = f"{_capital(where)} computes {how} and {often}, but the others do not wait for it: they are {longer} longer in collectives."
+    elif worst.excess_percent > 0:
+        first = f"The others wait for no rank: {where}, which computes longest, computes {how}, and {often}."
+    else:
+        first = f"The others wait for no rank: none computes longer than the median of {plural(len(judged), 'rank')}."
+    known = [(row.waiting_ns, row) for row in rows if row.waiting_ns is not None]
+    if not known:
+        return (first,)
+    waiting, row = max(known, key=lambda item: item[0])
+    if not waiting:
+        return (first,)
+    return (
+        first,
+        f"{_capital(place(row.node, row.rank, row.device))} waits longest in collectives: {duration(waiting)} of its"
+        f" {duration(row.communication_ns)} of communication per step.",
+    )
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,62 @@
+"""What did each step, or each few neighbouring steps, spend its time on? A bar per step, its parts on top of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..formats import NARROW_SPACE, significant
+from . import svg
+from .axes import nice_ticks
+from .palette import GRID, INK, MEANINGS, MUTED
+from .stacked_bars import WIDTH, Part, legend
+
+_TOP, _LEFT, _RIGHT, _BOTTOM = 40.0, 52.0, 8.0, 34.0
+_WIDEST = 48.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """``label``: the step, or the first and last of several. ``below``: what is drawn downwards from zero, apart from the parts."""
+
+    label: str
+    values: Sequence[float]
+    below: float
+
+
+def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str, *, top: float, height: float = 150.0) -> str:
+    """SVG text. Values are in ``unit``; the axis ends at ``top``, and what is longer is cut there, with its length above it."""
+    used = [i for i in range(len(parts)) if any(bar.values[i] > 0 for bar in bars)]
+    depth = max(bar.below for bar in bars)
+    scale = height / (top or 1.0)
+    zero = _TOP + height
+    bottom = zero + min(depth, top) * scale
+    body = legend([*(parts[i] for i in used), *([below] if depth > 0 else [])], _LEFT, None)
+    for tick in nice_ticks(0, top, 5):
+        y = zero - tick * scale
+        body.append(svg.line(_LEFT, y, WIDTH - _RIGHT, y, GRID))
+        number = f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE)
+        body.append(svg.text(_LEFT - 6, y + 4, number, anchor="end", fill=MUTED, size=10))
+    slot = (WIDTH - _LEFT - _RIGHT) / len(bars)
+    wide = min(_WIDEST, slot * 0.82)
+    named = -(-len(bars) // max(1, int((WIDTH - _LEFT - _RIGHT) / (14 + max(svg.width_of(bar.label, 10) for bar in bars)))))
+    for position, bar in enumerate(bars):
+        middle = _LEFT + slot * (position + 0.5)
+        y = zero
+        for i in used:
+            shown = min(bar.values[i] * scale, y - _TOP)
+            if shown > 0:
+                y -= shown
+                title = f"{bar.label}, {parts[i].name}: {significant(bar.values[i])} {unit}"
+                body.append(svg.rect(middle - wide / 2, y, wide, shown, MEANINGS[parts[i].meaning], opacity=parts[i].shade, title=title))
+        if sum(bar.values) > top * (1 + 1e-9):
+            body.append(svg.text(middle, _TOP - 4, significant(sum(bar.values)), anchor="middle", fill=INK, size=9))
+        if bar.below > 0:
+            title = f"{bar.label}, {below.name}: {significant(bar.below)} {unit}"
+            shown = min(bar.below, top) * scale
+            body.append(svg.rect(middle - wide / 2, zero, wide, shown, MEANINGS[below.meaning], opacity=below.shade, title=title))
+        if position % named == 0:
+            body.append(svg.text(middle, bottom + 14, bar.label, anchor="middle", fill=MUTED, size=10))
+    body.append(svg.line(_LEFT, zero, WIDTH - _RIGHT, zero, INK))
+    body.append(svg.text(_LEFT + (WIDTH - _LEFT - _RIGHT) / 2, bottom + 29, "step", anchor="middle", fill=MUTED, size=10))
+    return svg.document(WIDTH, bottom + _BOTTOM, body)

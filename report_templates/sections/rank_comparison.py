@@ -1,0 +1,148 @@
+"""How do the ranks differ, and for which do the others wait?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ...analysis.report import RankComparison, RankRow, Report
+from ..blocks import Cell, Column, Figure, Section, Table, of_all, say, spread, table, value
+from ..figures.axes import time_unit
+from ..figures.lines import Line, Panel, lines
+from ..figures.stacked_bars import stacked_bars
+from ..formats import UNKNOWN, count, duration, percent, plural
+from . import labels
+from .time_breakdown import PARTS
+
+ROWS: Final = 16  # ranks; of more those that differ most, and quantiles
+
+
+def rank_comparison(report: Report) -> Section:
+    found = report.rank_comparison
+    text = " ".join(found.sentences) or found.absent or "The report was made by a version of postrun that did not compare ranks."
+    made = Section("rank-comparison", "Ranks compared", say("{}", text))
+    if not found.ranks:
+        return made
+    shown = _shown(found.ranks)
+    made.add(_bars(found, shown), _over_ranks(found), _ranks(found, shown), _quantiles(found))
+    return made
+
+
+def _shown(ranks: Sequence[RankRow]) -> list[RankRow]:
+    """Those with most and least computation and the median one; stragglers have most."""
+    return spread(ranks, ROWS, lambda row: row.computation_ns)
+
+
+def _bars(found: RankComparison, shown: Sequence[RankRow]) -> Figure:
+    unit = time_unit(max(row.step_ns for row in shown))
+    rows = [
+        (
+            ("* " if row.straggler else "") + labels.device(row.node, row.rank, row.device),
+            [time / unit.nanoseconds for time in (row.computation_ns, row.exposed_communication_ns, row.exposed_memory_ns, row.idle_ns)],
+        )
+        for row in shown
+    ]
+    return Figure(
+        "rank-comparison-bars",
+        stacked_bars(PARTS, rows, unit.name),
+        f"Mean step of each rank. {' '.join(found.sentences)}",
+        say(
+            "The mean of {} of each rank, in {}. A rank that computes longer than the others has less exposed communication: they wait for"
+            " it.{}{}",
+            plural(found.steps, "step"),
+            unit.name,
+            " * The others wait for this one." if any(row.straggler for row in shown) else "",
+            of_all(len(shown), len(found.ranks), "rank", "computation"),
+        ),
+    )
+
+
+def _over_ranks(found: RankComparison) -> Figure | None:
+    """All ranks, where a bar for each has no room."""
+    if len(found.ranks) <= ROWS:
+        return None
+    unit = time_unit(max(row.step_ns for row in found.ranks))
+    x = [row.rank or 0 for row in found.ranks]
+    drawn = [
+        Line("computation", x, [row.computation_ns / unit.nanoseconds for row in found.ranks]),
+        Line("communication", x, [row.communication_ns / unit.nanoseconds for row in found.ranks]),
+    ]
+    return Figure(
+        "rank-comparison-over-ranks",
+        lines([Panel(f"mean per step, {unit.name}", drawn)], "rank", x_time=False, height=120),
+        f"Computation and communication of every rank. {' '.join(found.sentences)}",
+        say("All {}: a peak of computation with a dip of communication is a rank that the others wait for.", plural(len(x), "rank")),
+    )
+
+
+def _ranks(found: RankComparison, shown: Sequence[RankRow]) -> Table | None:
+    loading = any(row.data_loading_ns is not None for row in shown)
+    left_out = len(found.ranks) - len(shown)
+    note = f"Means per step over {plural(found.steps, 'step')}; over: computes more than {percent(found.threshold_percent)} longer than the"
+    note += " median of the ranks in the step; waiting: communication beyond that of the rank with least of it in the step."
+    if left_out:
+        note += f" {plural(left_out, 'more rank')} in report.json."
+    return table(
+        "rank-comparison-ranks",
+        "Ranks" if not left_out else "Ranks of most and of least computation and the median one",
+        [
+            Column("Rank", "name"),
+            Column("Step", "number"),
+            Column("Computation", "number"),
+            Column("Communication", "number"),
+            Column("of it waiting", "number"),
+            Column("Exposed communication", "number"),
+            Column("Idle", "number", html_only=True),
+            *([Column("Data loading", "number", html_only=True)] if loading else []),
+            Column("Against the median", "number"),
+            Column("Over in", "number"),
+            Column("Waited for", html_only=True),
+        ],
+        [
+            [
+                Cell(labels.device(row.node, row.rank, row.device), sort=row.rank),
+                value(row.step_ns, duration),
+                value(row.computation_ns, duration),
+                value(row.communication_ns, duration),
+                value(row.waiting_ns, duration),
+                value(row.exposed_communication_ns, duration),
+                value(row.idle_ns, duration),
+                *([value(row.data_loading_ns, duration)] if loading else []),
+                Cell(_signed(row.excess_percent), sort=row.excess_percent),
+                Cell(f"{count(row.steps_over)} of {count(row.steps)}", sort=row.steps_over / row.steps),
+                Cell("yes" if row.straggler else "no" if row.steps_over * 2 <= row.steps else "not confirmed"),
+            ]
+            for row in shown
+        ],
+        note=note,
+    )
+
+
+def _signed(change: float) -> str:
+    return f"{'+' if change > 0 else '−' if change < 0 else ''}{percent(abs(change))}"
+
+
+def _quantiles(found: RankComparison) -> Table | None:
+    def rank(number: int | None) -> Cell:
+        return Cell(UNKNOWN if number is None else f"rank {number}", sort=number)
+
+    return table(
+        "rank-comparison-quantiles",
+        f"All {count(len(found.ranks))} ranks, mean time per step",
+        [
+            Column("What", "name"),
+            *(Column(label, "number") for label in ("min", "p5", "p50", "p95", "max")),
+            Column("Least"),
+            Column("Most"),
+        ],
+        [
+            [
+                Cell(row.name),
+                *(value(number, duration) for number in (row.min, row.p5, row.p50, row.p95, row.max)),
+                rank(row.least_rank),
+                rank(row.most_rank),
+            ]
+            for row in found.spread
+        ],
+        sortable=False,
+    )

@@ -1,0 +1,107 @@
+"""Where did the time of each step go, over the steps and on the ranks that differ most?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ...analysis.report import Report, StepBar, StepBreakdown
+from ..blocks import Cell, Column, Figure, Section, say, table, value
+from ..figures.axes import time_unit
+from ..figures.stacked_bars import Part
+from ..figures.step_bars import Bar, step_bars
+from ..formats import count, duration, percent, plural, significant
+from . import labels
+from .time_breakdown import PARTS
+
+HIDDEN: Final = Part("hidden communication", "communication", 0.5)
+_CUT: Final = 3.0  # times the median; a longer step would press all others flat
+_PDF_ROWS: Final = 0  # the figure says it
+
+
+def step_breakdown(report: Report) -> Section:
+    found = report.step_breakdown
+    made = Section("step-breakdown", "Time of each step", say("{}", _lead(found)))
+    if not found.mean:
+        return made
+    what = "Each bar is one step" if found.pooled == 1 else f"Each bar is the mean of {count(found.pooled)} neighbouring steps"
+    who = f", mean of {plural(found.processes, 'process', 'processes')}" if found.processes > 1 else ""
+    made.add(
+        _figure(
+            "step-breakdown-mean",
+            found.mean,
+            _lead(found),
+            f"{what}{who}, from the end of the step before it to its own end on the device. Downwards: communication that ran while the"
+            " device computed, and cost nothing."
+            if any(bar.hidden_communication_ns for bar in found.mean)
+            else f"{what}{who}, from the end of the step before it to its own end on the device.",
+        )
+    )
+    for number, rank in enumerate(found.ranks):
+        name = labels.device(rank.node, rank.rank, rank.device)
+        made.add(_figure(f"step-breakdown-rank-{number}", rank.bars, f"{name}: {_parts(rank.bars)}", f"{name}: {_parts(rank.bars)}."))
+    made.add(
+        table(
+            "step-breakdown-table",
+            "Mean time per step",
+            [
+                Column("Steps", "name"),
+                Column("Step", "number"),
+                *(Column(part.name.capitalize(), "number") for part in PARTS),
+                Column("Hidden communication", "number"),
+            ],
+            [
+                [
+                    Cell(_label(bar), sort=bar.first),
+                    *(value(total / bar.steps, duration) for total in (bar.step_ns, *_times(bar), bar.hidden_communication_ns)),
+                ]
+                for bar in found.mean
+            ],
+            pdf_rows=_PDF_ROWS,
+        )
+    )
+    return made
+
+
+def _lead(found: StepBreakdown) -> str:
+    if not found.mean:
+        return found.absent or "The report was made by a version of postrun that did not divide the single steps."
+    who = f" of {plural(found.processes, 'process', 'processes')}" if found.processes > 1 else ""
+    return f"Over {plural(found.steps, 'step')}{who}: {_parts(found.mean)}."
+
+
+def _parts(bars: Sequence[StepBar]) -> str:
+    whole = sum(bar.step_ns for bar in bars) or 1
+    steps = sum(bar.steps for bar in bars) or 1
+    totals = [sum(times) for times in zip(*(_times(bar) for bar in bars), strict=True)]
+    named = ", ".join(f"{percent(100 * total / whole)} {part.name}" for total, part in zip(totals, PARTS, strict=True))
+    return f"{duration(whole / steps)} per step, of it {named}"
+
+
+def _times(bar: StepBar) -> tuple[int, int, int, int]:
+    """In the order of PARTS."""
+    return bar.computation_ns, bar.exposed_communication_ns, bar.exposed_memory_ns, bar.idle_ns
+
+
+def _label(bar: StepBar) -> str:
+    return str(bar.first) if bar.first == bar.last else f"{bar.first}–{bar.last}"
+
+
+def _figure(id: str, bars: Sequence[StepBar], alt: str, caption: str) -> Figure:
+    means = [bar.step_ns / bar.steps for bar in bars]
+    usual = sorted(means)[(len(means) - 1) // 2]
+    top = max((mean for mean in means if mean <= _CUT * usual), default=max(means)) or max(means) or 1.0
+    unit = time_unit(top)
+    drawn = [
+        Bar(
+            _label(bar),
+            [time / bar.steps / unit.nanoseconds for time in _times(bar)],
+            bar.hidden_communication_ns / bar.steps / unit.nanoseconds,
+        )
+        for bar in bars
+    ]
+    cut = sum(mean > top for mean in means)
+    more = f" {plural(cut, 'bar')} above {significant(top / unit.nanoseconds)} {unit.name} cut, with the length on top." if cut else ""
+    return Figure(
+        id, step_bars(PARTS, drawn, HIDDEN, unit.name, top=top / unit.nanoseconds), f"Time of each step. {alt}", say("{}{}", caption, more)
+    )
