@@ -18,8 +18,10 @@ from .framework import framework
 from .idle import idle
 from .job_statistics import job_statistics
 from .kernels import categories, kernels
+from .launch_configurations import launch_configurations
 from .launches import launches
 from .memory_operations import memory_operations
+from .operators import operators
 from .options import Options
 from .places import Places
 from .precision import precision
@@ -129,6 +131,8 @@ def assemble(store: Store, options: Options) -> Report:
         rank_comparison=rank_comparison(store, _straggler_threshold(rules), times),
         slow_steps=slow_steps(store, times),
         collectives=collectives(store),
+        launch_configurations=launch_configurations(store),
+        operators=operators(store),
     )
 
 

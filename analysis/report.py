@@ -657,6 +657,71 @@ class Framework:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchConfiguration:
+    """All runs of one kernel with one launch configuration. ``shared_memory``: bytes per block; ``blocks_per_sm``: blocks of the grid /
+    multiprocessors of the GPU. None where the trace does not say it."""
+
+    name: str
+    short_name: str
+    category: str
+    grid: tuple[int, int, int] | None
+    block: tuple[int, int, int] | None
+    registers: int | None
+    shared_memory: int | None
+    blocks_per_sm: float | None
+    count: int
+    total_ns: int
+    share_of_kernel_time: float  # percent
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchConfigurations:
+    """``rows``: by category, the one with most time first, and within it by time; of all ``total`` the 500 with most time."""
+
+    rows: tuple[LaunchConfiguration, ...]
+    total: int
+    known_percent: float | None  # of the kernel time, where grid and block are known
+    # of the kernel time, in grids with fewer blocks than the GPU has multiprocessors; without communication, which has few on purpose
+    small_percent: float | None
+    absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorKernel:
+    """The device work of one name that one operator launched."""
+
+    operator: str
+    kernel: str
+    kind: str  # kernel, memcpy, memset
+    count: int
+    total_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOperator:
+    """Device time of what an operator launched itself, not by an operator that it calls. ``calls``: of the operator, that launched."""
+
+    name: str
+    calls: int
+    count: int
+    total_ns: int
+    percent: float  # of the device time of all kernels, copies and memsets
+    kernels: int  # distinct ones
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorAttribution:
+    """``rows``: by device time, at most 200; ``kernels``: of these operators, by time, at most 400. ``linked_percent``: of the device time,
+    that could be given to an operator."""
+
+    rows: tuple[DeviceOperator, ...]
+    further: int
+    kernels: tuple[OperatorKernel, ...]
+    linked_percent: float | None
+    absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Collective:
     """All collectives of one operation, size, element type and group size. ``ranks``: from how many ranks each of them was put together;
     ``kernels``: their kernels on all of these. ``total_ns``: summed over the ranks; ``shortest_ns``: of each collective the duration on the
@@ -841,6 +906,8 @@ class Report:
     rank_comparison: RankComparison = RankComparison()
     slow_steps: SlowSteps = SlowSteps()
     collectives: Collectives | None = None
+    launch_configurations: LaunchConfigurations | None = None
+    operators: OperatorAttribution | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

@@ -20,8 +20,10 @@ from .sections.idle import idle
 from .sections.information import information
 from .sections.job_statistics import job_statistics
 from .sections.kernels import kernels
+from .sections.launch_configurations import launch_configurations
 from .sections.launches import launches
 from .sections.memory_operations import memory_operations
+from .sections.operators import operators
 from .sections.precision import precision
 from .sections.python_profile import python_profile
 from .sections.rank_comparison import rank_comparison
@@ -41,6 +43,8 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     system_usage,
     time_breakdown,
     kernels,
+    launch_configurations,
+    operators,
     precision,
     categories,
     activity,

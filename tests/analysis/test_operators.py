@@ -1,0 +1,105 @@
+"""Does device time go to the innermost operator around the launch, on paper and in real traces?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun.analysis.operators import operators
+from postrun.analysis.report import DeviceOperator, OperatorKernel
+from postrun.ingest import ingest
+from postrun.ingest.store import Store
+
+
+def operator(name: str, start: int, end: int, **other: Any) -> dict[str, Any]:
+    return {"kind": "operator", "name": name, "start_ns": start, "duration_ns": end - start, **other}
+
+
+def launch(start: int, correlation: int, **other: Any) -> dict[str, Any]:
+    return {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": start, "duration_ns": 1, "correlation": correlation, **other}
+
+
+def work(name: str, duration: int, correlation: int | None, **other: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": name, "start_ns": 1000, "duration_ns": duration, "correlation": correlation, **other}
+
+
+def test_innermost_on_the_thread(make_store: Callable[..., Store]) -> None:
+    # Thread 1: linear 0..100 holds addmm 10..40 and, touching it, copy 40..60; between 60 and 100 linear itself launches. Thread 2: relu.
+    store = make_store(
+        host_event=[
+            operator("linear", 0, 100), operator("addmm", 10, 40), operator("copy", 40, 60), operator("empty", 70, 70),
+            operator("linear", 200, 300), operator("addmm", 200, 260), operator("relu", 0, 500, tid=2),
+            launch(5, 1), launch(15, 2), launch(40, 3), launch(60, 4), launch(75, 5), launch(20, 6, tid=2), launch(150, 7), launch(210, 8),
+            launch(30, 9, tid=3),
+        ],
+        device_event=[
+            work("bias", 1, 1), work("gemm", 20, 2), work("gemm", 30, 2), {**work("HtoD", 4, 3), "kind": "memcpy"}, work("bias", 5, 4),
+            work("x", 6, 5), work("relu", 7, 6), work("lost", 8, 7), work("gemm", 9, 8), work("lost", 10, 9), work("lost", 11, None),
+            {**work("wait", 1000, 2), "kind": "sync"},
+        ],
+    )  # fmt: skip
+    found = operators(store)
+    whole = 1 + 20 + 30 + 4 + 5 + 6 + 7 + 8 + 9 + 10 + 11
+    assert found.rows == (
+        DeviceOperator("addmm", 2, 3, 59, pytest.approx(100 * 59 / whole), 1),
+        DeviceOperator("linear", 1, 3, 12, pytest.approx(100 * 12 / whole), 2),
+        DeviceOperator("relu", 1, 1, 7, pytest.approx(100 * 7 / whole), 1),
+        DeviceOperator("copy", 1, 1, 4, pytest.approx(100 * 4 / whole), 1),
+    )
+    assert found.kernels == (
+        OperatorKernel("addmm", "gemm", "kernel", 3, 59),
+        OperatorKernel("relu", "relu", "kernel", 1, 7),
+        OperatorKernel("linear", "bias", "kernel", 2, 6),
+        OperatorKernel("linear", "x", "kernel", 1, 6),
+        OperatorKernel("copy", "HtoD", "memcpy", 1, 4),
+    )
+    assert found.linked_percent == pytest.approx(100 * 82 / whole)
+
+
+def test_processes_are_apart(make_store: Callable[..., Store]) -> None:
+    store = make_store(
+        processes=[{"id": 0, "node": 0, "rank": 0}, {"id": 1, "node": 0, "rank": 1}],
+        host_event=[operator("a", 0, 10), operator("b", 0, 10, process=1), launch(5, 1), launch(5, 1, process=1)],
+        device_event=[work("k", 3, 1), work("k", 4, 1, process=1)],
+    )
+    assert [(row.name, row.total_ns) for row in operators(store).rows] == [("b", 4), ("a", 3)]
+
+
+def test_nothing(make_store: Callable[..., Store]) -> None:
+    assert "No operator" in (operators(make_store(device_event=[work("k", 3, 1)])).absent or "")
+    assert "no device work" in (operators(make_store(host_event=[operator("a", 0, 10)])).absent or "")
+    apart = operators(make_store(host_event=[operator("a", 0, 10)], device_event=[work("k", 3, 1)]))
+    assert (apart.rows, apart.linked_percent) == ((), 0.0)
+    assert apart.absent is not None
+
+
+@pytest.mark.parametrize(
+    "file", ["h100/Falconsai_nsfw_image_detection__1016002.json.gz", "mi300/gaunernst_bert-small-uncased__1016001.json.gz"]
+)
+def test_real_traces_recomputed(shared_data: Path, file: str) -> None:
+    path = shared_data / "kineto" / file
+    if not path.is_file():
+        pytest.skip("the trace is not here")
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    launched = {
+        event["args"]["correlation"]: event
+        for event in events
+        if event.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in event["args"]
+    }
+    ranges = [event for event in events if event.get("cat") == "cpu_op" and event["dur"] > 0]
+    expected: dict[str, int] = defaultdict(int)
+    for event in events:
+        if event.get("cat") not in ("kernel", "gpu_memcpy", "gpu_memset"):
+            continue
+        call = launched.get(event["args"]["correlation"])
+        around = [r for r in ranges if call and r["tid"] == call["tid"] and r["ts"] <= call["ts"] < r["ts"] + r["dur"]]
+        if around:
+            expected[min(around, key=lambda r: r["dur"])["name"]] += round(event["dur"] * 1000)
+    found = operators(ingest([path]))
+    assert {row.name: row.total_ns for row in found.rows} == expected
+    assert len(expected) > 3
