@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..analysis.report import Report
+from ..analysis.timeline_data import Timeline
 from .blocks import Section
 from .figures import plots
 from .sections.activity import activity
@@ -34,6 +35,7 @@ from .sections.steps import steps
 from .sections.summary import summary
 from .sections.system_usage import system_usage
 from .sections.time_breakdown import time_breakdown
+from .timeline.section import timeline as timeline_section
 
 # In the order of the report; the template of a section is templates/sections/<id with _>.html.j2.
 SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
@@ -73,14 +75,16 @@ class Context:
     sections: tuple[Section, ...]
 
 
-def context(report: Report, progress: Callable[[str, float | None], None]) -> Context:
-    """Everything that is shown, formatted, and every figure drawn; HTML and PDF show the same."""
+def context(report: Report, progress: Callable[[str, float | None], None], timeline: Timeline | None = None) -> Context:
+    """Everything that is shown, formatted, and every figure drawn; HTML and PDF show the same. The timeline stands before the appendix."""
     made = []
     with plots.settings():
         for number, build in enumerate(SECTIONS, 1):
             progress("drawing", (number - 1) / len(SECTIONS))
-            section = build(report)
+            made.append(build(report))
+        if timeline is not None:
+            made.insert(-1, timeline_section(timeline))
+        for number, section in enumerate(made, 1):
             section.number = number
-            made.append(section)
         first = summary(report)
     return Context(report, first, tuple(made))

@@ -44,10 +44,11 @@ def filled(
 ) -> str:
     """The page of ``template``, with the style and the script of the report. ``report``: its plain texts, with a ``generator``;
     ``data_name``: the file that holds everything; ``more``: what else the template names."""
+    more_of = target == "html" and any("data" in section.facts for section in sections if section.id == "timeline")
     return rendered(
         template,
-        style=_asset("style.css") if target == "html" else _pdf_style(paper),
-        script=_asset("report.js"),
+        style=asset("style.css", *["timeline.css"] * more_of) if target == "html" else _pdf_style(paper),
+        script=asset("report.js", *["timeline.js"] * more_of),
         report=report,
         summary=summary,
         sections=sections,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ..analysis.report import Report
+from ..analysis.timeline_data import Timeline
 from ..errors import RenderError, UsageError
 from .pdf import PAPERS, Job, Printer, PrinterHere
 
@@ -29,6 +30,7 @@ def render(
     pdf_timeout_s: float = 120,
     printer: Printer | PrinterHere | None = None,
     progress: Callable[[str, float | None], None] | None = None,
+    timeline: Timeline | None = None,
 ) -> dict[str, Path]:
     """Write the files of ``formats`` (PLACES) to ``out_dir``; format -> file, or folder.
 
@@ -36,7 +38,8 @@ def render(
     or "Letter". A file is replaced only when its successor is whole. RenderError if the PDF fails or takes longer than ``pdf_timeout_s``
     seconds: the others are written, and ``written`` of the error names them; an older report.pdf is removed, because it would be that of
     another run. UsageError for an unknown format or paper. ``printer``: a process for the PDF that was started earlier, so that it was
-    ready by now, which is used up; or this process, without a time limit.
+    ready by now, which is used up; or this process, without a time limit. ``timeline``: the events that HTML and PDF draw; without it they
+    have no section of that name.
     """
     if unknown := [word for word in formats if word not in PLACES]:
         raise UsageError(f"{', '.join(unknown)} is no report format; choose from {', '.join(PLACES)}")
@@ -58,7 +61,7 @@ def render(
             from .context import context
             from .pages import page
 
-            shown = context(report, tell)
+            shown = context(report, tell, timeline)
             if printer is not None:
                 tell("printing", None)
                 (scratch / "page.html").write_text(page(shown, "pdf", paper=sheet), encoding="utf-8", errors="replace")

@@ -1,0 +1,165 @@
+"""What ran when, on which track? A strip per track over a stretch of time.
+
+What is too short to be seen for itself shares a column with its neighbours: the paler the column, the less of it is covered; communication
+stands at the lower edge of a shared column. Kinds differ in height and edge, too, so the strips can be read without colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..formats import clip
+from . import svg
+from .axes import nice_ticks, time_unit
+from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
+
+WIDTH: Final = 720.0
+_TOP, _ROW, _BAR, _RIGHT = 28.0, 21.0, 16.0, 12.0
+_COLUMN: Final = 1.5  # px
+_OWN: Final = 3.0  # px from which on an event is drawn for itself
+_LEVELS: Final = 4
+KINDS: Final = ("step", "annotation", "computation", "communication", "memory", "sync", "launch", "host", "merged")
+_TALK: Final = KINDS.index("communication")
+_SHARED: Final = 5.0  # px at the lower edge for communication, where something else runs at the same moment
+_COLOUR: Final = {"step": "idle", "annotation": "other", "launch": "host", "host": "operator", "merged": "other"}
+_WORD: Final = {
+    "memory": "memory operation",
+    "sync": "synchronisation",
+    "launch": "launch call",
+    "host": "host operation",
+    "merged": "merged",
+}
+_HEIGHT: Final = {"memory": 0.62, "sync": 0.35, "launch": 0.62, "annotation": 0.8}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Events of a track within the stretch, by start; ``kind`` is a place in KINDS. ``level``: samples in percent instead of events."""
+
+    label: str
+    start: npt.NDArray[np.float64]
+    end: npt.NDArray[np.float64]
+    kind: npt.NDArray[np.int64]
+    names: Sequence[str] = ()
+    level: bool = False
+
+
+def gantt(rows: Sequence[Row], low: float, high: float, *, origin: float = 0.0) -> str:
+    """SVG text. ``low`` and ``high``: the stretch in ns; ``origin``: what its axis counts from. ``start`` of a row of samples holds their
+    times, ``end`` their percents."""
+    labels = [clip(row.label, 26) for row in rows]
+    left = min(190.0, 12 + max((svg.width_of(label, 10) for label in labels), default=0))
+    scale = (WIDTH - left - _RIGHT) / max(high - low, 1.0)
+    bottom = _TOP + _ROW * len(rows)
+    body = _legend([kind for kind in range(len(KINDS)) if any(not row.level and bool((row.kind == kind).any()) for row in rows)])
+    unit = time_unit(max(high - origin, 1.0))
+    for tick in nice_ticks((low - origin) / unit.nanoseconds, (high - origin) / unit.nanoseconds, 7):
+        x = left + (tick * unit.nanoseconds + origin - low) * scale
+        body.append(svg.line(x, _TOP - 3, x, bottom, GRID))
+        anchor = "end" if x > WIDTH - 36 else "middle"
+        body.append(svg.text(min(x, WIDTH - 2), bottom + 13, f"{tick:.10g} {unit.name}", anchor=anchor, fill=MUTED, size=10))
+    for number, (label, row) in enumerate(zip(labels, rows, strict=True)):
+        y = _TOP + _ROW * number
+        body.append(svg.text(left - 7, y + _BAR / 2 + 3.5, label, anchor="end", size=10))
+        body += _line(row, left, y, low, high, scale) if row.level else _strip(row, left, y, low, high, scale)
+    return svg.document(WIDTH, bottom + 18, body)
+
+
+def _strip(row: Row, left: float, y: float, low: float, high: float, scale: float) -> list[str]:
+    start = (np.clip(row.start, low, high) - low) * scale
+    end = (np.clip(row.end, low, high) - low) * scale
+    wide = end - start
+    own = (wide >= _OWN) & (end > start)
+    paths: dict[tuple[int, int], list[str]] = {}
+    texts: list[str] = []
+    edges: list[str] = []
+
+    def put(kind: int, level: int, at: float, width: float, *, cut: float = 0.0, below: bool = False) -> None:
+        tall = _SHARED if below else max(_BAR * _HEIGHT.get(KINDS[kind], 1.0) - cut, 2.0)
+        top = y + _BAR - tall - cut
+        across = svg.number(width)
+        shape = f"M{svg.number(left + at)} {svg.number(top)}h{across}v{svg.number(tall)}h-{across}z"
+        paths.setdefault((kind, level), []).append(shape)
+        if kind == _TALK and level == _LEVELS and not below:
+            edges.append(f"M{svg.number(left + at)} {svg.number(y)}h{across}v2h-{across}z")
+
+    short = np.flatnonzero(~own & (end >= start) & (row.end >= low) & (row.start <= high))
+    columns = int((high - low) * scale / _COLUMN) + 1
+    if len(short):
+        covered = np.zeros((len(KINDS), columns))
+        middle = np.minimum(((start[short] + end[short]) / 2 / _COLUMN).astype(np.int64), columns - 1)
+        np.add.at(covered, (row.kind[short], middle), wide[short] / _COLUMN)
+        talk = _level(covered[_TALK])
+        covered[_TALK] = 0
+        kind = covered.argmax(axis=0)
+        level = _level(covered.sum(axis=0))
+        bare = np.isin(np.arange(columns), middle) & (level == 0) & (talk == 0)  # events without a duration
+        level[bare] = 1
+        kind[bare] = row.kind[short][np.searchsorted(middle, np.flatnonzero(bare))] if bool((np.diff(middle) >= 0).all()) else kind[bare]
+        coded = (talk * (_LEVELS + 1) + level) * len(KINDS) + kind
+        bounds = np.flatnonzero(np.diff(coded, prepend=-1, append=-1))
+        for first, after in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            at, width = first * _COLUMN, (after - first) * _COLUMN
+            both = bool(level[first]) and bool(talk[first])
+            if level[first]:
+                put(int(kind[first]), int(level[first]), at, width, cut=_SHARED if both else 0.0)
+            if talk[first]:
+                put(_TALK, int(talk[first]), at, width, below=both)
+    for i in np.flatnonzero(own).tolist():
+        kind_of = int(row.kind[i])
+        gap = 0.8 if wide[i] > 5 else 0.0
+        put(kind_of, _LEVELS, float(start[i]), float(wide[i]) - gap)
+        name = row.names[i] if row.names else ""
+        room = int((wide[i] - 8) / 5.6)
+        if name and room >= 4 and len(texts) < 60 and _HEIGHT.get(KINDS[kind_of], 1.0) >= 0.8:
+            meaning = _COLOUR.get(KINDS[kind_of], KINDS[kind_of])
+            texts.append(svg.text(left + float(start[i]) + 4, y + 12, clip(name, room), fill=ON[meaning], size=9))
+    drawn = [svg.rect(left, y, (high - low) * scale, _BAR, GRID, opacity=0.3)]
+    for (kind_of, level_of), shapes in sorted(paths.items()):
+        name = KINDS[kind_of]
+        drawn.append(svg.path("".join(shapes), MEANINGS[_COLOUR.get(name, name)], opacity=(0.3, 0.5, 0.75, 1.0)[level_of - 1]))
+    if edges:
+        drawn.append(svg.path("".join(edges), INK))
+    return drawn + texts
+
+
+def _level(covered: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    return np.ceil(np.minimum(covered, 1.0) * _LEVELS - 1e-9).astype(np.int64)
+
+
+def _line(row: Row, left: float, y: float, low: float, high: float, scale: float) -> list[str]:
+    inside = np.flatnonzero((row.start >= low) & (row.start <= high))
+    if len(inside) > 240:
+        inside = inside[:: -(-len(inside) // 240)]
+    if not len(inside):
+        return []
+    points = [
+        (left + (time - low) * scale, y + _BAR - max(0.0, min(100.0, value)) / 100 * _BAR)
+        for time, value in zip(row.start[inside].tolist(), row.end[inside].tolist(), strict=True)
+    ]
+    base = svg.number(y + _BAR)
+    area = f"M{svg.number(points[0][0])} {base}" + "".join(f"L{svg.number(a)} {svg.number(b)}" for a, b in points)
+    return [
+        svg.rect(left, y, (high - low) * scale, _BAR, GRID, opacity=0.3),
+        svg.path(area + f"L{svg.number(points[-1][0])} {base}z", MEANINGS["host"], opacity=0.55),
+    ]
+
+
+def _legend(kinds: Sequence[int]) -> list[str]:
+    body: list[str] = []
+    x = 0.0
+    for number in kinds:
+        name = KINDS[number]
+        tall = 11 * _HEIGHT.get(name, 1.0)
+        body.append(svg.rect(x, 6 + 11 - tall, 11, tall, MEANINGS[_COLOUR.get(name, name)]))
+        if name == "communication":
+            body.append(svg.rect(x, 6, 11, 2, INK))
+        word = _WORD.get(name, name)
+        body.append(svg.text(x + 15, 15.5, word, size=10))
+        x += 27 + svg.width_of(word, 10)
+    return body or [svg.rect(0, 0, 1, 1, PAPER)]
