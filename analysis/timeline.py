@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from ..ingest.store import Store
@@ -54,7 +55,7 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
         report.steps.steps, moved, places, lambda node, process: tree.of.get(("steps", node, process, NONE, NONE)), end - origin
     )
     crowded = placed.filter(pl.col("lane") < 0)
-    ordered = placed.filter(pl.col("lane") >= 0).sort("track", "lane", "start", maintain_order=True)
+    ordered = _by_lane(placed.filter(pl.col("lane") >= 0))
     merged = _merge(ordered, stretches, cap)
     kept = _kept(ordered, merged)
     said = [*_merged_words(ordered, merged, stretches), *_crowded_words(crowded), *said]
@@ -136,9 +137,9 @@ def _integer(value: object) -> int:
 
 
 def _merge(ordered: pl.DataFrame, stretches: Sequence[Stretch], cap: int) -> Merged:
-    lane = (ordered["track"].cast(pl.Int64) * 32_768 + ordered["lane"].cast(pl.Int64)).to_numpy()
+    lane = _lane(ordered)
     start, length = ordered["start"].to_numpy(), ordered["duration"].to_numpy()
-    whole: list[np.ndarray[tuple[int], np.dtype[np.bool_]]] = []
+    whole: list[npt.NDArray[np.bool_]] = []
     if len(ordered) > cap:
         steps = [stretch for stretch in stretches if stretch.view.key != "whole"]
         for chosen in (steps, steps[:1]):
@@ -146,6 +147,17 @@ def _merge(ordered: pl.DataFrame, stretches: Sequence[Stretch], cap: int) -> Mer
                 inside = pl.any_horizontal(_inside(stretch) for stretch in chosen)
                 whole.append(ordered.select(inside.alias("inside"))["inside"].to_numpy())
     return merge(lane, start, length, whole, cap)
+
+
+def _lane(events: pl.DataFrame) -> npt.NDArray[np.int64]:
+    """A number per lane of the run, in order of track and lane."""
+    return (events["track"].cast(pl.Int64) * 32_768 + events["lane"].cast(pl.Int64)).to_numpy()
+
+
+def _by_lane(placed: pl.DataFrame) -> pl.DataFrame:
+    """``placed``, which is sorted by track and start, by track, lane and start."""
+    lane = _lane(placed)
+    return placed if (np.diff(lane) >= 0).all() else placed[np.argsort(lane, kind="stable")]
 
 
 def _inside(stretch: Stretch) -> pl.Expr:
@@ -224,12 +236,12 @@ def _names(store: Store, kept: pl.DataFrame, timed: pl.DataFrame) -> tuple[tuple
     return tuple(names), joined.select(pl.when(single).then("number").otherwise("together").alias("number"))["number"]
 
 
-def _partners(store: Store, kept: pl.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def _partners(store: Store, kept: pl.DataFrame) -> npt.NDArray[np.int32]:
     partner = np.full(kept.height, -1, np.int32)
     alone = kept.filter(pl.col("count") == 1)
     runs = alone.filter(pl.col("source") == DEVICE).select("index", run="row")
     calls = alone.filter(pl.col("source") == HOST).select(call="index", launch="row")
-    linked = pairs(store).join(runs, on="run").join(calls, on="launch")
+    linked = pairs(store, alone).join(runs, on="run").join(calls, on="launch")
     partner[linked["index"].to_numpy()] = linked["call"].to_numpy()
     first = linked.filter("first")
     partner[first["call"].to_numpy()] = first["index"].to_numpy()

@@ -43,9 +43,12 @@ _EVENTS: Final = f"""
 """
 # As in launches.py: of a correlation the first launch, and all runs, in the order of their first.
 _PAIRS: Final = """
-    WITH call AS (
-        SELECT process, correlation, min({'start': start_ns, 'end': start_ns + duration_ns, 'name': name, 'row': rowid}) AS first
-        FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL GROUP BY process, correlation
+    WITH wanted_key AS (
+        SELECT DISTINCT process, correlation FROM host_event AS e SEMI JOIN wanted AS w ON w.row = e.rowid
+        WHERE kind = 'launch' AND process IS NOT NULL AND correlation IS NOT NULL
+    ), call AS (
+        SELECT process, correlation, min({'start': start_ns, 'end': start_ns + duration_ns, 'name': name, 'row': e.rowid}) AS first
+        FROM host_event AS e SEMI JOIN wanted_key USING (process, correlation) WHERE kind = 'launch' GROUP BY process, correlation
     )
     SELECT e.rowid AS run, call.first."row" AS launch,
         row_number() OVER (
@@ -85,9 +88,12 @@ def steps_of(store: Store) -> pl.DataFrame:
     )
 
 
-def pairs(store: Store) -> pl.DataFrame:
-    """``run`` and ``launch``: rows of device and host events of one process and correlation; ``first``: the first run of its launch."""
-    return store.frame(_PAIRS)
+def pairs(store: Store, kept: pl.DataFrame) -> pl.DataFrame:
+    """``run`` and ``launch``: rows of device and host events of one process and correlation; ``first``: the first run of its launch.
+
+    Of the launches among the kept events (``source`` and ``row``).
+    """
+    return _of(store, _PAIRS, kept, HOST)
 
 
 def details(store: Store, kept: pl.DataFrame) -> tuple[pl.DataFrame, tuple[tuple[tuple[str, str], ...], ...]]:

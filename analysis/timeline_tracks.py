@@ -102,9 +102,9 @@ class Tree:
         for device in sorted({key[3] for key in keys if key[0] in ("stream", "ranges")} | {line.number for line in gpus}):
             self._device(top, device, keys, [line for line in gpus if line.number == device])
         if of["thread"]:
-            host = self._add(top, "host", "Host")
+            threads = self._add(top, "host", "Host")
             for key in of["thread"]:
-                self.of[key] = self._add(host, "thread", _thread(key[4]))
+                self.of[key] = self._add(threads, "thread", _thread(key[4]))
 
     def _device(self, parent: int, device: int, keys: list[Key], lines: list[Drawn]) -> None:
         self._put(parent, lines)
