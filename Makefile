@@ -17,13 +17,16 @@ TEST := $(RUNTIME)-test
 export PYTHONSAFEPATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo install test lint format typecheck wheel sdist lock clean clean-venv
+.PHONY: help demo docs install test lint format typecheck wheel sdist lock clean clean-venv
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r word what; do printf '%-18s %s\n' "$$word" "$$what"; done
 
 demo: $(RUNTIME) ## a sample run and its report, in demo/; a training recorded here, in demo/recorded/
 	@$(BIN)/postrun demo -o demo
+
+docs: $(TEST) ## the documents as a site, in site/index.html, with sample reports made now
+	@$(BIN)/python docs/site/build.py -o site
 
 install: $(RUNTIME) ## postrun in .venv, as .venv/bin/postrun
 
@@ -55,7 +58,7 @@ lock: ## renews requirements.lock and requirements-test.lock to the newest versi
 		{ echo '# Written by `make lock`; change pyproject.toml instead.'; cat $$file; } > $$file.new && mv $$file.new $$file; done
 
 clean: ## removes what was built, not .venv
-	rm -rf build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 clean-venv: ## removes .venv, for a fresh installation

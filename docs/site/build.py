@@ -1,0 +1,146 @@
+"""How does the site come from the documents? Laid out in a folder, with figures and samples made now, they become pages by Sphinx.
+
+python -P docs/site/build.py [-o site] [--quick]      (needs: pip install "postrun[docs]")
+
+Nothing is fetched, and the pages name no file of another machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).resolve().parent
+DOCS: Final = HERE.parent
+ROOT: Final = DOCS.parent
+
+# Every page, in the order of the navigation. tests/test_docs_site.py checks that none is missing.
+NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
+    "Start": ("quick-start", "samples", "recipes", "command-line", "configuration", "troubleshooting"),
+    "Reports": ("definitions", "rules", "inputs", "compare", "nightly", "tickets"),
+    "Recording": ("record", "capture", "c-library", "capture-metrics", "gpu-capture"),
+    "From Python": ("rules-api", "custom-rules"),
+    "Formats": ("run-store", "report-json", "trace-format"),
+    "About": ("other-tools", "checklist", "decisions", "development", "benchmarks", "changes"),
+}
+# Pages whose text stands outside docs/.
+OUTSIDE: Final = {"changes": "CHANGELOG.md", "benchmarks": "benchmarks/README.md"}
+MADE: Final = frozenset({"samples"})  # pages that are written here
+
+_FENCE: Final = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
+_LINK: Final = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def build(out: Path, *, quick: bool = False) -> None:
+    """Writes the site to ``out``. ``quick``: a smaller run for the figures of the rules, and no samples."""
+    sys.path.insert(0, str(HERE))
+    from rule_figures import examples
+    from samples import Sample, write_samples
+
+    if out.exists():
+        if not (out / "searchindex.js").is_file():
+            raise SystemExit(f"{out} is there and is no site of postrun's: choose another folder with -o")
+        shutil.rmtree(out)
+    with tempfile.TemporaryDirectory(prefix="postrun-site-") as scratch:
+        stage = Path(scratch) / "docs"
+        lay_out(stage, examples(12, 1, 2) if quick else examples())
+        made: Sequence[Sample] = [] if quick else write_samples(Path(scratch) / "samples")
+        (stage / "samples.md").write_text(_samples_page(made), encoding="utf-8")
+        command = [sys.executable, "-P", "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-c", str(HERE)]
+        done = subprocess.run([*command, "-d", str(Path(scratch) / "doctrees"), str(stage), str(out)], check=False)
+        if done.returncode:
+            raise SystemExit(done.returncode)
+        if made:
+            shutil.copytree(Path(scratch) / "samples", out / "samples")
+    for leftover in (".buildinfo", "objects.inv"):
+        (out / leftover).unlink(missing_ok=True)
+
+
+def lay_out(stage: Path, figures: Mapping[str, str]) -> None:
+    """The documents below ``stage`` as Sphinx wants them: one folder, links to other files led to copies of these."""
+    stage.mkdir(parents=True)
+    shutil.copytree(DOCS / "images", stage / "images")
+    for source in sorted(DOCS.glob("*.md")):
+        _write_page(source, stage / source.name, stage, figures if source.stem == "rules" else {})
+    for name, place in OUTSIDE.items():
+        _write_page(ROOT / place, stage / f"{name}.md", stage, {})
+    with (stage / "index.md").open("a", encoding="utf-8") as index:
+        for heading, pages in NAVIGATION.items():
+            index.write("\n```{toctree}\n:hidden:\n:caption: " + heading + "\n\n" + "\n".join(pages) + "\n```\n")
+
+
+def _write_page(source: Path, page: Path, stage: Path, figures: Mapping[str, str]) -> None:
+    pieces, at = [], 0
+    text = source.read_text(encoding="utf-8")
+    for fence in _FENCE.finditer(text):
+        pieces += [_linked(text[at : fence.start()], source, stage), fence[0]]
+        at = fence.end()
+    text = "".join([*pieces, _linked(text[at:], source, stage)])
+    for rule, figure in figures.items():
+        text, found = re.subn(
+            rf"^(## {rule}\n\n.+?\n)\n", lambda start, figure=figure: f"{start[1]}\n{figure}\n\n", text, count=1, flags=re.M | re.S
+        )  # type: ignore[misc]
+        if not found:
+            raise SystemExit(f"{source.name} has no heading ## {rule}")
+    page.write_text(text, encoding="utf-8")
+
+
+def _linked(text: str, source: Path, stage: Path) -> str:
+    """``text`` with the links to files that are no pages led to copies below ``files/``."""
+
+    def lead(found: re.Match[str]) -> str:
+        target, anchor = found[1], found[2] or ""
+        if "://" in target or target.startswith("mailto:"):
+            return found[0]
+        path = (source.parent / target).resolve()
+        for name, place in OUTSIDE.items():
+            if path == ROOT / place:
+                return f"]({name}.md{anchor})"
+        if path.is_relative_to(DOCS) and path.suffix == ".md":
+            return f"]({path.relative_to(DOCS).as_posix()}{anchor})"
+        if not path.is_file():
+            return found[0]
+        if path.is_relative_to(DOCS / "images"):
+            return f"]({path.relative_to(DOCS).as_posix()})"
+        copy = stage / "files" / path.relative_to(ROOT)
+        if copy.suffix == ".md":  # no page: a text
+            copy = copy.with_suffix(".md.txt")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+        return f"]({copy.relative_to(stage).as_posix()})"
+
+    return _LINK.sub(lead, text)
+
+
+def _samples_page(made: Sequence[object]) -> str:
+    lines = ["# Sample reports", "", "Made while this site was built, from simulated runs, by the commands beside them.", ""]
+    if not made:
+        return "\n".join([*lines, "This site was built without them (`--quick`): `make docs` makes all.", ""])
+    rows = "".join(
+        f'<tr><td><a href="samples/{sample.place}">{escape(sample.what)}</a></td><td><code>{escape(sample.command)}</code></td></tr>'  # type: ignore[attr-defined]
+        for sample in made
+    )
+    table = f"<table><thead><tr><th>Sample</th><th>Made by</th></tr></thead><tbody>{rows}</tbody></table>"
+    more = "`postrun demo` writes the first of them to your own disk, and beside it the report of a small training that it records there."
+    return "\n".join([*lines, f'<div class="table-wrapper">{table}</div>', "", more, ""])
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description="Builds the site of the documents.")
+    options.add_argument("-o", "--output", type=Path, default=ROOT / "site", help="folder of the site (default: site/ in the checkout)")
+    options.add_argument("--quick", action="store_true", help="without the sample reports, with figures of a smaller run")
+    given = options.parse_args()
+    build(given.output.resolve(), quick=given.quick)
+    print(given.output / "index.html")
+
+
+if __name__ == "__main__":
+    main()

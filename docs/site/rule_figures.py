@@ -1,0 +1,78 @@
+"""What does each rule look like in a report? Figures of a simulated run, drawn by postrun itself, as HTML for the page of the rules."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import Final
+
+import postrun
+from postrun.analysis.report import Report
+from postrun.report_templates.blocks import Figure, Section, Table
+from postrun.report_templates.figures import plots
+from postrun.report_templates.figures.palette import themed
+from postrun.report_templates.sections.framework import framework
+from postrun.report_templates.sections.job_statistics import job_statistics
+from postrun.report_templates.sections.memory_operations import memory_operations
+from postrun.report_templates.sections.rules import rules
+from postrun.report_templates.sections.system_usage import system_usage
+from postrun.simulate import Problems, write_demo
+
+# Rules without a figure of their own: the section of the report that draws what they look at.
+ELSEWHERE: Final[dict[str, Callable[[Report], Section]]] = {
+    "PageableCopies": memory_operations,
+    "OverallSystemUsage": system_usage,
+    "OverallFrameworkMetrics": framework,
+    "ProfilerReport": job_statistics,
+}
+GENERATED_AT_NS: Final = 1_772_000_000_000_000_000
+
+
+def examples(steps: int = 40, nodes: int = 2, gpus: int = 3) -> dict[str, str]:
+    """Rule -> HTML of its figure in the report of a simulated run, with what the rule says of that run."""
+    with tempfile.TemporaryDirectory(prefix="postrun-docs-") as scratch:
+        run = Path(scratch) / "run"
+        slow = Problems(straggler_rank=nodes * gpus - 1)
+        write_demo(run, steps=steps, nodes=nodes, gpus_per_node=gpus, problems=slow)
+        report = postrun.analyze(run, generated_at_ns=GENERATED_AT_NS)
+    with plots.settings():
+        parts = {part.title: part for part in rules(report).parts}
+        shown = {name: _first(part.figures.values()) for name, part in parts.items()}
+        for name, section in ELSEWHERE.items():
+            shown[name] = _first(section(report).figures.values())
+    said = {rule.rule: rule.finding or rule.reason or "" for rule in report.rules}
+    return {name: _html(name, figure, said.get(name, "")) for name, figure in shown.items() if figure is not None}
+
+
+def _first(figures: object) -> Figure | None:
+    return next(iter(figures), None)  # type: ignore[call-overload,no-any-return]
+
+
+def _html(rule: str, figure: Figure, said: str) -> str:
+    name = f"example-{rule.lower()}"
+    drawing = themed(figure.svg, name).removeprefix("<svg")
+    legend = _legend(figure.legend) if figure.legend else ""
+    caption = f"<p><strong>Example, a simulated run.</strong> {escape(said.replace('`', ''))}</p><p>{figure.caption}</p>"
+    html = (
+        f'<figure class="example"><div class="drawing"><svg role="img" aria-label="{escape(figure.alt, quote=True)}"{drawing}</div>{legend}'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
+    # A blank line would end the block of HTML; links of the report lead to places that this page does not have.
+    return re.sub(r"\s*\n\s*", " ", re.sub(r"</?a\b[^>]*>", "", html))
+
+
+def _legend(table: Table) -> str:
+    columns = table.shown("html")
+    rows = []
+    for row in table.rows:
+        cells = []
+        for i in columns:
+            sector = row[i].sector
+            swatch = f'<span class="swatch" style="background:var(--{sector.meaning});opacity:{sector.shade:g}"></span>' if sector else ""
+            cells.append(f"<td>{swatch}{escape(row[i].text)}</td>")
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    head = "".join(f"<th>{escape(table.columns[i].label)}</th>" for i in columns)
+    return f'<table class="legend"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
