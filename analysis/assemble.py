@@ -19,6 +19,7 @@ from .idle import idle
 from .job_statistics import job_statistics
 from .kernels import categories, kernels
 from .launch_configurations import launch_configurations
+from .launch_queue import launch_queue
 from .launches import launches
 from .memory_operations import memory_operations
 from .operators import operators
@@ -133,6 +134,7 @@ def assemble(store: Store, options: Options) -> Report:
         collectives=collectives(store),
         launch_configurations=launch_configurations(store),
         operators=operators(store),
+        launch_queue=launch_queue(store),
     )
 
 

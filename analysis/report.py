@@ -687,6 +687,38 @@ class LaunchConfigurations:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamQueue:
+    """What was launched on one stream and had not begun. ``runs``: kernels, copies and memsets; ``linked``: those whose launch is in the
+    trace, which alone count. ``mean_depth``: over ``span_ns``, from the first launch to the end of the last run; ``empty_ns``: the part of
+    ``busy_ns``, in which the stream ran something, with nothing behind it. ``time_ns``, ``depth``: mean depth of stretches of equal time
+    from these times on, for the streams with most runs."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    device: int
+    stream: int | None
+    runs: int
+    linked: int
+    max_depth: int
+    mean_depth: float | None
+    span_ns: int
+    busy_ns: int
+    empty_ns: int
+    time_ns: tuple[int, ...]
+    depth: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchQueue:
+    """``streams``: those with most runs first, at most 100 of ``total``."""
+
+    streams: tuple[StreamQueue, ...]
+    total: int
+    absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorKernel:
     """The device work of one name that one operator launched."""
 
@@ -908,6 +940,7 @@ class Report:
     collectives: Collectives | None = None
     launch_configurations: LaunchConfigurations | None = None
     operators: OperatorAttribution | None = None
+    launch_queue: LaunchQueue | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from .sections.information import information
 from .sections.job_statistics import job_statistics
 from .sections.kernels import kernels
 from .sections.launch_configurations import launch_configurations
+from .sections.launch_queue import launch_queue
 from .sections.launches import launches
 from .sections.memory_operations import memory_operations
 from .sections.operators import operators
@@ -53,6 +54,7 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     memory_operations,
     collectives,
     launches,
+    launch_queue,
     idle,
     steps,
     step_breakdown,

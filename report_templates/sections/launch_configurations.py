@@ -43,7 +43,6 @@ def launch_configurations(report: Report) -> Section:
                 Column("Shared memory", "number", html_only=True),
                 Column("Runs", "number"),
                 Column("Total", "number"),
-                Column("Mean", "number", html_only=True),
                 Column("Of kernel time", "number"),
             ],
             [
@@ -57,7 +56,6 @@ def launch_configurations(report: Report) -> Section:
                     value(row.shared_memory, size),
                     value(row.count, count),
                     value(row.total_ns, duration),
-                    value(row.total_ns / row.count, duration),
                     value(row.share_of_kernel_time, percent),
                 ]
                 for row in found.rows

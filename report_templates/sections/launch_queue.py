@@ -1,0 +1,93 @@
+"""How much launched work waits on each stream, over time?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...analysis.report import Report, StreamQueue
+from ..blocks import Column, Figure, Section, coded, name, say, table, value, word
+from ..figures import lines
+from ..formats import clip, count, duration, percent, plural, significant
+from . import labels
+
+_UNKNOWN = "No queue of launches is known of this run: make the report again from the traces."
+
+
+def launch_queue(report: Report) -> Section:
+    found = report.launch_queue
+    if found is None or not found.streams:
+        return Section("launch-queue", "Launch queue", coded(_UNKNOWN if found is None else found.absent or _UNKNOWN))
+    first = found.streams[0]
+    made = Section(
+        "launch-queue",
+        "Launch queue",
+        say(
+            "On the stream with most work, {}, {} waited on average and {} at most; {} of the time it ran, nothing waited behind.",
+            name(_label(first), 60),
+            _runs(first.mean_depth),
+            count(first.max_depth),
+            percent(100 * first.empty_ns / first.busy_ns if first.busy_ns else None),
+        ),
+    )
+    drawn = [stream for stream in found.streams if len(stream.time_ns) > 1]
+    if drawn and any(any(stream.depth) for stream in drawn):
+        made.add(_figure(drawn))
+    rest = f" Listed are {count(len(found.streams))} of {plural(found.total, 'stream')}." if found.total > len(found.streams) else ""
+    made.add(
+        table(
+            "launch-queue-table",
+            "Queue of each stream",
+            [
+                Column("Process", "name"),
+                Column("GPU", "number"),
+                Column("Stream", "number"),
+                Column("Runs", "number"),
+                Column("Launch known", "number", html_only=True),
+                Column("Mean depth", "number"),
+                Column("Highest", "number"),
+                Column("Busy", "number"),
+                Column("Busy and nothing waiting", "number"),
+                Column("Of busy", "number"),
+            ],
+            [
+                [
+                    word(labels.process(stream.node, stream.rank, stream.pid)),
+                    value(stream.device, str),
+                    value(stream.stream, lambda number: "–" if number is None else str(number)),
+                    value(stream.runs, count),
+                    value(stream.linked, count),
+                    value(stream.mean_depth, lambda depth: "–" if depth is None else significant(depth)),
+                    value(stream.max_depth, count),
+                    value(stream.busy_ns, duration),
+                    value(stream.empty_ns, duration),
+                    value(100 * stream.empty_ns / stream.busy_ns if stream.busy_ns else None, percent),
+                ]
+                for stream in found.streams
+            ],
+            pdf_rows=6,
+            note="Depth: runs whose launch call has ended and that have not begun. With an empty queue a GPU idles once the host is late."
+            + rest,
+        )
+    )
+    return made
+
+
+def _runs(depth: float | None) -> str:
+    return "–" if depth is None else f"{significant(depth)} launched runs"
+
+
+def _figure(drawn: Sequence[StreamQueue]) -> Figure:
+    start = min(stream.time_ns[0] for stream in drawn)
+    labelled = [lines.Line(clip(_label(stream), 28), [time - start for time in stream.time_ns], stream.depth) for stream in drawn]
+    highest = max(drawn, key=lambda stream: stream.max_depth)
+    return Figure(
+        "launch-queue-depth",
+        lines.lines([lines.Panel("launched and not begun", labelled)], "time since the first launch", x_time=True, height=110),
+        f"Depth of the launch queue over time; the highest is {highest.max_depth} on {_label(highest)}",
+        say("Mean of stretches of equal time. At zero the host is only just ahead of the GPU, or behind it."),
+    )
+
+
+def _label(stream: StreamQueue) -> str:
+    where = labels.device(stream.node, stream.rank, stream.device) if stream.rank is None else f"rank {stream.rank} GPU {stream.device}"
+    return where if stream.stream is None else f"{where} stream {stream.stream}"

@@ -1,0 +1,87 @@
+"""Is the depth of the launch queue what it is on paper, and what a real trace says?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun.analysis.launch_queue import launch_queue
+from postrun.ingest import ingest
+from postrun.ingest.store import Store
+
+
+def launch(end: int, correlation: int, **other: Any) -> dict[str, Any]:
+    return {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": end - 3, "duration_ns": 3, "correlation": correlation, **other}
+
+
+def run(start: int, duration: int, correlation: int | None, **other: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": duration, "correlation": correlation, **other}
+
+
+def test_depth_on_paper(make_store: Callable[..., Store]) -> None:
+    # Waiting: 1 from 0 to 10, 2 from 5 to 30, 3 from 15 to 50; 4 begins before its call ends and never waits. Depth: 0-5 1, 5-10 2,
+    # 10-15 1, 15-30 2, 30-50 1: area 5 + 10 + 5 + 30 + 20 = 70 over 0..100. Busy: 10-30, 30-40, 50-70, 80-100 = 70; with depth 0 the
+    # last two = 40.
+    store = make_store(
+        host_event=[launch(0, 1), launch(5, 2), launch(15, 3), launch(90, 4), launch(200, 9)],
+        device_event=[run(10, 20, 1), run(30, 10, 2), run(50, 20, 3), run(80, 20, 4), run(120, 5, None, stream=8),
+                      {**run(60, 5, 3), "kind": "sync"}],
+    )  # fmt: skip
+    found = launch_queue(store)
+    (stream,) = found.streams
+    assert (stream.stream, stream.runs, stream.linked, stream.max_depth) == (7, 4, 4, 2)
+    assert (stream.span_ns, stream.busy_ns, stream.empty_ns) == (100, 70, 40)
+    assert stream.mean_depth == pytest.approx(0.7)
+    assert stream.time_ns == tuple(range(100))
+    assert stream.depth == (1,) * 5 + (2,) * 5 + (1,) * 5 + (2,) * 15 + (1,) * 20 + (0,) * 50
+
+
+def test_stretches_of_equal_time(make_store: Callable[..., Store]) -> None:
+    # 1000 ns in 200 stretches of 5: one run waits from 0 to 502.
+    found = launch_queue(make_store(host_event=[launch(0, 1)], device_event=[run(502, 498, 1)]))
+    (stream,) = found.streams
+    assert stream.time_ns == tuple(range(0, 1000, 5))
+    assert stream.depth == (1.0,) * 100 + (0.4,) + (0.0,) * 99
+
+
+def test_nothing_waits(make_store: Callable[..., Store]) -> None:
+    (stream,) = launch_queue(make_store(host_event=[launch(12, 1)], device_event=[run(10, 20, 1)])).streams
+    assert (stream.max_depth, stream.mean_depth, stream.busy_ns, stream.empty_ns, stream.depth) == (0, 0.0, 20, 20, ())
+
+
+def test_no_launch(make_store: Callable[..., Store]) -> None:
+    found = launch_queue(make_store(device_event=[run(10, 20, 1)]))
+    assert (found.streams, found.total) == ((), 0)
+    assert found.absent is not None
+
+
+def test_real_trace_recomputed(shared_data: Path) -> None:
+    path = shared_data / "kineto/h100/Falconsai_nsfw_image_detection__1016002.json.gz"
+    if not path.is_file():
+        pytest.skip("the trace is not here")
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+
+    def ns(event: dict[str, Any]) -> tuple[int, int]:
+        start, duration = round(event["ts"] * 1000), round(event["dur"] * 1000)
+        return start, start + duration
+
+    ended = {
+        event["args"]["correlation"]: ns(event)[1]
+        for event in events
+        if event.get("cat") in ("cuda_runtime", "cuda_driver") and ("Launch" in event["name"] or "Mem" in event["name"])
+    }
+    runs = [event for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    (stream,) = launch_queue(ingest([path])).streams
+    waits = [(ended[c], ns(run)[0]) for run in runs if (c := run["args"]["correlation"]) in ended and ended[c] < ns(run)[0]]
+    points = sorted({time for wait in waits for time in wait})
+    assert stream.runs == len(runs)
+    assert stream.max_depth == max(sum(begin <= time < end for begin, end in waits) for time in points)
+    assert stream.mean_depth is not None
+    # Microseconds as floats lose some nanoseconds of a time.
+    assert stream.mean_depth * stream.span_ns == pytest.approx(sum(end - begin for begin, end in waits), rel=1e-3)
+    covered = sum(sum(any(begin <= time < end for begin, end in waits) for time in range(*ns(run), 100)) * 100 for run in runs)
+    assert stream.busy_ns - stream.empty_ns == pytest.approx(covered, rel=0.02, abs=5_000)
