@@ -183,9 +183,9 @@ def _sentences(
     ]
     longer = _largest([part for part in parts[1:] if part.claimed and part.extra_ns > 0])
     if longer:
-        made.append(f"More in them: {_listed([_more(part, len(numbers)) for part in longer])}.")
+        made.append(f"More in {'it' if len(numbers) == 1 else 'them'}: {_listed([_more(part, len(numbers)) for part in longer])}.")
     else:
-        made.append("None of their parts is longer than the typical steps' differ among themselves.")
+        made.append("No part of them is longer than in the typical steps.")
     also = _largest([part for part in beside if part.claimed and part.extra_ns > 0])
     if also:
         made.append(f"At the same time: {_listed([_more(part, len(numbers)) for part in also])}.")

@@ -1,0 +1,103 @@
+"""Is the time of each step of real traces the one that a plain sweep over their events gives, sharing no code with the analysis?"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import recompute
+from postrun.analysis.rank_comparison import rank_comparison
+from postrun.analysis.slow_steps import slow_steps
+from postrun.analysis.step_breakdown import step_breakdown
+from postrun.analysis.step_times import step_times
+from postrun.ingest import ingest
+
+TRACES = (
+    "v100_ddp",
+    "v100_old_schema/resnet50_num_workers_0.json.gz",
+    "h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz",
+    "sampled_2_ranks",
+)
+STEP = re.compile(r"ProfilerStep#(\d+)")
+KEYS = ("number", "step", "computation", "exposed_communication", "exposed_memory", "idle", "hidden_communication")
+
+
+def by_hand(trace: recompute.Trace) -> list[tuple[int, ...]]:
+    """Of each step: KEYS. What a step launches is what its calls, which begin in it, have the correlation of."""
+    work = [event for event in trace.device if event["kind"] != "sync"]
+    calls = recompute.first_by_id(trace.calls)
+    found: list[tuple[int, ...]] = []
+    before: tuple[int, int] | None = None
+    for marked in sorted((r for r in trace.ranges if STEP.fullmatch(r["name"])), key=lambda r: r["start"]):
+        number = int(STEP.fullmatch(marked["name"])[1])  # type: ignore[index]
+        own = [e for e in work if e["id"] in calls and marked["start"] <= calls[e["id"]]["start"] < marked["end"]]
+        if not own or number in {row[0] for row in found}:
+            continue
+        begin, until = min(e["start"] for e in own), max(e["end"] for e in own)
+        if before is not None:
+            until = max(until, before[1])
+            begin = before[1] if before[0] == number - 1 else max(begin, before[1])
+        before = (number, until)
+        found.append((number, *parts([e for e in work if e["end"] > begin and e["start"] < until], begin, until)))
+    return found
+
+
+def parts(events: list[dict[str, Any]], begin: int, until: int) -> tuple[int, ...]:
+    """By going from each start or end of an event to the next one and asking what runs between them."""
+    points: list[tuple[int, int, str]] = []
+    for event in events:
+        kind = (
+            "memory" if event["kind"] != "kernel" else "communication" if recompute.COMMUNICATION.search(event["name"]) else "computation"
+        )
+        start, end = max(event["start"], begin), min(event["end"], until)
+        if end > start:
+            points += [(start, 1, kind), (end, -1, kind)]
+    open_now = {"computation": 0, "communication": 0, "memory": 0}
+    total = dict.fromkeys(("computation", "exposed", "memory", "idle", "hidden"), 0)
+    at = begin
+    for time, change, kind in [*sorted(points), (until, 0, "memory")]:
+        length, at = time - at, time
+        what = (
+            "computation"
+            if open_now["computation"]
+            else "exposed"
+            if open_now["communication"]
+            else "memory"
+            if open_now["memory"]
+            else "idle"
+        )
+        total[what] += length
+        if open_now["computation"] and open_now["communication"]:
+            total["hidden"] += length
+        open_now[kind] += change
+    return until - begin, total["computation"], total["exposed"], total["memory"], total["idle"], total["hidden"]
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_every_step_of_a_real_trace(shared_data: Path, name: str) -> None:
+    path = shared_data / "kineto" / name
+    paths = sorted(path.glob("*.json.gz")) if path.is_dir() else [path]
+    expected = [row for one in paths for row in by_hand(recompute.Trace(one))]
+    with ingest(paths) as store:
+        times = step_times(store)
+        bars, ranks, slow = step_breakdown(store), rank_comparison(store), slow_steps(store)
+    assert sorted(times.select(KEYS).rows()) == sorted(expected)
+    assert len(expected) > 0
+    assert sum(bar.step_ns for bar in bars.mean) == sum(row[1] for row in expected)
+    assert sum(bar.idle_ns for bar in bars.mean) == sum(row[5] for row in expected)
+    assert (ranks.absent is None) == (name == "sampled_2_ranks")
+    assert "8 or more" in (slow.absent or "")  # these traces have at most six steps
+    if name == "sampled_2_ranks":
+        check_ranks(paths, ranks)
+
+
+def check_ranks(paths: list[Path], found: Any) -> None:
+    """Means of each rank, and what it communicates beyond the other one in the same step."""
+    each = [by_hand(recompute.Trace(path)) for path in paths]
+    communicated = [{row[0]: row[3] + row[6] for row in rows} for rows in each]
+    for own, mine, other, row in zip(each, communicated, reversed(communicated), found.ranks, strict=True):
+        assert row.computation_ns == pytest.approx(sum(one[2] for one in own) / len(own))
+        assert row.communication_ns == pytest.approx(sum(mine.values()) / len(mine))
+        assert row.waiting_ns == pytest.approx(sum(mine[n] - min(mine[n], other[n]) for n in mine) / len(mine))
