@@ -15,6 +15,7 @@ from .annotations import annotation_groups
 from .collectives import collectives
 from .counters import counters
 from .framework import framework
+from .gpu_memory import gpu_memory
 from .idle import idle
 from .job_statistics import job_statistics
 from .kernels import categories, kernels
@@ -135,6 +136,7 @@ def assemble(store: Store, options: Options) -> Report:
         launch_configurations=launch_configurations(store),
         operators=operators(store),
         launch_queue=launch_queue(store),
+        gpu_memory=gpu_memory(store),
     )
 
 

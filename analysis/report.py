@@ -687,6 +687,28 @@ class LaunchConfigurations:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuMemory:
+    """Sampled memory in use of one GPU, by all that ran on it. ``unit``: B, or % of its memory where bytes were not sampled. ``total``: its
+    memory in that unit, None where not known. Up to 400 points: each sample, or of more the mean, lowest and highest of stretches of
+    equal time."""
+
+    node: str
+    device: int
+    unit: str
+    samples: int
+    total: float | None
+    first: float
+    last: float
+    min: float
+    max: float
+    max_at_ns: int
+    time_ns: tuple[int, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StreamQueue:
     """What was launched on one stream and had not begun. ``runs``: kernels, copies and memsets; ``linked``: those whose launch is in the
     trace, which alone count. ``mean_depth``: over ``span_ns``, from the first launch to the end of the last run; ``empty_ns``: the part of
@@ -941,6 +963,7 @@ class Report:
     launch_configurations: LaunchConfigurations | None = None
     operators: OperatorAttribution | None = None
     launch_queue: LaunchQueue | None = None
+    gpu_memory: tuple[GpuMemory, ...] = ()
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from .sections.categories import categories
 from .sections.collectives import collectives
 from .sections.data_quality import data_quality
 from .sections.framework import framework
+from .sections.gpu_memory import gpu_memory
 from .sections.idle import idle
 from .sections.information import information
 from .sections.job_statistics import job_statistics
@@ -44,6 +45,7 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     data_quality,
     job_statistics,
     system_usage,
+    gpu_memory,
     time_breakdown,
     kernels,
     launch_configurations,

@@ -1,0 +1,47 @@
+"""Is GPU memory over time what its samples are?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from postrun.analysis.gpu_memory import POINTS, gpu_memory
+from postrun.ingest.store import Store
+
+
+def sample(metric: str, time: int, value: float, unit: int | None = 0) -> dict[str, Any]:
+    return {"node": 0, "metric": metric, "unit": unit, "time_ns": time, "value": value}
+
+
+def test_bytes_before_percent(make_store: Callable[..., Store]) -> None:
+    store = make_store(
+        device=[{"node": 0, "index": 0, "memory_bytes": 500}],
+        sample=[
+            sample("gpu_memory_used_bytes", 30, 100.0),
+            sample("gpu_memory_used_bytes", 10, 200.0), sample("gpu_memory_used_bytes", 20, 300.0),
+            sample("gpu_memory_used_bytes", 40, 300.0), sample("gpu_memory_used_bytes", 50, float("nan")),
+            sample("gpu_memory_used_percent", 10, 40.0), sample("gpu_memory_used_percent", 10, 70.0, unit=1),
+            sample("gpu_memory_used_percent", 20, 60.0, unit=1), sample("gpu_memory_used_percent", 20, 99.0, unit=None),
+        ],
+    )  # fmt: skip
+    first, second = gpu_memory(store)
+    assert (first.node, first.device, first.unit, first.samples, first.total) == ("host-0", 0, "B", 4, 500)
+    assert (first.first, first.last, first.min, first.max, first.max_at_ns) == (200, 300, 100, 300, 20)
+    assert first.time_ns == (10, 20, 30, 40)
+    assert first.mean == first.low == first.high == (200, 300, 100, 300)
+    assert (second.device, second.unit, second.samples, second.total, second.max, second.last) == (1, "%", 2, 100, 70, 60)
+
+
+def test_many_samples_are_stretches(make_store: Callable[..., Store]) -> None:
+    # 1201 samples at 0, 1, ..., 1200: stretches of 1200 // 400 + 1 = 4, the last one of a single sample.
+    samples = [sample("gpu_memory_used_bytes", time, float(time)) for time in range(1201)]
+    (found,) = gpu_memory(make_store(sample=samples))
+    assert found.time_ns == tuple(range(0, 1201, 4))
+    assert len(found.time_ns) <= POINTS
+    assert (found.low[0], found.mean[0], found.high[0]) == (0, 1.5, 3)
+    assert (found.low[-1], found.high[-1]) == (1200, 1200)
+    assert found.total is None
+
+
+def test_nothing(make_store: Callable[..., Store]) -> None:
+    assert gpu_memory(make_store(sample=[sample("cpu_utilization", 0, 1.0)])) == ()
