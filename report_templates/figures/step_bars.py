@@ -12,7 +12,7 @@ from .palette import GRID, INK, MEANINGS, MUTED
 from .stacked_bars import WIDTH, Part, legend
 
 _TOP, _LEFT, _RIGHT, _BOTTOM = 40.0, 52.0, 8.0, 34.0
-_WIDEST = 48.0
+_WIDEST, _HEIGHT = 48.0, 150.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,13 @@ class Bar:
     below: float
 
 
-def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str, *, top: float, height: float = 150.0) -> str:
-    """SVG text. Values are in ``unit``; the axis ends at ``top``, and what is longer is cut there, with its length above it."""
+def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str, *, top: float, titles: bool = True) -> str:
+    """SVG text. Values are in ``unit``; the axis ends at ``top``, and what is longer is cut there, with its length above it. ``titles``:
+    each part tells its length under the pointer, which is most of the text."""
     used = [i for i in range(len(parts)) if any(bar.values[i] > 0 for bar in bars)]
     depth = max(bar.below for bar in bars)
-    scale = height / (top or 1.0)
-    zero = _TOP + height
+    scale = _HEIGHT / (top or 1.0)
+    zero = _TOP + _HEIGHT
     bottom = zero + min(depth, top) * scale
     body = legend([*(parts[i] for i in used), *([below] if depth > 0 else [])], _LEFT, None)
     for tick in nice_ticks(0, top, 5):
@@ -47,12 +48,12 @@ def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str
             shown = min(bar.values[i] * scale, y - _TOP)
             if shown > 0:
                 y -= shown
-                title = f"{bar.label}, {parts[i].name}: {significant(bar.values[i])} {unit}"
+                title = f"{bar.label}, {parts[i].name}: {significant(bar.values[i])} {unit}" if titles else None
                 body.append(svg.rect(middle - wide / 2, y, wide, shown, MEANINGS[parts[i].meaning], opacity=parts[i].shade, title=title))
         if sum(bar.values) > top * (1 + 1e-9):
             body.append(svg.text(middle, _TOP - 4, significant(sum(bar.values)), anchor="middle", fill=INK, size=9))
         if bar.below > 0:
-            title = f"{bar.label}, {below.name}: {significant(bar.below)} {unit}"
+            title = f"{bar.label}, {below.name}: {significant(bar.below)} {unit}" if titles else None
             shown = min(bar.below, top) * scale
             body.append(svg.rect(middle - wide / 2, zero, wide, shown, MEANINGS[below.meaning], opacity=below.shade, title=title))
         if position % named == 0:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...analysis.report import RankComparison, RankRow, Report
-from ..blocks import Cell, Column, Figure, Section, Table, of_all, say, spread, table, value
+from ..blocks import PDF_ROWS, Cell, Column, Figure, Section, Table, of_all, say, spread, table, value
 from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import stacked_bars
@@ -78,6 +78,8 @@ def _over_ranks(found: RankComparison) -> Figure | None:
 def _ranks(found: RankComparison, shown: Sequence[RankRow]) -> Table | None:
     loading = any(row.data_loading_ns is not None for row in shown)
     left_out = len(found.ranks) - len(shown)
+    if len(shown) > PDF_ROWS:  # the rows that are left out there are those of the least
+        shown = sorted(shown, key=lambda row: (not row.straggler, -row.excess_percent))
     note = f"Means per step over {plural(found.steps, 'step')}; over: computes more than {percent(found.threshold_percent)} longer than the"
     note += " median of the ranks in the step; waiting: communication beyond that of the rank with least of it in the step."
     if left_out:
@@ -119,7 +121,8 @@ def _ranks(found: RankComparison, shown: Sequence[RankRow]) -> Table | None:
 
 
 def _signed(change: float) -> str:
-    return f"{'+' if change > 0 else '−' if change < 0 else ''}{percent(abs(change))}"
+    text = percent(abs(change)).removeprefix("<\u00a0")
+    return f"{'+' if change > 0 else '−' if change < 0 else ''}{text}"
 
 
 def _quantiles(found: RankComparison) -> Table | None:

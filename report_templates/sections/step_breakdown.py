@@ -39,7 +39,11 @@ def step_breakdown(report: Report) -> Section:
     )
     for number, rank in enumerate(found.ranks):
         name = labels.device(rank.node, rank.rank, rank.device)
-        made.add(_figure(f"step-breakdown-rank-{number}", rank.bars, f"{name}: {_parts(rank.bars)}", f"{name}: {_parts(rank.bars)}."))
+        made.add(
+            _figure(
+                f"step-breakdown-rank-{number}", rank.bars, f"{name}: {_parts(rank.bars)}", f"{name}: {_parts(rank.bars)}.", titles=False
+            )
+        )
     made.add(
         table(
             "step-breakdown-table",
@@ -87,7 +91,7 @@ def _label(bar: StepBar) -> str:
     return str(bar.first) if bar.first == bar.last else f"{bar.first}–{bar.last}"
 
 
-def _figure(id: str, bars: Sequence[StepBar], alt: str, caption: str) -> Figure:
+def _figure(id: str, bars: Sequence[StepBar], alt: str, caption: str, *, titles: bool = True) -> Figure:
     means = [bar.step_ns / bar.steps for bar in bars]
     usual = sorted(means)[(len(means) - 1) // 2]
     top = max((mean for mean in means if mean <= _CUT * usual), default=max(means)) or max(means) or 1.0
@@ -103,5 +107,8 @@ def _figure(id: str, bars: Sequence[StepBar], alt: str, caption: str) -> Figure:
     cut = sum(mean > top for mean in means)
     more = f" {plural(cut, 'bar')} above {significant(top / unit.nanoseconds)} {unit.name} cut, with the length on top." if cut else ""
     return Figure(
-        id, step_bars(PARTS, drawn, HIDDEN, unit.name, top=top / unit.nanoseconds), f"Time of each step. {alt}", say("{}{}", caption, more)
+        id,
+        step_bars(PARTS, drawn, HIDDEN, unit.name, top=top / unit.nanoseconds, titles=titles),
+        f"Time of each step. {alt}",
+        say("{}{}", caption, more),
     )
