@@ -16,16 +16,19 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from samples import Sample
 
 HERE: Final = Path(__file__).resolve().parent
 DOCS: Final = HERE.parent
 ROOT: Final = DOCS.parent
 
-# Every page, in the order of the navigation. tests/test_docs_site.py checks that none is missing.
+# The pages in the order of the navigation; a page of docs/ that is not listed stands under "More".
 NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     "Start": ("quick-start", "samples", "recipes", "command-line", "configuration", "troubleshooting"),
-    "Reports": ("definitions", "rules", "inputs", "compare", "nightly", "tickets"),
+    "Reports": ("definitions", "rules", "timeline", "inputs", "compare", "nightly", "tickets", "export"),
     "Recording": ("record", "capture", "c-library", "capture-metrics", "gpu-capture"),
     "From Python": ("rules-api", "custom-rules"),
     "Formats": ("run-store", "report-json", "trace-format"),
@@ -43,7 +46,7 @@ def build(out: Path, *, quick: bool = False) -> None:
     """Writes the site to ``out``. ``quick``: a smaller run for the figures of the rules, and no samples."""
     sys.path.insert(0, str(HERE))
     from rule_figures import examples
-    from samples import Sample, write_samples
+    from samples import write_samples
 
     if out.exists():
         if not (out / "searchindex.js").is_file():
@@ -64,6 +67,14 @@ def build(out: Path, *, quick: bool = False) -> None:
         (out / leftover).unlink(missing_ok=True)
 
 
+def navigation() -> dict[str, list[str]]:
+    """Heading -> pages that there are, every one once."""
+    there = {file.stem for file in DOCS.glob("*.md")} - {"index"} | set(OUTSIDE) | MADE
+    shown = {heading: [page for page in pages if page in there] for heading, pages in NAVIGATION.items()}
+    more = sorted(there.difference(*shown.values()))
+    return {**shown, **({"More": more} if more else {})}
+
+
 def lay_out(stage: Path, figures: Mapping[str, str]) -> None:
     """The documents below ``stage`` as Sphinx wants them: one folder, links to other files led to copies of these."""
     stage.mkdir(parents=True)
@@ -73,7 +84,7 @@ def lay_out(stage: Path, figures: Mapping[str, str]) -> None:
     for name, place in OUTSIDE.items():
         _write_page(ROOT / place, stage / f"{name}.md", stage, {})
     with (stage / "index.md").open("a", encoding="utf-8") as index:
-        for heading, pages in NAVIGATION.items():
+        for heading, pages in navigation().items():
             index.write("\n```{toctree}\n:hidden:\n:caption: " + heading + "\n\n" + "\n".join(pages) + "\n```\n")
 
 
@@ -85,11 +96,10 @@ def _write_page(source: Path, page: Path, stage: Path, figures: Mapping[str, str
         at = fence.end()
     text = "".join([*pieces, _linked(text[at:], source, stage)])
     for rule, figure in figures.items():
-        text, found = re.subn(
-            rf"^(## {rule}\n\n.+?\n)\n", lambda start, figure=figure: f"{start[1]}\n{figure}\n\n", text, count=1, flags=re.M | re.S
-        )  # type: ignore[misc]
-        if not found:
+        heading = re.search(rf"^## {rule}\n\n.+?\n\n", text, re.MULTILINE | re.DOTALL)
+        if heading is None:
             raise SystemExit(f"{source.name} has no heading ## {rule}")
+        text = f"{text[: heading.end()]}{figure}\n\n{text[heading.end() :]}"
     page.write_text(text, encoding="utf-8")
 
 
@@ -120,15 +130,15 @@ def _linked(text: str, source: Path, stage: Path) -> str:
     return _LINK.sub(lead, text)
 
 
-def _samples_page(made: Sequence[object]) -> str:
+def _samples_page(made: Sequence[Sample]) -> str:
     lines = ["# Sample reports", "", "Made while this site was built, from simulated runs, by the commands beside them.", ""]
     if not made:
         return "\n".join([*lines, "This site was built without them (`--quick`): `make docs` makes all.", ""])
     rows = "".join(
-        f'<tr><td><a href="samples/{sample.place}">{escape(sample.what)}</a></td><td><code>{escape(sample.command)}</code></td></tr>'  # type: ignore[attr-defined]
+        f'<tr><td><a href="samples/{sample.place}">{escape(sample.what)}</a></td><td><code>{escape(sample.command)}</code></td></tr>'
         for sample in made
     )
-    table = f"<table><thead><tr><th>Sample</th><th>Made by</th></tr></thead><tbody>{rows}</tbody></table>"
+    table = f'<table class="docutils"><thead><tr><th>Sample</th><th>Made by</th></tr></thead><tbody>{rows}</tbody></table>'
     more = "`postrun demo` writes the first of them to your own disk, and beside it the report of a small training that it records there."
     return "\n".join([*lines, f'<div class="table-wrapper">{table}</div>', "", more, ""])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from html import escape
 from pathlib import Path
 from typing import Final
@@ -47,8 +47,8 @@ def examples(steps: int = 40, nodes: int = 2, gpus: int = 3) -> dict[str, str]:
     return {name: _html(name, figure, said.get(name, "")) for name, figure in shown.items() if figure is not None}
 
 
-def _first(figures: object) -> Figure | None:
-    return next(iter(figures), None)  # type: ignore[call-overload,no-any-return]
+def _first(figures: Iterable[Figure]) -> Figure | None:
+    return next(iter(figures), None)
 
 
 def _html(rule: str, figure: Figure, said: str) -> str:
