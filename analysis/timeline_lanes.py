@@ -44,7 +44,7 @@ def _lanes(start: Numbers, end: Numbers) -> Numbers:
     crossing = _crossing(start, end, depth)
     if crossing.any():
         # From one event that overlaps none before it to the next.
-        stretch = np.cumsum(~overlaps)
+        stretch = np.cumsum(~overlaps, dtype=np.int64)
         mixed = np.zeros(int(stretch[-1]) + 1, np.bool_)
         mixed[stretch[crossing]] = True
         chosen = np.flatnonzero(mixed[stretch])

@@ -1,0 +1,354 @@
+"""Timelines of stores made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from postrun.analysis.steps import steps
+from postrun.analysis.timeline import timeline
+from postrun.analysis.timeline_data import Timeline
+from postrun.analysis.timeline_lanes import with_lanes
+from postrun.analysis.timeline_merge import merge
+from postrun.ingest.store import Store
+
+MakeStore = Callable[..., Store]
+US = 1_000
+MS = 1_000_000
+EPOCH = 1_700_000_000 * 10**9
+
+
+def made(store: Store, **options: Any) -> Timeline | None:
+    return timeline(store, SimpleNamespace(steps=steps(store)), **options)  # type: ignore[arg-type]
+
+
+def shown(store: Store, **options: Any) -> Timeline:
+    found = made(store, **options)
+    assert found is not None
+    check(found)
+    return found
+
+
+def check(found: Timeline) -> None:
+    """What holds for every timeline."""
+    events = found.events
+    columns = (events.track, events.start_ns, events.duration_ns, events.name, events.lane, events.partner, events.detail)
+    assert {len(column) for column in columns} == {len(events.track)}
+    order = list(zip(events.track.tolist(), events.start_ns.tolist(), strict=True))
+    assert order == sorted(order)
+    assert all(track.parent is None or track.parent < number for number, track in enumerate(found.tracks))
+    assert (events.start_ns >= 0).all()
+    assert (events.duration_ns >= 0).all()
+    assert (events.start_ns + events.duration_ns <= found.span_ns).all()
+    assert ((events.name >= 0) & (events.name < len(found.names))).all()
+    assert (events.detail < len(found.details)).all()
+    ends: dict[tuple[int, int], int] = {}
+    for track, lane, start, length in zip(
+        *(c.tolist() for c in (events.track, events.lane, events.start_ns, events.duration_ns)), strict=True
+    ):
+        assert 0 <= lane < found.tracks[track].lanes
+        assert start >= ends.get((track, lane), 0)
+        ends[track, lane] = start + length
+    for event, partner in enumerate(events.partner.tolist()):
+        if partner >= 0 and found.names[events.name[event]].meaning == "launch":
+            assert events.partner[partner] == event
+        elif partner >= 0:
+            assert found.names[events.name[partner]].meaning == "launch"
+    for line in found.lines:
+        assert (np.diff(line.time_ns) > 0).all()
+        assert (line.low <= line.mean).all()
+        assert (line.mean <= line.high).all()
+        assert line.time_ns[0] >= 0
+        assert line.time_ns[-1] <= found.span_ns
+    assert found.views[-1].key == "whole"
+
+
+def tree(found: Timeline) -> list[str]:
+    depth: list[int] = []
+    for track in found.tracks:
+        depth.append(0 if track.parent is None else depth[track.parent] + 1)
+    return [f"{'  ' * level}{track.label}" for level, track in zip(depth, found.tracks, strict=True)]
+
+
+def rows(found: Timeline) -> list[tuple[str, str, int, int, int, int]]:
+    e = found.events
+    return [
+        (found.tracks[t].label, found.names[n].short, s, d, lane, p)
+        for t, n, s, d, lane, p in zip(*(c.tolist() for c in (e.track, e.name, e.start_ns, e.duration_ns, e.lane, e.partner)), strict=True)
+    ]
+
+
+LAUNCH = {"grid_x": 4, "grid_y": 2, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1, "registers": 32, "shared_memory": 2048}
+
+
+def kernel(start: int, length: int, name: str = "gemm", **other: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": name, "start_ns": start, "duration_ns": length, **other}
+
+
+def host(start: int, length: int, name: str = "op", kind: str = "operator", **other: Any) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "start_ns": start, "duration_ns": length, **other}
+
+
+def sample(metric: str, unit: int, time: int, value: float) -> dict[str, Any]:
+    return {"node": 0, "metric": metric, "unit": unit, "time_ns": time, "value": value}
+
+
+def step(index: int, start: int, length: int, **other: Any) -> dict[str, Any]:
+    return {"node": 0, "process": 0, "index": index, "host_start_ns": start, "host_duration_ns": length, "device_events": 0, **other}
+
+
+def test_a_run_worked_out_on_paper(make_store: MakeStore) -> None:
+    store = make_store(
+        names={"gemm": ("gemm", "FP32", "GEMM"), "ncclAllReduce(x)": ("ncclAllReduce", "FP32", "communication")},
+        device_event=[
+            kernel(EPOCH + 40, 60, correlation=1, **LAUNCH),
+            kernel(EPOCH + 110, 20, correlation=2),
+            kernel(EPOCH + 140, 20, correlation=2, name="ncclAllReduce(x)", stream=9),
+            kernel(EPOCH + 300, 10, "copy", kind="memcpy", bytes=4096, copy_kind="HtoD", pageable=True),
+        ],
+        host_event=[
+            host(EPOCH, 200),
+            host(EPOCH + 10, 5, "cudaLaunchKernel", "launch", correlation=1),
+            host(EPOCH + 20, 10, "cudaGraphLaunch", "launch", correlation=2),
+            host(EPOCH + 190, 30, "wait", "sync", tid=2),
+        ],
+        annotation=[{"side": "host", "name": "forward", "start_ns": EPOCH + 5, "duration_ns": 50, "complete": False}],
+        sample=[
+            sample("cpu_utilization", 0, EPOCH + 100, 20.0),
+            sample("cpu_utilization", 1, EPOCH + 100, 60.0),
+            sample("gpu_utilization", 0, EPOCH + 400, 50.0),
+            sample("gpu_memory_used_bytes", 0, EPOCH + 400, 3.0 * 2**20),
+            sample("gpu_power", 1, EPOCH + 400, 70.0),
+            sample("counter.loss", 0, EPOCH + 50, 1.5),
+        ],
+    )  # fmt: skip
+    found = shown(store)
+    assert tree(found) == [
+        "host-0", "  CPU", "    Average utilisation", "  GPUs", "    Average utilisation", "    GPU 1 power",
+        "    host-0 rank 0 pid 100",
+        "      Annotations", "      loss", "      GPU 0 utilisation", "      GPU 0 memory", "      GPU 0", "        stream 7",
+        "        stream 9",
+        "      Host", "        thread 1", "        thread 2",
+    ]  # fmt: skip
+    assert (found.origin_ns, found.span_ns, found.events_total, found.shown) == (EPOCH, 400, 9, None)
+    assert rows(found) == [
+        ("Annotations", "forward", 5, 50, 0, -1),
+        ("stream 7", "gemm", 40, 60, 0, 6),
+        ("stream 7", "gemm", 110, 20, 0, 7),
+        ("stream 7", "copy", 300, 10, 0, -1),
+        ("stream 9", "ncclAllReduce", 140, 20, 0, 7),
+        ("thread 1", "op", 0, 200, 0, -1),
+        ("thread 1", "cudaLaunchKernel", 10, 5, 1, 1),
+        ("thread 1", "cudaGraphLaunch", 20, 10, 1, 2),
+        ("thread 2", "wait", 190, 30, 0, -1),
+    ]
+    meanings = {name.name: name.meaning for name in found.names}
+    assert meanings == {
+        "forward": "annotation", "gemm": "computation", "copy": "memory", "ncclAllReduce(x)": "communication", "op": "host",
+        "cudaLaunchKernel": "launch", "cudaGraphLaunch": "launch", "wait": "sync",
+    }  # fmt: skip
+    said = [dict(found.details[detail]) if detail >= 0 else {} for detail in found.events.detail]
+    assert said[0] == {"ended": "not within the recording"}
+    assert said[1] == {"grid": "4 x 2 x 1", "block": "128 x 1 x 1", "registers": "32", "shared memory": "2.00 KiB"}
+    assert said[3] == {"size": "4.00 KiB", "copy": "HtoD", "host memory": "pageable"}
+    assert said[2] == said[4] == said[5] == {}
+    lines = {found.tracks[line.track].label: line for line in found.lines if line.track != 4}
+    values = {label: (line.unit, *line.time_ns, *line.mean, *line.low, *line.high) for label, line in lines.items()}
+    assert values == {
+        "Average utilisation": ("percent", 100, 40, 20, 60), "GPU 1 power": ("W", 400, 70, 70, 70), "loss": ("", 50, 1.5, 1.5, 1.5),
+        "GPU 0 utilisation": ("percent", 400, 50, 50, 50), "GPU 0 memory": ("MiB", 400, 3, 3, 3),
+    }  # fmt: skip
+    assert [(view.key, view.label, view.start_ns, view.end_ns) for view in found.views] == [("whole", "the whole run, 400 ns", 0, 400)]
+
+
+def test_nothing_to_show(make_store: MakeStore) -> None:
+    assert made(make_store()) is None
+
+
+def test_views(make_store: MakeStore) -> None:
+    """Of durations 10, 40, 12 and 11 ms the median is 11.5 ms; 12 and 11 are equally close, and step 2 is earlier."""
+    starts = [0, 10 * MS, 50 * MS, 62 * MS, 73 * MS]
+    found = shown(make_store(step=[step(i, EPOCH + a, b - a) for i, (a, b) in enumerate(pairwise(starts))]))
+    assert [(view.key, view.label, view.start_ns, view.end_ns, view.track) for view in found.views] == [
+        ("slowest", "step 1 of rank 0, 40.0 ms: the slowest", 10 * MS, 50 * MS, 2),
+        ("typical", "step 2 of rank 0, 12.0 ms: typical", 50 * MS, 62 * MS, 2),
+        ("whole", "the whole run, 73.0 ms", 0, 73 * MS, None),
+    ]
+    alone = shown(
+        make_store(step=[step(7, EPOCH, MS, device_start_ns=EPOCH + 10, device_duration_ns=2 * MS, device_events=1, phase="TRAIN")])
+    )
+    assert (alone.views[0].key, alone.views[0].label) == ("slowest", "TRAIN step 7 of rank 0, 2.00 ms: the slowest")
+    assert [name.name for name in alone.names] == ["TRAIN step 7"]
+
+
+def test_processes_and_nodes(make_store: MakeStore) -> None:
+    store = make_store(
+        nodes=[{"id": 0, "hostname": "b"}, {"id": 1, "hostname": "a"}],
+        processes=[{"id": i, "node": n, "pid": p, "rank": r} for i, n, p, r in ((0, 0, 5, 1), (1, 1, 6, 0), (2, 0, 4, 0))],
+        device_event=[kernel(10, 5), kernel(10, 5, process=2), kernel(10, 5, node=1, process=1, device=3, stream=None)],
+        host_event=[host(10, 5, "cudaLaunchKernel", "launch", correlation=1, process=2, tid=None)],
+        sample=[{"node": 0, "metric": "gpu_utilization", "unit": 0, "time_ns": 12, "value": 1.0}],
+    )  # fmt: skip
+    found = shown(store)
+    assert tree(found) == [
+        "a", "  GPUs", "    Average utilisation", "    a rank 0 pid 6", "      GPU 3 utilisation", "      GPU 3", "        no stream",
+        "b", "  GPUs", "    Average utilisation", "    GPU 0 utilisation", "    b rank 0 pid 4", "      GPU 0", "        stream 7",
+        "      Host", "        thread unknown", "    b rank 1 pid 5", "      GPU 0", "        stream 7",
+    ]  # fmt: skip
+
+
+def test_a_run_without_gpus(make_store: MakeStore) -> None:
+    assert tree(shown(make_store(host_event=[host(0, 5)]))) == ["host-0", "  host-0 rank 0 pid 100", "    Host", "      thread 1"]
+
+
+def test_times_of_two_clocks(make_store: MakeStore) -> None:
+    store = make_store(
+        processes=[{"id": 0, "node": 0, "rank": 0}, {"id": 1, "node": 0, "rank": 1}],
+        host_event=[host(EPOCH + 100, 5), host(EPOCH + 300, 5), host(7, 5, process=1), host(17, 5, process=1)],
+        sample=[{"node": 0, "metric": "gpu_power", "unit": 0, "time_ns": 5, "value": 1.0}],
+    )
+    found = shown(store)
+    assert found.shown is not None
+    assert "as if" in found.shown
+    assert "1 line of samples" in found.shown
+    assert [(s, d) for _, _, s, d, _, _ in rows(found)] == [(0, 5), (200, 5), (0, 5), (10, 5)]
+    assert found.lines == ()
+
+
+def test_negative_and_absent_durations_take_no_time(make_store: MakeStore) -> None:
+    found = shown(
+        make_store(
+            device_event=[kernel(10, -5), kernel(20, 0), kernel(20, 0), kernel(20, 10), kernel(25, 0)],
+            annotation=[{"side": "host", "name": "open", "start_ns": 12, "complete": False}],
+        )
+    )
+    assert [row[2:5] for row in rows(found)] == [(12 - 10, 0, 0), (0, 0, 0), (10, 10, 0), (10, 0, 1), (10, 0, 1), (15, 0, 1)]
+
+
+def test_overlap_without_nesting(make_store: MakeStore) -> None:
+    """By depth the third would lie where the second one still is."""
+    found = shown(make_store(device_event=[kernel(0, 10), kernel(5, 10), kernel(11, 10), kernel(16, 10), kernel(40, 1)]))
+    assert [row[4] for row in rows(found)] == [0, 1, 0, 1, 0]
+
+
+def busy(make_store: MakeStore, count: int = 1000) -> Store:
+    """``count`` kernels of 1 µs every 2 µs, each launched 500 ns before; ten steps of which the fifth one is as long as two."""
+    each = 2 * count * US // 11
+    bounds = [each * i for i in (0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11)]
+    return make_store(
+        device_event=[kernel(EPOCH + 2 * US * i + 500, US, correlation=i + 1) for i in range(count)],
+        host_event=[host(EPOCH + 2 * US * i, 100, "cudaLaunchKernel", "launch", correlation=i + 1) for i in range(count)],
+        step=[step(i, EPOCH + bounds[i], bounds[i + 1] - bounds[i]) for i in range(10)],
+    )
+
+
+def test_above_the_cap(make_store: MakeStore) -> None:
+    store = busy(make_store)
+    every, found = shown(store), shown(store, cap=800)
+    assert (every.events_total, len(every.events.track), every.shown) == (2010, 2010, None)
+    assert found.events_total == 2010
+    assert len(found.events.track) <= 800
+    assert found.shown is not None
+    assert "In the slowest and the typical step nothing is merged." in found.shown
+    for view in found.views[:2]:
+        assert inside(found, view.start_ns, view.end_ns) == inside(every, view.start_ns, view.end_ns)
+    assert (sum(members(found)), sum(found.events.duration_ns)) == (2010, sum(every.events.duration_ns))
+    single = sum(n == 1 for n in members(found))
+    merged = [n for n in members(found) if n > 1]
+    held = sum(d for n, d in zip(members(found), found.events.duration_ns, strict=True) if n > 1)
+    percent = f"{100 * held / sum(every.events.duration_ns):.1f} %"
+    for words in ("Of 2\u2009010 events", f"{single:,} are shown", f"into {len(merged):,}.", percent):
+        assert words.replace(",", "\u2009") in found.shown
+
+
+@pytest.mark.parametrize("cap", [3, 60, 450])
+def test_far_above_the_cap(make_store: MakeStore, cap: int) -> None:
+    store = busy(make_store)
+    found, again = shown(store, cap=cap), shown(store, cap=cap)
+    assert len(found.events.track) <= cap
+    assert found.shown == again.shown
+    assert found.shown is not None
+    assert rows(found) == rows(again)
+    lost = 2010 - sum(members(found))
+    assert ("Left out" in found.shown) == (lost > 0)
+    assert lost == 0 or f"{lost:,} event".replace(",", "\u2009") in found.shown
+
+
+def members(found: Timeline) -> list[int]:
+    named = [found.names[name] for name in found.events.name]
+    return [int(name.name.removesuffix(" events").replace("\u2009", "")) if name.meaning == "merged" else 1 for name in named]
+
+
+def inside(found: Timeline, start: int, end: int) -> list[tuple[str, str, int, int, int]]:
+    return [row[:5] for row in rows(found) if start <= row[2] < end]
+
+
+def test_whatever_the_events(make_store: MakeStore) -> None:
+    made_by = np.random.default_rng(3)
+    runs, calls = ([[int(made_by.integers(*ends)) for ends in ((0, 300), (-2, 40), (0, 2), (1, 12))] for _ in range(60)] for _ in range(2))
+    store = make_store(
+        device_event=[kernel(US * s, US * d, stream=n, correlation=c) for s, d, n, c in runs],
+        host_event=[host(US * s, US * d, "launch", "launch", tid=n, correlation=c) for s, d, n, c in calls],
+    )
+    every = shown(store)
+    assert (len(every.events.track), sum(every.events.duration_ns)) == (120, sum(max(US * d, 0) for _, d, _, _ in (*runs, *calls)))
+    # Of all runs of a correlation that was launched each knows a launch; of the launches of one correlation the first.
+    launched, ran = {c for *_, c in calls}, {c for *_, c in runs}
+    assert (every.events.partner >= 0).sum() == sum(c in launched for *_, c in runs) + len(launched & ran)
+    for cap in (5, 40, 100):
+        assert len(shown(store, cap=cap).events.track) <= cap
+
+
+_EVENTS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 60), st.integers(0, 20)), max_size=40)
+
+
+def laid(events: list[tuple[int, int, int]]) -> list[tuple[int, int, int, int]]:
+    frame = pl.DataFrame(events, schema={"track": pl.Int32, "start": pl.Int64, "duration": pl.Int64}, orient="row")
+    return with_lanes(frame).select("track", "lane", "start", "duration").rows()
+
+
+@given(_EVENTS)
+def test_lanes(events: list[tuple[int, int, int]]) -> None:
+    found = laid(events)
+    assert sorted((track, start, length) for track, _, start, length in found) == sorted(events)
+    for track, lane, start, length in found:
+        others = [one for one in found if one != (track, lane, start, length) and one[:2] == (track, lane)]
+        assert not any(begin < start + length and start < begin + other for _, _, begin, other in others)
+        assert not any(begin < start < begin + other for _, _, begin, other in others)
+    assert len({one for one in found if one[3]}) == sum(one[3] > 0 for one in found)
+    # There are never more lanes than events at one time, where one that takes no time counts, too.
+    for track in (0, 1):
+        own = [one for one in found if one[0] == track]
+        deepest = max((sum(begin <= start < begin + other for _, _, begin, other in own) for _, _, start, _ in own), default=0)
+        assert max((lane for _, lane, _, _ in own), default=0) <= deepest
+
+
+@given(events=_EVENTS, fixed=st.lists(st.booleans(), min_size=40, max_size=40), cap=st.integers(1, 40))
+def test_merging(events: list[tuple[int, int, int]], fixed: list[bool], cap: int) -> None:
+    ordered = sorted((10 * track + lane, 300 * start, 300 * length) for track, lane, start, length in laid(events))
+    lane, start, length = np.array(ordered, np.int64).reshape(-1, 3).T
+    found = merge(lane, start, length, [np.array(fixed[: len(ordered)], np.bool_)], cap)
+    assert len(found.first) <= cap
+    assert (found.width_ns is None) == (len(ordered) <= cap)
+    assert found.count.sum() + found.dropped == len(ordered)
+    before: dict[int, int] = {}
+    for first, count, duration in zip(found.first.tolist(), found.count.tolist(), found.duration_ns.tolist(), strict=True):
+        members = ordered[first : first + count]
+        assert len({one[0] for one in members}) == 1
+        assert duration == sum(one[2] for one in members)
+        if count > 1:
+            assert found.width_ns is not None
+            assert len({one[1] // found.width_ns for one in members}) == 1
+            assert max(one[2] for one in members) < found.width_ns
+            assert found.level is None or not any(fixed[first : first + count])
+        assert before.get(members[0][0], 0) <= members[0][1]
+        before[members[0][0]] = members[0][1] + duration
+    if found.dropped:
+        assert len(found.first) == cap
