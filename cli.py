@@ -338,9 +338,9 @@ def _printer(formats: tuple[str, ...]) -> AbstractContextManager[Printer | None]
 def _write_report(
     store: Any, progress: Callable[[str, float | None], None], printer: Printer | None, *, quiet: bool, output: Path,
     formats: tuple[str, ...], top: int, histograms: tuple[str, ...], paper: str, name: str | None, as_json: bool,
-    generated_at: str | None, selection: Selection,
+    generated_at: str | None, selection: Selection, timeline_events: int,
 ) -> Report:  # fmt: skip
-    from . import report_words
+    from . import report_words, timelines
     from .analysis import analyze
     from .analysis.options import Options
     from .report_templates import render
@@ -349,7 +349,9 @@ def _write_report(
     progress("analysing", None)
     made_at = option_values.generated_at(generated_at)
     made = analyze(store, Options(top=top, histograms=histograms, generated_at_ns=made_at, name=name, selection=selection))
-    written = render(made, output, formats, paper=paper, printer=printer, progress=progress)
+    progress("drawing", None)
+    timeline = timelines.timeline_for(store, made, formats, timeline_events)
+    written = render(made, output, formats, paper=paper, printer=printer, progress=progress, timeline=timeline)
     progress("", None)
     stale = [path for kind, place in PLACES.items() if kind not in written and (path := output / place).exists()]
     if as_json:

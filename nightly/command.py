@@ -14,7 +14,7 @@ import click
 from .. import option_values
 from ..command_parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, print_json, progress_line, with_options
 from ..errors import InputError, UsageError
-from ..report_options import CHOICE_OF_RULES, FORMAT, GENERATED_AT, MEMORY_LIMIT, PAPER, TOP, fail_on_words
+from ..report_options import CHOICE_OF_RULES, FORMAT, GENERATED_AT, MEMORY_LIMIT, PAPER, TIMELINE_EVENTS, TOP, fail_on_words
 from . import words
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ NIGHT_OPTIONS = [
 
 @click.command(short_help="Report every new or changed run of a folder or an object store.")
 @click.argument("source", metavar="SOURCE")
-@with_options(NIGHT_OPTIONS, [FORMAT], CHOICE_OF_RULES, [TOP, PAPER, GENERATED_AT, CONFIG, MEMORY_LIMIT], VERBOSITY)
+@with_options(NIGHT_OPTIONS, [FORMAT], CHOICE_OF_RULES, [TOP, PAPER, TIMELINE_EVENTS, GENERATED_AT, CONFIG, MEMORY_LIMIT], VERBOSITY)
 def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: Any) -> None:
     """Report every run below SOURCE that is new or has changed since its last report, and write an index of all.
 
@@ -228,6 +228,7 @@ def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, 
         formats=options["formats"],
         top=options["top"],
         paper=options["paper"],
+        timeline_events=options["timeline_events"],
         rules=options["rules"],
         preset=options["preset"],
         settings=tuple(sorted(settings.items())),

@@ -45,6 +45,7 @@ class ReportOptions:
     formats: tuple[str, ...] = ("html", "pdf", "json")
     top: int = 15
     paper: str = "A4"
+    timeline_events: int = 300_000
     rules: tuple[str, ...] | None = None
     preset: str = "documented"
     settings: tuple[tuple[str, str], ...] = ()

@@ -147,6 +147,7 @@ def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]
     """The report, whose files are below ``work``/out then, and why there is no PDF where one was asked for."""
     from ..analysis import Options, analyze
     from ..report_templates import render
+    from ..timelines import timeline_for
 
     selection = _selection(task)
     source = _opened(task.source)
@@ -155,6 +156,7 @@ def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]
     try:
         with load() as store:
             report = analyze(store, Options(top=options.top, generated_at_ns=task.generated_at_ns, selection=selection))
+            timeline = timeline_for(store, report, options.formats, options.timeline_events)
     except PostrunError as error:
         check_unchanged(task, source)
         raise InputError(_named(str(error), given, task, source)) from error
@@ -164,6 +166,7 @@ def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]
         render(
             report, work / "out", options.formats, paper=options.paper, pdf_timeout_s=_PDF_TIMEOUT_S,
             printer=_printer_here() if task.attempt == 1 and "pdf" in options.formats else None,
+            timeline=timeline,
         )  # fmt: skip
     except RenderError as error:
         (work / "out" / LOG).write_text(traceback.format_exc(), encoding="utf-8", errors="replace")

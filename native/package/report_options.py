@@ -83,6 +83,8 @@ CHOICE_OF_RULES = [
 TOP = option("--top", type=Number(1, 1000), default=15, show_default=True, help="Rows in tables and figures of the top kernels.")
 PAPER = option("--paper", type=click.Choice(["A4", "Letter"], case_sensitive=False), default="A4", show_default=True,
                help="Page of the PDF.")  # fmt: skip
+TIMELINE_EVENTS = option("--timeline-events", type=Number(0, 2_000_000), default=300_000, show_default=True, metavar="N",
+                         help="Events that the timeline draws; more are merged with their neighbours. 0: no timeline.")  # fmt: skip
 GENERATED_AT = option("--generated-at", metavar="TIME", help="Time of making that the report states (ISO 8601, UTC); the same input then "
                       "gives the same bytes. SOURCE_DATE_EPOCH is respected, too.")  # fmt: skip
 REPORT_OPTIONS = [
@@ -98,6 +100,7 @@ REPORT_OPTIONS = [
             help="Exit with code 3 when a rule found an issue: issues (any rule), error (a rule failed), or names of rules."),
     TOP,
     option("--histogram", "histograms", multiple=True, metavar="NAME", help="Draw the durations of this annotation; may be repeated."),
+    TIMELINE_EVENTS,
     PAPER,
     option("--name", help="Name of the run in the report."),
     option("--json", "as_json", is_flag=True, help="Print a summary of the run as JSON on standard output."),

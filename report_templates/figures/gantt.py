@@ -153,6 +153,8 @@ def _line(row: Row, left: float, y: float, low: float, high: float, scale: float
 def _legend(kinds: Sequence[int]) -> list[str]:
     body: list[str] = []
     x = 0.0
+    room = sum(27 + svg.width_of(_WORD.get(KINDS[number], KINDS[number]), 10) for number in kinds)
+    pace = min(1.0, (WIDTH - 4) / room) if room else 1.0
     for number in kinds:
         name = KINDS[number]
         tall = 11 * _HEIGHT.get(name, 1.0)
@@ -160,6 +162,6 @@ def _legend(kinds: Sequence[int]) -> list[str]:
         if name == "communication":
             body.append(svg.rect(x, 6, 11, 2, INK))
         word = _WORD.get(name, name)
-        body.append(svg.text(x + 15, 15.5, word, size=10))
-        x += 27 + svg.width_of(word, 10)
+        body.append(svg.text(x + 14, 15.5, word, size=10 if pace == 1.0 else 9))
+        x += (27 + svg.width_of(word, 10)) * pace
     return body or [svg.rect(0, 0, 1, 1, PAPER)]

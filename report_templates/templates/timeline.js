@@ -231,10 +231,20 @@
       const parts = found.stream.length ? found.stream : found.thread;
       const total = parts.reduce((sum, part) => sum + part.high - part.low, 0);
       if (!total) return (one.busy = null);
-      const places = new Int32Array(total);
-      let at = 0;
-      for (const part of parts) for (let j = part.low; j < part.high; j += 1) places[at++] = j;
-      places.sort((a, b) => data.S[a] - data.S[b]);
+      // Each part is in order, so they are merged two by two.
+      let lists = parts.map((part) => Int32Array.from({ length: part.high - part.low }, (_, j) => part.low + j));
+      while (lists.length > 1) {
+        const halved = [];
+        for (let k = 0; k < lists.length; k += 2) {
+          const a = lists[k], b = lists[k + 1];
+          if (!b) { halved.push(a); continue; }
+          const both = new Int32Array(a.length + b.length);
+          for (let i = 0, j = 0, at = 0; at < both.length; at += 1) both[at] = j >= b.length || (i < a.length && data.S[a[i]] <= data.S[b[j]]) ? a[i++] : b[j++];
+          halved.push(both);
+        }
+        lists = halved;
+      }
+      const [places] = lists;
       const S = [], E = [], P = [0], C = [0];
       for (const j of places) {
         const last = S.length - 1, talk = data.C[j + 1] - data.C[j];
@@ -882,7 +892,9 @@
     const edge = (first.to - first.from) * 0.015;
     if (first.track >= 0) reveal(first.track);
     go(first.from - edge, first.to + edge, { key: first.key, jump: true });
-    scroller.scrollTop = 0;
+    let held = data.tracks[Math.max(0, first.track)];
+    while (held && held.kind !== "process" && held.parent >= 0) held = data.tracks[held.parent];
+    scroller.scrollTop = first.track >= 0 && held?.row ? held.row.y - RULER : 0;
     home.timeline = { data, view, state, draw, go, select, spot, find: (text) => { search.value = text; seek(); } };
     home.dataset.ready = "yes";
   }

@@ -30,7 +30,7 @@ def timeline(given: Timeline) -> Section:
         return Section(
             "timeline",
             "Timeline",
-            say("No event has a time to be drawn: trace a run with --gpu, or read the Kineto traces of its processes."),
+            say("No event has a time to be drawn: record the run with --gpu, or read the Kineto traces of its processes."),
         )
     shown = say(" {}", given.shown) if given.shown else Markup("")
     lead = say("{} over {}.{}", plural(given.events_total, "event"), duration(given.span_ns), shown)
@@ -84,7 +84,7 @@ def _of_run(given: Timeline, view: View) -> tuple[list[Row], int]:
     total = len(devices) + (first is not None)
     if not devices:
         threads = [i for i, track in enumerate(given.tracks) if track.kind in ("thread", "annotations") and _any(given, i)]
-        rows += [_row(given, given.tracks[one].label, [one], view) for one in threads[: _ROWS - len(rows)]]
+        rows += [_row(given, given.tracks[one].label, [one], view, outer=True) for one in threads[: _ROWS - len(rows)]]
         total += len(threads)
     return rows, total
 

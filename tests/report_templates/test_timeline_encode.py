@@ -1,0 +1,106 @@
+"""Does the page hold every event of a timeline? The block is unpacked here in plain Python, value by value."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import gzip
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from made_timeline import empty, large, small
+from postrun.analysis.timeline_data import Name, Timeline, Track
+from postrun.report_templates.timeline.encode import encode
+
+
+def unpacked(text: str) -> tuple[dict[str, Any], dict[str, list[int]]]:
+    block = gzip.decompress(base64.b64decode(text))
+    (length,) = struct.unpack_from("<I", block)
+    head = json.loads(block[4 : 4 + length])
+    at, columns = 4 + length, {}
+    for name, planes, size in head["columns"]:
+        parts = [block[at + plane * size : at + (plane + 1) * size] for plane in range(planes)]
+        columns[name] = [sum(part[i] << 8 * plane for plane, part in enumerate(parts)) for i in range(size)]
+        at += planes * size
+    assert at == len(block)
+    return head, columns
+
+
+def straight(coded: int) -> int:
+    return -(coded + 1) // 2 if coded % 2 else coded // 2
+
+
+def rows_of(columns: dict[str, list[int]]) -> list[tuple[int, ...]]:
+    """Track, start, duration, name, lane, partner, detail of every event."""
+    rows, i, last = [], 0, 0
+    for track, number in enumerate(columns["events_of_track"]):
+        start = 0
+        for _ in range(number):
+            start += straight(columns["gap"][i])
+            partner = -1
+            if columns["partner"][i]:
+                last += straight(columns["partner"][i] - 1)
+                partner = last
+            rows.append((track, start, columns["duration"][i], columns["name"][i], columns["lane"][i], partner, columns["detail"][i] - 1))
+            i += 1
+    return rows
+
+
+def given_rows(made: Timeline) -> list[tuple[int, ...]]:
+    events = made.events
+    parts = (events.track, events.start_ns, events.duration_ns, events.name, events.lane, events.partner, events.detail)
+    return list(zip(*(part.tolist() for part in parts), strict=True))
+
+
+@pytest.mark.parametrize("made", [small(), large(3000, 3), empty()], ids=["small", "large", "empty"])
+def test_every_event_comes_back(made: Timeline) -> None:
+    head, columns = unpacked(encode(made))
+    assert rows_of(columns) == given_rows(made)
+    assert [row[2] for row in head["tracks"]] == [track.label for track in made.tracks]
+    assert [row[0] for row in head["names"]] == [name.name for name in made.names]
+    assert [tuple(tuple(head["pairs"][place]) for place in detail) for detail in head["details"]] == list(made.details)
+
+
+def test_samples_come_back_bit_by_bit() -> None:
+    made = small()
+    head, columns = unpacked(encode(made))
+    assert head["lines"] == [[1, "percent"]]
+    times, at = [], 0
+    for coded in columns["time0"]:
+        at += straight(coded)
+        times.append(at)
+    assert times == made.lines[0].time_ns.tolist()
+    for word in ("mean", "low", "high"):
+        held = [struct.unpack("<f", struct.pack("<I", bits))[0] for bits in columns[f"{word}0"]]
+        assert held == getattr(made.lines[0], word).tolist()
+
+
+def test_equal_timelines_give_equal_text_and_the_time_of_making_is_not_in_it() -> None:
+    assert encode(small()) == encode(small())
+    assert gzip.decompress(base64.b64decode(encode(small())))
+    assert base64.b64decode(encode(small()))[4:8] == bytes(4)
+
+
+def test_a_hundred_thousand_events_stay_below_0_7_megabytes() -> None:
+    assert len(encode(large(100_000))) < 700_000
+
+
+def test_long_times_starts_out_of_order_and_odd_names() -> None:
+    made = small()
+    late = dataclasses.replace(made.events, start_ns=made.events.start_ns + 40 * 86_400 * 10**9)
+    late.start_ns[3] = 7
+    odd = (Track(None, "node", "a</script>\u2028\x00\ud800"), *made.tracks[1:])
+    shown = dataclasses.replace(made, events=late, tracks=odd, names=(Name("\ud800<b>", "<b>", "step"), *made.names[1:]))
+    head, columns = unpacked(encode(shown))
+    assert rows_of(columns) == given_rows(shown)
+    assert head["tracks"][0][2] == "a</script>\u2028\ufffd\ufffd"
+
+
+def test_a_negative_duration_is_refused() -> None:
+    made = small()
+    wrong = dataclasses.replace(made.events, duration_ns=np.array([-1] * 9))
+    with pytest.raises(ValueError, match="negative"):
+        encode(dataclasses.replace(made, events=wrong))

@@ -1,0 +1,115 @@
+"""What do the strips show, and does a page with a timeline stay whole without script?"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import re
+from pathlib import Path
+
+import numpy as np
+from made_timeline import MS, empty, large, small
+from postrun.analysis.report import Report
+from postrun.report_templates import render
+from postrun.report_templates.figures.gantt import KINDS, Row, gantt
+from postrun.report_templates.figures.palette import MEANINGS
+from postrun.report_templates.timeline.section import NOTHING, timeline
+
+SHAPE = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)")
+
+
+def shapes(svg: str, meaning: str) -> list[tuple[float, ...]]:
+    """Left, top, width, height of every part of that colour."""
+    paths = re.findall(rf'<path d="([^"]*)" fill="{MEANINGS[meaning]}"', svg)
+    return [tuple(map(float, found)) for path in paths for found in SHAPE.findall(path)]
+
+
+def test_the_views_become_three_strips_in_a_fixed_order() -> None:
+    section = timeline(small())
+    assert list(section.figures) == ["whole", "typical", "slowest"]
+    assert "9" in section.lead
+    assert "step 2 of rank 0, 20.0 ms: the slowest" in section.figures["slowest"].caption
+    assert "GPU-0 stream 7" in section.figures["typical"].alt
+    assert "GPU-0 stream 13" in section.figures["typical"].alt
+    assert "stream 13" not in section.figures["slowest"].alt  # nothing runs there then
+
+
+def test_an_event_stands_where_it_ran() -> None:
+    """The step of 10 ms: the kernel runs from 1.5 to 5.5 ms, the collective from 6 to 9 ms."""
+    svg = timeline(small()).figures["typical"].svg
+    ticks = dict(re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="\w+" fill="#57606a" font-size="10">(\d+) ms', svg))
+    lines = sorted({float(x) for x in re.findall(r'<line x1="([\d.]+)"', svg)})
+    assert set(ticks.values()) == {"0", "2", "4", "6", "8", "10"}
+    left, pace = lines[0], (lines[-1] - lines[0]) / 10
+    (kernel,) = (one for one in shapes(svg, "computation"))
+    (collective,) = (one for one in shapes(svg, "communication"))
+    assert abs(kernel[0] - (left + 1.5 * pace)) < 0.1
+    assert abs(kernel[2] - 4 * pace) < 1
+    assert abs(collective[0] - (left + 6 * pace)) < 0.1
+    assert collective[1] > kernel[1]
+
+
+def test_short_events_share_columns_whose_opacity_is_what_they_cover() -> None:
+    """A thousand kernels of 5 µs, one each 10 µs: half of every column, so the second of four steps of opacity, and nothing else."""
+    start = np.arange(1000) * 10_000.0
+    row = Row("a", start, start + 5_000, np.full(1000, KINDS.index("computation")))
+    svg = gantt([row], 0, 10 * MS)
+    opacities = set(re.findall(rf'fill="{MEANINGS["computation"]}" fill-opacity="([\d.]+)"', svg))
+    assert opacities <= {"0.5", "0.75", "0.3"}
+    assert sum(one[2] for one in shapes(svg, "computation")) > 0.98 * 600
+
+
+def test_communication_beside_other_work_is_drawn_below_it() -> None:
+    start = np.arange(1000) * 10_000.0
+    kinds = np.where(np.arange(1000) % 2, KINDS.index("communication"), KINDS.index("computation"))
+    svg = gantt([Row("a", start, start + 5_000, kinds)], 0, 10 * MS)
+    assert min(one[1] for one in shapes(svg, "communication")[1:] or shapes(svg, "communication")) > min(
+        one[1] for one in shapes(svg, "computation")
+    )
+
+
+def test_many_devices_and_threads_are_capped_and_told() -> None:
+    whole = timeline(large(4000, 40)).figures["whole"]
+    assert "12 of 41 tracks are drawn" in whole.caption.replace("\u202f", " ")
+    assert len(whole.svg) < 60_000
+
+
+def test_no_event_is_a_sentence() -> None:
+    for made in (empty(), NOTHING):
+        section = timeline(made)
+        assert section.empty
+        assert "record the run with --gpu" in section.lead
+
+
+def test_what_is_merged_is_said() -> None:
+    assert "Of 2 000 000 events 300 000 are shown." in timeline(large(300, 2)).lead
+
+
+def test_the_page_lets_exactly_its_script_run_and_has_the_data_once(rich: Report, tmp_path: Path) -> None:
+    text = render(rich, tmp_path, ("html",), timeline=small())["html"].read_text(encoding="utf-8")
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text
+    assert "DecompressionStream" in script
+    assert text.count('id="timeline-data"') == 1
+    assert not re.search(r"https?://(?!www\.w3\.org)", script)
+
+
+def test_without_a_timeline_the_page_has_neither_section_nor_script(rich: Report, tmp_path: Path) -> None:
+    text = render(rich, tmp_path, ("html",))["html"].read_text(encoding="utf-8")
+    assert "DecompressionStream" not in text
+    assert 'id="timeline"' not in text
+
+
+def test_equal_input_gives_equal_bytes(rich: Report, tmp_path: Path) -> None:
+    first = render(rich, tmp_path / "a", ("html",), timeline=small())["html"].read_bytes()
+    assert first == render(rich, tmp_path / "b", ("html",), timeline=small())["html"].read_bytes()
+
+
+def test_a_view_without_a_track_and_a_run_without_devices() -> None:
+    made = small()
+    host = dataclasses.replace(
+        made, tracks=tuple(dataclasses.replace(one, kind="thread") if one.kind == "stream" else one for one in made.tracks)
+    )
+    assert "thread" in timeline(host).figures["whole"].alt or "stream" in timeline(host).figures["whole"].alt
