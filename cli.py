@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 LAZY_COMMANDS = {
     "attach": ("tickets.command:attach", "Put a report on a ticket."),
     "compare": ("compare_command:compare", "Tell what changed from one run to another."),
+    "export": ("export.command:export", "Write the whole run for Perfetto, Chrome's viewer or data frames."),
     "nightly": ("nightly.command:nightly", "Report every new or changed run of a folder or an object store."),
 }
 """Name -> where the command stands, and its short help: a module of these is loaded when its command is called."""

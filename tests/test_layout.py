@@ -28,6 +28,7 @@ FORBIDDEN: dict[str, tuple[set[str], set[str]]] = {
         {"postrun.ingest.store"},
     ),
     "report_templates": ({"postrun.ingest", "postrun.cli", "duckdb", "polars"}, set()),
+    "export": ({"postrun.report_templates", "postrun.cli", "jinja2", "weasyprint", "matplotlib"}, set()),
 }
 
 

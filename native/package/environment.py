@@ -22,6 +22,7 @@ _OTHERS: Final = (
     "POSTRUN_RECORDER",
     "POSTRUN_ROUNDUP",
     "POSTRUN_SWIFT",
+    "POSTRUN_TRACE_PROCESSOR",
     "POSTRUN_UPDATE_GOLDEN",
 )
 """Variables that belong to no option; the last ones to the development of postrun."""

@@ -1,0 +1,1 @@
+"""A whole run for other tools: Perfetto, Chrome's trace format, Parquet, CSV."""

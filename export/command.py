@@ -1,0 +1,70 @@
+"""The words of `postrun export`: parses them, has the run written, prints."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..command_parts import CONFIG, VERBOSITY, option, print_json, progress_line, with_options
+from ..report_options import STORE_OPTIONS
+
+if TYPE_CHECKING:
+    from .counts import Counts
+
+FORMATS = ("perfetto", "chrome", "parquet", "csv")
+EXPORT_OPTIONS = [
+    option("--format", "-f", "kind", type=click.Choice(FORMATS, case_sensitive=False), required=True, envvar="POSTRUN_EXPORT_FORMAT",
+           help="perfetto: a trace for ui.perfetto.dev; chrome: JSON for chrome://tracing and other viewers; parquet, csv: a folder with a "
+           "file per table."),
+    option("--output", "-o", type=click.Path(path_type=Path), required=True, envvar="POSTRUN_EXPORT_OUTPUT", metavar="OUT",
+           help="File to write (compressed where its name ends in .gz), or for parquet and csv the folder. An earlier export is replaced."),
+    option("--json", "as_json", is_flag=True, help="Print what was written as JSON on standard output."),
+]  # fmt: skip
+
+
+@click.command(short_help="Write the whole run for Perfetto, Chrome's viewer or data frames.")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@with_options(EXPORT_OPTIONS, [CONFIG], STORE_OPTIONS, VERBOSITY)
+def export(
+    sources: tuple[str, ...], kind: str, output: Path, as_json: bool, quiet: bool, verbose: bool, memory_limit: str, threads: int | None
+) -> None:
+    """Write all events, arrows and counters of a run for other tools.
+
+    SOURCE is what `postrun report` reads: a trace file, a folder, a run store, or a URL of any of them.
+    """
+    from ..ingest import ingest
+    from .write import check, write
+
+    check(sources, kind, output)
+    with (
+        progress_line(quiet, verbose) as progress,
+        ingest(sources, progress=progress, memory_limit=memory_limit, threads=threads) as store,
+    ):
+        progress("writing", None)
+        counts = write(store, kind, output)
+        progress("", None)
+    if as_json:
+        print_json({"output": str(output), "format": kind, **asdict(counts)})
+    elif not quiet:
+        click.echo(f"{output}: {_told(counts)}")
+        if counts.shifted_ns:
+            click.echo(f"note: times of this run begin below 0; {counts.shifted_ns} ns were added to each", err=True)
+        if not counts.rows and not counts.slices and not counts.values:
+            click.echo("note: nothing in this run has a time that could be drawn", err=True)
+
+
+def _told(counts: Counts) -> str:
+    if counts.rows:
+        return f"{len(counts.rows)} tables, " + _many(sum(counts.rows.values()), "row")
+    parts = [
+        _many(counts.slices, "event"), _many(counts.arrows, "arrow"), _many(counts.values, "counter value"),
+        _many(counts.tracks + counts.lanes, "track"),
+    ]  # fmt: skip
+    return ", ".join(parts)
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}" + ("" if count == 1 else "s")

@@ -1,0 +1,146 @@
+"""How does a run become files that data frames read? One Parquet or CSV file per table of the run store, and README.md about them.
+
+Ids stand beside what they mean: a name, a host name, rank and pid. Columns whose names do not tell their unit are described.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ..ingest.store import METRICS, SCHEMA, Store
+from .counts import Counts
+
+BATCH: Final = 50_000
+_ROWS: Final = {
+    "run": "run (one)", "source": "input file", "node": "machine", "process": "process", "device": "GPU of a machine",
+    "profile_window": "stretch of time that a process was profiled", "recorded_window": "session of a recorded process",
+    "device_event": "kernel run, copy, memset or synchronisation record on a device", "host_event": "call or function of a thread",
+    "annotation": "range that the program or its framework named", "step": "training step", "sample": "value of a metric or counter",
+    "python_profile": "function of a Python profile", "ingest_note": "kind of repair, loss or guess in one file",
+    "store_info": "fact about the run store",
+}  # fmt: skip
+_UNITS: Final = {
+    "cores": "processors", "gpus": "GPUs", "quota": "processors that the machine's limits leave", "sm_count": "multiprocessors",
+    "registers": "registers per thread", "grid_x": "blocks", "grid_y": "blocks", "grid_z": "blocks",
+    "block_x": "threads", "block_y": "threads", "block_z": "threads", "events": "events", "device_events": "events", "calls": "calls",
+    "primitive_calls": "calls", "count": "cases", "depth": "ranges that hold this one", "value": "see the metric (sample), else a number",
+}  # fmt: skip
+_RENAMED: Final = {"shared_memory": "shared_memory_bytes", "bytes": "bytes"}
+_WHOLE: Final = {"name"}
+"""Tables whose rows are told where their ids stand."""
+
+Kind = Literal["parquet", "csv"]
+
+
+def write(folder: Path, store: Store, kind: Kind) -> Counts:
+    """Write every table of the run to a file of its own in ``folder``."""
+    counts = Counts()
+    described = [
+        "# The tables of a training run", "",
+        "Times (`_ns`) are nanoseconds since the Unix epoch, or since an unknown moment where the run has no clock; durations are",
+        "nanoseconds; `_bytes` and `bytes` are bytes; `_s` are seconds. An empty field is a value that is not known.",
+    ]  # fmt: skip
+    for table in SCHEMA:
+        if table in _WHOLE:
+            continue
+        columns = _columns(table)
+        counts.rows[table] = _write(folder / f"{table}.{kind}", store, _query(table, columns), kind)
+        described += ["", f"## {table}.{kind}", "", f"{counts.rows[table]} rows. One per {_ROWS.get(table, table.replace('_', ' '))}.", ""]
+        described += ["| column | type | what |", "|---|---|---|"]
+        described += [f"| {name} | {sort} | {what} |" for name, _, sort, what in columns]
+    described += ["", "## Metrics of `sample`", "", "| metric | unit |", "|---|---|"]
+    described += [f"| {metric} | {unit} |" for metric, unit in METRICS.items()]
+    described += ["| counter.NAME | the program's own |", ""]
+    (folder / "README.md").write_text("\n".join(described), encoding="utf-8")
+    return counts
+
+
+def file_names(kind: Kind) -> set[str]:
+    """What :func:`write` writes."""
+    return {"README.md", *(f"{table}.{kind}" for table in SCHEMA if table not in _WHOLE)}
+
+
+def _columns(table: str) -> list[tuple[str, str, str, str]]:
+    """Name, SQL, type and description of each column of a file."""
+    own = SCHEMA[table]
+    found = []
+    for column, sort in own.items():
+        expression = f't."{column}"'
+        if sort in ("DEVICE_KIND", "HOST_KIND"):
+            expression, sort = f"{expression}::VARCHAR", "VARCHAR"
+        if column == "name" and sort == "INTEGER":
+            found.append(("name", "n.text", "VARCHAR", "what ran, in full"))
+            if table == "device_event":
+                found += [
+                    ("short_name", "n.short", "VARCHAR", "the kernel as reports show it"),
+                    ("precision", "n.precision", "VARCHAR", "of kernels"),
+                    ("category", "n.category", "VARCHAR", "of kernels"),
+                ]
+            continue
+        found.append((_RENAMED.get(column, column), expression, sort, _meaning(table, column)))
+        if column == "node" and table != "node":
+            found.append(("hostname", "o.hostname", "VARCHAR", "of the machine"))
+        if column == "process":
+            found.append(("rank", "p.rank", "INTEGER", "of the process"))
+            found.append(("pid", "p.pid", "BIGINT", "of the process"))
+    return found
+
+
+def _query(table: str, columns: list[tuple[str, str, str, str]]) -> str:
+    own = SCHEMA[table]
+    joins = ""
+    if own.get("name") == "INTEGER":
+        joins += " LEFT JOIN name AS n ON n.id = t.name"
+    if "node" in own and table != "node":
+        joins += " LEFT JOIN node AS o ON o.id = t.node"
+    if "process" in own:
+        joins += " LEFT JOIN process AS p ON p.id = t.process"
+    chosen = ", ".join(f'{expression} AS "{name}"' for name, expression, _, _ in columns)
+    times = [column for column in own if column in ("start_ns", "time_ns", "host_start_ns", "first_ns")]
+    order = ", ".join(f't."{column}"' for column in [*times, *(column for column in own if column not in times)])
+    return f"SELECT {chosen} FROM {table} AS t{joins} ORDER BY {order}"
+
+
+def _meaning(table: str, column: str) -> str:
+    if column in _UNITS:
+        return _UNITS[column]
+    if column.endswith("_ns"):
+        return "nanoseconds" + ("" if "duration" in column else " since the epoch")
+    if column.endswith("_bytes") or column in ("bytes", "shared_memory"):
+        return "bytes"
+    if column.endswith("_s"):
+        return "seconds"
+    if column in ("node", "process", "source") or column == "id":
+        return f"id of the {table if column == 'id' else column}"
+    if column == "unit":
+        return "index of the core or GPU; of a counter the id of the process; empty for the whole machine"
+    return ""
+
+
+def _write(file: Path, store: Store, sql: str, kind: Kind) -> int:
+    import pyarrow as pa
+    from pyarrow import csv
+    from pyarrow import parquet as pq
+
+    reader = store.connection.sql(sql).to_arrow_reader(BATCH)
+    written = 0
+    writer = pq.ParquetWriter(file, reader.schema, compression="zstd") if kind == "parquet" else csv.CSVWriter(file, reader.schema)
+    with writer:
+        for rows in _groups(reader):
+            writer.write_table(pa.Table.from_batches(rows, reader.schema))
+            written += sum(len(batch) for batch in rows)
+    return written
+
+
+def _groups(reader: Any) -> Iterator[list[Any]]:
+    """Batches, some together: a row group of a few rows is read slowly."""
+    held: list[Any] = []
+    for batch in reader:
+        held.append(batch)
+        if sum(len(one) for one in held) >= 2 * BATCH:
+            yield held
+            held = []
+    if held:
+        yield held

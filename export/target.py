@@ -1,0 +1,76 @@
+"""How does a file or folder appear whole or not at all? It is written beside its place and moved there."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from ..errors import UsageError
+
+
+def check_file(target: Path) -> None:
+    """UsageError where a file cannot be meant."""
+    if target.is_dir():
+        raise UsageError(f"{target} is a folder; name the file to write, such as {target / 'run.pftrace'}")
+
+
+def check_folder(target: Path, ours: Collection[str]) -> None:
+    """UsageError where ``target`` is a file, or a folder that holds something else than an earlier export (``ours``: its file names)."""
+    if target.is_dir():
+        other = sorted(one.name for one in target.iterdir() if one.name not in ours)
+        if other:
+            raise UsageError(f"{target} is a folder that holds something else ({other[0]}); name a new folder")
+    elif os.path.lexists(target):
+        raise UsageError(f"{target} is a file, and this format is a folder with a file per table; name a new folder")
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[BinaryIO]:
+    """A file to write; it is at ``target`` when all went well. Compressed with gzip where the name ends in .gz."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(prefix=f".{target.name[:80]}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if target.suffix == ".gz":
+                with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
+                    yield cast(BinaryIO, packed)
+            else:
+                yield file
+        Path(scratch).chmod(0o666 & ~_mask())
+        Path(scratch).replace(target)
+    except BaseException:
+        Path(scratch).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill; it is at ``target`` when all went well, in place of an earlier one."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name[:80]}.", dir=target.parent))
+    old = scratch.with_name(scratch.name + ".old")
+    try:
+        yield scratch
+        scratch.chmod(0o777 & ~_mask())
+        if target.is_dir():
+            target.rename(old)
+        scratch.rename(target)
+    except BaseException:
+        if old.is_dir() and not target.exists():
+            old.rename(target)
+        raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _mask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,193 @@
+"""Which tracks does a run have? The documented tree: machine -> CPU, GPUs -> process -> device and host -> streams and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from ..analysis.places import Places
+from ..ingest.store import COUNTER, METRICS, Store
+from .events import counter_name
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A row of the tree; its number is its place in ``Tree.tracks``, parents before children. ``kind``: node, cpu, cores, gpus, process,
+    counter, device, stream, host, thread, steps or annotations. ``unit``: of a counter. ``own``: number of the stream or thread."""
+
+    parent: int | None
+    kind: str
+    name: str
+    unit: str | None = None
+    own: int | None = None
+    pid: int | None = None
+
+
+class Tree:
+    """The tracks of one store, and which one a row belongs to."""
+
+    def __init__(self, store: Store) -> None:
+        self.tracks: list[Track] = []
+        self._of: dict[Hashable, int] = {}
+        self._places = Places(store)
+        self._build(store)
+
+    def path(self, number: int | None) -> list[str]:
+        """The names from the root to a track."""
+        names: list[str] = []
+        while number is not None:
+            names.append(self.tracks[number].name)
+            number = self.tracks[number].parent
+        return names[::-1]
+
+    # -- which track -----------------------------------------------------------------------------------------------------
+
+    def device(self, row: dict[str, Any]) -> int:
+        return self._of["stream", row["node"], row["process"], row["device"], row["stream"]]
+
+    def host(self, row: dict[str, Any]) -> int:
+        return self._of["thread", row["node"], row["process"], row["tid"]]
+
+    def annotation(self, row: dict[str, Any]) -> int:
+        if row["side"] == "device":
+            return self._of["ranges of stream", row["node"], row["process"], row["device"], row["stream"]]
+        return self._of["ranges of thread", row["node"], row["process"], row["tid"]]
+
+    def step(self, row: dict[str, Any]) -> int:
+        return self._of["steps", row["node"], row["process"], row["phase"]]
+
+    def sample(self, row: dict[str, Any]) -> int:
+        return self._of["sample", row["node"], row["metric"], row["unit"]]
+
+    def average(self, row: dict[str, Any]) -> int:
+        return self._of["average", row["node"], row["metric"]]
+
+    # -- making it -------------------------------------------------------------------------------------------------------
+
+    def _add(self, parent: int | None, kind: str, name: str, key: Hashable = None, **more: Any) -> int:
+        number = len(self.tracks)
+        self.tracks.append(Track(parent, kind, name, **more))
+        if key is not None:
+            self._of[key] = number
+        return number
+
+    def _build(self, store: Store) -> None:
+        def distinct(sql: str) -> list[tuple[Any, ...]]:
+            return sorted(store.frame(sql).rows(), key=lambda row: [(value is None, value if value is not None else 0) for value in row])
+
+        streams = distinct("SELECT DISTINCT node, process, device, stream FROM device_event")
+        threads = distinct("SELECT DISTINCT node, process, tid FROM host_event")
+        of_streams = distinct("SELECT DISTINCT node, process, device, stream FROM annotation WHERE side = 'device'")
+        of_threads = distinct("SELECT DISTINCT node, process, tid FROM annotation WHERE side IS DISTINCT FROM 'device'")
+        phases = distinct("SELECT DISTINCT node, process, coalesce(phase, '') FROM step")
+        samples = distinct("SELECT DISTINCT node, metric, unit FROM sample WHERE isfinite(value)")
+        known = distinct("SELECT node, id FROM process")
+        owners = {row[:2] for rows in (streams, threads, of_streams, of_threads, phases, known) for row in rows}
+        # What a process counted itself lies with it, whatever machine the sample names.
+        home = {process: node for node, process in sorted(owners, key=str)}
+        nodes = {node for node, _ in owners} | {node for node, _, _ in samples} | {n for (n,) in distinct("SELECT id FROM node")}
+        ordered = sorted(nodes, key=lambda node: (self._places.node(node), -1 if node is None else node))
+        for place, node in enumerate(ordered):
+            top = self._add(None, "node", self._places.node(node))
+            mine = [(metric, unit) for at, metric, unit in samples if at == node]
+            self._cpu(top, node, mine)
+            processes = sorted(
+                (process for at, process in owners if at == node), key=lambda process: (self._places.process(process).order, str(process))
+            )
+            used = {p: sorted({d for n, q, d, _ in streams + of_streams if (n, q) == (node, p)}, key=_last) for p in processes}
+            if any(used.values()) or any(metric.startswith("gpu_") for metric, _ in mine):
+                gpus = self._add(top, "gpus", "GPUs")
+                if any(metric == "gpu_utilization" and unit is not None for metric, unit in mine):
+                    self._add(gpus, "counter", "average GPU utilisation", ("average", node, "gpu_utilization"), unit="%")
+                claimed = {device for devices in used.values() for device in devices}
+                for device in sorted({unit for metric, unit in mine if metric.startswith("gpu_") and unit not in claimed}, key=_last):
+                    self._gpu_counters(gpus, node, device, mine)
+            for process in processes:
+                parent = gpus if used[process] else top
+                label = self._label(place, process)
+                track = self._add(parent, "process", label)
+                for n, q, phase in phases:
+                    if (n, q) == (node, process):
+                        number = self._add(track, "steps", f"steps {phase}".strip(), ("steps", n, q, phase or None))
+                        self._of["steps", n, q, phase] = number
+                for at, metric, unit in samples:
+                    if metric.startswith(COUNTER) and unit == process and home.get(unit) == node:
+                        self._add(track, "counter", counter_name(metric), ("sample", at, metric, unit))
+                for device in used[process]:
+                    self._gpu_counters(track, node, device, mine)
+                    name = "device" if device is None else f"GPU-{device} device"
+                    group = self._add(track, "device", name)
+                    for n, q, d, stream in streams:
+                        if (n, q, d) == (node, process, device):
+                            self._add(group, "stream", _numbered("stream", stream), ("stream", n, q, d, stream), own=stream)
+                    for n, q, d, stream in of_streams:
+                        if (n, q, d) == (node, process, device):
+                            key = ("ranges of stream", n, q, d, stream)
+                            self._add(group, "annotations", f"annotations of {_numbered('stream', stream)}", key)
+                self._host(track, node, process, used[process], threads, of_threads)
+            for at, metric, unit in samples:  # of processes that nothing else is known of
+                if at == node and ("sample", at, metric, unit) not in self._of and (unit is None or home.get(unit) is None):
+                    self._add(top, "counter", _numbered(counter_name(metric), unit), ("sample", at, metric, unit), unit=_unit(metric))
+        for at, metric, unit in samples:
+            if ("sample", at, metric, unit) not in self._of:
+                self._add(None, "counter", _numbered(counter_name(metric), unit), ("sample", at, metric, unit), unit=_unit(metric))
+
+    def _cpu(self, top: int, node: int | None, samples: list[tuple[str, int | None]]) -> None:
+        of_machine = [(m, u) for m, u in samples if not m.startswith(("gpu_", COUNTER))]
+        if not of_machine:
+            return
+        cpu = self._add(top, "cpu", "CPU")
+        if any(metric == "cpu_utilization" and unit is not None for metric, unit in of_machine):
+            self._add(cpu, "counter", "average CPU utilisation", ("average", node, "cpu_utilization"), unit="%")
+        for metric, unit in of_machine:
+            if unit is None:
+                self._add(cpu, "counter", metric, ("sample", node, metric, unit), unit=_unit(metric))
+        if any(unit is not None for _, unit in of_machine):
+            cores = self._add(cpu, "cores", "cores")
+            for metric, unit in sorted(((m, u) for m, u in of_machine if u is not None), key=lambda pair: (pair[1], pair[0])):
+                self._add(cores, "counter", f"core {unit} {metric}", ("sample", node, metric, unit), unit=_unit(metric))
+
+    def _gpu_counters(self, parent: int, node: int | None, device: int | None, samples: list[tuple[str, int | None]]) -> None:
+        """Of a GPU that several processes use, with the first of them."""
+        label = "GPU" if device is None else f"GPU-{device}"
+        mine = [m for m, unit in samples if m.startswith("gpu_") and unit == device and ("sample", node, m, unit) not in self._of]
+        for metric in sorted(mine, key=lambda metric: (metric != "gpu_utilization", metric)):
+            word = "utilisation" if metric == "gpu_utilization" else metric.removeprefix("gpu_").replace("_", " ")
+            self._add(parent, "counter", f"{label} {word}", ("sample", node, metric, device), unit=_unit(metric))
+
+    def _host(
+        self, parent: int, node: int | None, process: int | None, used: list[int | None], threads: list[tuple[Any, ...]],
+        ranges: list[tuple[Any, ...]],
+    ) -> None:  # fmt: skip
+        mine = [tid for n, q, tid in threads if (n, q) == (node, process)]
+        annotated = [tid for n, q, tid in ranges if (n, q) == (node, process)]
+        if not mine and not annotated:
+            return
+        name = f"GPU-{used[0]} host" if len(used) == 1 and used[0] is not None else "host"
+        group = self._add(parent, "host", name, pid=self._places.process(process).pid)
+        for tid in sorted({*mine, *annotated}, key=_last):
+            if tid in annotated:
+                key = ("ranges of thread", node, process, tid)
+                self._add(group, "annotations", f"annotations of {_numbered('thread', tid)}", key, own=tid)
+            if tid in mine:
+                self._add(group, "thread", _numbered("thread", tid), ("thread", node, process, tid), own=tid)
+
+    def _label(self, place: int, process: int | None) -> str:
+        known = self._places.process(process)
+        pid = "?" if known.pid is None else str(known.pid)
+        return f"HOST-{place} PID-{pid}" + ("" if known.rank is None else f" rank {known.rank}")
+
+
+def _unit(metric: str) -> str | None:
+    """As a viewer writes it beside a number; of what a percentage is, the name of the metric tells."""
+    unit = METRICS.get(metric)
+    return "%" if unit is not None and unit.startswith("%") else unit
+
+
+def _numbered(word: str, number: int | None) -> str:
+    return word if number is None else f"{word} {number}"
+
+
+def _last(number: int | None) -> tuple[bool, int]:
+    return number is None, number or 0

@@ -1,0 +1,63 @@
+"""How is the run of a store written for another tool?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from ..errors import UsageError
+from ..ingest.store import Store
+from . import chrome, perfetto, tables
+from .counts import Counts
+from .events import Events
+from .target import check_file, check_folder, new_file, new_folder
+from .tree import Tree
+
+
+def check(sources: Sequence[str], kind: str, output: Path) -> None:
+    """UsageError, before anything is read, where ``output`` cannot be what is meant."""
+    if "://" in str(output) or str(output).startswith(("s3:/", "gs:/", "az:/")):
+        raise UsageError(f"{output}: an export is written to a file or folder of this machine; copy it from there")
+    if any(output.resolve() == Path(source).resolve() for source in sources):
+        raise UsageError(f"{output} is the run itself; name another place with -o")
+    if kind in ("parquet", "csv"):
+        check_folder(output, tables.file_names(cast(tables.Kind, kind)))
+    else:
+        check_file(output)
+
+
+def write(store: Store, kind: str, output: Path) -> Counts:
+    """Write the run to ``output``, whole or not at all. ``kind``: perfetto, chrome, parquet or csv."""
+    if kind in ("parquet", "csv"):
+        with new_folder(output) as folder:
+            return tables.write(folder, store, cast(tables.Kind, kind))
+    tree, events = Tree(store), Events(store)
+    with new_file(output) as file:
+        if kind == "perfetto":
+            return perfetto.write(file, tree, events)
+        return chrome.write(file, tree, events, _properties(store))
+
+
+def _properties(store: Store) -> dict[str, Any]:
+    """What PyTorch's traces say beside their events: the devices and the rank, where they are of one machine and one process."""
+    found: dict[str, Any] = {"schemaVersion": 1}
+    run = store.frame("SELECT name FROM run LIMIT 1").rows()
+    if run and run[0][0]:
+        found["traceName"] = run[0][0]
+    processes = store.frame("SELECT rank, world_size FROM process").rows()
+    if len(processes) == 1 and processes[0][0] is not None:
+        found["distributedInfo"] = {"rank": processes[0][0], **({"world_size": processes[0][1]} if processes[0][1] else {})}
+    if len(store.frame("SELECT DISTINCT node FROM device")) == 1:
+        found["deviceProperties"] = [_device(*row) for row in store.frame(
+            'SELECT "index", name, memory_bytes, sm_count, compute_capability, uuid FROM device ORDER BY "index"').rows()]  # fmt: skip
+    return found
+
+
+def _device(index: int, name: str | None, memory: int | None, sms: int | None, capability: str | None, uuid: str | None) -> dict[str, Any]:
+    major, _, minor = (capability or "").partition(".")
+    told = {
+        "id": index, "name": name, "totalGlobalMem": memory, "numSms": sms, "uuid": uuid,
+        "computeMajor": int(major) if major.isdecimal() else None, "computeMinor": int(minor) if minor.isdecimal() else None,
+    }  # fmt: skip
+    return {key: value for key, value in told.items() if value is not None}

@@ -1,0 +1,141 @@
+"""What does `postrun export` write, print and refuse?"""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from postrun.cli import main
+from postrun.export.lanes import Lanes
+from postrun.export.write import write
+from postrun.ingest import ingest
+from postrun.ingest.store import SCHEMA, Store
+from small_runs import write_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run store of a simulated run of one GPU."""
+    folder = tmp_path_factory.mktemp("run")
+    file = folder / "run.duckdb"
+    ingest([str(write_run(folder / "traces"))], file).close()
+    return file
+
+
+def refused(*arguments: str) -> tuple[int, str]:
+    done = subprocess.run([sys.executable, "-P", "-m", "postrun", "export", *arguments], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_file_per_table_with_names_resolved(kind: str, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tables"
+    done = CliRunner().invoke(main, ["export", str(run), "-f", kind, "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    assert {file.name for file in out.iterdir()} == {"README.md", *(f"{table}.{kind}" for table in SCHEMA if table != "name")}
+    told = (out / "README.md").read_text()
+    with Store.open(run) as store:
+        for table in SCHEMA:
+            if table == "name":
+                continue
+            rows = store.frame(f"SELECT count(*) FROM {table}").item()
+            file = out / f"{table}.{kind}"
+            if kind == "parquet":
+                read = pq.read_table(file)
+                columns, count = read.column_names, read.num_rows
+            else:
+                with file.open(newline="") as text:
+                    columns, *lines = csv.reader(text)
+                count = len(lines)
+            assert count == rows, table
+            assert f"## {table}.{kind}\n\n{rows} rows." in told
+            assert all(f"| {column} |" in told for column in columns)
+        expected = store.frame("""
+            SELECT n.text, n.short, p.rank, e.start_ns, e.duration_ns FROM device_event AS e JOIN name AS n ON n.id = e.name
+            JOIN process AS p ON p.id = e.process ORDER BY ALL
+        """).rows()
+    wanted = ["name", "short_name", "rank", "start_ns", "duration_ns"]
+    if kind == "parquet":
+        found = [tuple(row.values()) for row in pq.read_table(out / "device_event.parquet", columns=wanted).to_pylist()]
+    else:
+        with (out / "device_event.csv").open(newline="") as text:
+            found = [
+                (r["name"], r["short_name"] or None, int(r["rank"]), int(r["start_ns"]), int(r["duration_ns"]))
+                for r in csv.DictReader(text)
+            ]
+    assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+def test_tables_again_are_alike_and_replace_the_earlier_ones(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tables"
+    with Store.open(run) as store:
+        write(store, "parquet", out)
+        first = {file.name: file.read_bytes() for file in out.iterdir()}
+        (out / "run.parquet").write_bytes(b"")
+        write(store, "parquet", out)
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == first
+    assert [file.name for file in tmp_path.iterdir()] == ["tables"]
+
+
+def test_traces_and_run_stores_give_the_same(run: Path, tmp_path: Path) -> None:
+    for source, name in ((run, "a.pftrace"), (run.parent / "traces", "b.pftrace")):
+        done = CliRunner().invoke(main, ["export", str(source), "--format", "perfetto", "-o", str(tmp_path / name), "--json"])
+        assert done.exit_code == 0, done.output
+        told = json.loads(done.stdout)
+        assert min(told["slices"], told["arrows"], told["values"], told["tracks"]) > 0
+    assert (tmp_path / "a.pftrace").read_bytes() == (tmp_path / "b.pftrace").read_bytes()
+
+
+def test_what_cannot_be_meant_is_refused_before_anything_is_read(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    asked = [
+        (["-f", "perfetto", "-o", str(tmp_path)], "is a folder"),
+        (["-f", "csv", "-o", str(tmp_path)], "holds something else (notes.txt)"),
+        (["-f", "csv", "-o", str(tmp_path / "notes.txt")], "is a file"),
+        (["-f", "chrome", "-o", str(run)], "is the run itself"),
+        (["-f", "chrome", "-o", "s3://bucket/run.json"], "of this machine"),
+        (["-f", "otf2", "-o", str(tmp_path / "x")], "'otf2' is not one of"),
+        (["-f", "chrome"], "Missing option '--output'"),
+        (["-o", str(tmp_path / "x")], "Missing option '--format'"),
+    ]
+    for arguments, words in asked:
+        done = CliRunner().invoke(main, ["export", str(run), *arguments])
+        assert (done.exit_code, words in done.stderr) == (2, True), done.stderr
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(("kind", "name"), [("perfetto", "run.pftrace"), ("chrome", "run.json.gz"), ("parquet", "tables")])
+def test_a_disk_without_space_leaves_nothing_behind(kind: str, name: str, run: Path, tmp_path: Path) -> None:
+    code = "import resource, sys; from postrun.cli import main; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); main(sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, "export", str(run), "-f", kind, "-o", str(tmp_path / name)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
+    assert "space" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_source_is_one_line(tmp_path: Path) -> None:
+    code, told = refused(str(tmp_path / "nothing"), "-f", "chrome", "-o", str(tmp_path / "x.json"))
+    assert (code, told.count("\n")) == (4, 1)
+
+
+def test_lanes_on_paper() -> None:
+    calls = Lanes(nested=True)
+    assert [calls.place(*span) for span in [(0, 10), (2, 5), (4, 6), (5, 9), (10, 12)]] == [
+        (0, []), (0, []), (1, []), (0, [5]), (0, [9, 10]),
+    ]  # fmt: skip
+    assert calls.rest() == [(0, [12]), (1, [6])]
+    runs = Lanes(nested=False)
+    assert [runs.place(*span)[0] for span in [(0, 10), (2, 5), (5, 9), (10, 10), (10, 11)]] == [0, 1, 1, 0, 0]
