@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import cache
 
 _SMALL = [bytes([number]) for number in range(128)]
 
@@ -22,12 +23,12 @@ def varint(number: int) -> bytes:
 
 def whole(field: int, number: int) -> bytes:
     """A field of an integer, bool or enum type."""
-    return varint(field << 3) + varint(number)
+    return _tag(field, 0) + varint(number)
 
 
 def data(field: int, value: bytes) -> bytes:
     """A field of a bytes or message type."""
-    return varint(field << 3 | 2) + varint(len(value)) + value
+    return _tag(field, 2) + varint(len(value)) + value
 
 
 def text(field: int, value: str) -> bytes:
@@ -36,9 +37,14 @@ def text(field: int, value: str) -> bytes:
 
 def fixed(field: int, number: int) -> bytes:
     """A field of type fixed64."""
-    return varint(field << 3 | 1) + struct.pack("<Q", number)
+    return _tag(field, 1) + struct.pack("<Q", number)
 
 
 def real(field: int, number: float) -> bytes:
     """A field of type double."""
-    return varint(field << 3 | 1) + struct.pack("<d", number)
+    return _tag(field, 1) + struct.pack("<d", number)
+
+
+@cache
+def _tag(field: int, kind: int) -> bytes:
+    return varint(field << 3 | kind)
