@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ..errors import InputError, UsageError
 from . import settings as ticket_settings
 from .http import LostAnswerError, Options, Upload
-from .markup import plain
+from .markup import parted, plain
 from .message import WORDS, Message, Paragraph, Strong, Text, Verdict, counts, from_report, length, marker, place, slug
 from .report_files import CONTENT_TYPES, FORMATS
 from .target import Target, parse
@@ -41,6 +41,8 @@ _KEYS: Final = {
 }  # fmt: skip
 _FIELDS: Final = ("run", "family", "reason", "rule", "gpu", "status")
 _LIMIT: Final = 10
+_LINKING_TITLES: Final = {"gitlab", "github", "gitea"}
+"""Systems that look for mentions and issues in titles."""
 _TITLE: Final = "postrun: {family}: {reason}"
 _SUMMARY_ROWS: Final = 200
 
@@ -233,6 +235,8 @@ def _action(rule: Rule, row: Row, reasons: tuple[str, ...], family: str) -> Acti
         "gpu": row.gpu_name or "",
         "status": row.status or row.state,
     }
+    if rule.target.kind in _LINKING_TITLES:
+        parts = {name: parted(plain(text)) for name, text in parts.items()}
     files = tuple(kind for kind in rule.attach if row.folder and f"report.{kind}" in row.written)
     return Action(
         rule=rule.name,
