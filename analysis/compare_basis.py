@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from .comparison import Amount, Basis
@@ -10,7 +13,8 @@ from .report import Report, Step
 from .steps import main_steps
 
 _COVERED: Final = 0.5
-"""Steps that took less of their processes' span than this say little of it."""
+"""Steps that took less of their processes' span than this, from the begin of the first to the end of the last, say little of it."""
+_Process = tuple[str, int | None, int | None]
 SECOND_NS: Final = 1e9
 SAME: Final = "same"
 GROWN: Final = "grown"
@@ -50,15 +54,43 @@ def _steps(report: Report) -> int | str:
     devices = report.time_breakdown
     if any((device.node, device.rank, device.pid) not in stepped for device in devices):
         return "not every process with GPU work has steps"
-    span = sum(device.span_ns for device in devices)
-    if sum(step.duration_ns for step in steps) < _COVERED * span:
+    span: dict[_Process, int] = {}
+    for device in devices:
+        process = (device.node, device.rank, device.pid)
+        span[process] = max(span.get(process, 0), device.span_ns)
+    if _covered(report, steps) < _COVERED * sum(span.values()):
         return f"the steps cover less than {_COVERED:.0%} of what was captured"
     return len(steps)
 
 
+def _covered(report: Report, steps: Sequence[Step]) -> int:
+    """From the begin of the first step to the end of the last, summed over the processes: what lies between two steps, such as the wait for
+    data, is a part of them where their numbers follow each other and no step of another phase began between them."""
+    own, others = (
+        _by_process(one) for one in (steps, [step for step in report.steps.steps if step.on_device and step.phase != steps[0].phase])
+    )
+    total = 0
+    for process, listed in own.items():
+        starts = sorted(step.start_ns for step in others.get(process, ()))
+        ordered = sorted(listed, key=lambda step: (step.index, step.start_ns))
+        total += sum(step.duration_ns for step in ordered)
+        for before, after in pairwise(ordered):
+            end = before.start_ns + before.duration_ns
+            if after.index == before.index + 1 and bisect_right(starts, before.start_ns) == bisect_right(starts, after.start_ns):
+                total += after.start_ns - end  # less where the work of two steps overlaps
+    return total
+
+
+def _by_process(steps: Sequence[Step]) -> dict[_Process, list[Step]]:
+    found: dict[_Process, list[Step]] = {}
+    for step in steps:
+        found.setdefault((step.node, step.rank, step.pid), []).append(step)
+    return found
+
+
 def changed(base: float, new: float) -> float | None:
     """The change in percent of ``base``; None where that is nothing."""
-    return 100 * (new / base - 1) if base else None
+    return 100 * (new - base) / base if base else None
 
 
 def amount(name: str, totals: Sequence[float], on: Basis, *, least_ns: float, counts: Sequence[float] | None = None) -> Amount:
@@ -78,9 +110,10 @@ def amount(name: str, totals: Sequence[float], on: Basis, *, least_ns: float, co
 
 
 def per_unit(totals: Sequence[float], on: Basis) -> tuple[float, float]:
-    """Totals of base and new by their units."""
+    """Totals of base and new by their units; the same where they differ by no more than the division rounds."""
     base, new = totals
-    return base / on.base if on.base else 0.0, new / on.new if on.new else 0.0
+    before, after = base / on.base if on.base else 0.0, new / on.new if on.new else 0.0
+    return before, before if math.isclose(before, after, rel_tol=1e-12) else after
 
 
 def least_of(waits: bool, least_ns: float, error_ns: float | None) -> float:

@@ -43,6 +43,7 @@ def change(value: float | None) -> Cell:
 
 
 def effect(nanoseconds: float) -> Cell:
+    nanoseconds = round(nanoseconds, 3) + 0.0  # a sum of parts that cancel leaves what floats round
     return Cell(signed(nanoseconds), sort=nanoseconds)
 
 

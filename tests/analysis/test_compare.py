@@ -120,6 +120,39 @@ def test_steps_that_cover_little_of_what_was_captured_divide_nothing(empty: Repo
     assert "cover less than 50%" in made.basis.why
 
 
+def apart(lengths_ms: Sequence[float], pause_ms: float, *, first: int = 0, start_ms: float = 0, phase: str | None = None) -> list[Step]:
+    """Steps with a pause before each but the first."""
+    made, at = [], 10**18 + int(start_ms * MS)
+    for index, length in enumerate(lengths_ms, first):
+        made.append(Step("node", 0, 1, phase, index, at, int(length * MS), True, int(length * MS)))
+        at += int((length + pause_ms) * MS)
+    return made
+
+
+def test_what_lies_between_steps_that_follow_each_other_is_covered(empty: Report) -> None:
+    """8 steps of 10 ms in 780 ms: with 100 ms between them; in two groups far apart; with steps of another phase between them."""
+
+    def units(listed: Sequence[Step]) -> str:
+        own = with_(empty, time_breakdown=(device(780),), steps=dataclasses.replace(empty.steps, steps=tuple(listed), absent=None))
+        return compared(own, own).basis.unit
+
+    assert units(apart([10] * 8, 100)) == "step"
+    assert units([*apart([10] * 4, 0), *apart([10] * 4, 0, first=100, start_ms=740)]) == "second"
+    assert units([*apart([10] * 8, 100), *apart([5] * 7, 105, start_ms=50, phase="EVAL")]) == "second"
+
+
+def test_two_devices_of_a_process_have_the_same_steps(empty: Report) -> None:
+    pair = (device(1000), dataclasses.replace(device(1000), device=1))
+    own = with_(empty, lengths=[75] * 8, time_breakdown=pair)
+    assert compared(own, own).basis.unit == "step"
+
+
+def test_what_floats_round_is_no_change(empty: Report) -> None:
+    made = compared(with_(empty, time_breakdown=(device(49 * 7.0),)), with_(empty, time_breakdown=(device(49 * 9.1),)))
+    assert made.basis.unit == "second"
+    assert {(part.effect_ns, part.change_percent or 0.0) for part in made.parts} == {(0.0, 0.0)}
+
+
 def test_what_is_known_of_one_run_only_has_not_vanished(empty: Report) -> None:
     copies = (MemoryOperation("HtoD", "pinned", 10, 50 * MS, 10**9, 10.0, 100.0),)
     base = with_(empty, lengths=[100] * 9, kernels=(kernel("k", "k", 10, 20),), memory_operations=copies)

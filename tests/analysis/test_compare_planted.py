@@ -101,6 +101,15 @@ def test_slower_data_loading_is_seen_between_steps_that_stall(tmp_path: Path) ->
     assert SLOWER_LOADING <= claims(made) <= SLOWER_LOADING | WAITING
 
 
+@pytest.mark.parametrize("steps", [4, 12])
+def test_data_loading_that_more_than_doubles_a_step_leaves_the_kernels_alone(steps: int, tmp_path: Path) -> None:
+    calm, slow = (run(tmp_path / str(extra), steps=steps, changes=Changes(slower_loading_ns=extra))[1] for extra in (0, 200_000_000))
+    made = compare(calm, slow, generator=GENERATOR)
+    same_hardware(made)
+    assert {one.state for one in made.kernels} == {"same"}
+    assert next(part for part in made.parts if part.name == "computation").effect_ns == 0
+
+
 def test_one_slower_kernel(base: Made, against: Callable[..., tuple[Comparison, DemoTruth]]) -> None:
     made, truth = against(changes=Changes(slower_kernel=("bwd_dq_dk_dv", 1.3)))
     assert claims(made) == {("step", "step time", "slower"), ("part", "computation", "grown"), ("kernel", ATTENTION, "grown")}
