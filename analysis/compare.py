@@ -224,7 +224,9 @@ def _limit(base: Report, new: Report, alike: Sequence[Difference]) -> str:
     told = []
     if GPU in names:
         models = [short_models(report) for report in (base, new)]
-        told.append("different GPUs" + (f" ({models[0]} and {models[1]})" if models[0] != models[1] else ""))
+        if models[0] == models[1]:
+            models = [names[GPU].base, names[GPU].new]
+        told.append(f"different GPUs ({models[0]} and {models[1]})")
     if WORLD in names:
         told.append(f"{'' if told else 'different numbers of '}ranks ({names[WORLD].base} and {names[WORLD].new})")
     return f"On {' and '.join(told)}" if told else ""
