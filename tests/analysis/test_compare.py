@@ -14,7 +14,7 @@ from postrun.analysis import Options, analyze
 from postrun.analysis import schema as schemas
 from postrun.analysis.compare import compare
 from postrun.analysis.comparison import Comparison
-from postrun.analysis.report import DeviceTime, Generator, Kernel, MemoryOperation, MetricUsage, Process, Report, Run, Source, Step
+from postrun.analysis.report import Device, DeviceTime, Generator, Kernel, MemoryOperation, MetricUsage, Process, Report, Run, Source, Step
 from postrun.analysis.report_data import is_report, report_of
 from postrun.ingest.store import Store
 
@@ -120,6 +120,10 @@ def test_steps_that_cover_little_of_what_was_captured_divide_nothing(empty: Repo
     assert "cover less than 50%" in made.basis.why
 
 
+def used(model: str) -> Device:
+    return Device("node", 0, model, None, None, None, None, None, True)
+
+
 def apart(lengths_ms: Sequence[float], pause_ms: float, *, first: int = 0, start_ms: float = 0, phase: str | None = None) -> list[Step]:
     """Steps with a pause before each but the first."""
     made, at = [], 10**18 + int(start_ms * MS)
@@ -189,8 +193,43 @@ def test_kernels_meet_by_full_name_then_by_short_name_and_category(empty: Report
     both = found["b", "GEMM"]
     assert (both.matched, both.base_names, both.new_names, both.state) == ("short name", ("b<1>", "b<2>"), ("b<3>",), "grown")
     assert (both.base_ns, both.new_ns, both.base_count) == (10 * MS, 20 * MS, 2)
-    assert (found["c", "GEMM"].state, found["c", "other"].state) == ("vanished", "added")
+    assert (found["c #2", "GEMM"].state, found["c #1", "other"].state) == ("vanished", "added")
     assert found["d", "GEMM"].state == "same"  # of too little time to be named
+
+
+def test_kernels_of_one_short_name_are_told_apart_everywhere(empty: Report) -> None:
+    """One variant in both runs, two that only base had: the first of either report has no number there."""
+    base = with_(
+        empty,
+        lengths=[100] * 10,
+        kernels=(kernel("k<1>", "k", 10, 50), kernel("k<2>", "k #2", 10, 20), kernel("k<3>", "k #3", 10, 5, category="other")),
+    )
+    new = with_(empty, lengths=[100] * 10, kernels=(kernel("k<2>", "k", 10, 60),))
+    made = compared(base, new)
+    names = {one.base_names[0]: one.short_name for one in made.kernels}
+    assert names == {"k<1>": "k #1", "k<2>": "k #2", "k<3>": "k #3"}
+    assert {one.name for one in made.changes if one.area == "kernel"} == {"k #1", "k #2", "k #3"}
+    assert "Of the kernels most: k #1, -50.0 ms" in made.headline
+
+
+def test_numbers_that_tell_kernels_apart_are_those_of_the_reports(empty: Report) -> None:
+    listed = (kernel("k<1>", "k", 10, 1), kernel("k<2>", "k #2", 10, 50))
+    own = with_(empty, lengths=[100] * 10, kernels=listed)
+    other = with_(empty, lengths=[100] * 10, kernels=(listed[0], kernel("k<2>", "k #2", 10, 60)))
+    assert [(one.short_name, one.new_names) for one in compared(own, other).kernels] == [("k #2", ("k<2>",)), ("k #1", ("k<1>",))]
+
+
+@pytest.mark.parametrize(
+    ("models", "told"),
+    [
+        (("NVIDIA A100-PG509-200", "AMD Radeon Graphics"), "A100 and AMD Radeon Graphics"),
+        (("Tesla V100-SXM2-32GB", "Tesla V100-DGXS-32GB"), "Tesla V100-SXM2-32GB and Tesla V100-DGXS-32GB"),
+        (("Tesla V100-SXM2-32GB", "NVIDIA H100 80GB HBM3"), "V100 and H100"),
+    ],
+)
+def test_other_gpus_are_named(empty: Report, models: tuple[str, str], told: str) -> None:
+    sides = [with_(empty, lengths=[100] * 8, devices=(used(model),)) for model in models]
+    assert compared(*sides).headline.startswith(f"On different GPUs ({told}): steps take as long")
 
 
 def test_a_mean_that_its_spread_allows_has_not_moved(empty: Report) -> None:
