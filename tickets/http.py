@@ -122,7 +122,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Options:
-    """``timeout_s``: of each send and receive. ``wait_limit_s``: the longest wait that a server may ask for. ``tell`` hears of each wait."""
+    """``timeout_s``: of each send and receive. ``wait_limit_s``: the longest wait that a server may ask for. ``tell`` hears of waits."""
 
     timeout_s: float = 60
     attempts: int = 5

@@ -235,13 +235,14 @@ def _action(rule: Rule, row: Row, reasons: tuple[str, ...], family: str) -> Acti
         "gpu": row.gpu_name or "",
         "status": row.status or row.state,
     }
+    parts = {name: plain(text) for name, text in parts.items()}
     if rule.target.kind in _LINKING_TITLES:
-        parts = {name: parted(plain(text)) for name, text in parts.items()}
+        parts = {name: parted(text) for name, text in parts.items()}
     files = tuple(kind for kind in rule.attach if row.folder and f"report.{kind}" in row.written)
     return Action(
         rule=rule.name,
         target=rule.target,
-        title=plain(rule.title.format(**parts)) or "postrun",
+        title=plain(rule.title).format(**parts).strip() or "postrun",
         message=message,
         ticket_key=f"{rule.name}/{family if rule.per == 'family' else row.id}",
         folder=row.folder if row.state == "reported" else None,  # beside the log of one that failed an older report may stand

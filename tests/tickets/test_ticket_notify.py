@@ -87,7 +87,7 @@ def test_failed_runs_are_told_with_their_reason() -> None:
 def test_titles_mention_nobody(to: str, parts: bool) -> None:
     """What a run is called does not; what the rule itself says may."""
     (action,) = notify.actions(made(to=to, verdicts="any", title="@team: {run}: {reason}"), [row("*b* @all #12")], ())
-    assert action.title.startswith("@team: *b* @\u2060all #\u206012: " if parts else "@team: *b* @all #12: ")
+    assert action.title.startswith("@team: *\u2060b* @\u2060all #\u206012: " if parts else "@team: *b* @all #12: ")
 
 
 def test_runs_of_another_night_or_still_running_are_no_matter() -> None:
