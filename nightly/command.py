@@ -94,7 +94,7 @@ NIGHT_OPTIONS = [
     option("--family", "families", multiple=True, type=Listed(r"[\n;]+"), callback=_families, metavar="REGEX",
             help="Runs whose name or place this finds belong together in the trends, by what its groups find; may be repeated."),
     option("--regression-threshold", type=click.FloatRange(0, 10_000), default=10.0, show_default=True, metavar="PERCENT",
-            help="A step time that is greater than the median of the comparable runs before by more than this is a regression,"),
+            help="A time from step to step greater than the median of the comparable runs before by more than this is a regression,"),
     option("--regression-deviations", type=click.FloatRange(0, 1000), default=3.0, show_default=True, metavar="NUMBER",
             help="and by more than so many of their robust standard deviations;"),
     option("--regression-history", type=Number(3, 50), default=8, show_default=True, metavar="RUNS",
