@@ -21,6 +21,8 @@ GROWN: Final = "grown"
 SHRUNK: Final = "shrunk"
 ADDED: Final = "added"
 VANISHED: Final = "vanished"
+UNDECIDED: Final = "undecided"
+"""A wait whose effect is at least the threshold, where too few steps tell how far it spreads."""
 SMALLEST_PERCENT: Final = 0.2
 """Of the whole time: a kernel or a kind of copies that changed by less is not named."""
 SURE: Final = 2.58
@@ -28,7 +30,12 @@ SURE: Final = 2.58
 
 
 def basis(base: Report, new: Report) -> Basis:
-    """Steps of a process, where both runs have steps with device work on every device's process; else seconds of the devices' span."""
+    """Steps of a process, where both runs have steps with device work on every device's process, or a run has no device work and both have
+    steps; else seconds of the devices' span."""
+    if not base.time_breakdown or not new.time_breakdown:
+        own = [len(main_steps(report.steps.steps)) for report in (base, new)]
+        if all(own):
+            return Basis("step", own[0], own[1], None)
     found = [_steps(report) for report in (base, new)]
     counts = [one for one in found if isinstance(one, int)]
     if len(counts) == 2:
@@ -93,8 +100,18 @@ def changed(base: float, new: float) -> float | None:
     return 100 * (new - base) / base if base else None
 
 
-def amount(name: str, totals: Sequence[float], on: Basis, *, least_ns: float, counts: Sequence[float] | None = None) -> Amount:
-    """``totals`` of both runs per unit. Its state is another than "same" where the effect is at least ``least_ns`` per unit."""
+def amount(
+    name: str,
+    totals: Sequence[float],
+    on: Basis,
+    *,
+    least_ns: float,
+    error_ns: float | None = 0.0,
+    counts: Sequence[float] | None = None,
+) -> Amount:
+    """``totals`` of both runs per unit. Its state is another than "same" where the effect is at least ``least_ns`` per unit. What waits for
+    something else, such as idle time, spreads as the steps do: it must exceed the standard error ``error_ns`` of their mean, too, and is
+    undecided where that is not known."""
     before, after = per_unit(totals, on)
     change = changed(before, after)
     return Amount(
@@ -103,7 +120,7 @@ def amount(name: str, totals: Sequence[float], on: Basis, *, least_ns: float, co
         new_ns=after,
         effect_ns=after - before,
         change_percent=change,
-        state=state(before, after) if abs(after - before) >= least_ns else SAME,
+        state=_state(before, after, least_ns, error_ns),
         base_count=counts[0] / on.base if counts and on.base else None,
         new_count=counts[1] / on.new if counts and on.new else None,
     )
@@ -116,12 +133,13 @@ def per_unit(totals: Sequence[float], on: Basis) -> tuple[float, float]:
     return before, before if math.isclose(before, after, rel_tol=1e-12) else after
 
 
-def least_of(waits: bool, least_ns: float, error_ns: float | None) -> float:
-    """The smallest effect that is a change. What waits for something else, such as idle time, spreads as the steps do: its effect must
-    exceed the standard error ``error_ns`` of their mean, too, and is no change where that is not known."""
-    if not waits:
-        return least_ns
-    return float("inf") if error_ns is None else max(least_ns, SURE * error_ns)
+def _state(before: float, after: float, least_ns: float, error_ns: float | None) -> str:
+    effect = abs(after - before)
+    if not effect or effect < least_ns:
+        return SAME
+    if error_ns is None:
+        return UNDECIDED
+    return state(before, after) if effect >= SURE * error_ns else SAME
 
 
 def state(before: float, after: float) -> str:

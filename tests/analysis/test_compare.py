@@ -14,7 +14,20 @@ from postrun.analysis import Options, analyze
 from postrun.analysis import schema as schemas
 from postrun.analysis.compare import compare
 from postrun.analysis.comparison import Comparison
-from postrun.analysis.report import Device, DeviceTime, Generator, Kernel, MemoryOperation, MetricUsage, Process, Report, Run, Source, Step
+from postrun.analysis.report import (
+    Device,
+    DeviceTime,
+    Generator,
+    Kernel,
+    MemoryOperation,
+    MetricUsage,
+    Process,
+    Report,
+    Run,
+    Source,
+    Step,
+    StepParts,
+)
 from postrun.analysis.report_data import is_report, report_of
 from postrun.ingest.store import Store
 
@@ -143,6 +156,73 @@ def test_what_lies_between_steps_that_follow_each_other_is_covered(empty: Report
     assert units(apart([10] * 8, 100)) == "step"
     assert units([*apart([10] * 4, 0), *apart([10] * 4, 0, first=100, start_ms=740)]) == "second"
     assert units([*apart([10] * 8, 100), *apart([5] * 7, 105, start_ms=50, phase="EVAL")]) == "second"
+
+
+def loaded(report: Report, lengths: Sequence[float], idle_ms: float, loading_ms: float, **changes: Any) -> Report:
+    """Steps on one GPU with idle time and data loading; both are those of a step."""
+    span = device(sum(lengths), idle_ms=idle_ms * len(lengths))
+    made = with_(report, lengths=lengths, time_breakdown=(span,), **changes)
+    mean = sum(lengths) / len(lengths) * MS
+    part = StepParts("node", 0, 1, len(lengths), mean, {"data_loader": loading_ms * MS, "other": mean - loading_ms * MS}, False, ())
+    return dataclasses.replace(made, steps=dataclasses.replace(made.steps, parts=(part,)))
+
+
+def test_waits_of_few_steps_are_undecided_and_told_before_lesser_changes(empty: Report) -> None:
+    """Idle 64 ms longer, computation 6 ms; the first of five steps has no time from step to step."""
+    made = compared(loaded(empty, [100] * 4, 2, 0), loaded(empty, [170] * 4, 66, 60))
+    states = {part.name: part.state for part in (*made.parts, *made.host_parts)}
+    assert (states["idle"], states["data_loader"], states["computation"]) == ("undecided", "undecided", "grown")
+    assert (
+        "Undecided, too: idle is 64.0 ms a step longer, data loading 60.0 ms longer. Computation grew by 6.00 ms a step." in made.headline
+    )
+    assert {one.name for one in made.changes} == {"computation"}
+    assert made.whole is not None
+    assert made.whole.state == "undecided"
+    # A part that is larger than all that is undecided is the most.
+    most = compared(loaded(empty, [100] * 4, 2, 0), loaded(empty, [200] * 4, 12, 0))
+    assert "Undecided, too: idle is 10.0 ms a step longer. Computation grew most, by 90.0 ms a step." in most.headline
+
+
+def test_waits_below_the_threshold_are_the_same_whatever_the_steps(empty: Report) -> None:
+    made = compared(loaded(empty, [100] * 4, 2, 1), loaded(empty, [100] * 4, 4, 3))
+    assert {part.state for part in (*made.parts, *made.host_parts)} == {"same"}
+    assert "Undecided, too" not in made.headline
+    assert made.headline.endswith("Nothing else changed by more than its spread and 3 %.")
+
+
+def test_enough_steps_decide_on_waits(empty: Report) -> None:
+    made = compared(loaded(empty, [100] * 6, 2, 0), loaded(empty, [164] * 6, 66, 60))
+    assert {one.name: one.state for one in (*made.parts, *made.host_parts)}["idle"] == "grown"
+    assert "ndecided" not in made.headline
+
+
+def on_the_host(report: Report, lengths: Sequence[float], **parts_ms: float) -> Report:
+    made = with_(report, lengths=lengths, on_device=False, time_breakdown=())
+    parts = {name: value * MS for name, value in parts_ms.items()}
+    whole = StepParts("node", 0, 1, len(lengths), sum(lengths) / len(lengths) * MS, parts, True, ())
+    return dataclasses.replace(made, steps=dataclasses.replace(made.steps, parts=(whole,)))
+
+
+def test_runs_without_gpus_are_told_by_the_parts_of_the_host(empty: Report) -> None:
+    made = compared(
+        on_the_host(empty, [20] * 8, forward=15, data_loader=4, update=1), on_the_host(empty, [46] * 8, forward=40, data_loader=5, update=1)
+    )
+    assert made.headline.endswith("beyond the spread of the steps. Forward grew most, by 25.0 ms a step.")
+    assert [(one.area, one.name, one.state) for one in made.changes] == [
+        ("step", "step time", "slower"),
+        ("host part", "forward", "grown"),
+        ("data loading", "data loading", "grown"),
+    ]
+    assert (made.basis.unit, made.basis.base, made.basis.why, made.whole) == ("step", 8, None, None)
+
+
+def test_a_part_of_the_host_within_the_spread_of_the_steps_is_the_same(empty: Report) -> None:
+    noisy = [20.0, 30, 18, 26, 40, 21, 22, 35]
+    base, new = (on_the_host(empty, noisy, forward=forward, update=2) for forward in (20, 22))
+    assert {one.state for one in compared(base, new).host_parts} == {"same"}
+    few = compared(on_the_host(empty, noisy[:3], forward=20), on_the_host(empty, noisy[:3], forward=22))
+    assert {one.state for one in few.host_parts} == {"undecided"}
+    assert "Undecided, too: forward is 2.00 ms a step longer. Nothing else changed" in few.headline
 
 
 def test_two_devices_of_a_process_have_the_same_steps(empty: Report) -> None:
