@@ -14,7 +14,7 @@ import pikepdf
 import pytest
 from conftest import HOSTILE, MAKERS
 from postrun.analysis.compare import compare
-from postrun.analysis.comparison import Comparison
+from postrun.analysis.comparison import Amount, Comparison
 from postrun.analysis.report import Generator, Report
 from postrun.errors import UsageError
 from postrun.report_templates.comparing import words
@@ -137,6 +137,27 @@ def test_parts_that_cancel_leave_no_dust() -> None:
     cell = words.effect(0.1 + 0.2 - 0.3)
     assert (cell.text.replace("\xa0", " "), cell.sort) == ("0 ns", 0.0)
     assert words.effect(-2.38e-7).sort == 0.0
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_what_is_undecided_is_so_on_card_and_table(rich_made: Comparison, target: str) -> None:
+    parts = tuple(dataclasses.replace(one, state="undecided" if one.name == "idle" else "same") for one in rich_made.parts)
+    text = pages(dataclasses.replace(rich_made, parts=parts), target)
+    assert re.search(r"Idle per [^<]+</(a|span)>\s*<span class=\"value[^\"]*\">undecided<", text)
+    assert "? undecided" in text
+    assert "Too few steps to tell: idle" in Reading(text).text
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_runs_without_gpus_show_the_parts_of_the_host(target: str) -> None:
+    host = (Amount("forward", 15e6, 40e6, 25e6, 166.7, "grown"), Amount("cpu_op", 2e6, 2e6, 0.0, 0.0, "same"))
+    made = dataclasses.replace(made_of("cpu"), host_parts=host)
+    assert made.whole is None
+    read = Reading(pages(made, target))
+    for told in ("forward", "operators on the host", "15.0\xa0ms", "40.0\xa0ms", "▲ grew", "What the average step was spent on"):
+        assert told in read.text
+    for wrong in ("second of GPU time", "the GPUs' span", "cannot be divided"):
+        assert wrong not in read.text
 
 
 def test_states_are_words_beside_signs(rich_made: Comparison) -> None:
