@@ -108,6 +108,11 @@ def test_data_loading_that_more_than_doubles_a_step_leaves_the_kernels_alone(ste
     same_hardware(made)
     assert {one.state for one in made.kernels} == {"same"}
     assert next(part for part in made.parts if part.name == "computation").effect_ns == 0
+    expected = "undecided" if steps == 4 else "grown"
+    assert {one.name for one in (*made.parts, *made.host_parts) if one.state == expected} == {"idle", "data_loader"}
+    assert {one.state for one in (*made.parts, *made.host_parts)} == {"same", expected}
+    assert ("Undecided, too: data loading is 200 ms a step longer" in made.headline) == (steps == 4)
+    assert "finds" not in made.headline
 
 
 def test_one_slower_kernel(base: Made, against: Callable[..., tuple[Comparison, DemoTruth]]) -> None:
