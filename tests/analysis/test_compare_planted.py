@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from postrun import cli
 from postrun.analysis import Options, analyze
 from postrun.analysis.compare import compare
 from postrun.analysis.comparison import Comparison
 from postrun.analysis.report import Generator, Report
 from postrun.ingest import ingest
 from postrun.simulate import Changes, DemoTruth, Problems, write_demo
+from postrun.simulate.changes import NAMED
 
 NONE = Problems(straggler_rank=None, exposed_communication=False, idle_tail=False, data_stall=False)
 GENERATOR = Generator("postrun", "0", 0, {})
@@ -198,3 +200,9 @@ def test_a_run_compared_with_itself(base: Made) -> None:
     made = compare(base[1], base[1], generator=GENERATOR)
     assert (made.changes, [one.name for one in made.differences], made.verdict) == ((), ["recording"], "same")
     assert {one.effect_ns for one in (*made.parts, *made.kernels, *made.categories, *made.host_parts)} == {0.0}
+
+
+def test_the_demo_knows_all_changes() -> None:
+    assert tuple(NAMED) == cli.CHANGES
+    assert set(NAMED.values()) >= {Changes(fp32_matrix=True), Changes(extra_kernel=True), Changes(pageable_copies=True)}
+    assert Changes() not in NAMED.values()
