@@ -38,6 +38,8 @@ LAZY_COMMANDS = {
     "nightly": ("nightly.command:nightly", "Report every new or changed run of a folder or an object store."),
 }
 """Name -> where the command stands, and its short help: a module of these is loaded when its command is called."""
+CHANGES = ("loading", "kernel", "fp32", "added-kernel", "vanished-kernel", "slow-link", "pageable")
+"""Names of simulate.changes.NAMED, which is loaded when the demo is made."""
 
 
 class _Group(LazyGroup):
@@ -168,12 +170,15 @@ def ingest(
 @option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-demo"), show_default=True,
          help="Folder for the runs and their reports.")  # fmt: skip
 @option("--seed", type=int, default=1, show_default=True, help="Another seed gives another run.")
+@option("--change", type=click.Choice(CHANGES), metavar="NAME",
+         help=f"Plant one change in the simulated run, for `postrun compare` to find: {', '.join(CHANGES)}.")  # fmt: skip
 @option("--record/--no-record", "recorded", default=True, show_default=True,
          help="Also record a small training on this machine, to recorded/ in the folder.")  # fmt: skip
 @with_options(REPORT_OPTIONS[1:], [CONFIG], STORE_OPTIONS, VERBOSITY)
 def demo(
-    output: Path, seed: int, recorded: bool, quiet: bool, verbose: bool, memory_limit: str, threads: int | None, **options: Any
-) -> None:
+    output: Path, seed: int, change: str | None, recorded: bool, quiet: bool, verbose: bool, memory_limit: str, threads: int | None,
+    **options: Any,
+) -> None:  # fmt: skip
     """Simulate a training run on two nodes with four GPUs each, with planted problems, and report it. Then record a small training on this
     machine, with a planted slow step, and report that to recorded/.
 
@@ -182,11 +187,12 @@ def demo(
     selection, fail_on = chosen_rules(options, quiet)
     from .ingest import ingest
     from .simulate import write_demo
+    from .simulate.changes import NAMED
 
     with _printer(options["formats"]) as printer, progress_line(quiet, verbose) as progress:
         progress("simulating a training run", None)
         run = output / "run"
-        write_demo(run, seed=seed)
+        write_demo(run, seed=seed, changes=NAMED[change] if change else None)
         with ingest([str(run)], progress=progress, memory_limit=memory_limit, threads=threads) as store:
             made = _write_report(store, progress, printer, quiet=quiet, output=output, selection=selection, **options)
     if recorded:

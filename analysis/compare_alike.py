@@ -90,8 +90,8 @@ def _models(report: Report) -> str | None:
 
 
 def short_models(report: Report) -> str | None:
-    """The same for a sentence: A100, V100 and H100."""
-    names = sorted({short for d in report.devices if d.used and (short := short_model(d.name))})
+    """The same for a sentence: A100, V100 and H100; in full where nothing in a name is that of a model."""
+    names = sorted({short_model(d.name) or d.name for d in report.devices if d.used and d.name})
     return " and ".join(names) or None
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from .comparison import Amount, Basis
@@ -10,13 +13,16 @@ from .report import Report, Step
 from .steps import main_steps
 
 _COVERED: Final = 0.5
-"""Steps that took less of their processes' span than this say little of it."""
+"""Steps that took less of their processes' span than this, from the begin of the first to the end of the last, say little of it."""
+_Process = tuple[str, int | None, int | None]
 SECOND_NS: Final = 1e9
 SAME: Final = "same"
 GROWN: Final = "grown"
 SHRUNK: Final = "shrunk"
 ADDED: Final = "added"
 VANISHED: Final = "vanished"
+UNDECIDED: Final = "undecided"
+"""A wait whose effect is at least the threshold, where too few steps tell how far it spreads."""
 SMALLEST_PERCENT: Final = 0.2
 """Of the whole time: a kernel or a kind of copies that changed by less is not named."""
 SURE: Final = 2.58
@@ -24,7 +30,12 @@ SURE: Final = 2.58
 
 
 def basis(base: Report, new: Report) -> Basis:
-    """Steps of a process, where both runs have steps with device work on every device's process; else seconds of the devices' span."""
+    """Steps of a process, where both runs have steps with device work on every device's process, or a run has no device work and both have
+    steps; else seconds of the devices' span."""
+    if not base.time_breakdown or not new.time_breakdown:
+        own = [len(main_steps(report.steps.steps)) for report in (base, new)]
+        if all(own):
+            return Basis("step", own[0], own[1], None)
     found = [_steps(report) for report in (base, new)]
     counts = [one for one in found if isinstance(one, int)]
     if len(counts) == 2:
@@ -50,19 +61,57 @@ def _steps(report: Report) -> int | str:
     devices = report.time_breakdown
     if any((device.node, device.rank, device.pid) not in stepped for device in devices):
         return "not every process with GPU work has steps"
-    span = sum(device.span_ns for device in devices)
-    if sum(step.duration_ns for step in steps) < _COVERED * span:
+    span: dict[_Process, int] = {}
+    for device in devices:
+        process = (device.node, device.rank, device.pid)
+        span[process] = max(span.get(process, 0), device.span_ns)
+    if _covered(report, steps) < _COVERED * sum(span.values()):
         return f"the steps cover less than {_COVERED:.0%} of what was captured"
     return len(steps)
 
 
+def _covered(report: Report, steps: Sequence[Step]) -> int:
+    """From the begin of the first step to the end of the last, summed over the processes: what lies between two steps, such as the wait for
+    data, is a part of them where their numbers follow each other and no step of another phase began between them."""
+    own, others = (
+        _by_process(one) for one in (steps, [step for step in report.steps.steps if step.on_device and step.phase != steps[0].phase])
+    )
+    total = 0
+    for process, listed in own.items():
+        starts = sorted(step.start_ns for step in others.get(process, ()))
+        ordered = sorted(listed, key=lambda step: (step.index, step.start_ns))
+        total += sum(step.duration_ns for step in ordered)
+        for before, after in pairwise(ordered):
+            end = before.start_ns + before.duration_ns
+            if after.index == before.index + 1 and bisect_right(starts, before.start_ns) == bisect_right(starts, after.start_ns):
+                total += after.start_ns - end  # less where the work of two steps overlaps
+    return total
+
+
+def _by_process(steps: Sequence[Step]) -> dict[_Process, list[Step]]:
+    found: dict[_Process, list[Step]] = {}
+    for step in steps:
+        found.setdefault((step.node, step.rank, step.pid), []).append(step)
+    return found
+
+
 def changed(base: float, new: float) -> float | None:
     """The change in percent of ``base``; None where that is nothing."""
-    return 100 * (new / base - 1) if base else None
+    return 100 * (new - base) / base if base else None
 
 
-def amount(name: str, totals: Sequence[float], on: Basis, *, least_ns: float, counts: Sequence[float] | None = None) -> Amount:
-    """``totals`` of both runs per unit. Its state is another than "same" where the effect is at least ``least_ns`` per unit."""
+def amount(
+    name: str,
+    totals: Sequence[float],
+    on: Basis,
+    *,
+    least_ns: float,
+    error_ns: float | None = 0.0,
+    counts: Sequence[float] | None = None,
+) -> Amount:
+    """``totals`` of both runs per unit. Its state is another than "same" where the effect is at least ``least_ns`` per unit. What waits for
+    something else, such as idle time, spreads as the steps do: it must exceed the standard error ``error_ns`` of their mean, too, and is
+    undecided where that is not known."""
     before, after = per_unit(totals, on)
     change = changed(before, after)
     return Amount(
@@ -71,24 +120,26 @@ def amount(name: str, totals: Sequence[float], on: Basis, *, least_ns: float, co
         new_ns=after,
         effect_ns=after - before,
         change_percent=change,
-        state=state(before, after) if abs(after - before) >= least_ns else SAME,
+        state=_state(before, after, least_ns, error_ns),
         base_count=counts[0] / on.base if counts and on.base else None,
         new_count=counts[1] / on.new if counts and on.new else None,
     )
 
 
 def per_unit(totals: Sequence[float], on: Basis) -> tuple[float, float]:
-    """Totals of base and new by their units."""
+    """Totals of base and new by their units; the same where they differ by no more than the division rounds."""
     base, new = totals
-    return base / on.base if on.base else 0.0, new / on.new if on.new else 0.0
+    before, after = base / on.base if on.base else 0.0, new / on.new if on.new else 0.0
+    return before, before if math.isclose(before, after, rel_tol=1e-12) else after
 
 
-def least_of(waits: bool, least_ns: float, error_ns: float | None) -> float:
-    """The smallest effect that is a change. What waits for something else, such as idle time, spreads as the steps do: its effect must
-    exceed the standard error ``error_ns`` of their mean, too, and is no change where that is not known."""
-    if not waits:
-        return least_ns
-    return float("inf") if error_ns is None else max(least_ns, SURE * error_ns)
+def _state(before: float, after: float, least_ns: float, error_ns: float | None) -> str:
+    effect = abs(after - before)
+    if not effect or effect < least_ns:
+        return SAME
+    if error_ns is None:
+        return UNDECIDED
+    return state(before, after) if effect >= SURE * error_ns else SAME
 
 
 def state(before: float, after: float) -> str:

@@ -8,6 +8,7 @@ Mathematical Monthly 107, 2000). So a mean that moved by more than that allows h
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -60,7 +61,23 @@ def kernels(base: Report, new: Report, on: Basis, whole_ns: float, threshold_per
         found += [_change(([kernel], []), None, on, whole_ns, threshold_percent) for kernel in left[0][key]]
     for key in left[1].keys() - left[0].keys():
         found += [_change(([], [kernel]), None, on, whole_ns, threshold_percent) for kernel in left[1][key]]
-    return tuple(sorted(found, key=lambda one: (-abs(one.effect_ns), one.short_name, one.base_names, one.new_names)))
+    return _told_apart(sorted(found, key=lambda one: (-abs(one.effect_ns), one.short_name, one.base_names, one.new_names)))
+
+
+def _told_apart(found: Sequence[KernelChange]) -> tuple[KernelChange, ...]:
+    """Each of several kernels of one short name has a number: that of the reports where these tell all of them apart, else by effect."""
+    alike: dict[str, list[KernelChange]] = {}
+    for one in found:
+        alike.setdefault(_NUMBERED.sub("", one.short_name), []).append(one)
+    numbered: dict[int, str] = {}
+    for plain, several in alike.items():
+        if len(several) == 1:
+            continue
+        told = [one.short_name if _NUMBERED.search(one.short_name) else f"{plain} #1" for one in several]
+        if len(set(told)) < len(told):
+            told = [f"{plain} #{number}" for number in range(1, len(told) + 1)]
+        numbered.update((id(one), name) for one, name in zip(several, told, strict=True))
+    return tuple(dataclasses.replace(one, short_name=numbered.get(id(one), one.short_name)) for one in found)
 
 
 def _change(

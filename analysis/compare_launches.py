@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .compare_basis import SAME, amount, changed, least_of, per_unit, state
+from .compare_basis import SAME, amount, changed, per_unit, state
 from .comparison import Amount, Basis, Measure
 from .report import Report
 
@@ -19,7 +19,8 @@ def idle(base: Report, new: Report, on: Basis, least_ns: float, error_ns: float 
             name,
             [sum(getattr(row, field) for row in report.idle) for report in (base, new)],
             on,
-            least_ns=least_of(True, least_ns, error_ns),
+            least_ns=least_ns,
+            error_ns=error_ns,
         )
         for name, field in causes
     )

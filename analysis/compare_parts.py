@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from .compare_basis import SAME, amount, least_of, state
+from .compare_basis import SAME, UNDECIDED, amount, per_unit, state
 from .comparison import Amount, Basis, DevicePair
 from .report import DeviceTime, Report
 from .step_ranges import LOADING
@@ -19,21 +19,32 @@ PARTS: Final = (
 )
 """They add up to the span of a device."""
 _WAITS: Final = ("exposed communication", "idle", "communication")
+_WORK: Final = ("kernel", "memcpy", "memset")
+"""Classes of a step whose time does not depend on what the host does."""
 _WITHIN: Final = (("communication", "communication_ns"), ("memory operations", "memory_ns"))
 
 
-def whole(base: Report, new: Report, on: Basis) -> Amount | None:
-    """The devices' span per unit; None without devices in both."""
+HOST_NAMES: Final = {LOADING: "data loading", "cpu_op": "operators on the host", "runtime": "CUDA calls on the host", "kernel": "kernels"}
+"""Parts of the average step under other names than in report.json."""
+
+
+def host_name(name: str) -> str:
+    return HOST_NAMES.get(name, name)
+
+
+def whole(base: Report, new: Report, on: Basis, threshold_percent: float, error_ns: float | None) -> Amount | None:
+    """The devices' span per unit, which holds what waits; None without devices in both."""
     if not base.time_breakdown or not new.time_breakdown:
         return None
-    return amount("span", [float(sum(d.span_ns for d in r.time_breakdown)) for r in (base, new)], on, least_ns=0.0)
+    spans = [float(sum(d.span_ns for d in r.time_breakdown)) for r in (base, new)]
+    return amount("span", spans, on, least_ns=per_unit(spans, on)[0] * threshold_percent / 100, error_ns=error_ns)
 
 
 def parts(
     base: Report, new: Report, on: Basis, least_ns: float, error_ns: float | None, shift_ns: tuple[float, float] | None
 ) -> tuple[tuple[Amount, ...], tuple[Amount, ...]]:
     """The parts that add up, and what they hide. ``least_ns``: the smallest effect per unit that is a change; what waits must exceed
-    ``error_ns``, too, and is no change where that is not known. ``shift_ns``: the interval of the steps' shift, see :func:`_explained`."""
+    ``error_ns``, too, and is undecided where that is not known. ``shift_ns``: the interval of the steps' shift, see :func:`_explained`."""
     if not base.time_breakdown or not new.time_breakdown:
         return (), ()
 
@@ -43,7 +54,8 @@ def parts(
                 name,
                 [float(sum(getattr(d, field) for d in side)) for side in devices],
                 on,
-                least_ns=least_of(name in _WAITS, least_ns, error_ns),
+                least_ns=least_ns,
+                error_ns=error_ns if name in _WAITS else 0.0,
             )
             for name, field in listed
         )
@@ -90,7 +102,8 @@ def devices(base: Report, new: Report, on: Basis, least_ns: float, error_ns: flo
                 name,
                 [getattr(before, field) * scale[0], getattr(after, field) * scale[1]],
                 own,
-                least_ns=least_of(name in _WAITS, least_ns, error_ns),
+                least_ns=least_ns,
+                error_ns=error_ns if name in _WAITS else 0.0,
             )
             for name, field in PARTS
         ]
@@ -116,7 +129,8 @@ def _called(device: DeviceTime) -> str:
 
 def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: float | None, summed: Sequence[Amount]) -> tuple[Amount, ...]:
     """What the average step was spent on, as the report divides it (StepParts); nothing where only one run's steps have recorded events.
-    ``summed``: of :func:`parts`; where idle time changed, data loading that changed with it is no chance."""
+    ``summed``: of :func:`parts`; where idle time changed, data loading that changed with it is no chance. All but the work of GPUs must
+    exceed ``error_ns``, as waits must."""
     sides = [report.steps.parts for report in (base, new)]
     if not all(sides) or len({part.annotated for side in sides for part in side}) > 1:
         return ()
@@ -125,11 +139,11 @@ def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: fl
     step_ns = sum(part.mean_step_ns * part.steps for part in sides[0]) / counts[0]
     least = step_ns * threshold_percent / 100
     named = list(dict.fromkeys(name for side in sides for part in side for name in part.mean_ns))
-    idle = next((part for part in summed if part.name == "idle" and part.state != SAME), None)
+    idle = next((part for part in summed if part.name == "idle" and part.state not in (SAME, UNDECIDED)), None)
     found = []
     for name in named:
         totals = [sum(part.mean_ns.get(name, 0.0) * part.steps for part in side) for side in sides]
-        one = amount(name, totals, steps, least_ns=least_of(name == LOADING, least, error_ns))
+        one = amount(name, totals, steps, least_ns=least, error_ns=0.0 if name in _WORK else error_ns)
         if name == LOADING and idle is not None and idle.effect_ns * one.effect_ns > 0:
             one = amount(name, totals, steps, least_ns=least)
         found.append(one)

@@ -42,8 +42,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """By what the times of each run are divided: ``unit`` "step" (of one process) or "second" (of the span of a device); how many of them
-    each run has. ``why``: why not by steps."""
+    """By what the times of each run are divided: ``unit`` "step" (of one process; on the host where a run has no GPU activity) or
+    "second" (of the span of a device); how many of them each run has. ``why``: why not by steps."""
 
     unit: str
     base: float
@@ -94,8 +94,8 @@ class StepComparison:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A time per unit of the basis. ``state``: grown, shrunk, added, vanished or same. Counts are per unit, too. ``change_percent``: of
-    base; None where base is nothing."""
+    """A time per unit of the basis. ``state``: grown, shrunk, added, vanished, same, or undecided (too few steps to tell). Counts are per
+    unit, too. ``change_percent``: of base; None where base is nothing."""
 
     name: str
     base_ns: float
@@ -200,8 +200,9 @@ class VerdictChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that changed by more than spread and threshold. ``area``: step, part, data loading, kernel, precision, memory operation,
-    gpu memory, verdict. ``state``: grown, shrunk, added, vanished, mended, broken, slower, faster. ``effect_ns`` per unit of the basis."""
+    """One thing that changed by more than spread and threshold. ``area``: step, part, data loading, host part (of runs without GPU
+    activity), kernel, precision, memory operation, gpu memory, verdict. ``state``: grown, shrunk, added, vanished, mended, broken,
+    slower, faster. ``effect_ns`` per unit of the basis."""
 
     rank: int
     area: str

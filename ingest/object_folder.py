@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from .object_paths import OURS, is_ours, problem
+from .object_paths import MARKS, OURS, is_ours, problem
 from .objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
 
 _LINKS: Final = 3
@@ -53,7 +53,7 @@ class Folder(Objects):
         """``folder``: "" or with a slash at its end. ``links``: the real places of the links to folders that led here."""
         try:
             with os.scandir(self._root / folder) as entries:
-                named = sorted((self._key(entry), entry) for entry in entries if not entry.name.startswith(OURS))
+                named = sorted((self._key(entry), entry) for entry in entries if not _hidden(entry))
         except _GONE:
             return
         except OSError as error:
@@ -286,6 +286,10 @@ def whole_file(target: Path) -> Iterator[BinaryIO]:
 
 def _etag(status: os.stat_result) -> str:
     return f'"{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"'
+
+
+def _hidden(entry: os.DirEntry[str]) -> bool:
+    return entry.name.startswith(OURS) and not (entry.name == MARKS and entry.is_dir(follow_symlinks=False))
 
 
 def _info(path: str, status: os.stat_result) -> ObjectInfo:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 OURS: Final = ".postrun-"
-"""How the names of our own temporary files and locks begin; listings leave them out."""
+"""How the names of our own temporary files, folders and locks begin; listings leave them out."""
+MARKS: Final = ".postrun-run"
+"""But for the folder in which recorders note that they began and ended."""
 
 _LONGEST: Final = 1024
 """Bytes that S3 and GCS allow of a key."""

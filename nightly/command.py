@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from .. import option_values
 from ..command_parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, print_json, progress_line, with_options
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .night import Night, Wanted
 
 _LONGEST_S: Final = 86_400 * 30
+_LEAST_MEMORY: Final = 16_000_000
 _FAR: Final = 256
 """Runs that are handed to a cluster at a time."""
 KNOWN: Final = (
@@ -45,9 +47,12 @@ def _moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
         return None if value is None else words.moment(value, time.time_ns())
 
 
-def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+def _size(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     with bad_parameter():
-        return None if value is None else words.size(value)
+        size = None if value is None else words.size(value)
+    if param.name == "memory" and size is not None and size < _LEAST_MEMORY:
+        raise click.BadParameter(f"no report is made in {value}; give several hundred MB, or leave it out")
+    return size
 
 
 def _families(_ctx: click.Context, _param: click.Parameter, value: Sequence[Sequence[str]]) -> tuple[re.Pattern[str], ...]:
@@ -89,7 +94,7 @@ NIGHT_OPTIONS = [
     option("--family", "families", multiple=True, type=Listed(r"[\n;]+"), callback=_families, metavar="REGEX",
             help="Runs whose name or place this finds belong together in the trends, by what its groups find; may be repeated."),
     option("--regression-threshold", type=click.FloatRange(0, 10_000), default=10.0, show_default=True, metavar="PERCENT",
-            help="A step time that is greater than the median of the comparable runs before by more than this is a regression,"),
+            help="A time from step to step greater than the median of the comparable runs before by more than this is a regression,"),
     option("--regression-deviations", type=click.FloatRange(0, 1000), default=3.0, show_default=True, metavar="NUMBER",
             help="and by more than so many of their robust standard deviations;"),
     option("--regression-history", type=Number(3, 50), default=8, show_default=True, metavar="RUNS",
@@ -128,9 +133,11 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     parts = _parts(options)
     out = open_objects(wanted.out)
     if options["dry_run"]:
-        night = course.look(wanted, parts)[0]
+        night, looked_at, _ = course.look(wanted, parts)
         _planned(source, False)(night)
-        _print(told.plan_lines(night), told.plan_data(night), as_json, quiet)
+        _print(told.plan_lines(night, wanted.limit), told.plan_data(night), as_json, quiet)
+        for line in () if quiet else told.left_out(looked_at.left_out):
+            click.echo(f"note: {line}", err=True)
         return
     rules = None
     if options["attach"] is not None:
@@ -262,6 +269,10 @@ def _parts(options: dict[str, Any]) -> Parts:
     part = any(options[name] is not None for name in ("shard", "since", "until"))
     book = Book(settings, every_run=not part, generated_at_ns=option_values.generated_at(options["generated_at"]))
     workers, memory = options["workers"], options["memory"]
+    if options["engine"] == "none" and not click.get_current_context().params["quiet"]:
+        for name in ("timeout", "memory", "workers"):
+            if click.get_current_context().get_parameter_source(name) not in (ParameterSource.DEFAULT, None):
+                click.echo(f"note: --{name} has no effect with --engine none, which does the work in this process", err=True)
     if memory is None and options["engine"] in ("processes", "dask"):
         memory = course.share_of_memory(workers)
 

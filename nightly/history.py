@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, Literal
 
 import polars as pl
@@ -21,7 +22,7 @@ from ..errors import UsageError
 Kind = Literal["regression", "improvement", "new_issue"]
 LABEL: Final = "family"
 """Of a run; counts before any pattern."""
-METRICS: Final = ("step_median_ns", "gpu_active_percent", "exposed_communication_percent", "gpu_memory_percent")
+METRICS: Final = ("step_median_ns", "gpu_busy_percent", "gpu_active_percent", "exposed_communication_percent", "gpu_memory_percent")
 MOST_RUNS: Final = 50
 """That a run can be compared with."""
 POINTS: Final = 60
@@ -50,7 +51,8 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``id``: of the run. ``value_ns``, ``base_ns``: its step time and the median of the ``runs`` before. ``rule``: of a new issue."""
+    """``id``: of the run. ``value_ns``, ``base_ns``: its time from step to step and the median of the ``runs`` before. ``rule``: of a new
+    issue."""
 
     kind: Kind
     id: str
@@ -71,6 +73,7 @@ class Point:
     id: str
     at_ns: int | None
     step_median_ns: int | None
+    gpu_busy_percent: float | None
     gpu_active_percent: float | None
     exposed_communication_percent: float | None
     gpu_memory_percent: float | None
@@ -111,20 +114,24 @@ class Family:
 @dataclass(frozen=True, slots=True)
 class History:
     """``findings``: regressions, then new issues, then improvements. ``families``: of ``families_total``, those with findings first.
-    ``steps``: id, step_base_ns, step_change_percent, step_runs, step_mark of every run that has earlier ones."""
+    ``steps``: id, step_base_ns, step_change_percent, step_runs, step_mark of every run that has earlier ones. ``alone``: the ids of runs
+    that are the only one of their family, the newest first."""
 
     findings: tuple[Finding, ...]
     families: tuple[Family, ...]
     families_total: int
     steps: pl.DataFrame
+    alone: tuple[str, ...]
 
 
 # -- families --------------------------------------------------------------------------------------------------------------
 
-_WORDS: Final = (
-    r"runs?|jobs?|attempts?|try|tries|trial|restart|retry|rep|repeat|seed|exp|experiment|iter|iteration|build|night|nightly|part|number|no|id"
-    r"|train|training|output|outputs|out|logs?|profile|trace|traces|kineto"
+_OF_JOBS: Final = r"runs?|jobs?|exp|experiment|build|night|nightly|train|training"
+_WITHIN_JOBS: Final = (
+    r"attempts?|try|tries|trial|restart|retry|rep|repeat|seed|iter|iteration|part|number|no|id"
+    r"|output|outputs|out|logs?|profile|trace|traces|kineto|postrun[-_]runs"
 )
+_WORDS: Final = rf"{_OF_JOBS}|{_WITHIN_JOBS}"
 _DATE: Final = (
     r"(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:0[1-9]|[12]\d|3[01])"
     r"(?:[T_\s.-]{0,3}(?:[01]\d|2[0-3])[-_:.h]?[0-5]\d(?:[-_:.m]?[0-5]\d(?:[.,]\d+)?)?)?Z?"
@@ -135,6 +142,8 @@ _COUNTER: Final = rf"(?:(?:{_WORDS})[-_.\s]?)?\#?\d+|\(\d+\)|\[\d+\]"
 _END: Final = re.compile(rf"(?:^|[-_.\s/:@\#+,~]+|(?=[(\[]))(?:{_UUID}|{_DATE}|{_HASH}|{_COUNTER})$", re.IGNORECASE)
 _SEPARATORS: Final = "-_. /:@#+,~\t\n"
 _GENERIC: Final = re.compile(rf"(?:{_WORDS})", re.IGNORECASE)
+_JOB: Final = re.compile(rf"(?:{_OF_JOBS})", re.IGNORECASE)
+_COUNTED: Final = re.compile(rf"({_WORDS})[-_.\s]?\#?\d+", re.IGNORECASE)
 
 
 def patterns_of(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
@@ -150,7 +159,8 @@ def patterns_of(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
 
 def family_of(name: str | None, run_id: str, labels: Mapping[str, str], patterns: Sequence[re.Pattern[str]] = ()) -> str:
     """The label ``family``; else what the first pattern finds in the name or the id; else the name without dates, counters and hashes at
-    its end, or, where nothing else is in it, the folder above."""
+    its end, or, where nothing else is in it or only a word like run, the nearest folder above that says more. Where none does: the nearest
+    word that jobs are named by (train, run), else the nearest that divides a job (attempt, seed); the whole name where there is no word."""
     label = labels.get(LABEL)
     if isinstance(label, str) and label.strip():
         return label.strip()
@@ -159,19 +169,21 @@ def family_of(name: str | None, run_id: str, labels: Mapping[str, str], patterns
             if text and (found := pattern.search(text)):
                 groups = [found["family"]] if "family" in pattern.groupindex else found.groups()
                 return " ".join(group for group in groups if group) or pattern.pattern
-    for text in (name, *reversed(run_id.split("/"))):
-        if text and (stem := stem_of(text)):
-            return stem
-    return name or run_id
+    stems = [stem for text in (name, *reversed(run_id.split("/"))) if text and (stem := stem_of(text))]
+    names = (stem for stem in stems if not _GENERIC.fullmatch(stem))
+    words = (stem for stem in stems if _JOB.fullmatch(stem))
+    return next(chain(names, words, stems), name or run_id)
 
 
 @lru_cache(65_536)
 def stem_of(text: str) -> str:
-    """``text`` without what counts runs at its end; empty where nothing is left, or only a word like run."""
+    """``text`` without what counts runs at its end; empty where nothing is left."""
     text = text[-256:].strip(_SEPARATORS)
     while text and (shorter := _END.sub("", text).rstrip(_SEPARATORS)) != text:
+        if not shorter and (counted := _COUNTED.fullmatch(text)):
+            return counted[1]
         text = shorter
-    return "" if _GENERIC.fullmatch(text) else text
+    return text
 
 
 # -- history ---------------------------------------------------------------------------------------------------------------
@@ -188,7 +200,9 @@ def history(runs: pl.DataFrame, settings: Settings, *, most_families: int = 500)
         sorted(findings, key=lambda one: (order[one.kind], -abs(one.change_percent or 0.0), one.family, one.id, one.rule or ""))
     )
     names, total = _chosen(ordered, findings, most_families)
-    return History(findings, _families(ordered.filter(pl.col("family").is_in(names)), steps, names, settings), total, steps)
+    families = _families(ordered.filter(pl.col("family").is_in(names)), steps, names, settings)
+    alone = ordered.filter(pl.len().over("family") == 1).sort(["at_ns", "id"], descending=[True, False], nulls_last=True)
+    return History(findings, families, total, steps, tuple(alone["id"].to_list()))
 
 
 def _ordered(runs: pl.DataFrame) -> pl.DataFrame:
@@ -220,7 +234,7 @@ def _ordered(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _steps(ordered: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Every run's step time against those before it: base, change, and what that is."""
+    """Every run's time from step to step against those before it: base, change, and what that is."""
     step, base, count = pl.col("step_median_ns"), pl.col("step_base_ns"), pl.col("step_runs")
     before = [step.shift(k).over(_SERIES) for k in range(1, settings.history + 1)]
     small = pl.lit(1.0) + 2.0 / count
@@ -277,7 +291,7 @@ def _step_findings(steps: pl.DataFrame, current: pl.DataFrame) -> list[Finding]:
         kind: Kind = "regression" if row["step_mark"] == "regression" else "improvement"
         change, count = row["step_change_percent"], row["step_runs"]
         text = (
-            f"step time {wording.duration(row['step_median_ns'])}, {abs(change):.1f} % {'more' if change > 0 else 'less'} than the"
+            f"{wording.duration(row['step_median_ns'])} from step to step, {abs(change):.1f} % {'more' if change > 0 else 'less'} than the"
             f" median of the {count} comparable runs before ({wording.duration(row['step_base_ns'])})"
         )
         found.append(Finding(kind, row["id"], row["family"], text, count, None, round(row["step_median_ns"]), row["step_base_ns"], change))

@@ -29,9 +29,14 @@ PAGE_RUNS: Final = 1_000
 """Rows on the page, the newest; also the page must be opened by a telephone."""
 JSON_RUNS: Final = 10_000
 PAGE_FAMILIES: Final = 60
+FEW_ALONE: Final = 3
+"""From so many runs on that are each alone in their family it is told: nothing is compared with them."""
 _READ_AT_ONCE: Final = 32
 _TRIES: Final = 12
 _OPEN_NS: Final = 7 * 86_400 * 10**9
+STEPS: Final = ("step_base_ns", "step_change_percent", "step_runs", "step_mark")
+ADDED: Final = ("family", table.TOLD, *STEPS)
+"""Columns of the index beside those of a row; the table has its marker, too."""
 HTML, JSON, PARQUET = places.INDEX_FILES
 
 
@@ -47,8 +52,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What index.json and the page are made of. ``rows``: the newest, newest first; ``failed``: of all runs. ``family``: by id.
-    ``steps``: change of the step time in percent against the runs before it, and what that is, by id."""
+    """What index.json and the page are made of. ``rows``: the newest, newest first; ``failed``: of all runs. ``added``: the columns ADDED,
+    by id. ``alone``: of all runs, those that are the only one of their family."""
 
     generated_at_ns: int
     version: str
@@ -56,18 +61,29 @@ class Index:
     total: int
     states: Mapping[str, int]
     rows: tuple[Row, ...]
-    family: Mapping[str, str]
-    steps: Mapping[str, tuple[float, str | None]]
+    added: Mapping[str, Mapping[str, Any]]
     findings: tuple[Finding, ...]
     failed: tuple[Row, ...]
     families: tuple[Family, ...]
     families_total: int
+    alone: tuple[str, ...]
     settings: Settings
 
     @property
     def files(self) -> tuple[str, ...]:
         """Names of the index's files, the page for people first."""
         return places.INDEX_FILES
+
+    @property
+    def alone_told(self) -> tuple[str, str] | None:
+        """Runs that no other is compared with, and what to do; None where they are few."""
+        if len(self.alone) < FEW_ALONE:
+            return None
+        named = ", ".join(self.alone[:FEW_ALONE]) + (f" and {len(self.alone) - FEW_ALONE:,} more" if len(self.alone) > FEW_ALONE else "")
+        return (
+            f"{len(self.alone):,} runs are each alone in their family, so that they are compared with none: {named}",
+            "where they are runs of one job, give the part of the names that they share as --family REGEX, or a label family in job.json",
+        )
 
     @property
     def regressions(self) -> tuple[Finding, ...]:
@@ -202,7 +218,7 @@ def table_of(
         told_at_ns=pl.Series(told, dtype=pl.Int64),
     )
     made = history(plain, settings)
-    steps = made.steps.select("id", "step_base_ns", "step_change_percent", "step_runs", "step_mark")
+    steps = made.steps.select("id", *STEPS)
     full = plain.join(steps, on="id", how="left", maintain_order="left")
     return full, made
 
@@ -214,7 +230,7 @@ def index_of(rows: Sequence[Row], full: pl.DataFrame, made: History, settings: S
     failed = tuple(row for row in newest if row.state == "failed")
     shown = tuple(newest[:JSON_RUNS])
     ids = {row.id for row in (*shown, *failed)} | {one.id for one in made.findings}
-    some = full.select("id", "family", "step_change_percent", "step_mark").filter(pl.col("id").is_in(sorted(ids)))
+    some = full.select("id", *ADDED).filter(pl.col("id").is_in(sorted(ids)))
     counts = full.group_by("state").len().sort("state")
     return Index(
         generated_at_ns=generated_at_ns,
@@ -223,12 +239,12 @@ def index_of(rows: Sequence[Row], full: pl.DataFrame, made: History, settings: S
         total=len(rows),
         states=dict(counts.iter_rows()),
         rows=shown,
-        family=dict(some.select("id", "family").iter_rows()),
-        steps={run_id: (change, mark) for run_id, _, change, mark in some.iter_rows() if change is not None},
+        added={one.pop("id"): one for one in some.iter_rows(named=True)},
         findings=made.findings,
         failed=failed,
         families=made.families,
         families_total=made.families_total,
+        alone=made.alone,
         settings=settings,
     )
 
@@ -256,6 +272,10 @@ def to_json(index: Index) -> bytes:
     text = [json.dumps(head, ensure_ascii=False, indent=1)[:-2]]
     text.append(_part("findings", (_short(_plain(one)) for one in index.findings)))
     text.append(_part("failed", ({"id": row.id, "reason": row.reason} for row in index.failed[:JSON_RUNS])))
+    if (alone := index.alone_told) is not None:
+        text.append(f',\n "note": {json.dumps("; ".join(alone), ensure_ascii=False)}')
+    text.append(f',\n "alone_total": {len(index.alone)}')
+    text.append(_part("alone", index.alone[:JSON_RUNS]))
     text.append(f',\n "families_total": {index.families_total}')
     text.append(_part("families", map(_family, index.families)))
     text.append(_part("runs", (_run(index, row) for row in index.rows)))
@@ -267,10 +287,7 @@ def _part(name: str, values: Iterable[Any]) -> str:
 
 
 def _run(index: Index, row: Row) -> dict[str, Any]:
-    data = row.to_json() | {"family": index.family.get(row.id)}
-    if (step := index.steps.get(row.id)) is not None:
-        data |= {"step_change_percent": round(step[0], 3), "step_mark": step[1]}
-    return _short(data)
+    return _short(row.to_json() | dict(index.added.get(row.id, {})))
 
 
 def _family(family: Family) -> dict[str, Any]:

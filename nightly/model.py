@@ -98,9 +98,11 @@ class Row:
     gpus: int | None = None
     gpu_name: str | None = None
     headline: str | None = None
-    gpu_active_percent: float | None = None
+    gpu_busy_percent: float | None = None  # busy time of all devices / their spans
+    gpu_active_percent: float | None = None  # of the samples of utilisation that are above 0
+    gpu_active_derived: bool | None = None  # no utilisation was sampled: of stretches of the trace with a kernel
     steps: int | None = None
-    step_median_ns: int | None = None  # from step to step (analysis/compare_steps.py): waits for data count
+    step_median_ns: int | None = None  # time from step to step (docs/definitions.md), which is not the report's step time
     exposed_communication_percent: float | None = None  # of the devices' span
     gpu_memory_percent: float | None = None  # highest sampled
     verdicts: dict[str, str] = field(default_factory=dict)  # rule -> IssuesFound, NoIssuesFound, NotEvaluated, Error

@@ -73,13 +73,15 @@ class Decision:
 @dataclass(slots=True)
 class Night:
     """What a night came to. ``found``: how many runs there are, also those that the options leave out. ``rows``: runs that were reported or
-    failed in it. ``open``: rows of runs that are not up to date, and why.
+    failed in it. ``elsewhere``: rows of runs that were due, and that another night has done in the meantime.
+    ``open``: rows of runs that are not up to date, and why.
     ``stopped``: why it ended before all was handed out."""
 
     decisions: list[Decision] = field(default_factory=list)
     found: int = 0
     gone: tuple[str, ...] = ()
     rows: list[Row] = field(default_factory=list)
+    elsewhere: list[Row] = field(default_factory=list)
     open: list[Row] = field(default_factory=list)
     stopped: str | None = None
     seconds: float = 0.0
@@ -285,8 +287,7 @@ class _Handing:
         if made is None or made == one.row or (made.fingerprint, made.options) != (one.run.fingerprint, self.digest):
             return True
         self.claims.give_back(path)
-        self.night.rows.append(made)
-        self.tell(made, len(self.night.rows), self.due)
+        self.night.elsewhere.append(made)
         return False
 
     def _task(self, one: Decision, attempt: int) -> Task:
@@ -338,7 +339,7 @@ class _Handing:
         with suppress(InputError, OSError):
             self.claims.give_back(places.claim(one.run.id))
         self.night.rows.append(row)
-        self.tell(row, len(self.night.rows), self.due)
+        self.tell(row, len(self.night.rows) + len(self.night.elsewhere), self.due)
         return row
 
     def _waits(self, one: Decision, reason: str) -> None:

@@ -469,7 +469,7 @@ class _Watch:
             self._looks += 1
             held = sum(_resident(pid) for pid in (self._pid, *self._children))
             if held > allowed:
-                return f"it needed {_size(held)} of memory, more than the {_size(allowed)} that are allowed", "memory"
+                return f"it needed more memory ({_size(held)}) than is allowed ({_size(allowed)})", "memory"
         return None
 
     def late(self, by_s: float = -2 * _TICK_S) -> tuple[str, Cause] | None:

@@ -23,10 +23,11 @@ _LAYOUT: Final = "postrun.index"
 _TAIL: Final = 1 << 16
 PLAIN: Final[dict[str, Any]] = {
     "id": pl.String, "state": pl.String, "kind": pl.String, "fingerprint": pl.String, "options": pl.String, "bytes": pl.Int64,
-    "files": pl.Int64, "reason": pl.String, "folder": pl.String, "attempts": pl.Int64, "seconds": pl.Float64, "reported_at_ns": pl.Int64,
-    "name": pl.String, "status": pl.String, "started_ns": pl.Int64, "duration_ns": pl.Int64, "nodes": pl.Int64, "ranks": pl.Int64,
-    "gpus": pl.Int64, "gpu_name": pl.String, "headline": pl.String, "gpu_active_percent": pl.Float64, "steps": pl.Int64,
-    "step_median_ns": pl.Int64, "exposed_communication_percent": pl.Float64, "gpu_memory_percent": pl.Float64,
+    "files": pl.Int64, "reason": pl.String, "of_machine": pl.Boolean, "folder": pl.String, "attempts": pl.Int64, "seconds": pl.Float64,
+    "reported_at_ns": pl.Int64, "name": pl.String, "status": pl.String, "started_ns": pl.Int64, "duration_ns": pl.Int64,
+    "nodes": pl.Int64, "ranks": pl.Int64, "gpus": pl.Int64, "gpu_name": pl.String, "headline": pl.String, "gpu_busy_percent": pl.Float64,
+    "gpu_active_percent": pl.Float64, "gpu_active_derived": pl.Boolean, "steps": pl.Int64, "step_median_ns": pl.Int64,
+    "exposed_communication_percent": pl.Float64, "gpu_memory_percent": pl.Float64,
 }  # fmt: skip
 LISTS: Final = ("written", "warnings")
 _LABEL: Final = pl.Struct({"key": pl.String, "value": pl.String})
@@ -157,11 +158,11 @@ def sound(row: Row) -> bool:
 def _fits(value: Any, kind: Any) -> bool:
     if kind == pl.String:
         return isinstance(value, str)
-    if isinstance(value, bool):
-        return False
+    if isinstance(value, bool) or kind == pl.Boolean:
+        return isinstance(value, bool) and kind == pl.Boolean
     if kind == pl.Int64:
         return isinstance(value, int) and -(2**63) <= value < 2**63
     return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
-_NEEDED: Final = ("id", "state", "kind", "fingerprint", "options", "bytes", "files", "attempts")
+_NEEDED: Final = ("id", "state", "kind", "fingerprint", "options", "bytes", "files", "of_machine", "attempts")

@@ -30,8 +30,8 @@ def _short(reason: str | None) -> str:
     return text if len(text) <= _LENGTH else text[: text.rfind(" ", 0, _LENGTH)] + " ..."
 
 
-def plan_lines(night: Night) -> Iterator[str]:
-    """What would be done with each run, and why (--dry-run)."""
+def plan_lines(night: Night, limit: int | None) -> Iterator[str]:
+    """What would be done with each run, and why (--dry-run). ``limit``: of the runs of one night."""
     for one in sorted(night.decisions, key=lambda one: one.run.id):
         run = one.run
         if one.due:
@@ -41,7 +41,8 @@ def plan_lines(night: Night) -> Iterator[str]:
     counts = Counter(one.why for one in night.decisions)
     due = sum(one.due for one in night.decisions)
     of = _count(len(night.decisions), "run")
-    yield f"{due} of {of} would be reported; unchanged: {counts['unchanged']}, running: {counts['running']}"
+    first = f", the {limit} first that have waited longest (--limit)" if limit is not None and limit < due else ""
+    yield f"{due} of {of} would be reported{first}; unchanged: {counts['unchanged']}, running: {counts['running']}"
 
 
 def plan_data(night: Night) -> dict[str, Any]:
@@ -70,6 +71,8 @@ def lines(result: Result, out: Objects) -> Iterator[str]:
     states = Counter(row.state for row in night.rows)
     unchanged = sum(one.why == "unchanged" for one in night.decisions)
     parts = [f"{states['reported']} reported", f"{states['failed']} failed", f"{unchanged} unchanged"]
+    if night.elsewhere:
+        parts.append(f"{len(night.elsewhere)} by another night")
     for state, what in (("running", "still running"), ("waiting", "waiting")):
         if count := sum(row.state == state for row in result.rows.values()):
             parts.append(f"{count} {what}")
@@ -97,10 +100,16 @@ def notes(result: Result) -> Iterator[str]:
         yield f"{_count(running, 'run')} left until nothing more is written to them (no end marker; --settle says for how long)"
     if night.gone:
         yield f"{_count(len(night.gone), 'run')} in the index no longer at the source; the reports are kept"
-    for line in result.left_out[:_NAMED]:
+    yield from left_out(result.left_out)
+    if (alone := result.index.alone_told) is not None:
+        yield "; ".join(alone)
+
+
+def left_out(objects: Sequence[str]) -> Iterator[str]:
+    for line in objects[:_NAMED]:
         yield f"left out: {line}"
-    if len(result.left_out) > _NAMED:
-        yield f"left out: {len(result.left_out) - _NAMED} more objects"
+    if len(objects) > _NAMED:
+        yield f"left out: {len(objects) - _NAMED} more objects"
 
 
 def regression_line(one: Finding) -> str:
@@ -115,6 +124,7 @@ def summary(result: Result, out: Objects, regressions: Sequence[Finding]) -> dic
         "unchanged": sum(one.why == "unchanged" for one in night.decisions),
         "reported": [row.id for row in night.rows if row.state == "reported"],
         "failed": [{"id": row.id, "reason": row.reason} for row in night.failed],
+        "elsewhere": [row.id for row in night.elsewhere],
         "open": [{"id": row.id, "state": row.state, "reason": row.reason} for row in night.open if row.state in ("running", "waiting")],
         "gone": list(night.gone),
         "regressions": [{"id": one.id, "family": one.family, "text": one.text} for one in regressions],

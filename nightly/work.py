@@ -318,7 +318,7 @@ def figures(report: Report) -> dict[str, Any]:
     used = [device for device in report.devices if device.used]
     ranks = {process.rank for process in report.processes if process.rank is not None}
     steps = main_steps(report.steps.steps)
-    active = report.system_usage.gpu_active
+    active, span_ns = report.system_usage.gpu_active, sum(device.span_ns for device in report.time_breakdown)
     memory = [usage.max for usage in report.system_usage.nodes if usage.metric == "gpu_memory"]
     models = Counter(device.name for device in used if device.name)
     return {
@@ -332,7 +332,9 @@ def figures(report: Report) -> dict[str, Any]:
         "gpus": len(used) or None,
         "gpu_name": ", ".join(sorted(models)) or None,
         "headline": report.summary.headline,
+        "gpu_busy_percent": 100 * sum(device.busy_ns for device in report.time_breakdown) / span_ns if span_ns else None,
         "gpu_active_percent": active.active_percent if active is not None else None,
+        "gpu_active_derived": active.derived if active is not None else None,
         "steps": len(steps) or None,
         "step_median_ns": round(statistics.median(times)) if (times := step_times(report)) else None,
         "exposed_communication_percent": tiles.get("exposed_communication"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -35,8 +36,15 @@ _VERDICTS: Final = {
 }
 _NO_VERDICT: Final = Markup("<td></td>")
 _KINDS: Final = {"html": "html", "pdf": "pdf", "json": "json", "xml": "junit", "log": "log"}
+STEP_TO_STEP: Final = (
+    "median time from the end of the GPU work of one step to that of the next, so waits between steps count; without GPU work the step's"
+    " duration on the host. Not the report's step time, which is the GPU work of one step; reports do not show this median"
+)
+BUSY: Final = "busy time of all GPUs / their profile spans, as in the report's first sentence"
+ACTIVE: Final = "share of utilisation samples above 0 %; ~: nothing was sampled, share of the stretches of the trace with any kernel"
 _METRICS: Final = (
-    ("step_median_ns", "Step time"),
+    ("step_median_ns", "Step to step"),
+    ("gpu_busy_percent", "GPU busy"),
     ("gpu_active_percent", "GPU active"),
     ("exposed_communication_percent", "Exposed communication"),
     ("gpu_memory_percent", "GPU memory"),
@@ -83,7 +91,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row of the table."""
+    """One row of the table. ``whole``: what ``said`` is the beginning of; empty where it is all."""
 
     name: str
     id: str
@@ -94,6 +102,7 @@ class Entry:
     sign: str
     mark: str
     said: str
+    whole: str
     started: str
     started_sort: int | str
     devices: str
@@ -102,6 +111,8 @@ class Entry:
     change: str
     change_sort: str
     regressed: str | None
+    busy: str
+    busy_sort: str
     active: str
     active_sort: str
     exposed: str
@@ -128,9 +139,11 @@ def index_page(index: Index, *, most_runs: int = 1_000, most_families: int = 60)
         tiles=_tiles(index),
         groups=groups,
         cards=[_card(family, anchors[family.name], index.findings) for family in families],
+        alone=_alone(index),
         rules=rules,
         entries=entries,
         left_out=_left_out(index),
+        hints={"Step to step": STEP_TO_STEP, "GPU busy": BUSY, "GPU active": ACTIVE},
         place=clip(index.place, 200),
         threshold=f"{index.settings.threshold_percent:g}\u00a0%",
         deviations=f"{index.settings.deviations:g}",
@@ -180,9 +193,9 @@ def _tiles(index: Index) -> list[tuple[str, str, str]]:
         ("Runs", count(index.total), plural(index.families_total, "family", "families")),
         ("Reported", count(index.states.get("reported", 0)), ""),
         ("Failed", count(index.states.get("failed", 0)), "no report"),
-        ("Regressions", count(kinds.count("regression")), "of the step time"),
+        ("Regressions", count(kinds.count("regression")), "from step to step"),
         ("New issues", count(kinds.count("new_issue")), "fine before"),
-        ("Improvements", count(kinds.count("improvement")), "of the step time"),
+        ("Improvements", count(kinds.count("improvement")), "from step to step"),
     ]
     unfinished = index.states.get("running", 0) + index.states.get("waiting", 0)
     if unfinished:
@@ -202,8 +215,7 @@ def _groups(index: Index, anchors: dict[str, str]) -> list[Group]:
         return [_line(found, rows.get(run_id), anchors) for run_id, found in told.items()]
 
     failed = [
-        Line(_name(row), None, index.family.get(row.id, ""), anchors.get(index.family.get(row.id, "")), clip(row.reason or "", 600))
-        for row in index.failed
+        Line(_name(row), None, _family(index, row), anchors.get(_family(index, row)), clip(row.reason or "", 600)) for row in index.failed
     ]
     made = [
         ("regressions", "Regressions", "▲ slower", "v-issue", lines("regression")),
@@ -226,12 +238,24 @@ def _line(found: Sequence[Finding], row: Row | None, anchors: dict[str, str]) ->
     return Line(_name(row) if row else first.id, _href(row), first.family, anchors.get(first.family), text)
 
 
+def _family(index: Index, row: Row) -> str:
+    name: str = index.added.get(row.id, {}).get("family", "")
+    return name
+
+
 def _name(row: Row) -> str:
     """The run's id, which tells it from all others."""
     return clip(row.id, 160)
 
 
 # -- families --------------------------------------------------------------------------------------------------------------
+
+
+def _alone(index: Index) -> str:
+    if index.alone_told is None:
+        return ""
+    told, advice = index.alone_told
+    return f"{clip(told, 400)}. {advice[0].upper()}{advice[1:]}."
 
 
 def _card(family: Family, anchor: str, findings: Sequence[Finding]) -> Card:
@@ -255,7 +279,8 @@ def _card(family: Family, anchor: str, findings: Sequence[Finding]) -> Card:
         figures=tuple(
             _figure(name, family.trends[metric], metric.endswith("_ns"))
             for metric, name in _METRICS
-            if family.trends[metric].newest is not None or family.trends[metric].base is not None
+            if (family.trends[metric].newest is not None or family.trends[metric].base is not None)
+            and not (metric == "gpu_active_percent" and family.trends["gpu_busy_percent"].newest is not None)
         ),
         worse=", ".join(change.rule for change in family.changes if change.after == ISSUE),
         better=", ".join(change.rule for change in family.changes if change.after == FINE),
@@ -290,7 +315,7 @@ def _drawing(family: Family) -> Markup | None:
     told = [plural(marks.count("regression"), "regression")] * ("regression" in marks)
     told += [plural(marks.count("improvement"), "improvement")] * ("improvement" in marks)
     alt = (
-        f"Step time of the last {plural(len(points), 'run')}, from {duration(min(steps))} to {duration(max(steps))};"
+        f"Time from step to step of the last {plural(len(points), 'run')}, from {duration(min(steps))} to {duration(max(steps))};"
         f" the newest {duration(steps[-1])}" + (f"; {' and '.join(told)} marked" if told else "")
     )
     return Markup('<svg role="img" aria-label="{}"{}').format(alt, Markup(trend(dots, duration).removeprefix("<svg")))
@@ -301,23 +326,28 @@ def _drawing(family: Family) -> Markup | None:
 
 def _entry(index: Index, row: Row, rules: Sequence[str]) -> Entry:
     sign, mark = _STATES[row.state]
-    change, regressed = index.steps.get(row.id, (None, None))
+    added = index.added.get(row.id, {})
+    change, regressed = added.get("step_change_percent"), added.get("step_mark")
     devices = UNKNOWN
     if row.gpus:
         devices = f"{count(row.gpus)} × {clip(row.gpu_name, 40)}" if row.gpu_name else plural(row.gpus, "GPU")
-    said = row.reason or ""
+    whole = said = row.reason or ""
     if row.state == "reported":
-        said = "; ".join([f"job {row.status}"] * (row.status not in (None, "completed", "unknown")) + list(row.warnings[-2:]))
+        parts = [f"job {row.status}"] * (row.status not in (None, "completed", "unknown")) + list(row.warnings[-2:])
+        whole, said = "; ".join(parts), "; ".join(clip(part, 60) for part in parts)
+    elif row.state == "failed":
+        said = clip(_first_sentence(whole, row.id), 120)
     return Entry(
         name=clip(row.name or row.id.rpartition("/")[2], 80),
         id=_name(row),
         href=_href(row),
         links=tuple((_KINDS.get(file.rpartition(".")[2], file), link(row, file)) for file in row.written) if row.folder else (),
-        family=clip(index.family.get(row.id, ""), 80),
+        family=clip(_family(index, row), 80),
         state=row.state,
         sign=sign,
         mark=mark,
         said=clip(said, 240),
+        whole=clip(whole, 2_000) if whole != said else "",
         started=moment(row.started_ns),
         started_sort="" if row.started_ns is None else row.started_ns // 10**6,
         devices=devices,
@@ -326,7 +356,9 @@ def _entry(index: Index, row: Row, rules: Sequence[str]) -> Entry:
         change=UNKNOWN if change is None else _signed(change),
         change_sort=_sort(change),
         regressed={"regression": "▲ slower", "improvement": "▼ faster"}.get(regressed or ""),
-        active=percent(row.gpu_active_percent),
+        busy=percent(row.gpu_busy_percent),
+        busy_sort=_sort(row.gpu_busy_percent),
+        active="~" * bool(row.gpu_active_derived and row.gpu_active_percent is not None) + percent(row.gpu_active_percent),
         active_sort=_sort(row.gpu_active_percent),
         exposed=percent(row.exposed_communication_percent),
         exposed_sort=_sort(row.exposed_communication_percent),
@@ -334,6 +366,13 @@ def _entry(index: Index, row: Row, rules: Sequence[str]) -> Entry:
         memory_sort=_sort(row.gpu_memory_percent),
         verdicts=Markup("").join(_verdict(row.verdicts.get(rule)) for rule in rules),
     )
+
+
+def _first_sentence(text: str, run_id: str) -> str:
+    """Of a reason, without the place of the run, which its row names."""
+    first = re.split(r"(?<=\.)\s+(?=[A-Z])|\n", text, maxsplit=1)[0]
+    place, colon, rest = first.partition(f"{run_id}: ")
+    return rest if colon and rest and not re.search(r"\s", place) else first
 
 
 def _sort(value: float | None) -> str:

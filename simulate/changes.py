@@ -66,3 +66,15 @@ class Changes:
     def batch_copy(self, pageable: bool) -> Work:
         """How the features of a batch reach the device; ``pageable``: as the planted problems have it."""
         return schedule.FEATURE_COPY_PAGEABLE if pageable or self.pageable_copies else schedule.FEATURE_COPY_PINNED
+
+
+NAMED: Final = {
+    "loading": Changes(slower_loading_ns=15_000_000),
+    "kernel": Changes(slower_kernel=(VANISHING_KERNEL, 1.4)),
+    "fp32": Changes(fp32_matrix=True),
+    "added-kernel": Changes(extra_kernel=True),
+    "vanished-kernel": Changes(vanished_kernel=True),
+    "slow-link": Changes(slow_link_rank=5),
+    "pageable": Changes(pageable_copies=True),
+}
+"""The changes of `postrun demo --change`, by name."""

@@ -94,7 +94,12 @@ def attach(
     message = from_report(read.report, key=key, link=link, source=read.source)
     files = report_files.uploads(read, formats, message.key)
     known = settings.load()
-    options = Options(timeout_s=timeout, insecure_http=insecure_http, ca_bundle=known.environment.get(settings.CA_BUNDLE) or None)
+    options = Options(
+        timeout_s=timeout,
+        insecure_http=insecure_http,
+        ca_bundle=known.environment.get(settings.CA_BUNDLE) or None,
+        tell=(lambda text: None) if quiet else (lambda text: click.echo(f"postrun: {text}", err=True)),
+    )
     if dry_run:
         from . import dry
 

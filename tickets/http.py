@@ -122,7 +122,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Options:
-    """``timeout_s``: of each send and receive. ``wait_limit_s``: the longest wait that a server may ask for."""
+    """``timeout_s``: of each send and receive. ``wait_limit_s``: the longest wait that a server may ask for. ``tell`` hears of waits."""
 
     timeout_s: float = 60
     attempts: int = 5
@@ -131,6 +131,7 @@ class Options:
     insecure_http: bool = False
     ca_bundle: str | None = None
     sleep: Callable[[float], None] = time.sleep
+    tell: Callable[[str], object] = lambda _: None
 
 
 @dataclass
@@ -190,6 +191,7 @@ class Client:
         wait = 0.0
         for attempt in range(self.options.attempts):
             if attempt:
+                self.options.tell(f"{self._where()}: {self.clean(trouble)}; trying again in {max(wait, 1):.0f} s")
                 self.options.sleep(wait)
             wait = self.options.backoff_s * 2**attempt * random.uniform(0.75, 1.25)
             try:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ..errors import InputError, UsageError
 from . import settings as ticket_settings
 from .http import LostAnswerError, Options, Upload
-from .markup import plain
+from .markup import parted, plain
 from .message import WORDS, Message, Paragraph, Strong, Text, Verdict, counts, from_report, length, marker, place, slug
 from .report_files import CONTENT_TYPES, FORMATS
 from .target import Target, parse
@@ -41,6 +41,8 @@ _KEYS: Final = {
 }  # fmt: skip
 _FIELDS: Final = ("run", "family", "reason", "rule", "gpu", "status")
 _LIMIT: Final = 10
+_LINKING_TITLES: Final = {"gitlab", "github", "gitea"}
+"""Systems that look for mentions and issues in titles."""
 _TITLE: Final = "postrun: {family}: {reason}"
 _SUMMARY_ROWS: Final = 200
 
@@ -233,11 +235,14 @@ def _action(rule: Rule, row: Row, reasons: tuple[str, ...], family: str) -> Acti
         "gpu": row.gpu_name or "",
         "status": row.status or row.state,
     }
+    parts = {name: plain(text) for name, text in parts.items()}
+    if rule.target.kind in _LINKING_TITLES:
+        parts = {name: parted(text) for name, text in parts.items()}
     files = tuple(kind for kind in rule.attach if row.folder and f"report.{kind}" in row.written)
     return Action(
         rule=rule.name,
         target=rule.target,
-        title=plain(rule.title.format(**parts)) or "postrun",
+        title=plain(rule.title).format(**parts).strip() or "postrun",
         message=message,
         ticket_key=f"{rule.name}/{family if rule.per == 'family' else row.id}",
         folder=row.folder if row.state == "reported" else None,  # beside the log of one that failed an older report may stand

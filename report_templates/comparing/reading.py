@@ -20,7 +20,7 @@ def reading(made: Comparison) -> Section:
         (
             "Parts",
             "Where the effect is at least the threshold, in percent of a step. Idle time and exposed communication must also exceed 2.58"
-            " standard errors of the mean step.",
+            " standard errors of the mean step; with fewer than five times from step to step they are undecided.",
         ),
         (
             "Kernels",
@@ -30,6 +30,6 @@ def reading(made: Comparison) -> Section:
         ("Copies", "Where bytes and time changed by the threshold, or the time alone by 10 %, and the effect is 0.2 % of a step."),
         ("Effect", "New minus base. Times of all processes are divided by the steps of all processes."),
     ]
-    if made.basis.unit == "second":
+    if made.basis.unit == "second" and made.whole is not None:
         found.facts["definitions"].append(("Per second", f"Times are divided by seconds of the GPUs' span, because: {made.basis.why}."))
     return found

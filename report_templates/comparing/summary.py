@@ -5,16 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from ...analysis.comparison import Change, Comparison
+from ...analysis.compare_parts import host_name
+from ...analysis.comparison import Amount, Change, Comparison
 from ...analysis.report import Tile
 from ..blocks import Cell, Column, Figure, Section, Table, say, table, word
 from ..formats import UNKNOWN, duration
 from . import words
 from .steps import distributions
-from .time import parts_figure
+from .time import host_figure, parts_figure
 
 _SHOWN: Final = 12
+_TILES: Final = 4
 _AREAS: Final = {"part": "time", "gpu memory": "memory", "memory operation": "memory", "step": "steps", "data loading": "time",
+                 "host part": "time",
                  "kernel": "kernels", "precision": "precision", "verdict": "verdicts"}  # fmt: skip
 
 
@@ -27,7 +30,7 @@ def summary(made: Comparison) -> Section:
         if one.limits
     ]
     steps = distributions("summary-steps", made.steps) if made.steps else None
-    time: Figure | None = parts_figure("summary-time", made)
+    time: Figure | None = parts_figure("summary-time", made) or host_figure("summary-time", made)
     found.add(_changes(made), steps, time)
     return found
 
@@ -42,10 +45,16 @@ def _tiles(made: Comparison) -> list[Tile]:
         detail = f"{duration(steps.base.p50)} → {duration(steps.new.p50)}, {p95}"
         tiles = [Tile("step_time", "step time (median)", value, detail, "steps")]
     for part in made.parts:
-        value = "no change" if part.state == "same" else _moved(part.base_ns, part.new_ns)
-        detail = f"{duration(part.base_ns)} → {duration(part.new_ns)}"
-        tiles.append(Tile(part.name, f"{part.name} {words.per(made.basis)}", value, detail, "time"))
+        tiles.append(_tile(part, part.name, words.per(made.basis)))
+    if not made.parts:
+        largest = sorted(made.host_parts, key=lambda part: -max(part.base_ns, part.new_ns))[:_TILES]
+        tiles += [_tile(part, host_name(part.name), "per step") for part in largest]
     return tiles
+
+
+def _tile(part: Amount, name: str, per: str) -> Tile:
+    value = {"same": "no change", "undecided": "undecided"}.get(part.state) or _moved(part.base_ns, part.new_ns)
+    return Tile(part.name, f"{name} {per}", value, f"{duration(part.base_ns)} → {duration(part.new_ns)}", "time")
 
 
 def _moved(before: float, after: float) -> str:
@@ -55,7 +64,7 @@ def _moved(before: float, after: float) -> str:
 def _changes(made: Comparison) -> Table | None:
     return table(
         "summary-changes",
-        f"What changed, largest effect {words.per(made.basis)} first",
+        " ".join(f"What changed, largest effect {words.per(made.basis)} first".split()),
         [Column("Change"), Column("Effect", "number"), Column("In words")],
         [_row(one) for one in made.changes],
         sortable=False,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from ...analysis.compare_parts import host_name
 from ...analysis.comparison import Amount, Comparison, DevicePair
 from ..blocks import Cell, Column, Figure, Section, Table, say, table, word
 from ..figures.axes import time_unit
@@ -17,12 +18,6 @@ _MEANINGS: Final = {
     "kernel": "computation", "memcpy": "memory", "memset": "memory", "communication": "communication", "runtime": "host",
     "data_loader": "loading", "cpu_op": "operator",
 }  # fmt: skip
-_HOST_NAMES: Final = {
-    "data_loader": "data loading",
-    "cpu_op": "operators on the host",
-    "runtime": "CUDA calls on the host",
-    "kernel": "kernels",
-}
 _COLUMNS: Final = (
     Column("Part", "name"),
     Column("Base", "number"),
@@ -35,12 +30,10 @@ _COLUMNS: Final = (
 
 def time(made: Comparison) -> Section:
     if made.whole is None:
-        return Section("time", "Where the time went", say("No GPU activity in both runs: their time cannot be divided."))
-    changed = [part for part in made.parts if part.state != "same"]
-    moved = ", ".join(f"{part.name} {words.signed(part.effect_ns)}" for part in sorted(changed, key=lambda p: -abs(p.effect_ns)))
+        return _on_the_host(made)
     whole = f"{duration(made.whole.base_ns)} before, {duration(made.whole.new_ns)} now"
     unit = words.per(made.basis)
-    told = f"Changed: {moved}" if changed else "No part changed beyond spread and threshold"
+    told = _told(made.parts)
     lead = say("A GPU's span {}: {}. {}.", unit, whole, told)
     if made.basis.unit == "second":
         lead = say(
@@ -60,18 +53,42 @@ def time(made: Comparison) -> Section:
             note="The first four add up to the span. Communication and memory operations are told with what ran beside them. Over"
             f" {_units(made)}.",
         ),
-        _host_figure(made),
-        table(
-            "time-host",
-            "What the average step was spent on",
-            _COLUMNS,
-            [_row(one, _host_name(one.name)) for one in made.host_parts],
-            sortable=False,
-            note="Each class gets what the ones before it left of a step's wall time.",
-        ),
+        host_figure("time-step", made),
+        _host_table(made),
         _devices(made.devices, unit),
     )
     return found
+
+
+def _on_the_host(made: Comparison) -> Section:
+    """Of runs of which at least one recorded nothing of GPUs."""
+    if not made.host_parts:
+        return Section("time", "Where the time went", say("No GPU activity in both runs: their time cannot be divided."))
+    found = Section("time", "Where the time went", say("The average step on the host. {}.", _told(made.host_parts)))
+    found.add(host_figure("time-step", made), _host_table(made))
+    return found
+
+
+def _told(parts: Sequence[Amount]) -> str:
+    def listed(states: Callable[[str], bool]) -> str:
+        those = sorted((part for part in parts if states(part.state)), key=lambda part: -abs(part.effect_ns))
+        return ", ".join(f"{host_name(part.name)} {words.signed(part.effect_ns)}" for part in those)
+
+    moved, undecided = listed(lambda state: state not in ("same", "undecided")), listed(lambda state: state == "undecided")
+    told = [f"Changed: {moved}"] if moved else []
+    told += [f"Too few steps to tell: {undecided}"] if undecided else []
+    return ". ".join(told) or "No part changed beyond spread and threshold"
+
+
+def _host_table(made: Comparison) -> Table | None:
+    return table(
+        "time-host",
+        "What the average step was spent on",
+        _COLUMNS,
+        [_row(one, host_name(one.name)) for one in made.host_parts],
+        sortable=False,
+        note="Each class gets what the ones before it left of a step's wall time.",
+    )
 
 
 def _units(made: Comparison) -> str:
@@ -91,10 +108,6 @@ def _row(one: Amount, name: str) -> list[Cell]:
     ]
 
 
-def _host_name(name: str) -> str:
-    return _HOST_NAMES.get(name, name)
-
-
 def parts_figure(id: str, made: Comparison) -> Figure | None:
     """The parts of the devices' time in both runs."""
     unit = words.per(made.basis)
@@ -102,10 +115,11 @@ def parts_figure(id: str, made: Comparison) -> Figure | None:
     return _figure(id, made.parts, f"Time {unit}", caption)
 
 
-def _host_figure(made: Comparison) -> Figure | None:
+def host_figure(id: str, made: Comparison) -> Figure | None:
+    """What the average step of both runs was spent on."""
     shown = [one for one in made.host_parts if max(one.base_ns, one.new_ns) > 0][:12]
     caption = say("Wall time of the average step, each class getting what the ones before it left. Above, lighter: base; below: new.")
-    return _figure("time-step", shown, "Average step", caption)
+    return _figure(id, shown, "Average step", caption)
 
 
 def _figure(id: str, parts: Sequence[Amount], what: str, caption: object) -> Figure | None:
@@ -113,11 +127,11 @@ def _figure(id: str, parts: Sequence[Amount], what: str, caption: object) -> Fig
         return None
     unit = time_unit(max(max(one.base_ns, one.new_ns) for one in parts))
     pairs = [
-        Pair(_host_name(one.name), _MEANINGS.get(one.name, "other"), one.base_ns / unit.nanoseconds, one.new_ns / unit.nanoseconds,
-             words.ratio(one.base_ns, one.new_ns) if one.state != "same" and one.base_ns else "")
+        Pair(host_name(one.name), _MEANINGS.get(one.name, "other"), one.base_ns / unit.nanoseconds, one.new_ns / unit.nanoseconds,
+             words.ratio(one.base_ns, one.new_ns) if one.state not in ("same", "undecided") and one.base_ns else "")
         for one in parts
     ]  # fmt: skip
-    alt = f"{what}: " + ", ".join(f"{_host_name(one.name)} {duration(one.base_ns)} before and {duration(one.new_ns)} now" for one in parts)
+    alt = f"{what}: " + ", ".join(f"{host_name(one.name)} {duration(one.base_ns)} before and {duration(one.new_ns)} now" for one in parts)
     return Figure(id, before_after(pairs, unit.name, ("base", "new")), alt, say("{}", caption))
 
 

@@ -15,6 +15,7 @@ STATES: Final = {
     "shrunk": ("▼ shrank", "v-changed"),
     "added": ("+ added", "v-changed"),
     "vanished": ("✕ vanished", "v-changed"),
+    "undecided": ("? undecided", "v-none"),
     "same": ("= same", "v-none"),
 }
 VERDICTS: Final = {
@@ -24,7 +25,7 @@ VERDICTS: Final = {
     "broken": ("✕ new issue", "v-issue"),
 }
 _NEGATIVE: Final = re.compile(r"(?<![\w.-])-(?=\d)")
-_ORDER: Final = ("added", "grown", "shrunk", "vanished", "same")
+_ORDER: Final = ("added", "grown", "shrunk", "vanished", "undecided", "same")
 
 
 def state(name: str) -> Cell:
@@ -43,6 +44,7 @@ def change(value: float | None) -> Cell:
 
 
 def effect(nanoseconds: float) -> Cell:
+    nanoseconds = round(nanoseconds, 3) + 0.0  # a sum of parts that cancel leaves what floats round
     return Cell(signed(nanoseconds), sort=nanoseconds)
 
 
@@ -73,8 +75,10 @@ def number(value: float | None) -> Cell:
 
 
 def per(basis: Basis) -> str:
-    """Behind a heading: "per step"."""
-    return "per step" if basis.unit == "step" else "per second of GPU time"
+    """Behind a heading: "per step". Runs without steps and without GPU time have nothing that is divided."""
+    if basis.unit == "step":
+        return "per step"
+    return "per second of GPU time" if basis.base or basis.new else ""
 
 
 def told(sentence: str) -> str:

@@ -14,7 +14,20 @@ from postrun.analysis import Options, analyze
 from postrun.analysis import schema as schemas
 from postrun.analysis.compare import compare
 from postrun.analysis.comparison import Comparison
-from postrun.analysis.report import DeviceTime, Generator, Kernel, MemoryOperation, MetricUsage, Process, Report, Run, Source, Step
+from postrun.analysis.report import (
+    Device,
+    DeviceTime,
+    Generator,
+    Kernel,
+    MemoryOperation,
+    MetricUsage,
+    Process,
+    Report,
+    Run,
+    Source,
+    Step,
+    StepParts,
+)
 from postrun.analysis.report_data import is_report, report_of
 from postrun.ingest.store import Store
 
@@ -120,6 +133,110 @@ def test_steps_that_cover_little_of_what_was_captured_divide_nothing(empty: Repo
     assert "cover less than 50%" in made.basis.why
 
 
+def used(model: str) -> Device:
+    return Device("node", 0, model, None, None, None, None, None, True)
+
+
+def apart(lengths_ms: Sequence[float], pause_ms: float, *, first: int = 0, start_ms: float = 0, phase: str | None = None) -> list[Step]:
+    """Steps with a pause before each but the first."""
+    made, at = [], 10**18 + int(start_ms * MS)
+    for index, length in enumerate(lengths_ms, first):
+        made.append(Step("node", 0, 1, phase, index, at, int(length * MS), True, int(length * MS)))
+        at += int((length + pause_ms) * MS)
+    return made
+
+
+def test_what_lies_between_steps_that_follow_each_other_is_covered(empty: Report) -> None:
+    """8 steps of 10 ms in 780 ms: with 100 ms between them; in two groups far apart; with steps of another phase between them."""
+
+    def units(listed: Sequence[Step]) -> str:
+        own = with_(empty, time_breakdown=(device(780),), steps=dataclasses.replace(empty.steps, steps=tuple(listed), absent=None))
+        return compared(own, own).basis.unit
+
+    assert units(apart([10] * 8, 100)) == "step"
+    assert units([*apart([10] * 4, 0), *apart([10] * 4, 0, first=100, start_ms=740)]) == "second"
+    assert units([*apart([10] * 8, 100), *apart([5] * 7, 105, start_ms=50, phase="EVAL")]) == "second"
+
+
+def loaded(report: Report, lengths: Sequence[float], idle_ms: float, loading_ms: float, **changes: Any) -> Report:
+    """Steps on one GPU with idle time and data loading; both are those of a step."""
+    span = device(sum(lengths), idle_ms=idle_ms * len(lengths))
+    made = with_(report, lengths=lengths, time_breakdown=(span,), **changes)
+    mean = sum(lengths) / len(lengths) * MS
+    part = StepParts("node", 0, 1, len(lengths), mean, {"data_loader": loading_ms * MS, "other": mean - loading_ms * MS}, False, ())
+    return dataclasses.replace(made, steps=dataclasses.replace(made.steps, parts=(part,)))
+
+
+def test_waits_of_few_steps_are_undecided_and_told_before_lesser_changes(empty: Report) -> None:
+    """Idle 64 ms longer, computation 6 ms; the first of five steps has no time from step to step."""
+    made = compared(loaded(empty, [100] * 4, 2, 0), loaded(empty, [170] * 4, 66, 60))
+    states = {part.name: part.state for part in (*made.parts, *made.host_parts)}
+    assert (states["idle"], states["data_loader"], states["computation"]) == ("undecided", "undecided", "grown")
+    assert (
+        "Undecided, too: idle is 64.0 ms a step longer, data loading 60.0 ms longer. Computation grew by 6.00 ms a step." in made.headline
+    )
+    assert {one.name for one in made.changes} == {"computation"}
+    assert made.whole is not None
+    assert made.whole.state == "undecided"
+    # A part that is larger than all that is undecided is the most.
+    most = compared(loaded(empty, [100] * 4, 2, 0), loaded(empty, [200] * 4, 12, 0))
+    assert "Undecided, too: idle is 10.0 ms a step longer. Computation grew most, by 90.0 ms a step." in most.headline
+
+
+def test_waits_below_the_threshold_are_the_same_whatever_the_steps(empty: Report) -> None:
+    made = compared(loaded(empty, [100] * 4, 2, 1), loaded(empty, [100] * 4, 4, 3))
+    assert {part.state for part in (*made.parts, *made.host_parts)} == {"same"}
+    assert "Undecided, too" not in made.headline
+    assert made.headline.endswith("Nothing else changed by more than its spread and 3 %.")
+
+
+def test_enough_steps_decide_on_waits(empty: Report) -> None:
+    made = compared(loaded(empty, [100] * 6, 2, 0), loaded(empty, [164] * 6, 66, 60))
+    assert {one.name: one.state for one in (*made.parts, *made.host_parts)}["idle"] == "grown"
+    assert "ndecided" not in made.headline
+
+
+def on_the_host(report: Report, lengths: Sequence[float], **parts_ms: float) -> Report:
+    made = with_(report, lengths=lengths, on_device=False, time_breakdown=())
+    parts = {name: value * MS for name, value in parts_ms.items()}
+    whole = StepParts("node", 0, 1, len(lengths), sum(lengths) / len(lengths) * MS, parts, True, ())
+    return dataclasses.replace(made, steps=dataclasses.replace(made.steps, parts=(whole,)))
+
+
+def test_runs_without_gpus_are_told_by_the_parts_of_the_host(empty: Report) -> None:
+    made = compared(
+        on_the_host(empty, [20] * 8, forward=15, data_loader=4, update=1), on_the_host(empty, [46] * 8, forward=40, data_loader=5, update=1)
+    )
+    assert made.headline.endswith("beyond the spread of the steps. Forward grew most, by 25.0 ms a step.")
+    assert [(one.area, one.name, one.state) for one in made.changes] == [
+        ("step", "step time", "slower"),
+        ("host part", "forward", "grown"),
+        ("data loading", "data loading", "grown"),
+    ]
+    assert (made.basis.unit, made.basis.base, made.basis.why, made.whole) == ("step", 8, None, None)
+
+
+def test_a_part_of_the_host_within_the_spread_of_the_steps_is_the_same(empty: Report) -> None:
+    noisy = [20.0, 30, 18, 26, 40, 21, 22, 35]
+    base, new = (on_the_host(empty, noisy, forward=forward, update=2) for forward in (20, 22))
+    assert {one.state for one in compared(base, new).host_parts} == {"same"}
+    few = compared(on_the_host(empty, noisy[:3], forward=20), on_the_host(empty, noisy[:3], forward=22))
+    assert {one.state for one in few.host_parts} == {"undecided"}
+    assert "Undecided, too: forward is 2.00 ms a step longer. Nothing else changed" in few.headline
+
+
+def test_two_devices_of_a_process_have_the_same_steps(empty: Report) -> None:
+    pair = (device(1000), dataclasses.replace(device(1000), device=1))
+    own = with_(empty, lengths=[75] * 8, time_breakdown=pair)
+    assert compared(own, own).basis.unit == "step"
+
+
+def test_what_floats_round_is_no_change(empty: Report) -> None:
+    made = compared(with_(empty, time_breakdown=(device(49 * 7.0),)), with_(empty, time_breakdown=(device(49 * 9.1),)))
+    assert made.basis.unit == "second"
+    assert {(part.effect_ns, part.change_percent or 0.0) for part in made.parts} == {(0.0, 0.0)}
+
+
 def test_what_is_known_of_one_run_only_has_not_vanished(empty: Report) -> None:
     copies = (MemoryOperation("HtoD", "pinned", 10, 50 * MS, 10**9, 10.0, 100.0),)
     base = with_(empty, lengths=[100] * 9, kernels=(kernel("k", "k", 10, 20),), memory_operations=copies)
@@ -156,8 +273,43 @@ def test_kernels_meet_by_full_name_then_by_short_name_and_category(empty: Report
     both = found["b", "GEMM"]
     assert (both.matched, both.base_names, both.new_names, both.state) == ("short name", ("b<1>", "b<2>"), ("b<3>",), "grown")
     assert (both.base_ns, both.new_ns, both.base_count) == (10 * MS, 20 * MS, 2)
-    assert (found["c", "GEMM"].state, found["c", "other"].state) == ("vanished", "added")
+    assert (found["c #2", "GEMM"].state, found["c #1", "other"].state) == ("vanished", "added")
     assert found["d", "GEMM"].state == "same"  # of too little time to be named
+
+
+def test_kernels_of_one_short_name_are_told_apart_everywhere(empty: Report) -> None:
+    """One variant in both runs, two that only base had: the first of either report has no number there."""
+    base = with_(
+        empty,
+        lengths=[100] * 10,
+        kernels=(kernel("k<1>", "k", 10, 50), kernel("k<2>", "k #2", 10, 20), kernel("k<3>", "k #3", 10, 5, category="other")),
+    )
+    new = with_(empty, lengths=[100] * 10, kernels=(kernel("k<2>", "k", 10, 60),))
+    made = compared(base, new)
+    names = {one.base_names[0]: one.short_name for one in made.kernels}
+    assert names == {"k<1>": "k #1", "k<2>": "k #2", "k<3>": "k #3"}
+    assert {one.name for one in made.changes if one.area == "kernel"} == {"k #1", "k #2", "k #3"}
+    assert "Of the kernels most: k #1, -50.0 ms" in made.headline
+
+
+def test_numbers_that_tell_kernels_apart_are_those_of_the_reports(empty: Report) -> None:
+    listed = (kernel("k<1>", "k", 10, 1), kernel("k<2>", "k #2", 10, 50))
+    own = with_(empty, lengths=[100] * 10, kernels=listed)
+    other = with_(empty, lengths=[100] * 10, kernels=(listed[0], kernel("k<2>", "k #2", 10, 60)))
+    assert [(one.short_name, one.new_names) for one in compared(own, other).kernels] == [("k #2", ("k<2>",)), ("k #1", ("k<1>",))]
+
+
+@pytest.mark.parametrize(
+    ("models", "told"),
+    [
+        (("NVIDIA A100-PG509-200", "AMD Radeon Graphics"), "A100 and AMD Radeon Graphics"),
+        (("Tesla V100-SXM2-32GB", "Tesla V100-DGXS-32GB"), "Tesla V100-SXM2-32GB and Tesla V100-DGXS-32GB"),
+        (("Tesla V100-SXM2-32GB", "NVIDIA H100 80GB HBM3"), "V100 and H100"),
+    ],
+)
+def test_other_gpus_are_named(empty: Report, models: tuple[str, str], told: str) -> None:
+    sides = [with_(empty, lengths=[100] * 8, devices=(used(model),)) for model in models]
+    assert compared(*sides).headline.startswith(f"On different GPUs ({told}): steps take as long")
 
 
 def test_a_mean_that_its_spread_allows_has_not_moved(empty: Report) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from postrun import cli
 from postrun.analysis import Options, analyze
 from postrun.analysis.compare import compare
 from postrun.analysis.comparison import Comparison
 from postrun.analysis.report import Generator, Report
 from postrun.ingest import ingest
 from postrun.simulate import Changes, DemoTruth, Problems, write_demo
+from postrun.simulate.changes import NAMED
 
 NONE = Problems(straggler_rank=None, exposed_communication=False, idle_tail=False, data_stall=False)
 GENERATOR = Generator("postrun", "0", 0, {})
@@ -101,6 +103,20 @@ def test_slower_data_loading_is_seen_between_steps_that_stall(tmp_path: Path) ->
     assert SLOWER_LOADING <= claims(made) <= SLOWER_LOADING | WAITING
 
 
+@pytest.mark.parametrize("steps", [4, 12])
+def test_data_loading_that_more_than_doubles_a_step_leaves_the_kernels_alone(steps: int, tmp_path: Path) -> None:
+    calm, slow = (run(tmp_path / str(extra), steps=steps, changes=Changes(slower_loading_ns=extra))[1] for extra in (0, 200_000_000))
+    made = compare(calm, slow, generator=GENERATOR)
+    same_hardware(made)
+    assert {one.state for one in made.kernels} == {"same"}
+    assert next(part for part in made.parts if part.name == "computation").effect_ns == 0
+    expected = "undecided" if steps == 4 else "grown"
+    assert {one.name for one in (*made.parts, *made.host_parts) if one.state == expected} == {"idle", "data_loader"}
+    assert {one.state for one in (*made.parts, *made.host_parts)} == {"same", expected}
+    assert ("Undecided, too: data loading is 200 ms a step longer" in made.headline) == (steps == 4)
+    assert "finds" not in made.headline
+
+
 def test_one_slower_kernel(base: Made, against: Callable[..., tuple[Comparison, DemoTruth]]) -> None:
     made, truth = against(changes=Changes(slower_kernel=("bwd_dq_dk_dv", 1.3)))
     assert claims(made) == {("step", "step time", "slower"), ("part", "computation", "grown"), ("kernel", ATTENTION, "grown")}
@@ -184,3 +200,9 @@ def test_a_run_compared_with_itself(base: Made) -> None:
     made = compare(base[1], base[1], generator=GENERATOR)
     assert (made.changes, [one.name for one in made.differences], made.verdict) == ((), ["recording"], "same")
     assert {one.effect_ns for one in (*made.parts, *made.kernels, *made.categories, *made.host_parts)} == {0.0}
+
+
+def test_the_demo_knows_all_changes() -> None:
+    assert tuple(NAMED) == cli.CHANGES
+    assert set(NAMED.values()) >= {Changes(fp32_matrix=True), Changes(extra_kernel=True), Changes(pageable_copies=True)}
+    assert Changes() not in NAMED.values()

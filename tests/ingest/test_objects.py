@@ -222,6 +222,14 @@ def test_names_of_our_own_files_are_kept_for_them(place: Objects) -> None:
             action("a/.postrun-x", b"")
 
 
+def test_marks_of_recorders_are_listed_and_what_is_temporary_is_not(tmp_path: Path) -> None:
+    for name in ("run/a.prt", "run/.postrun-run/job", "run/.postrun-run/job.ended", "run/.postrun-x.tmp", ".postrun-scratch/b.prt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    listed = [one.path for one in open_objects(str(tmp_path)).list()]
+    assert listed == ["run/.postrun-run/job", "run/.postrun-run/job.ended", "run/a.prt"]
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [

@@ -18,7 +18,8 @@ from postrun.analysis.rules.catalogue import RULES
 from postrun.ingest.objects import Objects, ObjectStoreError, open_objects
 from postrun.nightly import index as indexes
 from postrun.nightly import night as nights
-from postrun.nightly import places, table
+from postrun.nightly import places, table, told
+from postrun.nightly.course import Result
 from postrun.nightly.history import Settings
 from postrun.nightly.index import Book
 from postrun.nightly.model import Row
@@ -109,7 +110,8 @@ SHARE = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))
             row, TEXT, state=st.sampled_from(["reported", "failed", "running", "waiting"]), reason=st.one_of(st.none(), TEXT),
             written=st.lists(TEXT, max_size=3).map(tuple), labels=st.dictionaries(TEXT, TEXT, max_size=3), seconds=SHARE,
             verdicts=st.dictionaries(st.one_of(st.sampled_from(sorted(RULES)), TEXT), TEXT, max_size=4), started_ns=NUMBER,
-            gpu_active_percent=SHARE, warnings=st.lists(TEXT, max_size=2).map(tuple), name=st.one_of(st.none(), TEXT),
+            gpu_active_percent=SHARE, gpu_busy_percent=SHARE, gpu_active_derived=st.one_of(st.none(), st.booleans()),
+            of_machine=st.booleans(), warnings=st.lists(TEXT, max_size=2).map(tuple), name=st.one_of(st.none(), TEXT),
         ),
         max_size=6,
     )
@@ -125,11 +127,11 @@ def test_other_tools_read_the_table(out: Counting, tmp_path: Path) -> None:
     mark(out, *(reported(day, step_median_ns=100 + day) for day in range(5)), row("bad", state="failed", reason="cut off"))
     night(out)
     file = tmp_path / "out" / "index.parquet"
-    told = duckdb.sql(
+    found = duckdb.sql(
         f"select id, family, state, step_median_ns, step_base_ns, verdicts.IOBottleneck, verdicts.LowGPUUtilization, labels[1].value"
         f" from '{file}' order by started_ns nulls last"
     ).fetchall()
-    assert told[-2:] == [
+    assert found[-2:] == [
         ("job/0004", "job", "reported", 104, 101.5, "NoIssuesFound", None, "a"),
         ("bad", "bad", "failed", None, None, None, None, None),
     ]
@@ -234,6 +236,22 @@ def test_open_runs_of_another_shard_stay_until_a_night_looks_at_all(out: Countin
     assert sorted(shown(out)) == ["one"]
 
 
+def test_rows_of_older_markers_and_tables_are_read(out: Counting) -> None:
+    """They know nothing of the columns that came later; a table without these is no cache."""
+    old = json.loads(nights.marker(reported(1)))
+    for name in ("gpu_busy_percent", "gpu_active_derived"):
+        del old[name]
+    out.write(places.done("job/0001"), json.dumps(old).encode())
+    mark(out, reported(2, gpu_busy_percent=11.5, gpu_active_derived=True))
+    night(out)
+    found = shown(out)
+    assert ("gpu_busy_percent" in found["job/0001"], found["job/0001"]["gpu_active_percent"]) == (False, 61.5)
+    assert (found["job/0002"]["gpu_busy_percent"], found["job/0002"]["gpu_active_derived"]) == (11.5, True)
+    out.write("index.parquet", table.encoded(parquet(out).drop("gpu_busy_percent", "gpu_active_derived", "of_machine")))
+    night(out)
+    assert shown(out)["job/0002"]["gpu_busy_percent"] == 11.5
+
+
 # -- two nights at once ----------------------------------------------------------------------------------------------------
 
 
@@ -319,6 +337,42 @@ def test_findings_stand_in_the_index_and_the_newest_runs(out: Counting, monkeypa
     assert (family["name"], family["runs"], family["trends"]["step_median_ns"]) == ("job", 5, {"newest": 130, "base": 100.0, "runs": 4})
     # Others' settings, others' findings.
     assert night(out, settings=Settings(threshold_percent=40)).findings == ()
+
+
+def test_both_indexes_have_the_same_columns_and_values(out: Counting) -> None:
+    mark(out, *(reported(day, step_median_ns=step) for day, step in enumerate((100, 103, 98, 101, 170))))
+    mark(out, row("bad", state="failed", reason="no room", of_machine=True))
+    book = Book()
+    book.write(out, {**book.known(out), "now": row("now", state="running")})  # type: ignore[arg-type]
+    frame, data = parquet(out), shown(out)
+    assert len(frame) == len(data) == 7
+    seen = set()
+    for one in frame.iter_rows(named=True):
+        del one["marker"]
+        one["labels"] = {pair["key"]: pair["value"] for pair in one["labels"]}
+        one["verdicts"] = {rule: verdict for rule, verdict in one["verdicts"].items() if verdict is not None}
+        assert data[one["id"]] == {name: value for name, value in one.items() if value is not None and value != [] and value != {}}
+        seen |= set(data[one["id"]])
+    assert {"family", "told_at_ns", "of_machine", "step_base_ns", "step_runs", "step_change_percent", "step_mark"} <= seen
+    assert (data["job/0004"]["step_base_ns"], data["job/0004"]["step_runs"]) == (100.5, 4)
+    assert data["job/0004"]["step_change_percent"] == pytest.approx(100 * 69.5 / 100.5, rel=1e-12)
+
+
+def test_runs_that_are_compared_with_none_are_named(out: Counting) -> None:
+    mark(out, *(row(f"2026-11-0{day}", name=f"2026-11-0{day}", started_ns=START + day * DAY) for day in range(1, 3)))
+    data = (night(out), json.loads(out.read("index.json")))[1]
+    assert ("note" in data, data["alone"]) == (False, ["2026-11-02", "2026-11-01"])
+    mark(out, *(row(f"2026-11-0{day}", name=f"2026-11-0{day}", started_ns=START + day * DAY) for day in range(3, 6)))
+    data = (night(out), json.loads(out.read("index.json")))[1]
+    assert (data["alone_total"], len(data["alone"])) == (5, 5)
+    assert "5 runs are each alone" in data["note"]
+    page = out.read("index.html").decode()
+    for said in (data["note"], page):
+        assert "2026-11-05, 2026-11-04, 2026-11-03 and 2 more" in said
+        assert "--family REGEX" in said
+    book = Book()
+    rows = dict(book.known(out))  # type: ignore[arg-type]
+    assert list(told.notes(Result(nights.Night(), rows, book.write(out, rows)))) == [data["note"]]  # type: ignore[arg-type]
 
 
 def test_the_same_markers_give_the_same_files(out: Counting, tmp_path: Path) -> None:

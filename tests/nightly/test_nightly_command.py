@@ -58,6 +58,13 @@ def test_nights_one_after_the_other(source: Path, trace: Path, tmp_path: Path) -
     out = tmp_path / "out"
     (source / "bad").mkdir()
     (source / "bad" / "trace.json").write_text("no trace at all")
+    (source / "new\nline").mkdir()
+    (source / "new\nline" / "x.json").write_text("{}")
+    few = nightly(source, "--out", out, *ONE, "--limit", "1", "--dry-run", "--timeout", "5")
+    assert " would be reported, the 1 first that have waited longest (--limit); unchanged: 0" in few.stdout
+    assert "/new\\nline: a control character in the name" in few.stderr
+    assert "note: --timeout has no effect with --engine none" in few.stderr
+    shutil.rmtree(source / "new\nline")
     plan = told(source, "--out", out, *ONE, "--dry-run")
     assert [(run["id"], run["why"]) for run in plan["runs"]] == [(name, "new") for name in ("a", "b", "bad", "c")]
     assert not out.exists()
@@ -150,6 +157,7 @@ def test_options_of_the_report_reach_it_from_the_file_and_the_environment(
         (("SOURCE", "--out", "OUT", "--shard", "one"), 2, "write it like 0/4"),
         (("SOURCE", "--out", "OUT", "--since", "yesterday"), 2, "2026-11-20"),
         (("SOURCE", "--out", "OUT", "--memory", "lots"), 2, "write it like 600MB"),
+        (("SOURCE", "--out", "OUT", "--memory", "0MiB"), 2, "no report is made in 0MiB"),
         (("SOURCE", "--out", "OUT", "--engine", "spark"), 2, "accepted: none, processes, dask"),
         (("SOURCE", "--out", "OUT", "--fail-on", "nothing"), 2, ", error, regression"),
         (("SOURCE", "--out", "OUT", "--rules", "NoSuchRule"), 2, "NoSuchRule"),
@@ -271,8 +279,9 @@ def test_a_night_that_is_killed_one_that_is_ended_and_two_at_once(source: Path, 
             end(night)
     assert [night.returncode for night in both] == [0, 0]
     reported = [name for one in said for name in one["reported"]]
-    # Each was reported by one of them; one that the other had just finished is told by both.
-    assert set(reported) == set("abcde") - {path.parent.name for path in done}
+    # Each was reported by one of them; one that the other had just finished is told apart.
+    assert sorted(reported) == sorted(set("abcde") - {path.parent.name for path in done})
+    assert all(set(one["elsewhere"]) <= set(other["reported"]) for one, other in (said, said[::-1]))
     assert {path: path.stat().st_mtime_ns for path in done} == done
     assert {path.parent.name for path in out.glob("runs/*/done.json")} == set("abcde")
     assert set(out.rglob("*claim.json")) <= left
@@ -289,5 +298,5 @@ def test_a_run_beyond_its_limits_is_named_and_the_night_goes_on(source: Path, tm
         end(night)
     failed = json.loads(out)["failed"]
     assert len(failed) == 2
-    assert all("more than the 30 MB that are allowed" in one["reason"] for one in failed)
+    assert all("than is allowed (30 MB)" in one["reason"] for one in failed)
     assert night.returncode == 0

@@ -108,7 +108,7 @@ def test_the_memory_limit_counts_the_task_and_its_children(pool: SupervisedPool)
     for function in (tasks.grow, tasks.grow_in_child):
         error = died(pool, function, 400 * MB)
         assert error.cause == "memory"
-        assert "300 MB that are allowed" in error.reason
+        assert "than is allowed (300 MB)" in error.reason
     assert pool.submit(tasks.grow, 100 * MB, 0.3).result() == 100 * MB
 
 

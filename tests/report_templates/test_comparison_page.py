@@ -14,9 +14,10 @@ import pikepdf
 import pytest
 from conftest import HOSTILE, MAKERS
 from postrun.analysis.compare import compare
-from postrun.analysis.comparison import Comparison
+from postrun.analysis.comparison import Amount, Comparison
 from postrun.analysis.report import Generator, Report
 from postrun.errors import UsageError
+from postrun.report_templates.comparing import words
 from postrun.report_templates.comparison import SECTIONS, pages, render_comparison, title
 from postrun.report_templates.figures.before_after import Pair, before_after
 from postrun.report_templates.figures.diverging_bars import Effect, diverging_bars
@@ -107,13 +108,13 @@ def test_links_lead_somewhere_and_ids_are_unique(any_comparison: Comparison, tar
 
 
 def test_every_section_and_figure_is_there_with_its_words(rich_made: Comparison) -> None:
-    for target, tag, words in (("html", "svg", "aria-label"), ("pdf", "img", "alt")):
+    for target, tag, told in (("html", "svg", "aria-label"), ("pdf", "img", "alt")):
         reading = Reading(pages(rich_made, target))
         ids = {attributes.get("id") for _, attributes in reading.elements}
         assert {build(rich_made).id for build in SECTIONS} <= ids
-        drawn = [attributes for name, attributes in reading.elements if name == tag and attributes.get(words) is not None]
+        drawn = [attributes for name, attributes in reading.elements if name == tag and attributes.get(told) is not None]
         assert len(drawn) >= 5
-        assert all(attributes[words] for attributes in drawn)
+        assert all(attributes[told] for attributes in drawn)
     text = Reading(pages(rich_made, "html")).text
     assert re.sub(r"\W+", "", rich_made.headline) in re.sub(r"\W+", "", text)
     limits = [one for one in rich_made.differences if one.limits]
@@ -132,10 +133,37 @@ def test_the_page_shows_the_figures_of_the_comparison(rich_made: Comparison) -> 
     assert effects == pytest.approx([one.effect_ns for one in rich_made.kernels])
 
 
+def test_parts_that_cancel_leave_no_dust() -> None:
+    cell = words.effect(0.1 + 0.2 - 0.3)
+    assert (cell.text.replace("\xa0", " "), cell.sort) == ("0 ns", 0.0)
+    assert words.effect(-2.38e-7).sort == 0.0
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_what_is_undecided_is_so_on_card_and_table(rich_made: Comparison, target: str) -> None:
+    parts = tuple(dataclasses.replace(one, state="undecided" if one.name == "idle" else "same") for one in rich_made.parts)
+    text = pages(dataclasses.replace(rich_made, parts=parts), target)
+    assert re.search(r"Idle per [^<]+</(a|span)>\s*<span class=\"value[^\"]*\">undecided<", text)
+    assert "? undecided" in text
+    assert "Too few steps to tell: idle" in Reading(text).text
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_runs_without_gpus_show_the_parts_of_the_host(target: str) -> None:
+    host = (Amount("forward", 15e6, 40e6, 25e6, 166.7, "grown"), Amount("cpu_op", 2e6, 2e6, 0.0, 0.0, "same"))
+    made = dataclasses.replace(made_of("cpu"), host_parts=host)
+    assert made.whole is None
+    read = Reading(pages(made, target))
+    for told in ("forward", "operators on the host", "15.0\xa0ms", "40.0\xa0ms", "▲ grew", "What the average step was spent on"):
+        assert told in read.text
+    for wrong in ("second of GPU time", "the GPUs' span", "cannot be divided"):
+        assert wrong not in read.text
+
+
 def test_states_are_words_beside_signs(rich_made: Comparison) -> None:
     text = pages(rich_made, "html")
-    for words in ("▲ grew", "✕ vanished", "▲ slower"):
-        assert words in text
+    for told in ("▲ grew", "✕ vanished", "▲ slower"):
+        assert told in text
 
 
 def test_runs_of_one_name_are_told_by_what_was_given(rich_made: Comparison) -> None:

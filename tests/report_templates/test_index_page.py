@@ -76,7 +76,8 @@ def small() -> list[Row]:
     rows = [
         run(
             f"gpt/{day}", name=f"gpt-{day}", status="completed", started_ns=START + day * DAY, duration_ns=DAY // 8, gpus=8, ranks=8,
-            gpu_name="H100", step_median_ns=step * 10**6, gpu_active_percent=60.0 - day, exposed_communication_percent=9.0,
+            gpu_name="H100", step_median_ns=step * 10**6, gpu_busy_percent=60.0 - day,
+            gpu_active_percent=99.0, gpu_active_derived=day != 4, exposed_communication_percent=9.0,
             gpu_memory_percent=71.0, reported_at_ns=START + day * DAY + DAY // 4,
             verdicts={
                 "IOBottleneck": "IssuesFound" if day == 5 else "NoIssuesFound", "SyncBound": "Error", "LoadBalancing": "NotEvaluated",
@@ -149,9 +150,9 @@ def test_findings_come_first_and_say_what_they_are() -> None:
     text = " ".join(re.sub(r"<[^>]*>", " ", index_page(index).partition("<body")[2]).split())
     wanted = [
         "1 regression, 1 new issue, 1 run without a report, in 8 runs.",
-        "▲ slower gpt/5", "step time 240 ms, 20.0 % more than the median of the 5 comparable runs before (200 ms)",
+        "▲ slower gpt/5", "240 ms from step to step, 20.0 % more than the median of the 5 comparable runs before (200 ms)",
         "✕ failed bad", "trace.json: cut off", "✕ new issue gpt/5", "IOBottleneck: fine in the 3 comparable runs before",
-        "Step time 240 ms 200 ms +20.0 %", "GPU active 55.0 % 58.0 % −3.0 pp", "✕ now an issue: IOBottleneck",
+        "Step to step 240 ms 200 ms +20.0 %", "GPU busy 55.0 % 58.0 % −3.0 pp", "✕ now an issue: IOBottleneck",
     ]  # fmt: skip
     text = text.replace("\u00a0", " ")
     places = [text.find(one) for one in wanted]
@@ -170,6 +171,25 @@ def test_the_table_has_every_run_its_figures_and_its_verdicts() -> None:
     assert [re.sub(r"<[^>]*>", "", cell) for cell in cells[-2:]] == ["✕ issue", "! error"]
     steps = [int(one) for one in re.findall(r'data-sort="(\d{9})"', table)]
     assert steps == [step * 10**6 for step in reversed(STEPS)]
+
+
+def test_what_was_derived_from_a_trace_is_not_taken_for_samples() -> None:
+    page = index_page(made_of(small())).replace("\u00a0", " ")
+    assert (page.count(">~99.0 %</td>"), page.count(">99.0 %</td>")) == (5, 1)
+    assert ">55.0 %</td>" in page
+    assert "Step time" not in page
+
+
+def test_a_long_reason_is_short_in_its_row_and_whole_in_the_findings() -> None:
+    reason = "/data/runs/team/bad: nothing usable found. Looked at:\n  /data/runs/team/bad/a.json: empty file\nWhat is read: this and that."
+    page = index_page(made_of([run("team/bad", state="failed", reason=reason)]))
+    (said,) = re.findall(r'<td class="said">(.*?)</td>', page, re.DOTALL)
+    assert re.sub(r"<[^>]*>", "", said) == "✕ failednothing usable found."
+    assert f'title="{reason}"' in said
+    assert reason in page.partition('id="runs"')[0]
+    # Advice without a full stop, another place, or another run's name in it stay.
+    page = index_page(made_of([run("a", state="failed", reason="it took a: b longer than 1 s")]))
+    assert "it took a: b longer than 1 s</bdi>" in page.partition('id="runs"')[2]
 
 
 def test_a_page_of_many_runs_says_what_it_leaves_out() -> None:

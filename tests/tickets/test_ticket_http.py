@@ -57,9 +57,12 @@ def client(server: Any, slept: list[float], **more: Any) -> Client:
 def test_retry_after_in_seconds_and_as_a_date(server: Any, slept: list[float]) -> None:
     at = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
     server.faults += [("GET", "/x", (429, {"Retry-After": "11"})), ("GET", "/x", (503, {"Retry-After": at}))]
-    assert client(server, slept).json("GET", "/x")["path"] == "/x"
+    told: list[str] = []
+    assert client(server, slept, tell=told.append).json("GET", "/x")["path"] == "/x"
     assert slept[0] == 11
     assert 25 < slept[1] <= 30
+    assert [line.partition("; ")[2] for line in told] == ["trying again in 11 s", f"trying again in {slept[1]:.0f} s"]
+    assert all(line.startswith(f"{server.url}: answers {code} ") for line, code in zip(told, (429, 503), strict=True))
 
 
 def test_a_wait_that_is_too_long_is_told(server: Any, slept: list[float]) -> None:

@@ -83,6 +83,13 @@ def test_failed_runs_are_told_with_their_reason() -> None:
     assert action.title == "postrun: gpt-3: there is no report: the file is cut"
 
 
+@pytest.mark.parametrize(("to", "parts"), [("gitlab:g/p", True), ("github:o/r", True), ("jira:PROJ", False), ("redmine:project", False)])
+def test_titles_mention_nobody(to: str, parts: bool) -> None:
+    """What a run is called does not; what the rule itself says may."""
+    (action,) = notify.actions(made(to=to, verdicts="any", title="@team: {run}: {reason}"), [row("*b* @all #12")], ())
+    assert action.title.startswith("@team: *\u2060b* @\u2060all #\u206012: " if parts else "@team: *b* @all #12: ")
+
+
 def test_runs_of_another_night_or_still_running_are_no_matter() -> None:
     assert names(made(verdicts="any", failed=True), [row("a", state="running"), row("b", state="waiting")]) == []
 
