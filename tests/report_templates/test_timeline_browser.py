@@ -36,9 +36,9 @@ const axe = require("fs").readFileSync(axePath, "utf8");
     if (script !== false) await page.waitForFunction(() => document.getElementById("timeline-view").dataset.ready, { timeout: 60000 });
     const values = [];
     for (const step of steps) {
+      if (step.focus) await page.focus(step.focus);
       if (step.key) await page.keyboard.press(step.key);
       if (step.text) await page.keyboard.type(step.text);
-      if (step.focus) await page.focus(step.focus);
       if (step.click) await page.click(step.click);
       if (step.event !== undefined) {
         const [x, y] = await page.evaluate((event) => {
