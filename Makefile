@@ -5,8 +5,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
-# Test files are shared out among so many processes; PYTEST_WORKERS=0 runs all in one, for a debugger.
-PYTEST_WORKERS ?= auto
+# Test files are shared out among so many processes, some of which wait; PYTEST_WORKERS=0 runs all in one, for a debugger.
+PYTEST_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.in' -o -name '*.cmake')
 
 # One stamp per interpreter asked for, so that PYTHON=... is heeded also where a .venv exists.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..formats import NARROW_SPACE, clip
@@ -13,7 +13,7 @@ from .palette import GRID, INK, MEANINGS, MUTED
 WIDTH = 720.0
 _ROW, _BAR, _TOP = 20.0, 13.0, 24.0
 _LABEL = 250.0
-_TEXT = 118.0  # room for what stands beside the longest bars
+_TEXT = 118.0  # room for what stands beside the longest bars, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ def diverging_bars(rows: Sequence[Effect], unit: str) -> str:
     low, high = min(0.0, *(row.effect for row in rows)), max(0.0, *(row.effect for row in rows))
     span = (high - low) or 1.0
     # Texts of bars to the left stand left of them, and of those to the right on the right.
-    start = left + (_TEXT if low < 0 else 12)
-    scale = (WIDTH - start - (_TEXT if high > 0 else 24)) / span
+    start = left + (_room(row.text for row in rows if row.effect < 0) if low < 0 else 12)
+    scale = (WIDTH - start - (_room(row.text for row in rows if row.effect >= 0) if high > 0 else 24)) / span
     zero = start - low * scale
     bottom = _TOP + _ROW * len(rows)
     body = []
@@ -59,3 +59,7 @@ def diverging_bars(rows: Sequence[Effect], unit: str) -> str:
             body.append(svg.text(x - 5, y + _BAR - 2, row.text, anchor="end", fill=MUTED, size=10))
     body.append(svg.line(zero, _TOP - 4, zero, bottom, INK))
     return svg.document(WIDTH, bottom + 20, body)
+
+
+def _room(texts: Iterable[str]) -> float:
+    return max(_TEXT, *(10 + svg.width_of(text, 10) for text in texts))

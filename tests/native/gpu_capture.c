@@ -173,6 +173,7 @@ int main(int argc, char **argv) {
         pause_ms(100);
         EQUAL(postrun_stop(), 0);
     } else if (strcmp(mode, "brief") == 0) {
+        pause_ms(number); /* the recorder's thread has looked for CUDA once, and waits */
         cuda_init();
         EQUAL(postrun_stop(), 0);
     } else if (strcmp(mode, "steps") == 0) { /* number: 0 values, 1 numbers in names, 2 neither, 3 handles */

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from postrun.cli import main
+from call_nightly import nightly, told
 from postrun.nightly.words import moment, shard, size
 from postrun.simulate import Problems, write_demo
 
@@ -38,16 +37,6 @@ def source(trace: Path, tmp_path: Path) -> Path:
     (folder / "notes.json").write_text('{"not": "a trace"}')
     (folder / "README.md").write_text("what is here")
     return folder
-
-
-def nightly(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["nightly", *map(str, arguments)])
-
-
-def told(*arguments: str | Path, code: int = 0) -> Any:
-    done = nightly(*arguments, "--json")
-    assert done.exit_code == code, done.output
-    return json.loads(done.stdout)
 
 
 def files(folder: Path) -> dict[str, int]:

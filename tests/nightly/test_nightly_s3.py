@@ -19,9 +19,8 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from click.testing import CliRunner, Result
+from call_nightly import nightly, told
 from faulty_proxy import KINDS, FaultyProxy, faulty_proxy
-from postrun.cli import main
 from postrun.ingest import ingest, object_connect, object_stores
 from postrun.ingest.objects import Objects, open_objects
 from postrun.nightly import engines, work
@@ -132,16 +131,6 @@ def upload(folder: Path, place: str, *, without: str = "-") -> Objects:
         if path.is_file() and not path.is_relative_to(folder / without):
             store.write(path.relative_to(folder).as_posix(), path)
     return store
-
-
-def nightly(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["nightly", *map(str, arguments)])
-
-
-def told(*arguments: str | Path, code: int = 0) -> Any:
-    done = nightly(*arguments, "--json")
-    assert done.exit_code == code, done.output
-    return json.loads(done.stdout)
 
 
 def rows_of(out: Objects) -> dict[str, Any]:

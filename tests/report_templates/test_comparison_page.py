@@ -13,6 +13,8 @@ from pathlib import Path
 import pikepdf
 import pytest
 from conftest import HOSTILE, MAKERS
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 from postrun.analysis.compare import compare
 from postrun.analysis.comparison import Amount, Comparison
 from postrun.analysis.report import Generator, Report
@@ -203,6 +205,17 @@ def test_what_is_no_format_or_paper_is_refused(rich_made: Comparison, tmp_path: 
 
 def rectangles(svg: str) -> list[tuple[float, float]]:
     return [(float(x), float(width)) for x, width in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', svg)]
+
+
+def test_texts_beside_diverging_bars_are_not_cut() -> None:
+    """By the font's own metrics."""
+    texts = ("+8.99 ms · 10.4 times as much", "−123 ms · 12 345 times as much")
+    drawn = diverging_bars([Effect("kernel", "computation", effect, text) for effect, text in zip((9.0, -8.0), texts, strict=True)], "ms")
+    font = FontProperties(family="DejaVu Sans", size=10)
+    found = {words: float(x) for x, words in re.findall(r'<text x="([\d.-]+)"[^>]*>([^<]*)</text>', drawn)}
+    wide = [TextPath((0, 0), text, prop=font).get_extents().width for text in texts]
+    assert found[texts[0]] + wide[0] <= 720
+    assert found[texts[1]] - wide[1] >= 0
 
 
 def test_diverging_bars_are_as_long_as_their_effects_on_either_side_of_one_line() -> None:
