@@ -237,8 +237,8 @@ def _main(own: pl.DataFrame) -> pl.DataFrame:
 def _windows(own: pl.DataFrame) -> pl.DataFrame:
     """The wall time of every step: columns ``start`` and ``end``, disjoint and in order."""
     ordered = own.sort("host_start_ns", "host_duration_ns")
-    events = ordered["device_events"].to_list()
-    if len(events) > 1 and events[-1] < CUT_OFF * events[-2]:
+    *_, last_but_one, last = [None, None, *ordered["device_events"]]
+    if last_but_one is not None and last is not None and last < CUT_OFF * last_but_one:
         ordered = ordered.head(-1)
     host_end = pl.col("host_start_ns") + pl.col("host_duration_ns")
     end = pl.max_horizontal(host_end, pl.col("device_start_ns") + pl.col("device_duration_ns")).cum_max()

@@ -49,6 +49,17 @@ def test_device_durations_and_host_durations_are_kept_apart(make_store: Callable
     assert [s.index for s in found.groups[0].slowest] == [3, 2, 1, 0]
 
 
+@pytest.mark.parametrize(
+    ("before", "last", "kept"), [(10, 7, 2), (10, 8, 3), (None, 7, 3), (10, None, 3), (None, None, 3)]
+)  # fmt: skip
+def test_a_last_step_is_cut_off_only_where_both_counts_are_known(
+    make_store: Callable[..., Store], before: int | None, last: int | None, kept: int
+) -> None:
+    rows = [step(n, 100 * n, 50, (100 * n, 40, 0), device_events=many) for n, many in enumerate((10, before, last))]
+    events = [{"kind": "kernel", "start_ns": 100 * n, "duration_ns": 40} for n in range(3)]
+    assert [parts.steps for parts in steps(make_store(step=rows, device_event=events)).parts] == [kept]
+
+
 def test_slowest_ten_and_order_of_processes(make_store: Callable[..., Store]) -> None:
     processes = [{"id": 0, "node": 0, "pid": 1, "rank": 1}, {"id": 1, "node": 0, "pid": 2, "rank": 0}]
     rows = [step(i, 100 * i, (i * 7) % 30 + 1, process=process) for process in (0, 1) for i in range(30)]
