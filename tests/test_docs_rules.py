@@ -67,6 +67,18 @@ def test_a_section_says_when_there_is_an_issue_and_what_is_counted(rule: str) ->
         assert ("**Issue:** never" in text) == RULES[rule].informs
 
 
+@pytest.mark.parametrize("rule", [*RULES, PROFILER_REPORT])
+def test_a_section_begins_with_a_sentence_and_the_formula(rule: str) -> None:
+    found = re.match(r"\n\n[^\n].*?\n\n```text\n(.+?)\n```\n", SECTIONS[rule], re.DOTALL)
+    assert found is not None
+    formula = found[1]
+    assert re.search(r"^issue +=", formula, re.MULTILINE) or RULES[rule].informs
+    if rule in RULES:
+        missing = [parameter.name for parameter in RULES[rule].parameters if not re.search(rf"\b{parameter.name}\b", formula)]
+        assert missing in ([], ["mode"])  # which steps are judged at all
+    assert max(map(len, formula.splitlines())) <= 130
+
+
 def test_the_order_of_the_documented_rules() -> None:
     order = re.search(r"The order is: (.+?)\.", SECTIONS[PROFILER_REPORT], re.DOTALL)
     assert order is not None

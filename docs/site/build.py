@@ -96,9 +96,10 @@ def _write_page(source: Path, page: Path, stage: Path, figures: Mapping[str, str
         at = fence.end()
     text = "".join([*pieces, _linked(text[at:], source, stage)])
     for rule, figure in figures.items():
-        heading = re.search(rf"^## {rule}\n\n.+?\n\n", text, re.MULTILINE | re.DOTALL)
+        # What the rule is, its formula, then the figure.
+        heading = re.search(rf"^## {rule}\n\n.+?\n\n```text\n.+?\n```\n\n", text, re.MULTILINE | re.DOTALL)
         if heading is None:
-            raise SystemExit(f"{source.name} has no heading ## {rule}")
+            raise SystemExit(f"{source.name} has no heading ## {rule} with a sentence and a formula below it")
         text = f"{text[: heading.end()]}{figure}\n\n{text[heading.end() :]}"
     page.write_text(text, encoding="utf-8")
 
