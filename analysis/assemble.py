@@ -12,7 +12,7 @@ from ..ingest.store import MEASURED, Store
 from . import run_info
 from .activity import activity
 from .annotations import annotation_groups
-from .collectives import collectives
+from .collectives import collectives, communication_kernels
 from .counters import counters
 from .framework import framework
 from .gpu_memory import gpu_memory
@@ -64,6 +64,7 @@ def assemble(store: Store, options: Options) -> Report:
     found_activity, found_memory = activity(store), memory_operations(store)
     found_launches, found_idle = launches(store, top=options.top), idle(store)
     found_annotations, found_framework = annotation_groups(store, options), framework(store)
+    communication = communication_kernels(store)
     selection = options.selection or select()
     rules, findings = evaluate(
         RunData(
@@ -130,9 +131,9 @@ def assemble(store: Store, options: Options) -> Report:
         options=_plain(options, selection, rules),
         counters=counters(store),
         step_breakdown=step_breakdown(store, times),
-        rank_comparison=rank_comparison(store, _straggler_threshold(rules), times),
+        rank_comparison=rank_comparison(store, _straggler_threshold(rules), times, communication),
         slow_steps=slow_steps(store, times),
-        collectives=collectives(store),
+        collectives=collectives(store, communication),
         launch_configurations=launch_configurations(store),
         operators=operators(store),
         launch_queue=launch_queue(store),

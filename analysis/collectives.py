@@ -88,13 +88,19 @@ _SIZE: Final = ("operation", "element_type", "group_size", "bytes")
 _GROUP: Final = ("group_name", "group_ranks", "group_size")
 
 
-def collectives(store: Store) -> Collectives:
+def communication_kernels(store: Store) -> pl.DataFrame:
+    """Every communication kernel with what the trace says of its collective, by process and time."""
+    return store.frame(_KERNELS)
+
+
+def collectives(store: Store, kernels: pl.DataFrame | None = None) -> Collectives:
     """Every communication kernel, put together to collectives: of one rank those of one call, and across ranks the same of one group.
 
     Across ranks they are matched by their order in the group, where all ranks that were recorded have the same sequence of operations and
-    sizes; of others each rank's counts alone. No clock of one rank is compared with that of another.
+    sizes; of others each rank's counts alone. No clock of one rank is compared with that of another. ``kernels``:
+    :func:`communication_kernels` of the store.
     """
-    kernels = store.frame(_KERNELS)
+    kernels = communication_kernels(store) if kernels is None else kernels
     if kernels.is_empty():
         return Collectives((), 0, 0, 0, None, 0, 0, (), _ABSENT)
     alone = _of_one_rank(kernels)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import polars as pl
 
 from ..ingest.store import Store
+from .collectives import communication_kernels
+from .intervals import union
 from .places import Places
 from .quantiles import quantiles
 from .report import RankComparison, RankRow, RankSpread
 from .rules.device_names import place
 from .rules.straggler_rank import THRESHOLD, RankOverSteps, compared_steps, ranks_over_steps
-from .step_times import TIMES, host_time, step_times
+from .step_times import TIMES, covered_within, host_time, step_times
 from .wording import duration, percent, plural
 
 SPREAD_FROM: Final = 16
 """More ranks than this are told by quantiles, too."""
+
+LISTED_RANKS: Final = 8
+"""A process group of more ranks is called by its first and last one."""
 
 _ONE: Final = "One rank or none is known: give the traces of all ranks."
 _NO_STEPS: Final = (
@@ -36,9 +41,17 @@ _FIGURES: Final = {
 }
 
 
-def rank_comparison(store: Store, threshold: float | None = None, times: pl.DataFrame | None = None) -> RankComparison:
+_GROUP: Final = ("group_name", "group_ranks")
+_EVERY: Final = "all ranks"
+_STEP: Final = ("phase", "number")
+
+
+def rank_comparison(
+    store: Store, threshold: float | None = None, times: pl.DataFrame | None = None, kernels: pl.DataFrame | None = None
+) -> RankComparison:
     """The ranks over the steps that at least two of them have. Which rank is over, and whether the others wait for it: as StragglerRank
-    finds it at ``threshold`` (percent; None: its default). ``times``: :func:`step_times` of the store."""
+    finds it at ``threshold`` (percent; None: its default). ``times``: :func:`step_times` of the store, ``kernels``:
+    :func:`communication_kernels` of it."""
     limit = float(THRESHOLD if threshold is None else threshold)
     ranks = store.frame("SELECT id AS process FROM process WHERE rank IS NOT NULL")
     if len(ranks) < 2:
@@ -47,11 +60,13 @@ def rank_comparison(store: Store, threshold: float | None = None, times: pl.Data
     measured = _with_loading(store, times.join(ranks, on="process", how="semi"))
     # The rule looks at the device work of a step alone, without the wait before it.
     alone = measured.rename({"computation": "computed", "computing": "computation"})
-    compared = _with_waiting(compared_steps(alone, limit))
+    compared = compared_steps(alone, limit)
     if compared.is_empty():
         return RankComparison(threshold_percent=limit, absent=_NO_STEPS)
+    in_groups, labels = _in_groups(compared, communication_kernels(store) if kernels is None else kernels)
+    waits = _waits(compared.with_columns(group=pl.lit(0, pl.Int64)) if in_groups.is_empty() else in_groups)
     judged = ranks_over_steps(Places(store), compared)
-    rows = _rows(compared.rename({"computation": "computing", "computed": "computation"}), judged)
+    rows = _rows(_with_waiting(compared, waits).rename({"computation": "computing", "computed": "computation"}), judged, waits, labels)
     number = compared.select(pl.struct("phase", "number").n_unique()).item()
     return RankComparison(
         threshold_percent=limit,
@@ -59,6 +74,7 @@ def rank_comparison(store: Store, threshold: float | None = None, times: pl.Data
         ranks=rows,
         spread=_spread(rows) if len(rows) > SPREAD_FROM else (),
         sentences=_sentences(judged, rows, limit),
+        groups=0 if in_groups.is_empty() else in_groups["group"].n_unique(),
     )
 
 
@@ -71,15 +87,53 @@ def _with_loading(store: Store, times: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts) if parts else times.with_columns(loading=pl.lit(None, pl.Int64))
 
 
-def _with_waiting(compared: pl.DataFrame) -> pl.DataFrame:
-    """``waiting``: communication beyond that of the rank with least of it in the same step; null in steps where a rank has none."""
-    least = pl.col("communication").min().over("phase", "number")
-    return compared.with_columns(waiting=pl.when(least > 0).then(pl.col("communication") - least))
+def _in_groups(compared: pl.DataFrame, kernels: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, str]]:
+    """``communication`` of each rank and step by the process group of its collectives, and how the groups are called. Kernels that name
+    none, where others do, are of all ranks. Empty where the run names no group, so that all ranks are one."""
+    keys = kernels.select(_GROUP).unique().filter(pl.any_horizontal(pl.col(_GROUP).is_not_null())).sort(_GROUP)
+    labels = dict(enumerate((_label(*key) for key in keys.rows()), start=1)) if len(keys) else {}
+    numbers = keys.with_row_index("group", offset=1)
+    numbered = kernels.join(numbers, on=_GROUP, how="left", nulls_equal=True).with_columns(pl.col("group").cast(pl.Int64).fill_null(0))
+    steps = compared.partition_by("process", "device", as_dict=True)
+    found = []
+    for (process, device, group), own in numbered.partition_by("process", "device", "group", as_dict=True).items() if labels else ():
+        if (rows := steps.get((process, device))) is not None:
+            segments = union(own.select("start", end=pl.col("start") + pl.col("duration")))
+            taken = covered_within(segments, pl.lit(True), rows["begin"], rows["until"])
+            found.append(rows.select("process", *_STEP, group=pl.lit(group, pl.Int64), communication=taken))
+    return pl.concat(found) if found else compared.clear(), labels | {0: _EVERY}
 
 
-def _rows(compared: pl.DataFrame, judged: Sequence[RankOverSteps]) -> tuple[RankRow, ...]:
+def _label(name: str | None, ranks: str | None) -> str:
+    """How the report calls a process group: by its name and its ranks, or by how many they are."""
+    members = [] if ranks is None else ranks.strip("[] ").replace(" ", "").split(",")
+    told = f"ranks {', '.join(members) if len(members) <= LISTED_RANKS else f'{members[0]} to {members[-1]}'}" if members else ""
+    if not name:
+        return f"the group of {told}"
+    return f"group {name} ({told})" if told else f"group {name}"
+
+
+def _waits(communicated: pl.DataFrame) -> pl.DataFrame:
+    """Of each rank, step and ``group``: communication beyond that of the rank with least of it; null in steps where a rank has none, and in
+    groups of which one rank alone is known."""
+    where = (*_STEP, "group")
+    least = pl.col("communication").min().over(where)
+    waiting = pl.when(least > 0, pl.len().over(where) > 1).then(pl.col("communication") - least)
+    return communicated.select("process", *where, waiting=waiting)
+
+
+def _with_waiting(compared: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
+    """``waiting`` of each step, over the groups of the rank; null where it is known of none."""
+    summed = waits.drop_nulls("waiting").group_by("process", *_STEP).agg(pl.col("waiting").sum())
+    return compared.join(summed, on=["process", *_STEP], how="left", nulls_equal=True, maintain_order="left")
+
+
+def _rows(compared: pl.DataFrame, judged: Sequence[RankOverSteps], waits: pl.DataFrame, labels: Mapping[int, str]) -> tuple[RankRow, ...]:
     mean = compared.group_by("process").agg(pl.col(*TIMES, "waiting", "loading").mean())
     by_process = {row["process"]: row for row in mean.iter_rows(named=True)}
+    longest = waits.group_by("process", "group").agg(pl.col("waiting").sum()).filter(pl.col("waiting") > 0)
+    named = longest.sort("waiting", "group", descending=[False, True]).select("process", "group").rows() if len(labels) > 1 else []
+    groups = {process: labels[group] for process, group in named}  # of each process the last one counts
     return tuple(
         RankRow(
             node=rank.node,
@@ -99,6 +153,7 @@ def _rows(compared: pl.DataFrame, judged: Sequence[RankOverSteps]) -> tuple[Rank
             steps_over=rank.steps_over,
             others_wait_ns=rank.waits_ns if rank.over else None,
             straggler=rank.straggler,
+            waiting_group=groups.get(rank.process),
         )
         for rank in judged
         for row in [by_process[rank.process]]
@@ -143,10 +198,11 @@ def _sentences(judged: Sequence[RankOverSteps], rows: Sequence[RankRow], limit: 
     waiting, row = max(known, key=lambda item: item[0])
     if not waiting:
         return (first,)
+    group = f", most of it in {row.waiting_group}" if row.waiting_group else ""
     return (
         first,
         f"{_capital(place(row.node, row.rank, row.device))} waits longest in collectives: {duration(waiting)} of its"
-        f" {duration(row.communication_ns)} of communication per step.",
+        f" {duration(row.communication_ns)} of communication per step{group}.",
     )
 
 

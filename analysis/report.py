@@ -505,7 +505,8 @@ class StepBreakdown:
 @dataclass(frozen=True, slots=True)
 class RankRow:
     """One rank over the steps that several ranks have; times are means per step. ``waiting_ns``: communication beyond that of the rank with
-    least of it in the same step. ``excess_percent``, ``steps_over``, ``others_wait_ns``, ``straggler``: as StragglerRank finds them."""
+    least of it in the same step, in each process group of its own. ``excess_percent``, ``steps_over``, ``others_wait_ns``, ``straggler``:
+    as StragglerRank finds them. ``waiting_group``: the process group in which it waits longest."""
 
     node: str
     rank: int | None
@@ -524,6 +525,7 @@ class RankRow:
     steps_over: int
     others_wait_ns: float | None
     straggler: bool
+    waiting_group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,7 +545,8 @@ class RankSpread:
 
 @dataclass(frozen=True, slots=True)
 class RankComparison:
-    """The ranks beside each other, by rank. ``threshold_percent``: by how much computation above the median a rank is over."""
+    """The ranks beside each other, by rank. ``threshold_percent``: by how much computation above the median a rank is over. ``groups``: the
+    process groups in which waits are told apart; 0 where the run names none and all ranks are taken as one."""
 
     threshold_percent: float = 0.0
     steps: int = 0
@@ -551,6 +554,7 @@ class RankComparison:
     spread: tuple[RankSpread, ...] = ()
     sentences: tuple[str, ...] = ()
     absent: str | None = None
+    groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)

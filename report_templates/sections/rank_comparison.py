@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...analysis.report import RankComparison, RankRow, Report
-from ..blocks import PDF_ROWS, Cell, Column, Figure, Section, Table, of_all, say, spread, table, value
+from ..blocks import PDF_ROWS, Cell, Column, Figure, Section, Table, of_all, say, spread, table, value, word
 from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import stacked_bars
@@ -81,7 +81,9 @@ def _ranks(found: RankComparison, shown: Sequence[RankRow]) -> Table | None:
     if len(shown) > PDF_ROWS:  # the rows that are left out there are those of the least
         shown = sorted(shown, key=lambda row: (not row.straggler, -row.excess_percent))
     note = f"Means per step over {plural(found.steps, 'step')}; over: computes more than {percent(found.threshold_percent)} longer than the"
-    note += " median of the ranks in the step; waiting: communication beyond that of the rank with least of it in the step."
+    note += " median of the ranks in the step; waiting: communication beyond that of the rank with least of it in the step"
+    several = found.groups > 1
+    note += ", in each process group of its own." if found.groups else ", as no process group is known: all ranks are taken as one."
     if left_out:
         note += f" {plural(left_out, 'more rank')} in report.json."
     return table(
@@ -95,6 +97,7 @@ def _ranks(found: RankComparison, shown: Sequence[RankRow]) -> Table | None:
             Column("of it waiting", "number"),
             Column("Exposed communication", "number"),
             Column("Idle", "number", html_only=True),
+            *([Column("Waits most in", html_only=True)] if several else []),
             *([Column("Data loading", "number", html_only=True)] if loading else []),
             Column("Against the median", "number"),
             Column("Over in", "number"),
@@ -109,6 +112,7 @@ def _ranks(found: RankComparison, shown: Sequence[RankRow]) -> Table | None:
                 value(row.waiting_ns, duration),
                 value(row.exposed_communication_ns, duration),
                 value(row.idle_ns, duration),
+                *([word(row.waiting_group)] if several else []),
                 *([value(row.data_loading_ns, duration)] if loading else []),
                 Cell(_signed(row.excess_percent), sort=row.excess_percent),
                 Cell(f"{count(row.steps_over)} of {count(row.steps)}", sort=row.steps_over / row.steps),

@@ -289,3 +289,77 @@ def test_the_planted_stalls_are_what_the_slowest_steps_did(planted: tuple[DemoTr
 
 def test_older_reports_have_none_of_it() -> None:
     assert (StepBreakdown().mean, RankComparison().ranks, StepBreakdown().absent) == ((), (), None)
+
+
+def in_group(
+    kernel_of: tuple[int, int, int, int], name: str | None, ranks: str | None, stream: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A collective of (rank, start, end, correlation) and its record."""
+    rank, start, end, correlation = kernel_of
+    made = kernel("nccl", start, end, process=rank, device=rank, correlation=correlation, stream=stream)
+    told = {
+        "node": 0, "process": rank, "on_device": True, "start_ns": T0 + start, "duration_ns": end - start, "correlation": correlation,
+        "operation": "allreduce", "group_name": name, "group_ranks": ranks, "group_size": 2,
+    }  # fmt: skip
+    return made, told
+
+
+def grouped(waits: Sequence[tuple[int, int]], *, rest: int = 0) -> dict[str, Any]:
+    """One step of four ranks of 100 ns of gemm: pairs (0, 1) and (2, 3) communicate for the first of the numbers, (0, 2) and (1, 3) for the
+    second, and all for ``rest`` without a record."""
+    tables = job(*[[(100, 0)]] * 4)
+    tables["collective"] = []
+    for rank, (pair, across) in enumerate(waits):
+        at = 100
+        for length, name, ranks in ((pair, "1", (0, 1) if rank < 2 else (2, 3)), (across, "2", (0, 2) if rank % 2 == 0 else (1, 3))):
+            made, told = in_group((rank, at, at + length, at), name, str(list(ranks)), 20)
+            tables["device_event"].append(made)
+            tables["collective"].append(told)
+            at += length
+        if rest:
+            tables["device_event"].append(kernel("nccl", at, at + rest + rank, process=rank, device=rank))
+        tables["step"][rank]["device_duration_ns"] = at + rest + rank - 0
+    return tables
+
+
+def test_waits_are_those_within_a_process_group(make_store: MakeStore) -> None:
+    # Pairs (0, 1): 30 and 10; (2, 3): 200 and 190; (0, 2): 40 and 50; (1, 3): 40 and 40. Against all ranks rank 2 would wait 240 - 50.
+    found = rank_comparison(make_store(names=NAMES, **grouped([(30, 40), (10, 40), (200, 50), (190, 40)])))
+    assert found.groups == 4
+    assert [row.waiting_ns for row in found.ranks] == [20, 0, 10 + 10, 0]
+    assert [row.communication_ns for row in found.ranks] == [70, 50, 250, 230]
+    assert [row.waiting_group for row in found.ranks] == ["group 1 (ranks 0, 1)", None, "group 1 (ranks 2, 3)", None]
+    assert found.sentences[1] == (
+        "Rank 0, host-0 GPU 0 waits longest in collectives: 20 ns of its 70 ns of communication per step, most of it in group 1"
+        " (ranks 0, 1)."
+    )
+
+
+def test_collectives_that_name_no_group_are_of_all_ranks(make_store: MakeStore) -> None:
+    # Beside the groups of above everybody communicates for 100 + rank without a record.
+    found = rank_comparison(make_store(names=NAMES, **grouped([(30, 40), (10, 40), (200, 50), (190, 40)], rest=100)))
+    assert found.groups == 5
+    assert [row.waiting_ns for row in found.ranks] == [20 + 0, 0 + 1, 20 + 2, 0 + 3]
+    assert found.ranks[3].waiting_group == "all ranks"
+
+
+def test_a_group_of_which_one_rank_is_known_tells_no_wait(make_store: MakeStore) -> None:
+    tables = grouped([(30, 40), (10, 40), (200, 50), (190, 40)])
+    for table in ("device_event", "step", "collective"):  # ranks 1 and 3 were not recorded: only (0, 2) is left of the groups
+        tables[table] = [row for row in tables[table] if row["process"] in (0, 2)]
+    found = rank_comparison(make_store(names=NAMES, **tables))
+    assert [(row.rank, row.waiting_ns, row.waiting_group) for row in found.ranks] == [(0, 0, None), (2, 10, "group 2 (ranks 0, 2)")]
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "label"),
+    [("0", None, "group 0"), (None, "[0, 4]", "the group of ranks 0, 4"), ("dp", "[0, 1, 2, 3, 4, 5, 6, 7, 8]", "group dp (ranks 0 to 8)")],
+)
+def test_a_process_group_is_called_by_what_is_known(make_store: MakeStore, name: str | None, ranks: str | None, label: str) -> None:
+    tables = job([(100, 0)], [(100, 0)])
+    both = [in_group((rank, 100, 150 + rank, 1), name, ranks, 20) for rank in (0, 1)]
+    tables["device_event"] += [made for made, _ in both]
+    for rank in (0, 1):
+        tables["step"][rank]["device_duration_ns"] = 150 + rank
+    found = rank_comparison(make_store(names=NAMES, **tables, collective=[told for _, told in both]))
+    assert [(row.waiting_ns, row.waiting_group) for row in found.ranks] == [(0, None), (1, label)]
