@@ -14,11 +14,13 @@ from ..ingest.store import Store
 from .places import Places
 from .report import Report
 from .timeline_data import CAP, Events, Line, Name, Timeline
-from .timeline_events import DEVICE, HOST, MEANINGS, NONE, details, events, pairs, steps_of
+from .timeline_events import DEVICE, HOST, KEYS, MEANINGS, NONE, PLACES, correlations, details, events, pairs, places, steps_of
+from .timeline_gaps import gaps, recordings, stretch, unrecorded_ns
 from .timeline_lanes import with_lanes
 from .timeline_lines import Drawn, lines
 from .timeline_merge import Merged, merge
-from .timeline_tracks import KEYS, Tree
+from .timeline_steps import steps_around
+from .timeline_tracks import Tree
 from .timeline_views import Stretch, views
 from .utilisation import derived_utilisation
 from .wording import count, duration, percent, plural
@@ -35,36 +37,52 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
     ``report``: of the same run; its steps say where the timeline opens.
     """
     timed = steps_of(store)
-    found = events(store, timed)
+    keys = places(store, timed)
     drawn = lines(store, derived_utilisation(store))
     said: list[str] = []
-    clock = _Clock(found)
+    clock = _Clock(keys)
     drawn = clock.lines(drawn, said)
-    if found.is_empty() and not drawn:
+    if keys.is_empty() and not drawn:
         return None
-    found = clock.events(found, said)
-    origin, end = _extent(found, drawn)
-    found = found.with_columns(pl.col("start") - origin)
-    tree = Tree(store, found.select(KEYS).unique().rows(), drawn)
-    placed = with_lanes(tree.events(found))
+    keys = clock.moved(keys, said)
+    origin, end = _extent(keys, drawn)
+    keys = keys.with_columns(pl.col("moved") - origin)
+    span = end - origin
+    tree = Tree(store, keys.select(KEYS).rows(), drawn)
+    process_of = {track: process for (_, _, process, _, _), track in tree.of.items()}
+    found = events(store, timed, keys.select(*KEYS, "moved").with_columns(track=_tracks(tree, keys)))
+    placed = with_lanes(found)
+    del found
     heights: dict[int, int] = dict(placed.group_by("track").agg(pl.col("lane").max().cast(pl.Int32) + 1).rows())
     tracks = tuple(replace(track, lanes=heights.get(number, 0)) for number, track in enumerate(tree.tracks))
     moved = clock.steps(timed, origin)
-    places = Places(store)
+    recorded = recordings(store, dict(keys.select("process", "moved").rows()))
+    everyone = set(keys.filter(pl.col("place") <= PLACES.index("thread"))["process"]) <= set(recorded)
+    unrecorded = unrecorded_ns(recorded, everyone, span)
     stretches = views(
-        report.steps.steps, moved, places, lambda node, process: tree.of.get(("steps", node, process, NONE, NONE)), end - origin
+        report.steps.steps, moved, Places(store), lambda node, process: tree.of.get(("steps", node, process, NONE, NONE)), span, unrecorded
     )
-    crowded = placed.filter(pl.col("lane") < 0)
-    ordered = _by_lane(placed.filter(pl.col("lane") >= 0))
-    merged = _merge(ordered, stretches, cap)
+    total = placed.height
+    crowded = int((placed["lane"] < 0).sum())
+    if crowded:
+        placed = placed.filter(pl.col("lane") >= 0)
+    ordered = _by_lane(placed)
+    del placed
+    part = stretch(recorded, process_of, ordered["track"].to_numpy(), ordered["start"].to_numpy())
+    merged = _merge(ordered, part, stretches, cap)
     kept = _kept(ordered, merged)
     said = [*_merged_words(ordered, merged, stretches), *_crowded_words(crowded), *said]
     names, number = _names(store, kept, timed)
-    known, texts = details(store, kept.filter(pl.col("count") == 1).select("source", "row"))
-    detail = kept.join(known, on=["source", "row"], how="left", maintain_order="left")["detail"].fill_null(-1)
+    alone = kept.filter(pl.col("count") == 1)
+    known, texts = details(store, alone.select("source", "row"))
+    numbered = correlations(store, alone.select("source", "row"))
+    both = kept.select("source", "row", "count")
+    detail = _of_single(both.join(known, on=["source", "row"], how="left", maintain_order="left"), "detail")
+    correlation = _of_single(both.join(numbered, on=["source", "row"], how="left", maintain_order="left"), "correlation")
+    partner = _partners(store, kept, alone)
     return Timeline(
         origin_ns=origin,
-        span_ns=end - origin,
+        span_ns=span,
         tracks=tracks,
         names=names,
         events=Events(
@@ -73,22 +91,35 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
             duration_ns=kept["duration"].to_numpy().astype(np.int64),
             name=number.to_numpy().astype(np.int32),
             lane=kept["lane"].to_numpy().astype(np.int16),
-            partner=_partners(store, kept),
-            detail=detail.to_numpy().astype(np.int32),
+            partner=partner,
+            detail=detail.astype(np.int32),
+            correlation=correlation.astype(np.int64),
+            step=steps_around(kept, partner, moved, process_of),
         ),
         details=texts,
         lines=tuple(_line(line, tree.line[id(line)], origin) for line in sorted(drawn, key=lambda line: tree.line[id(line)])),
         views=tuple(stretch.view for stretch in stretches),
-        events_total=found.height,
+        events_total=total,
         shown=" ".join(said) or None,
+        gaps=gaps(recorded, tree.process, span),
     )
+
+
+def _tracks(tree: Tree, keys: pl.DataFrame) -> pl.Series:
+    return pl.Series([tree.of[PLACES[place], *rest] for place, *rest in keys.select(KEYS).iter_rows()], dtype=pl.Int32)
+
+
+def _of_single(joined: pl.DataFrame, column: str) -> npt.NDArray[np.int64]:
+    """``column``, -1 where nothing is known or several events are merged."""
+    single = pl.when(pl.col("count") == 1).then(pl.col(column).cast(pl.Int64)).otherwise(None).fill_null(-1)
+    return joined.select(single.alias("found"))["found"].to_numpy()
 
 
 class _Clock:
     """Times since the epoch and times from any other origin in one run have no common zero: the others are moved to where it begins."""
 
-    def __init__(self, found: pl.DataFrame) -> None:
-        starts = found.group_by("process").agg(first=pl.col("start").min(), last=pl.col("start").max()).sort("process")
+    def __init__(self, keys: pl.DataFrame) -> None:
+        starts = keys.group_by("process").agg(pl.col("first").min(), pl.col("last").max()).sort("process")
         relative = starts.filter(pl.col("last") < _YEAR)
         absolute = starts.filter(pl.col("last") >= _YEAR)
         self._absolute = None if starts.is_empty() else not absolute.is_empty()
@@ -96,25 +127,31 @@ class _Clock:
         self._relative: list[int] = relative["process"].to_list() if mixed else []
         self._shift = _integer(absolute["first"].min()) - _integer(relative["first"].min()) if mixed else 0
 
-    def _moved(self, *columns: str) -> list[pl.Expr]:
-        far = pl.col("process").fill_null(NONE).is_in(self._relative)
-        return [pl.when(far).then(pl.col(column) + self._shift).otherwise(pl.col(column)).alias(column) for column in columns]
-
-    def events(self, found: pl.DataFrame, said: list[str]) -> pl.DataFrame:
-        if not self._relative:
-            return found
-        said.append(
-            f"The times of {plural(len(self._relative), 'process', 'processes')} are not those of the others' clock; they are shown as if"
-            " they had begun with the first of the others."
+    def _far(self) -> pl.Expr:
+        return (
+            pl.when(pl.col("process").fill_null(NONE).is_in(self._relative))
+            .then(pl.lit(self._shift, pl.Int64))
+            .otherwise(pl.lit(0, pl.Int64))
         )
-        return found.with_columns(self._moved("start"))
+
+    def moved(self, keys: pl.DataFrame, said: list[str]) -> pl.DataFrame:
+        """With ``moved``: what is to be added to the times of the events; ``first`` and ``end`` are moved."""
+        if self._relative:
+            said.append(
+                f"The times of {plural(len(self._relative), 'process', 'processes')} are not those of the others' clock; they are shown"
+                " as if they had begun with the first of the others."
+            )
+        return keys.with_columns(moved=self._far()).with_columns(pl.col("first") + pl.col("moved"), pl.col("end") + pl.col("moved"))
 
     def steps(self, timed: pl.DataFrame, origin: int) -> pl.DataFrame:
-        """``shown_ns``, ``begin`` and ``end`` from the origin; ``start`` as it is. Unknown nodes and processes as in the events."""
+        """``shown_ns``, ``begin`` and ``end``, and of the host's range ``host_begin`` and ``host_end``, from the origin; ``start`` as it
+        is. Unknown nodes and processes as in the events."""
         keys = [pl.col(key).cast(pl.Int64).fill_null(NONE) for key in ("node", "process")]
-        times = ("shown_ns", "begin", "end")
-        moved = timed.with_columns(shown_ns="start").with_columns(self._moved(*times))
-        return moved.with_columns(*(pl.col(time) - origin for time in times), *keys)
+        times = ("shown_ns", "begin", "end", "host_begin", "host_end")
+        named = timed.with_columns(
+            shown_ns="start", host_begin="host_start_ns", host_end=pl.col("host_start_ns") + pl.col("host_duration_ns")
+        )
+        return named.with_columns(*(pl.col(time) + self._far() - origin for time in times)).with_columns(*keys)
 
     def lines(self, drawn: list[Drawn], said: list[str]) -> list[Drawn]:
         lasts = [_integer(line.points["time_ns"].max()) for line in drawn]
@@ -125,9 +162,9 @@ class _Clock:
         return kept
 
 
-def _extent(found: pl.DataFrame, drawn: Sequence[Drawn]) -> tuple[int, int]:
-    firsts = [found["start"].min(), *(line.points["time_ns"].min() for line in drawn)]
-    lasts = [(found["start"] + found["duration"]).max(), *(line.points["time_ns"].max() for line in drawn)]
+def _extent(keys: pl.DataFrame, drawn: Sequence[Drawn]) -> tuple[int, int]:
+    firsts = [keys["first"].min(), *(line.points["time_ns"].min() for line in drawn)]
+    lasts = [keys["end"].max(), *(line.points["time_ns"].max() for line in drawn)]
     return min(_integer(time) for time in firsts if time is not None), max(_integer(time) for time in lasts if time is not None)
 
 
@@ -136,8 +173,9 @@ def _integer(value: object) -> int:
     return value
 
 
-def _merge(ordered: pl.DataFrame, stretches: Sequence[Stretch], cap: int) -> Merged:
-    lane = _lane(ordered)
+def _merge(ordered: pl.DataFrame, part: npt.NDArray[np.int64], stretches: Sequence[Stretch], cap: int) -> Merged:
+    # What was recorded with a pause between is never merged.
+    lane = _lane(ordered) * (int(part.max(initial=0)) + 1) + part
     start, length = ordered["start"].to_numpy(), ordered["duration"].to_numpy()
     whole: list[npt.NDArray[np.bool_]] = []
     if len(ordered) > cap:
@@ -156,8 +194,12 @@ def _lane(events: pl.DataFrame) -> npt.NDArray[np.int64]:
 
 def _by_lane(placed: pl.DataFrame) -> pl.DataFrame:
     """``placed``, which is sorted by track and start, by track, lane and start."""
-    lane = _lane(placed)
-    return placed if (np.diff(lane) >= 0).all() else placed[np.argsort(lane, kind="stable")]
+    if (np.diff(_lane(placed)) >= 0).all():
+        return placed
+    lane, track = placed["lane"].to_numpy(), placed["track"].to_numpy()
+    order = np.argsort(lane, kind="stable")  # of short integers a radix sort
+    short = track.astype(np.int16) if int(track.max()) < 2**15 else track
+    return placed[order[np.argsort(short[order], kind="stable")]]
 
 
 def _inside(stretch: Stretch) -> pl.Expr:
@@ -200,10 +242,10 @@ def _merged_words(ordered: pl.DataFrame, merged: Merged, stretches: Sequence[Str
     return said
 
 
-def _crowded_words(crowded: pl.DataFrame) -> list[str]:
-    if crowded.is_empty():
+def _crowded_words(crowded: int) -> list[str]:
+    if not crowded:
         return []
-    return [f"Left out: {plural(crowded.height, 'event')} that happened at the same time as a thousand others of the same track."]
+    return [f"Left out: {plural(crowded, 'event')} that happened at the same time as a thousand others of the same track."]
 
 
 def _names(store: Store, kept: pl.DataFrame, timed: pl.DataFrame) -> tuple[tuple[Name, ...], pl.Series]:
@@ -236,9 +278,8 @@ def _names(store: Store, kept: pl.DataFrame, timed: pl.DataFrame) -> tuple[tuple
     return tuple(names), joined.select(pl.when(single).then("number").otherwise("together").alias("number"))["number"]
 
 
-def _partners(store: Store, kept: pl.DataFrame) -> npt.NDArray[np.int32]:
+def _partners(store: Store, kept: pl.DataFrame, alone: pl.DataFrame) -> npt.NDArray[np.int32]:
     partner = np.full(kept.height, -1, np.int32)
-    alone = kept.filter(pl.col("count") == 1)
     runs = alone.filter(pl.col("source") == DEVICE).select("index", run="row")
     calls = alone.filter(pl.col("source") == HOST).select(call="index", launch="row")
     linked = pairs(store, alone).join(runs, on="run").join(calls, on="launch")

@@ -16,13 +16,15 @@ CAP: Final = 300_000
 class Track:
     """A row of the tree; its number is its place in ``Timeline.tracks``, parents before children. ``kind``: node, cpu, gpus, process,
     utilisation, counter, device, stream, host, thread, steps or annotations. ``lanes``: nested levels of its events; 0 where it has
-    none of its own. ``detail``: the full name where ``label`` is shortened, else empty."""
+    none of its own. ``detail``: the full name where ``label`` does not tell all, else empty. ``narrow``: a shorter label for a narrow
+    column, else empty."""
 
     parent: int | None
     kind: str
     label: str
     lanes: int = 0
     detail: str = ""
+    narrow: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Name:
 @dataclass(frozen=True, slots=True)
 class Events:
     """One entry per event, by track and start. ``start_ns`` counts from the timeline's origin. ``partner``: of a run on a device the
-    index of its launch, of a launch that of its (first) run; -1 where there is none. ``detail``: into ``Timeline.details``; -1 none."""
+    index of its launch, of a launch that of its (first) run; -1 where there is none. ``detail``: into ``Timeline.details``; -1 none.
+    ``correlation``: the number that links a launch to its runs; -1 none. ``step``: the index of the step that launched it; -1 none."""
 
     track: npt.NDArray[np.int32]
     start_ns: npt.NDArray[np.int64]
@@ -46,6 +49,8 @@ class Events:
     lane: npt.NDArray[np.int16]
     partner: npt.NDArray[np.int32]
     detail: npt.NDArray[np.int32]
+    correlation: npt.NDArray[np.int64]
+    step: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +77,19 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """When nothing was recorded of a process (``track``: its own) although its run went on."""
+
+    track: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """``origin_ns``: when its time 0 was, since the epoch. ``details``: launch configurations and sizes, as (word, value) pairs.
     ``events_total``: of the run, whatever is shown. ``shown``: a sentence on what was merged or left out; None where all is here.
-    ``views``: the first one is where it opens."""
+    ``views``: the first one is where it opens. ``gaps``: by track and start."""
 
     origin_ns: int
     span_ns: int
@@ -87,3 +101,4 @@ class Timeline:
     views: tuple[View, ...]
     events_total: int
     shown: str | None
+    gaps: tuple[Gap, ...] = ()

@@ -21,26 +21,25 @@ PLACES: Final = ("stream", "thread", "annotations", "ranges", "steps")
 MEANINGS: Final = ("computation", "communication", "memory", "sync", "launch", "host", "annotation", "step")
 
 COLUMNS: Final = {
-    "source": pl.Int8, "row": pl.Int64, "place": pl.Int8, "node": pl.Int64, "process": pl.Int64, "device": pl.Int64,
-    "number": pl.Int64, "start": pl.Int64, "duration": pl.Int64, "name": pl.Int64, "meaning": pl.Int8,
+    "source": pl.Int8, "row": pl.Int64, "track": pl.Int32, "start": pl.Int64, "duration": pl.Int64, "name": pl.Int64, "meaning": pl.Int8,
 }  # fmt: skip
-"""``place``: in ``PLACES``; ``number``: of the stream or thread; ``name``: id of the run store, of a step its row;
-``meaning``: in ``MEANINGS``."""
+"""``name``: id of the run store, of a step its row; ``meaning``: in ``MEANINGS``."""
 
-_EVENTS: Final = f"""
-    SELECT {DEVICE}::TINYINT AS source, e.rowid AS row, 0::TINYINT AS place, e.node, e.process, e.device, e.stream AS number,
-        e.start_ns AS start, e.duration_ns AS duration, e.name, CASE WHEN e.kind = 'sync' THEN 3 WHEN e.kind <> 'kernel' THEN 2
-            WHEN n.category = 'communication' THEN 1 ELSE 0 END::TINYINT AS meaning
-    FROM device_event AS e LEFT JOIN name AS n ON n.id = e.name WHERE e.start_ns IS NOT NULL
-    UNION ALL
-    SELECT {HOST}, rowid, 1, node, process, NULL, tid, start_ns, duration_ns, name,
-        CASE WHEN kind = 'launch' THEN 4 WHEN kind = 'sync' THEN 3 ELSE 5 END
-    FROM host_event WHERE start_ns IS NOT NULL
-    UNION ALL
-    SELECT {ANNOTATION}, rowid, CASE WHEN side = 'device' THEN 3 ELSE 2 END, node, process,
-        CASE WHEN side = 'device' THEN device END, CASE WHEN side = 'device' THEN stream ELSE tid END, start_ns, duration_ns, name, 6
-    FROM annotation WHERE start_ns IS NOT NULL
-"""
+KEYS: Final = ("place", "node", "process", "device", "number")
+"""What makes events of one track."""
+# Of every source: table, place, what names a track there, what an event means, which events.
+_SOURCES: Final = (
+    (DEVICE, "device_event", "0", ("node", "process", "device", "stream"),
+     f"CASE WHEN e.kind = 'sync' THEN {MEANINGS.index('sync')} WHEN e.kind <> 'kernel' THEN {MEANINGS.index('memory')}"
+     f" WHEN e.name IN (SELECT id FROM name WHERE category = 'communication') THEN {MEANINGS.index('communication')} ELSE 0 END"),
+    (HOST, "host_event", "1", ("node", "process", None, "tid"),
+     f"CASE WHEN e.kind = 'launch' THEN {MEANINGS.index('launch')} WHEN e.kind = 'sync' THEN {MEANINGS.index('sync')}"
+     f" ELSE {MEANINGS.index('host')} END"),
+    (ANNOTATION, "annotation", "CASE WHEN e.side = 'device' THEN 3 ELSE 2 END",
+     ("node", "process", "CASE WHEN e.side = 'device' THEN e.device END", "CASE WHEN e.side = 'device' THEN e.stream ELSE e.tid END"),
+     str(MEANINGS.index("annotation"))),
+)  # fmt: skip
+_LENGTH: Final = "greatest(coalesce(e.duration_ns, 0), 0)"
 # As in launches.py: of a correlation the first launch, and all runs, in the order of their first.
 _PAIRS: Final = """
     WITH wanted_key AS (
@@ -64,16 +63,69 @@ _DETAILS: Final = """
 _CUT_OFF: Final = (("ended", "not within the recording"),)
 
 
-def events(store: Store, timed: pl.DataFrame) -> pl.DataFrame:
-    """Every event with the columns of ``COLUMNS``; durations below 0 count as 0. ``timed``: the steps, as :func:`steps_of` orders them."""
-    keys = [pl.col(column).fill_null(NONE) for column in ("node", "process", "device", "number", "name")]
-    rows = store.frame(_EVENTS).select(pl.col(column).cast(kind) for column, kind in COLUMNS.items())
-    ranges = timed.select(
-        source=pl.lit(STEP, pl.Int8), row="row", place=pl.lit(4), node="node", process="process", device=pl.lit(None, pl.Int64),
-        number=pl.lit(None, pl.Int64), start="start", duration="duration", name="row", meaning=pl.lit(7),
+def places(store: Store, timed: pl.DataFrame) -> pl.DataFrame:
+    """What makes tracks, with ``events``, ``first`` (start), ``last`` (start) and ``end`` of the events of each: see ``PLACES``.
+
+    ``timed``: the steps, as :func:`steps_of` orders them.
+    """
+    queries = [
+        f"SELECT {', '.join(f'{value} AS {key}' for key, value in zip(KEYS, _keys(place, keys), strict=True))}, count(*) AS events,"
+        f' min(e.start_ns) AS first, max(e.start_ns) AS last, max(e.start_ns + {_LENGTH}) AS "end"'
+        f" FROM {table} AS e WHERE e.start_ns IS NOT NULL GROUP BY ALL"
+        for _, table, place, keys, _ in _SOURCES
+    ]
+    kinds = dict.fromkeys((*KEYS, "events", "first", "last", "end"), pl.Int64)
+    found: pl.DataFrame = store.frame(" UNION ALL ".join(queries)).cast(kinds)  # type: ignore[arg-type]
+    start, length = pl.col("start"), pl.col("duration").fill_null(0).clip(lower_bound=0)
+    ranges = (
+        _step_keys(timed)
+        .filter(pl.col("start").is_not_null())
+        .group_by(KEYS)
+        .agg(events=pl.len(), first=start.min(), last=start.max(), end=(start + length).max())
+    )
+    every: pl.DataFrame = pl.concat([found, ranges.select(*kinds).cast(kinds)]).sort(KEYS)  # type: ignore[arg-type]
+    return every
+
+
+def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> pl.DataFrame:
+    """Every event with the columns of ``COLUMNS``; durations below 0 count as 0.
+
+    ``tracks``: the keys of :func:`places`, ``track``, and ``moved``, which is added to the start of its events.
+    """
+    cursor = store.connection.cursor()
+    cursor.register("placed", tracks.to_arrow())
+    parts: list[pl.DataFrame] = []
+    try:
+        for source, table, place, keys, meaning in _SOURCES:
+            same = " AND ".join(f"p.{key} = {value}" for key, value in zip(KEYS, _keys(place, keys), strict=True))
+            parts.append(cursor.sql(
+                f"SELECT {source} AS source, e.rowid AS row, p.track, e.start_ns + p.moved AS start, {_LENGTH} AS duration,"
+                f" coalesce(e.name, {NONE}) AS name, {meaning} AS meaning FROM {table} AS e JOIN placed AS p ON {same}"
+                " WHERE e.start_ns IS NOT NULL"
+            ).pl())  # fmt: skip
+    finally:
+        cursor.unregister("placed")
+    ranges = (
+        _step_keys(timed)
+        .join(tracks, on=KEYS)
+        .select(
+            source=pl.lit(STEP), row="row", track="track", start=pl.col("start") + pl.col("moved"),
+            duration=pl.col("duration").fill_null(0).clip(lower_bound=0), name="row", meaning=pl.lit(MEANINGS.index("step")),
+        )
+        .filter(pl.col("start").is_not_null())
     )  # fmt: skip
-    both = pl.concat([rows, ranges.select(pl.col(column).cast(kind) for column, kind in COLUMNS.items())])
-    return both.with_columns(*keys, pl.col("duration").fill_null(0).clip(lower_bound=0)).filter(pl.col("start").is_not_null())
+    return pl.concat([part.select(pl.col(column).cast(kind) for column, kind in COLUMNS.items()) for part in (*parts, ranges)])
+
+
+def _keys(place: str, keys: tuple[str | None, ...]) -> list[str]:
+    own = [None if key is None else key if " " in key else f"e.{key}" for key in keys]
+    return [place, *(str(NONE) if key is None else f"coalesce({key}, {NONE})" for key in own)]
+
+
+def _step_keys(timed: pl.DataFrame) -> pl.DataFrame:
+    none = pl.lit(NONE, pl.Int64)
+    keys = [pl.col(key).cast(pl.Int64).fill_null(NONE) for key in ("node", "process")]
+    return timed.with_columns(*keys, place=pl.lit(PLACES.index("steps"), pl.Int64), device=none, number=none)
 
 
 def steps_of(store: Store) -> pl.DataFrame:
@@ -94,6 +146,13 @@ def pairs(store: Store, kept: pl.DataFrame) -> pl.DataFrame:
     Of the launches among the kept events (``source`` and ``row``).
     """
     return _of(store, _PAIRS, kept, HOST)
+
+
+def correlations(store: Store, kept: pl.DataFrame) -> pl.DataFrame:
+    """``source``, ``row`` and ``correlation`` of the kept events that have one."""
+    query = """SELECT {}::TINYINT AS source, e.rowid AS row, correlation FROM {} AS e SEMI JOIN wanted AS w ON w.row = e.rowid
+        WHERE correlation > 0"""
+    return pl.concat([_of(store, query.format(source, table), kept, source) for source, table, *_ in _SOURCES[:2]])
 
 
 def details(store: Store, kept: pl.DataFrame) -> tuple[pl.DataFrame, tuple[tuple[tuple[str, str], ...], ...]]:
@@ -142,6 +201,7 @@ def _words(row: dict[str, int | str | bool | None]) -> tuple[tuple[str, str], ..
         "registers": of("registers", str),
         "shared memory": of("shared_memory", size),
         "size": of("bytes", size),
+        "bytes": of("bytes", str),
         "copy": row["copy_kind"],
         "host memory": of("pageable", lambda pageable: "pageable" if pageable else "pinned"),
     }

@@ -21,15 +21,48 @@ Flags = npt.NDArray[np.bool_]
 
 def with_lanes(events: pl.DataFrame) -> pl.DataFrame:
     """``events`` (columns track, start, duration; no duration below 0) sorted by track and start, longest first, with ``lane``."""
-    order = [column for column in ("source", "row") if column in events.columns]
-    ordered = events.sort("track", "start", "duration", *order, descending=[False, False, True, *(False for _ in order)])
+    order = _order(events)
+    ordered = events if order is None else events[order]
     track, start = ordered["track"].to_numpy(), ordered["start"].to_numpy()
     end = start + ordered["duration"].to_numpy()
-    lane = np.zeros(len(track), np.int64)
-    bounds = [0, *(np.flatnonzero(np.diff(track)) + 1), len(track)]
+    lane = np.zeros(len(track), np.int16)
+    bounds = [0, *(np.flatnonzero(np.diff(track)) + 1).tolist(), len(track)]
     for first, last in pairwise(bounds):
-        lane[first:last] = _lanes(start[first:last], end[first:last])
-    return ordered.with_columns(lane=pl.Series(np.where(lane < MOST, lane, -1).astype(np.int16)))
+        found = _lanes(start[first:last], end[first:last])
+        lane[first:last] = np.where(found < MOST, found, -1)
+    return ordered.with_columns(lane=pl.Series(lane))
+
+
+def _order(events: pl.DataFrame) -> Numbers | None:
+    """Where each event of the sorted table stands now; None where it is sorted. Traces mostly are, track by track."""
+    track = events["track"].to_numpy()
+    order = None if (np.diff(track) >= 0).all() else np.argsort(track, kind="stable")
+    held = track if order is None else track[order]
+    bounds = [0, *(np.flatnonzero(np.diff(held)) + 1).tolist(), len(held)]
+    ties = [events[column].to_numpy() for column in ("row", "source") if column in events.columns]
+    start, duration = events["start"].to_numpy(), events["duration"].to_numpy()
+    for first, last in pairwise(bounds):
+        part = slice(first, last) if order is None else order[first:last]
+        keys = [*(column[part] for column in ties), -duration[part], start[part]]
+        if not _sorted(keys[::-1]):
+            if order is None:
+                order = np.arange(len(held))
+            order[first:last] = order[first:last][np.lexsort(keys)]
+    return order
+
+
+def _sorted(keys: list[Numbers]) -> bool:
+    """Whether the rows are in order of the first key, those with equal ones in order of the second, and so on."""
+    equal: Flags | None = None
+    for key in keys:
+        wrong = key[1:] < key[:-1]
+        if (wrong if equal is None else wrong & equal).any():
+            return False
+        same = key[1:] == key[:-1]
+        equal = same if equal is None else equal & same
+        if not equal.any():
+            return True
+    return True
 
 
 def _lanes(start: Numbers, end: Numbers) -> Numbers:
@@ -55,7 +88,9 @@ def _lanes(start: Numbers, end: Numbers) -> Numbers:
 def _crossing(start: Numbers, end: Numbers, depth: Numbers) -> Flags:
     """Which events overlap another one of the same depth, as those do that overlap without nesting."""
     found = np.zeros(len(start), np.bool_)
-    by_depth = np.argsort(depth, kind="stable")
+    # Of short integers the stable sort is a radix sort.
+    small = int(depth.max(initial=0)) < 2**15
+    by_depth = np.argsort(depth.astype(np.int16) if small else depth, kind="stable")
     bounds = [0, *(np.flatnonzero(np.diff(depth[by_depth])) + 1), len(depth)]
     for first, last in pairwise(bounds):
         members = by_depth[first:last]

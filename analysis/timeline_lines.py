@@ -1,4 +1,7 @@
-"""Which samples does a timeline draw as lines: utilisation, memory, power, counters?"""
+"""Which samples does a timeline draw as lines: utilisation, memory, power, counters?
+
+The lanes of utilisation have the names of the hosted service's timeline: GPU-i utilization, SUM Utilization (the average of a node's GPUs).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ MOST_LINES: Final = 4000
 _MIB: Final = 1024 * 1024
 # Metric -> label, unit of the line, factor. GPUs: a line per GPU; processors and the machine: one line.
 _GPU: Final = {
-    "gpu_utilization": ("utilisation", "percent", 1.0),
+    "gpu_utilization": ("utilization", "percent", 1.0),
     "gpu_memory_used_bytes": ("memory", "MiB", 1 / _MIB),
     "gpu_memory_used_percent": ("memory", "percent", 1.0),
     "gpu_power": ("power", "W", 1.0),
@@ -101,13 +104,15 @@ def _drawn(node: int, metric: str, number: int, points: pl.DataFrame, estimated:
     if metric.startswith(COUNTER):
         place, (label, unit, factor) = "process", (metric.removeprefix(COUNTER), "", 1.0)
     elif metric == "mean":
-        place, (label, unit, factor) = "gpus", ("Average utilisation", "percent", 1.0)
+        place, (label, unit, factor) = "gpus", ("SUM Utilization", "percent", 1.0)
     elif metric in _MACHINE:
         place, (label, unit, factor) = "machine", _MACHINE[metric]
     else:
         place, (label, unit, factor) = "gpu", _GPU[metric]
-        label = f"GPU {number} {label}" if number >= 0 else f"GPUs, {label}"
-    detail = label + _DERIVED if estimated and metric in ("mean", "gpu_utilization") else ""
+        label = f"GPU-{number} {label}" if number >= 0 else f"GPUs, {label}"
+    detail = f"{label}: average of the node's GPUs" if metric == "mean" else ""
+    if estimated and metric in ("mean", "gpu_utilization"):
+        detail = (detail or label) + _DERIVED
     scaled = points.select("time_ns", *(pl.col(column) * factor for column in ("mean", "low", "high")))
     # A mean lies between its ends whatever rounding does.
     within = scaled.with_columns(mean=pl.max_horizontal("low", pl.min_horizontal("mean", "high")))

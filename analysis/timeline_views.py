@@ -37,10 +37,15 @@ class Stretch:
 
 
 def views(
-    steps: Sequence[Step], timed: pl.DataFrame, places: Places, track: Callable[[int, int], int | None], span_ns: int
+    steps: Sequence[Step],
+    timed: pl.DataFrame,
+    places: Places,
+    track: Callable[[int, int], int | None],
+    span_ns: int,
+    unrecorded_ns: int = 0,
 ) -> list[Stretch]:
     """The steps chosen, the slowest first, and then the whole run. ``timed``: the steps, their times from the timeline's origin in
-    ``shown_ns``, ``begin`` and ``end``. ``track``: of the steps of a node and process."""
+    ``shown_ns``, ``begin`` and ``end``. ``track``: of the steps of a node and process. ``unrecorded_ns``: how long nothing was recorded."""
     found = []
     for key, step in chosen(steps):
         row = _row(step, timed, places)
@@ -53,7 +58,8 @@ def views(
         label = f"{phase}step {step.index} of {who}, {wording.duration(step.duration_ns)}: {why}"
         view = View(key, label, start, start + max(step.duration_ns, 1), track(node, process))
         found.append(Stretch(view, begin, max(end, view.end_ns)))
-    whole = View("whole", f"the whole run, {wording.duration(span_ns)}", 0, max(span_ns, 1), None)
+    without = f", of which nothing was recorded for {wording.duration(unrecorded_ns)}" if unrecorded_ns else ""
+    whole = View("whole", f"the whole run, {wording.duration(span_ns)}{without}", 0, max(span_ns, 1), None)
     return [*found, Stretch(whole, whole.start_ns, whole.end_ns)]
 
 

@@ -40,6 +40,8 @@ def encode(timeline: Timeline) -> str:
     put("lane", events.lane)
     put("detail", events.detail.astype(np.int64) + 1)
     put("partner", _partners(events.partner))
+    put("correlation", _relative(_correlations(timeline)))
+    put("step", _relative(events.step))
     lines = [_line(number, line, put, columns) for number, line in enumerate(timeline.lines)]
     pairs = {pair: None for detail in timeline.details for pair in detail}
     place = {pair: number for number, pair in enumerate(pairs)}
@@ -47,13 +49,15 @@ def encode(timeline: Timeline) -> str:
         "origin": timeline.origin_ns,
         "span": timeline.span_ns,
         "tracks": [
-            [-1 if one.parent is None else one.parent, one.kind, _text(one.label), one.lanes, _text(one.detail)] for one in timeline.tracks
+            [-1 if one.parent is None else one.parent, one.kind, _text(one.label), one.lanes, _text(one.detail), _text(one.narrow)]
+            for one in timeline.tracks
         ],
         "names": [[_text(one.name), "" if one.short == one.name else _text(one.short), one.meaning] for one in timeline.names],
         "pairs": [[_text(key), _text(held)] for key, held in pairs],
         "details": [[place[pair] for pair in detail] for detail in timeline.details],
         "lines": lines,
         "views": [[one.key, _text(one.label), one.start_ns, one.end_ns, -1 if one.track is None else one.track] for one in timeline.views],
+        "gaps": [[one.track, one.start_ns, one.end_ns] for one in timeline.gaps],
         "columns": [[name, planes, length] for name, _, planes, length in columns],
     }  # fmt: skip
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
@@ -93,8 +97,19 @@ def _gaps(times: npt.NDArray[np.int64], track: npt.NDArray[np.int32]) -> Numbers
     return _zigzag(gaps)
 
 
-def _partners(partner: npt.NDArray[np.int32]) -> Numbers:
-    """0 for none; else the zigzag difference to the partner before, plus 1: launches and their runs mostly stand in the same order."""
+def _correlations(timeline: Timeline) -> Numbers:
+    """Without those of runs whose launch is there: it has the same number."""
+    events = timeline.events
+    launch = np.array([name.meaning == "launch" for name in timeline.names] or [False], np.bool_)[events.name]
+    return np.where((events.partner >= 0) & ~launch, -1, events.correlation)
+
+
+def _relative(values: npt.NDArray[Any]) -> Numbers:
+    return _partners(values.astype(np.int64))
+
+
+def _partners(partner: npt.NDArray[Any]) -> Numbers:
+    """0 for none (-1); else the zigzag difference to the partner before, plus 1: launches and their runs mostly stand in the same order."""
     coded = np.zeros(len(partner), np.int64)
     known = partner >= 0
     coded[known] = _zigzag(_differences(partner[known].astype(np.int64))) + 1

@@ -17,7 +17,7 @@ from .encode import encode
 _ROWS: Final = 12
 NOTHING: Final = Timeline(
     0, 0, (), (),
-    Events(*(np.zeros(0, kind) for kind in (np.int32, np.int64, np.int64, np.int32, np.int16, np.int32, np.int32))),  # type: ignore[arg-type]
+    Events(*(np.zeros(0, kind) for kind in (np.int32, np.int64, np.int64, np.int32, np.int16, np.int32, np.int32, np.int64, np.int32))),  # type: ignore[arg-type]
     (), (), (), 0, None,
 )  # fmt: skip
 """Of a run in which nothing has a time: the section says so."""

@@ -39,7 +39,11 @@ def shown(store: Store, **options: Any) -> Timeline:
 def check(found: Timeline) -> None:
     """What holds for every timeline."""
     events = found.events
-    columns = (events.track, events.start_ns, events.duration_ns, events.name, events.lane, events.partner, events.detail)
+    columns = (
+        events.track, events.start_ns, events.duration_ns, events.name, events.lane, events.partner, events.detail, events.correlation,
+        events.step,
+    )  # fmt: skip
+    assert all(found.names[events.name[step]].meaning == "step" for step in set(events.step.tolist()) - {-1})
     assert {len(column) for column in columns} == {len(events.track)}
     order = list(zip(events.track.tolist(), events.start_ns.tolist(), strict=True))
     assert order == sorted(order)
@@ -67,6 +71,9 @@ def check(found: Timeline) -> None:
         assert (line.mean <= line.high).all()
         assert line.time_ns[0] >= 0
         assert line.time_ns[-1] <= found.span_ns
+    for gap in found.gaps:
+        assert 0 <= gap.start_ns < gap.end_ns <= found.span_ns
+        assert found.tracks[gap.track].kind == "process"
     assert found.views[-1].key == "whole"
 
 
@@ -131,22 +138,21 @@ def test_a_run_worked_out_on_paper(make_store: MakeStore) -> None:
     )  # fmt: skip
     found = shown(store)
     assert tree(found) == [
-        "host-0", "  CPU", "    Average utilisation", "  GPUs", "    Average utilisation", "    GPU 1 power",
-        "    host-0 rank 0 pid 100",
-        "      Annotations", "      loss", "      GPU 0 utilisation", "      GPU 0 memory", "      GPU 0", "        stream 7",
-        "        stream 9",
-        "      Host", "        thread 1", "        thread 2",
+        "host-0", "  CPU", "    Average utilisation", "  GPUs", "    SUM Utilization", "    GPU-1 power",
+        "    HOST-0 PID-100 rank 0",
+        "      GPU-0 utilization", "      GPU-0 memory", "      GPU-0 device", "        stream 7", "        stream 9",
+        "      GPU-0 host", "        thread 1, annotations", "        thread 1", "        thread 2", "      loss",
     ]  # fmt: skip
     assert (found.origin_ns, found.span_ns, found.events_total, found.shown) == (EPOCH, 400, 9, None)
     assert rows(found) == [
-        ("Annotations", "forward", 5, 50, 0, -1),
         ("stream 7", "gemm", 40, 60, 0, 6),
         ("stream 7", "gemm", 110, 20, 0, 7),
         ("stream 7", "copy", 300, 10, 0, -1),
         ("stream 9", "ncclAllReduce", 140, 20, 0, 7),
+        ("thread 1, annotations", "forward", 5, 50, 0, -1),
         ("thread 1", "op", 0, 200, 0, -1),
-        ("thread 1", "cudaLaunchKernel", 10, 5, 1, 1),
-        ("thread 1", "cudaGraphLaunch", 20, 10, 1, 2),
+        ("thread 1", "cudaLaunchKernel", 10, 5, 1, 0),
+        ("thread 1", "cudaGraphLaunch", 20, 10, 1, 1),
         ("thread 2", "wait", 190, 30, 0, -1),
     ]
     meanings = {name.name: name.meaning for name in found.names}
@@ -155,15 +161,17 @@ def test_a_run_worked_out_on_paper(make_store: MakeStore) -> None:
         "cudaLaunchKernel": "launch", "cudaGraphLaunch": "launch", "wait": "sync",
     }  # fmt: skip
     said = [dict(found.details[detail]) if detail >= 0 else {} for detail in found.events.detail]
-    assert said[0] == {"ended": "not within the recording"}
-    assert said[1] == {"grid": "4 x 2 x 1", "block": "128 x 1 x 1", "registers": "32", "shared memory": "2.00 KiB"}
-    assert said[3] == {"size": "4.00 KiB", "copy": "HtoD", "host memory": "pageable"}
-    assert said[2] == said[4] == said[5] == {}
+    assert said[4] == {"ended": "not within the recording"}
+    assert said[0] == {"grid": "4 x 2 x 1", "block": "128 x 1 x 1", "registers": "32", "shared memory": "2.00 KiB"}
+    assert said[2] == {"size": "4.00 KiB", "bytes": "4096", "copy": "HtoD", "host memory": "pageable"}
+    assert said[1] == said[3] == said[5] == {}
+    assert found.events.correlation.tolist() == [1, 2, -1, 2, -1, -1, 1, 2, -1]
+    assert set(found.events.step.tolist()) == {-1}
     lines = {found.tracks[line.track].label: line for line in found.lines if line.track != 4}
     values = {label: (line.unit, *line.time_ns, *line.mean, *line.low, *line.high) for label, line in lines.items()}
     assert values == {
-        "Average utilisation": ("percent", 100, 40, 20, 60), "GPU 1 power": ("W", 400, 70, 70, 70), "loss": ("", 50, 1.5, 1.5, 1.5),
-        "GPU 0 utilisation": ("percent", 400, 50, 50, 50), "GPU 0 memory": ("MiB", 400, 3, 3, 3),
+        "Average utilisation": ("percent", 100, 40, 20, 60), "GPU-1 power": ("W", 400, 70, 70, 70), "loss": ("", 50, 1.5, 1.5, 1.5),
+        "GPU-0 utilization": ("percent", 400, 50, 50, 50), "GPU-0 memory": ("MiB", 400, 3, 3, 3),
     }  # fmt: skip
     assert [(view.key, view.label, view.start_ns, view.end_ns) for view in found.views] == [("whole", "the whole run, 400 ns", 0, 400)]
 
@@ -198,14 +206,20 @@ def test_processes_and_nodes(make_store: MakeStore) -> None:
     )  # fmt: skip
     found = shown(store)
     assert tree(found) == [
-        "a", "  GPUs", "    Average utilisation", "    a rank 0 pid 6", "      GPU 3 utilisation", "      GPU 3", "        no stream",
-        "b", "  GPUs", "    Average utilisation", "    GPU 0 utilisation", "    b rank 0 pid 4", "      GPU 0", "        stream 7",
-        "      Host", "        thread unknown", "    b rank 1 pid 5", "      GPU 0", "        stream 7",
+        "a", "  GPUs", "    SUM Utilization", "    HOST-0 PID-6 rank 0", "      GPU-3 utilization", "      GPU-3 device",
+        "        no stream",
+        "b", "  GPUs", "    SUM Utilization", "    GPU-0 utilization", "    HOST-1 PID-4 rank 0", "      GPU-0 device", "        stream 7",
+        "      GPU-0 host", "        thread unknown", "    HOST-1 PID-5 rank 1", "      GPU-0 device", "        stream 7",
     ]  # fmt: skip
+    named = {track.label: (track.detail, track.narrow) for track in found.tracks}
+    assert named["HOST-1 PID-5 rank 1"] == ("b rank 1 pid 5", "rank 1")
+    assert (
+        named["SUM Utilization"] == ("SUM Utilization: average of the node's GPUs", "SUM Util.") or "derived" in named["SUM Utilization"][0]
+    )
 
 
 def test_a_run_without_gpus(make_store: MakeStore) -> None:
-    assert tree(shown(make_store(host_event=[host(0, 5)]))) == ["host-0", "  host-0 rank 0 pid 100", "    Host", "      thread 1"]
+    assert tree(shown(make_store(host_event=[host(0, 5)]))) == ["host-0", "  HOST-0 PID-100 rank 0", "    host", "      thread 1"]
 
 
 def test_times_of_two_clocks(make_store: MakeStore) -> None:
@@ -229,13 +243,81 @@ def test_negative_and_absent_durations_take_no_time(make_store: MakeStore) -> No
             annotation=[{"side": "host", "name": "open", "start_ns": 12, "complete": False}],
         )
     )
-    assert [row[2:5] for row in rows(found)] == [(12 - 10, 0, 0), (0, 0, 0), (10, 10, 0), (10, 0, 1), (10, 0, 1), (15, 0, 1)]
+    assert [row[2:5] for row in rows(found)] == [(0, 0, 0), (10, 10, 0), (10, 0, 1), (10, 0, 1), (15, 0, 1), (12 - 10, 0, 0)]
 
 
 def test_overlap_without_nesting(make_store: MakeStore) -> None:
     """By depth the third would lie where the second one still is."""
     found = shown(make_store(device_event=[kernel(0, 10), kernel(5, 10), kernel(11, 10), kernel(16, 10), kernel(40, 1)]))
     assert [row[4] for row in rows(found)] == [0, 1, 0, 1, 0]
+
+
+def test_threads_have_names_that_can_be_read(make_store: MakeStore) -> None:
+    """The process is 100, so thread 100 is its main one; 140 303 775 571 389 is an address, not a number to be read."""
+    store = make_store(
+        host_event=[
+            host(0, 5, tid=100), host(1, 5, tid=107), host(2, 5, "autograd::engine::evaluate_function", tid=140_303_775_571_389),
+            host(2, 5, tid=140_303_775_571_999),
+        ],
+        annotation=[{"side": "host", "name": "forward", "start_ns": 0, "duration_ns": 5, "tid": 100}],
+    )  # fmt: skip
+    found = shown(store)
+    assert [(track.label, track.detail) for track in found.tracks if track.kind in ("thread", "annotations")] == [
+        ("thread 100 (main), annotations", "annotations of thread 100"),
+        ("thread 100 (main)", "thread 100"),
+        ("thread 107", ""),
+        ("thread #1 (backward)", "thread 140303775571389"),
+        ("thread #2", "thread 140303775571999"),
+    ]
+
+
+def test_what_was_not_recorded_is_a_gap(make_store: MakeStore) -> None:
+    """Two files of rank 0, 100 ms to 110 ms and 200 ms to 210 ms; rank 1 was recorded all the time, the machine from 0 to 300 ms."""
+    store = make_store(
+        processes=[{"id": 0, "node": 0, "pid": 100, "rank": 0}, {"id": 1, "node": 0, "pid": 101, "rank": 1}],
+        device_event=[kernel(EPOCH + t * MS, MS) for t in (100, 109, 200, 209)] + [kernel(EPOCH + 100 * MS, MS, process=1, device=1)],
+        profile_window=[{"process": 0, "source": 0, "first_ns": EPOCH + a * MS, "last_ns": EPOCH + (a + 10) * MS - 1} for a in (100, 200)],
+        sample=[sample("cpu_utilization", 0, EPOCH + t * MS, 20.0) for t in (0, 300)],
+    )
+    found = shown(store)
+    (process,) = [number for number, track in enumerate(found.tracks) if track.label == "HOST-0 PID-100 rank 0"]
+    assert [(gap.track, gap.start_ns // MS, gap.end_ns // MS) for gap in found.gaps] == [
+        (process, 0, 100), (process, 110, 200), (process, 210, 300),
+    ]  # fmt: skip
+    assert found.views[-1].label == "the whole run, 300 ms"  # rank 1 was recorded in between
+
+
+def test_a_run_that_was_not_recorded_says_for_how_long(make_store: MakeStore) -> None:
+    """A pause of 90 ms, which no merged event bridges although all of them are shorter than the stretch they are merged in."""
+    store = make_store(
+        device_event=[kernel(EPOCH + a * MS + i * 10 * US, 9 * US) for a in (0, 100) for i in range(1000)],
+        profile_window=[{"process": 0, "source": 0, "first_ns": EPOCH + a * MS, "last_ns": EPOCH + (a + 10) * MS - 1} for a in (0, 100)],
+    )
+    for cap in (2000, 40, 2):
+        found = shown(store, cap=cap)
+        assert found.views[-1].label == "the whole run, 110 ms, of which nothing was recorded for 90.0 ms"
+        (gap,) = found.gaps
+        assert (gap.start_ns, gap.end_ns) == (10 * MS, 100 * MS)
+        ends = found.events.start_ns + found.events.duration_ns
+        assert not ((found.events.start_ns < gap.end_ns) & (ends > gap.start_ns)).any()
+
+
+def test_events_know_the_step_that_launched_them(make_store: MakeStore) -> None:
+    """Steps 1 and 2 from 0 to 10 ms and 10 to 20 ms on the host. What step 1 launches at 9 ms runs at 11 ms, in the time of step 2."""
+    store = make_store(
+        device_event=[kernel(11 * MS, MS, correlation=5), kernel(13 * MS, MS, correlation=6), kernel(15 * MS, MS), kernel(35 * MS, MS)],
+        host_event=[
+            host(9 * MS, US, "launch", "launch", correlation=5), host(12 * MS, US, "launch", "launch", correlation=6), host(25 * MS, US),
+        ],
+        step=[step(1, 0, 10 * MS), step(2, 10 * MS, 10 * MS), step(7, 0, 30 * MS, phase="EPOCH")],
+    )  # fmt: skip
+    found = shown(store)
+    told = [(row[1], row[2] // MS, found.names[found.events.name[at]].name if at >= 0 else None)
+            for row, at in zip(rows(found), found.events.step.tolist(), strict=True) if row[0] != "Steps"]  # fmt: skip
+    assert told == [
+        ("gemm", 11, "step 1"), ("gemm", 13, "step 2"), ("gemm", 15, "step 2"), ("gemm", 35, None),
+        ("launch", 9, "step 1"), ("launch", 12, "step 2"), ("op", 25, "EPOCH step 7"),
+    ]  # fmt: skip
 
 
 def busy(make_store: MakeStore, count: int = 1000) -> Store:

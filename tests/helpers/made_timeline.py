@@ -11,16 +11,16 @@ MS = 1_000_000
 US = 1_000
 
 
-def _events(rows: list[tuple[int, int, int, int, int, int, int]]) -> Events:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * 7
-    kinds = (np.int32, np.int64, np.int64, np.int32, np.int16, np.int32, np.int32)
+def _events(rows: list[tuple[int, ...]]) -> Events:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 9
+    kinds = (np.int32, np.int64, np.int64, np.int32, np.int16, np.int32, np.int32, np.int64, np.int32)
     return Events(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))  # type: ignore[arg-type]
 
 
 def small() -> Timeline:
     """One GPU, two steps of 10 ms and 20 ms; the kernel gemm is launched at 1 ms for 20 µs and runs from 1.5 ms for 4 ms."""
     tracks = (
-        Track(None, "node", "algo-1"), Track(0, "cpu", "CPU", 0), Track(0, "gpus", "GPUs"), Track(2, "process", "HOST-0 PID-7"),
+        Track(None, "node", "algo-1"), Track(0, "cpu", "CPU", 0), Track(0, "gpus", "GPUs"), Track(2, "process", "HOST-0 PID-7", narrow="PID-7"),
         Track(3, "steps", "Steps", 1), Track(3, "device", "GPU-0 device"), Track(5, "stream", "stream 7", 1),
         Track(5, "stream", "stream 13", 1), Track(3, "host", "GPU-0 host"), Track(8, "thread", "thread 1", 2),
     )  # fmt: skip
@@ -29,11 +29,11 @@ def small() -> Timeline:
         Name("cudaLaunchKernel", "cudaLaunchKernel", "launch"), Name("aten::mm", "aten::mm", "host"),
     )  # fmt: skip
     rows = [
-        (4, 0, 10 * MS, 0, 0, -1, -1), (4, 10 * MS, 20 * MS, 0, 0, -1, -1),
-        (6, 1_500 * US, 4 * MS, 1, 0, 6, 0), (6, 11_500 * US, 4 * MS, 1, 0, 8, 0),
-        (7, 6 * MS, 3 * MS, 2, 0, -1, 1),
-        (9, 900 * US, 200 * US, 4, 0, -1, -1), (9, 1 * MS, 20 * US, 3, 1, 2, -1),
-        (9, 10_900 * US, 200 * US, 4, 0, -1, -1), (9, 11 * MS, 20 * US, 3, 1, 3, -1),
+        (4, 0, 10 * MS, 0, 0, -1, -1, -1, -1), (4, 10 * MS, 20 * MS, 0, 0, -1, -1, -1, -1),
+        (6, 1_500 * US, 4 * MS, 1, 0, 6, 0, 41, 0), (6, 11_500 * US, 4 * MS, 1, 0, 8, 0, 42, 1),
+        (7, 6 * MS, 3 * MS, 2, 0, -1, 1, 77, 0),
+        (9, 900 * US, 200 * US, 4, 0, -1, -1, -1, 0), (9, 1 * MS, 20 * US, 3, 1, 2, -1, 41, 0),
+        (9, 10_900 * US, 200 * US, 4, 0, -1, -1, -1, 1), (9, 11 * MS, 20 * US, 3, 1, 3, -1, 42, 1),
     ]  # fmt: skip
     times = np.arange(0, 30 * MS, MS, dtype=np.int64)
     mean = (50 + 40 * np.sin(np.arange(30) / 5)).astype(np.float32)
@@ -43,7 +43,7 @@ def small() -> Timeline:
         tracks,
         names,
         _events(rows),
-        ((("grid", "16 x 4 x 1"), ("block", "128 x 1 x 1"), ("registers", "64")), (("bytes", "16 MiB"),)),
+        ((("grid", "16 x 4 x 1"), ("block", "128 x 1 x 1"), ("registers", "64")), (("size", "16.0 MiB"), ("bytes", "16777216"))),
         (Line(1, "percent", times, mean, mean - 5, mean + 5),),
         (
             View("slowest", "step 2 of rank 0, 20.0 ms: the slowest", 10 * MS, 30 * MS, 4),
@@ -134,12 +134,15 @@ def large(count: int = 300_000, gpus: int = 8, *, shown: str | None = "Of 2 000 
         launch = here + each + spot[each:]
         columns[5][-3], columns[5][-2] = launch[~talk], launch[talk]
     kinds = (np.int32, np.int64, np.int64, np.int32, np.int16, np.int32, np.int32)
-    held = Events(*(np.maximum(np.concatenate(column), -1).astype(kind) for column, kind in zip(columns, kinds, strict=True)))
+    joined = [np.maximum(np.concatenate(column), -1).astype(kind) for column, kind in zip(columns, kinds, strict=True)]
+    # A number per launch, that of its launch for a run; no event knows its step.
+    linked = np.where(joined[5] < 0, -1, np.minimum(np.arange(base), joined[5])).astype(np.int64)
+    held = Events(*joined, linked, np.full(base, -1, np.int32))  # type: ignore[arg-type]
     held.start_ns[held.start_ns < 0] = 0
     widths = np.diff(bounds)
     slow, typical = int(widths.argmax()), int(np.argsort(widths)[len(widths) // 2])
     details = tuple((("grid", f"{16 << k} x 1 x 1"), ("block", "256 x 1 x 1"), ("registers", str(40 + k))) for k in range(3))
-    details = (*details, (("bytes", "25.0 MiB"),))
+    details = (*details, (("size", "25.0 MiB"), ("bytes", "26214400")))
     return Timeline(
         1_763_690_000 * 10**9,
         int(span),

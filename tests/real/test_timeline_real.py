@@ -42,6 +42,10 @@ def test_streams_and_pairs(shared_data: Path, name: str) -> None:
     by_call = sum(bool(link) for link, track in zip(linked, tracks, strict=True) if track.kind == "thread")
     assert by_run == sum(event["args"]["correlation"] in called for event in runs)
     assert by_call == len(called.keys() & ran)
-    threads = Counter(track.label for track in tracks if track.kind == "thread")
+    numbered = found.events.correlation
+    known = {(track.kind == "stream", n) for n, track in zip(numbered.tolist(), tracks, strict=True) if n > 0}
+    assert {n for on_stream, n in known if on_stream} == {event["args"]["correlation"] for event in runs if event["args"]["correlation"]}
+    assert {n for on_stream, n in known if not on_stream} >= {n for n in called if n}
+    threads = Counter(track.detail or track.label for track in tracks if track.kind == "thread")
     operators = Counter(f"thread {event['tid']}" for event in raw if event.get("cat") == "cpu_op")
     assert all(threads[thread] >= count for thread, count in operators.items())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_timeline import empty, large, small
-from postrun.analysis.timeline_data import Name, Timeline, Track
+from postrun.analysis.timeline_data import Gap, Name, Timeline, Track
 from postrun.report_templates.timeline.encode import encode
 
 
@@ -31,6 +31,15 @@ def unpacked(text: str) -> tuple[dict[str, Any], dict[str, list[int]]]:
 
 def straight(coded: int) -> int:
     return -(coded + 1) // 2 if coded % 2 else coded // 2
+
+
+def straightened(coded: list[int]) -> list[int]:
+    """-1 where 0 stands, else the value: the difference to the one before that is not -1."""
+    values, last = [], 0
+    for one in coded:
+        last += straight(one - 1) if one else 0
+        values.append(last if one else -1)
+    return values
 
 
 def rows_of(columns: dict[str, list[int]]) -> list[tuple[int, ...]]:
@@ -62,6 +71,20 @@ def test_every_event_comes_back(made: Timeline) -> None:
     assert [row[2] for row in head["tracks"]] == [track.label for track in made.tracks]
     assert [row[0] for row in head["names"]] == [name.name for name in made.names]
     assert [tuple(tuple(head["pairs"][place]) for place in detail) for detail in head["details"]] == list(made.details)
+
+
+def test_correlations_and_steps_come_back() -> None:
+    """Of a run whose launch is there the number is not written again; the reader takes that of the launch."""
+    made = small()
+    _, columns = unpacked(encode(made))
+    assert straightened(columns["correlation"]) == [-1, -1, -1, -1, 77, -1, 41, -1, 42]
+    assert straightened(columns["step"]) == made.events.step.tolist() == [-1, -1, 0, 1, 0, 0, 0, 1, 1]
+
+
+def test_gaps_and_narrow_labels_come_back() -> None:
+    head, _ = unpacked(encode(dataclasses.replace(small(), gaps=(Gap(3, 10, 20),))))
+    assert head["gaps"] == [[3, 10, 20]]
+    assert head["tracks"][3][2:] == ["HOST-0 PID-7", 0, "", "PID-7"]
 
 
 def test_samples_come_back_bit_by_bit() -> None:
