@@ -75,6 +75,8 @@ def stacked_bars(
                 middle = _beside(x + width / 2, svg.width_of(inside, 10), line, x + width)
                 numbers.append(svg.text(middle, y + 11, inside, anchor="middle", fill=ON[part.meaning], size=10))
             x += width
+        if x < left + 1:  # a row without a bar would look as if its figure were missing
+            numbers.append(svg.text(left + 5, y + 11, f"{significant(float(f'{sum(values):.3g}'))} {unit}", fill=MUTED, size=10))
     if line is not None:
         body.append(svg.line(line, _TOP - 4, line, bottom, INK, dashes="4 3"))
     return svg.document(WIDTH, bottom + 20, body + numbers)

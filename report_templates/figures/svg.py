@@ -75,8 +75,10 @@ def width_of(content: str, size: float = 11) -> float:
 def _em(character: str) -> float:
     if character in " .,:;|!'ijl\u00a0\u202f()[]":
         return 0.36
-    if character in "mwMW@%<>=+~#":
-        return 0.95 if character in "mwMW@%" else 0.84
+    if character in "mwMW@%…":
+        return 0.95
+    if character in "<>=+~#×−±→←≥≤" or character >= "\u2e80":  # from there on: Chinese, Japanese, Korean, emoji
+        return 0.84 if character < "\u2e80" else 1.1
     if character in "_-":
         return 0.5
     return 0.72 if character.isupper() else 0.62

@@ -11,6 +11,7 @@ from .svg import number, text_of
 WIDTH: Final = 300
 HEIGHT: Final = 84
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 66, 14, 14
+_LINE: Final = 12.0
 _LEAST: Final = 0.1
 """Of its middle that the range has at least, so that noise stays small."""
 
@@ -47,8 +48,12 @@ def trend(dots: Sequence[Dot], form: Callable[[float], str]) -> str:
     newest = max((i for i, dot in enumerate(dots) if dot.kind != "other"), default=len(dots) - 1)
     for i, dot in enumerate(dots):
         body.append(_mark(x(i), y(dot.y), dot.kind, newest=i == newest))
-    ends = [(high, y(high))] if low == high else [(high, y(high)), (low, y(low))]
-    body += [f'<text x="{number(WIDTH - _RIGHT + 10)}" y="{number(at + 4)}">{text_of(form(value))}</text>' for value, at in ends]
+    ends = [(form(high), y(high)), (form(low), y(low))]
+    if ends[0][0] == ends[1][0]:
+        ends = [(ends[0][0], (ends[0][1] + ends[1][1]) / 2)]
+    elif (missing := _LINE - (ends[1][1] - ends[0][1])) > 0:  # numbers that would stand on each other move apart
+        ends = [(ends[0][0], ends[0][1] - missing / 2), (ends[1][0], ends[1][1] + missing / 2)]
+    body += [f'<text x="{number(WIDTH - _RIGHT + 10)}" y="{number(at + 4)}">{text_of(label)}</text>' for label, at in ends]
     return f'<svg class="trend" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">' + "".join(body) + "</svg>"
 
 

@@ -38,8 +38,8 @@ def annotated_ranges(report: Report) -> Section:
         "annotations",
         "Annotations",
         say(
-            "{} are annotated; most time was spent in {}: {} over {}, median {}.",
-            plural(len(found.groups), "kind of range", "kinds of ranges"),
+            "{} annotated; most time was spent in {}: {} over {}, median {}.",
+            plural(len(found.groups), "kind of range is", "kinds of ranges are"),
             clip(longest.name, 60),
             duration(longest.total_ns),
             plural(longest.quantiles.count, "range"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...analysis.report import Report
-from ..blocks import Cell, Column, Section, Slice, ring, say, table, value
+from ..blocks import Cell, Column, Section, Slice, coded, ring, say, table, value
 from ..formats import duration, moment, percent
 
 
@@ -12,7 +12,7 @@ def job_statistics(report: Report) -> Section:
     relative = report.run.relative_times
     what = "recorded time" if job.captured_only else "job"
     took = "was" if job.captured_only else "took"
-    more = f" {job.absent}" if job.absent else ""
+    more = coded(f" {job.absent}") if job.absent else ""
     if job.loop_ns is not None:
         lead = say(
             "The {} {} {}; {} of it was the training loop, {} came before and {} after it.{}",
@@ -27,7 +27,7 @@ def job_statistics(report: Report) -> Section:
     elif job.duration_ns is not None:
         lead = say("The {} {} {}.{}", what, took, duration(job.duration_ns), more)
     else:
-        lead = say("{}", job.absent or "No event of this run says when the job began or ended.")
+        lead = coded(job.absent or "No event of this run says when the job began or ended.")
     made = Section("job-statistics", "Job statistics", lead)
     parts = (
         ("Initialization", "host", job.initialization_ns, job.initialization_percent),

@@ -157,7 +157,7 @@ def _absent_lines(found: Sequence[Judged]) -> list[tuple[str, str, str]]:
     """For the PDF: rules of the same reason share a line."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for one in found:
-        why, capture = glued(clip(_why(one.rule), 240)), glued(clip(one.rule.capture or "", 240))
+        why, capture = (plain(clip(text, 240)) or "" for text in (_why(one.rule), one.rule.capture or ""))
         groups[one.sign.text, why, capture].append(clip(one.rule.rule, 60))
     return [(f"{sign}: {', '.join(names)}", why, capture) for (sign, why, capture), names in groups.items()]
 

@@ -204,3 +204,9 @@ def test_ticks_are_round_numbers_within_the_axis(low: float, high: float, most: 
 )
 def test_the_unit_of_an_axis_fits_its_length(longest: float, unit: str) -> None:
     assert time_unit(longest).name == unit
+
+
+def test_a_row_that_is_nothing_says_so_in_place_of_its_bar() -> None:
+    drawn = stacked_bars([Part("waiting", "host")], [("GPU 0", [0.0]), ("GPU 1", [7.0])], "%", limit=(10.0, "threshold 10 %"), whole=10.0)
+    assert re.findall(r">([\d.]+ %)</text>", drawn).count("0 %") == 2  # of the axis, and of the first row
+    assert drawn.count("<title>") == 1

@@ -245,3 +245,12 @@ def test_a_trend_stays_within_its_drawing(values: list[float]) -> None:
     if values == [100.0, 101.0]:
         low, high = (float(y) for y in re.findall(r'cy="([\d.]+)"', drawn))
         assert abs(low - high) < 8
+
+
+@pytest.mark.parametrize(("values", "labels"), [([100.0, 101.0], 2), ([100.0, 100.04], 1), ([5.0, 5.0], 1), ([100.0, 180.0], 2)])
+def test_the_numbers_beside_a_trend_do_not_stand_on_each_other(values: list[float], labels: int) -> None:
+    drawn = trend([Dot(value, "plain") for value in values], "{:.1f}".format)
+    places = [float(y) for y in re.findall(r'<text [^>]*y="([\d.]+)"', drawn)]
+    assert len(places) == labels
+    assert all(10 < place < 84 for place in places)
+    assert labels == 1 or abs(places[0] - places[1]) >= 12
