@@ -11,6 +11,7 @@ from .. import __version__
 from ..ingest.store import MEASURED, Store
 from . import run_info
 from .activity import activity
+from .allocator_memory import allocator_memory
 from .annotations import annotation_groups
 from .collectives import collectives, communication_kernels
 from .counters import counters
@@ -138,6 +139,7 @@ def assemble(store: Store, options: Options) -> Report:
         operators=operators(store),
         launch_queue=launch_queue(store),
         gpu_memory=gpu_memory(store),
+        allocator_memory=allocator_memory(store),
     )
 
 

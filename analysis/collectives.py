@@ -62,14 +62,23 @@ _KERNELS: Final = """
         SELECT process, correlation, arg_min(tid, start_ns) AS tid, min(start_ns) AS launched_ns
         FROM host_event WHERE kind IN ('launch', 'call') AND correlation IN (SELECT correlation FROM kernel) GROUP BY process, correlation
     ), call AS (
-        SELECT process, tid, start_ns AS call_ns, max(start_ns + duration_ns) AS call_end_ns, any_value(operation) AS operation,
-            any_value(element_type) AS element_type, any_value(in_elements) AS in_elements, any_value(out_elements) AS out_elements,
-            any_value(group_name) AS group_name, any_value(group_ranks) AS group_ranks, any_value(group_size) AS group_size
-        FROM collective WHERE NOT on_device GROUP BY process, tid, start_ns
+        SELECT process, tid, start_ns AS call_ns, out_elements IS NULL AS shaped, max(start_ns + duration_ns) AS call_end_ns,
+            any_value(operation) AS operation, any_value(element_type) AS element_type, any_value(in_elements) AS in_elements,
+            any_value(out_elements) AS out_elements, any_value(group_name) AS group_name, any_value(group_ranks) AS group_ranks,
+            any_value(group_size) AS group_size
+        FROM collective WHERE NOT on_device GROUP BY process, tid, start_ns, out_elements IS NULL
     ), within AS (
         SELECT l.process, l.correlation, c.* EXCLUDE (process)
-        FROM launch AS l ASOF JOIN call AS c ON l.process = c.process AND l.tid = c.tid AND l.launched_ns >= c.call_ns
+        FROM launch AS l ASOF JOIN (FROM call WHERE NOT shaped) AS c
+            ON l.process = c.process AND l.tid = c.tid AND l.launched_ns >= c.call_ns
         WHERE l.launched_ns <= c.call_end_ns
+        UNION ALL
+        SELECT l.process, l.correlation, c.* EXCLUDE (process)
+        FROM launch AS l ASOF JOIN (FROM call WHERE shaped) AS c
+            ON l.process = c.process AND l.tid = c.tid AND l.launched_ns >= c.call_ns
+        WHERE l.launched_ns <= c.call_end_ns
+    ), said AS (
+        FROM within QUALIFY row_number() OVER (PARTITION BY process, correlation ORDER BY shaped) = 1
     )
     SELECT k.node, k.process, k.device, k.start_ns AS start, k.duration_ns AS duration, k.kernel, w.tid, w.call_ns,
         CASE WHEN o.operation IS NULL THEN w.operation ELSE o.operation END AS operation,
@@ -78,13 +87,15 @@ _KERNELS: Final = """
         CASE WHEN o.operation IS NULL THEN w.out_elements ELSE o.out_elements END AS out_elements,
         CASE WHEN o.operation IS NULL THEN w.group_name ELSE o.group_name END AS group_name,
         CASE WHEN o.operation IS NULL THEN w.group_ranks ELSE o.group_ranks END AS group_ranks,
-        CASE WHEN o.operation IS NULL THEN w.group_size ELSE o.group_size END AS group_size
+        CASE WHEN o.operation IS NULL THEN w.group_size ELSE o.group_size END AS group_size,
+        o.operation IS NULL AND coalesce(w.shaped, false) AS shaped, p.world_size
     FROM kernel AS k
     LEFT JOIN own AS o ON o.process = k.process AND o.correlation = k.correlation AND o.start_ns = k.start_ns
-    LEFT JOIN within AS w ON w.process = k.process AND w.correlation = k.correlation
+    LEFT JOIN said AS w ON w.process = k.process AND w.correlation = k.correlation
+    LEFT JOIN process AS p ON p.id = k.process
     ORDER BY k.process, k.start_ns, k.device, k.correlation
 """
-_SIZE: Final = ("operation", "element_type", "group_size", "bytes")
+_SIZE: Final = ("operation", "element_type", "group_size", "assumed", "bytes")
 _GROUP: Final = ("group_name", "group_ranks", "group_size")
 
 
@@ -106,7 +117,7 @@ def collectives(store: Store, kernels: pl.DataFrame | None = None) -> Collective
     alone = _of_one_rank(kernels)
     numbered, unmatched = _matched(alone)
     every = numbered.group_by("match", maintain_order=True).agg(
-        pl.col("operation", "element_type", "group_size").first(),
+        pl.col("operation", "element_type", "group_size", "assumed").first(),
         pl.col("bytes").max(),
         pl.col("kernels").sum(),
         ranks=pl.col("process").n_unique(),
@@ -174,9 +185,13 @@ def _of_one_rank(kernels: pl.DataFrame) -> pl.DataFrame:
     types = {text: element_bytes(text) for text in kernels["element_type"].unique().drop_nulls()}
     given, taken = pl.col("in_elements"), pl.col("out_elements")
     largest = pl.max_horizontal(given, taken)
+    gathers = pl.col("operation").is_in(["all-gather", "gather"])
     elements = (
         pl.when(pl.col("operation").is_in(["barrier", "send/receive"]))
         .then(None)
+        # Shapes are of what a rank gives: what it gets is that of every rank. Of a scatter only one rank gives.
+        .when("shaped")
+        .then(pl.when(gathers).then(given * pl.col("group_size")).when(~pl.col("operation").is_in(["scatter", "receive"])).then(given))
         .when(pl.col("operation").is_in(["all-gather", "gather", "receive"]))
         .then(pl.when(pl.col("operation") == "gather").then(largest).otherwise(taken))
         .when(pl.col("operation") == "scatter")
@@ -188,6 +203,10 @@ def _of_one_rank(kernels: pl.DataFrame) -> pl.DataFrame:
             operation=told.map_elements(lambda one: texts[(one["operation"], one["kernel"])], return_dtype=pl.String),
             width=pl.col("element_type").replace_strict(types, default=None, return_dtype=pl.Int64) if types else pl.lit(None, pl.Int64),
             alone=pl.when(pl.col("call_ns").is_null()).then(pl.int_range(pl.len())),
+        )
+        .with_columns(
+            assumed=pl.col("shaped") & pl.col("group_size").is_null() & pl.col("world_size").is_not_null(),
+            group_size=pl.when("shaped").then(pl.coalesce("group_size", "world_size")).otherwise("group_size"),
         )
         .with_columns(bytes=pl.when(elements > 0).then(elements * pl.col("width")))
         .group_by("process", "node", "device", "tid", "call_ns", "alone", *_SIZE, "group_name", "group_ranks", maintain_order=True)
@@ -260,4 +279,5 @@ def _row(row: dict[str, object]) -> Collective:
         algorithm_gb_per_s=speed,
         bus_gb_per_s=None if speed is None or factor is None else speed * factor,
         best_bus_gb_per_s=best * factor if isinstance(best, float) and factor is not None else None,
+        group_size_assumed=bool(row["assumed"]),
     )

@@ -713,6 +713,34 @@ class GpuMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class AllocatorMemory:
+    """What the framework's allocator of one process held on one GPU: ``allocated`` to tensors, ``reserved`` from the GPU; bytes.
+    ``events``: allocations and releases. ``total``: the memory of the GPU, None where not known. ``growth``: the largest rise of
+    ``allocated`` from one moment to a later one. Up to 400 points (of more than 32 allocators fewer, at least 20): each event, or of more
+    the lowest and highest of stretches of equal time."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    device: int
+    events: int
+    total: int | None
+    first: int
+    last: int
+    peak: int
+    peak_at_ns: int
+    reserved_at_peak: int | None
+    reserved_peak: int | None
+    growth: int
+    growth_from_ns: int
+    growth_to_ns: int
+    time_ns: tuple[int, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    reserved: tuple[int | None, ...]  # highest
+
+
+@dataclass(frozen=True, slots=True)
 class StreamQueue:
     """What was launched on one stream and had not begun. ``runs``: kernels, copies and memsets; ``linked``: those whose launch is in the
     trace, which alone count. ``mean_depth``: over ``span_ns``, from the first launch to the end of the last run; ``empty_ns``: the part of
@@ -784,7 +812,8 @@ class Collective:
     """All collectives of one operation, size, element type and group size. ``ranks``: from how many ranks each of them was put together;
     ``kernels``: their kernels on all of these. ``total_ns``: summed over the ranks; ``shortest_ns``: of each collective the duration on the
     rank where it was shortest, added up; ``wait_ns``: the rest, None where one rank alone is known. Bandwidths: bytes / shortest; bus: by
-    the factor of the operation; ``best``: of the fastest one. ``bytes``: None where the trace does not say it."""
+    the factor of the operation; ``best``: of the fastest one. ``bytes``: None where the trace does not say it. ``group_size_assumed``: the
+    trace says the shapes of the tensors and not the group, so that all ranks of the job are taken to be it."""
 
     operation: str
     bytes: int | None
@@ -799,6 +828,7 @@ class Collective:
     algorithm_gb_per_s: float | None
     bus_gb_per_s: float | None
     best_bus_gb_per_s: float | None
+    group_size_assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -968,6 +998,7 @@ class Report:
     operators: OperatorAttribution | None = None
     launch_queue: LaunchQueue | None = None
     gpu_memory: tuple[GpuMemory, ...] = ()
+    allocator_memory: tuple[AllocatorMemory, ...] = ()
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

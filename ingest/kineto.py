@@ -27,7 +27,8 @@ from .identity import Facts, Identity, Placement, identify
 from .inflate import Inflate
 from .ranges import BEGIN, END, depths, pair
 from .registry import ReadResult
-from .store import Severity, Store
+from .store import SCHEMA, Severity, Store
+from .tensors import tensors
 from .trace_notes import TRUNCATING, note_defects, note_info_lines
 from .trace_scan import Arg, Batch, TraceScan, text_id
 
@@ -73,9 +74,27 @@ _ARGS: Final[Mapping[str, Arg]] = {
     "Process Group Ranks": Arg("group_ranks", "text"),
     "Group size": Arg("group_size", "int"),
 }
+_WIDE_CATEGORIES: Final = ("user_annotation", "cpu_instant_event")
+_WIDE_ARGS: Final[Mapping[str, Arg]] = {
+    # of collectives: their tensors, where the shapes of operators were recorded
+    "Input Dims": Arg("shapes", "text"),
+    "Input type": Arg("element_types", "text"),
+    # of the allocator's events
+    "Device Type": Arg("device_type", "int"),
+    "Device Id": Arg("device_id", "int"),
+    "Bytes": Arg("size", "int"),
+    "Total Allocated": Arg("allocated", "int"),
+    "Total Reserved": Arg("reserved", "int"),
+}
+_ALLOCATION: Final = "[memory]"
+_HOST_TYPE: Final = 0
+"""PyTorch's number of the processor as a type of device."""
+_COLLECTIVE: Final = "nccl:"
+"""Before the names of the ranges in which PyTorch's NCCL process group launches a collective."""
 _DEVICE_ENUM: Final = pl.Enum(DEVICE_KINDS)
 _HOST_ENUM: Final = pl.Enum(HOST_KINDS)
 _CYCLE_COLUMNS: Final = ("correlation", "external_id")
+_COLLECTIVE_COLUMNS: Final = [column for column in SCHEMA["collective"] if column not in ("node", "process")]
 _FIRST_HOST: Final = len(DEVICE_KINDS)
 _FIRST_ANNOTATION: Final = _FIRST_HOST + len(HOST_KINDS)
 
@@ -90,7 +109,7 @@ def read_trace(
     ``head``: the beginning of the decompressed text, where it is known; what it says about the process saves work later.
     ``progress`` is called with the fraction that has been read. Damaged text never raises.
     """
-    scan = TraceScan(args=_ARGS)
+    scan = TraceScan(args=_ARGS, wide_args=_WIDE_ARGS, wide_categories=_WIDE_CATEGORIES)
     inflate = Inflate(path)
     trace = _Trace(store, placement, path, source, header_members(head))
     for batch in _batches(inflate, scan, path.stat().st_size, progress):
@@ -183,7 +202,9 @@ class _Trace:
         self.source = source
         self.header = header
         self.names = _Names(store)
-        self.waiting: dict[str, list[pl.DataFrame]] = {"device_event": [], "host_event": [], "annotation": [], "collective": []}
+        self.waiting: dict[str, list[pl.DataFrame]] = {
+            "device_event": [], "host_event": [], "annotation": [], "collective": [], "allocation": [],
+        }  # fmt: skip
         self.flushed = dict.fromkeys(self.waiting, 0)
         self.first_row: dict[str, int] = {}
         self.open_ranges: list[pl.DataFrame] = []
@@ -191,6 +212,7 @@ class _Trace:
         self.host_pids: Counter[int] = Counter()
         self.python_pids: Counter[int] = Counter()
         self.devices: set[int] = set()
+        self.instants_read = 0
         self.first_ns: int | None = None
         self.last_ns: int | None = None
         self.place: tuple[int, int] | None = None
@@ -202,11 +224,17 @@ class _Trace:
     def add(self, batch: Batch) -> None:
         """Turn a batch into rows; those of its begin and end events have to wait for the end of the file."""
         self.names.add(batch.strings)
-        events = pl.from_arrow(batch.events)
+        events, wide = pl.from_arrow(batch.events), pl.from_arrow(batch.wide)
         assert isinstance(events, pl.DataFrame)
+        assert isinstance(wide, pl.DataFrame)
+        if wide.height:
+            self._allocation_rows(wide.filter(pl.col("phase") == INSTANT))
+            wide = wide.filter(pl.col("phase") != INSTANT)
+            self._shaped_rows(wide)
+            events = pl.concat([events, wide.select(events.columns)], how="vertical")
         if events.is_empty():
             return
-        ranges = events.filter(pl.col("phase").is_in([BEGIN, END]))
+        ranges = events.filter(pl.col("phase").is_in([BEGIN, END])).sort("ordinal")
         if ranges.height:
             self.open_ranges.append(ranges)
             events = events.filter(~pl.col("phase").is_in([BEGIN, END]))
@@ -337,8 +365,52 @@ class _Trace:
                 external_id="external_id",
                 **texts,
                 **{name: pl.col(name) for name in ("in_elements", "out_elements", "group_size")},
-            )
+            ).select(_COLLECTIVE_COLUMNS)
         )
+
+    def _shaped_rows(self, events: pl.DataFrame) -> None:
+        """Collectives whose range says the shapes of the tensors that it was given, as older traces do; of the others it says no more."""
+        known = events.filter(pl.col("shapes").is_not_null(), pl.col("element_types").is_not_null(), pl.col("duration_ns") >= 0)
+        if known.is_empty():
+            return
+        texts = {name: self.names.of(known[name], ["text"])["text"] for name in ("name", "shapes", "element_types")}
+        known = known.with_columns(**texts).filter(pl.col("name").str.starts_with(_COLLECTIVE))
+        found = {key: tensors(*key) for key in known.select("shapes", "element_types").unique().rows()}
+        given = [found[key] for key in known.select("shapes", "element_types").rows()]
+        sized = known.with_columns(
+            in_elements=pl.Series([one[0] for one in given], dtype=pl.Int64),
+            element_type=pl.Series([one[1] for one in given], dtype=pl.String),
+        ).filter(pl.col("in_elements").is_not_null())
+        if sized.height:
+            absent = {name: pl.lit(None, pl.Int64) for name in ("correlation", "out_elements", "group_size")}
+            self.waiting["collective"].append(
+                sized.select(
+                    "tid", "start_ns", "duration_ns", "external_id", "element_type", "in_elements",
+                    on_device=pl.lit(False),
+                    operation=pl.col("name").str.strip_prefix(_COLLECTIVE),
+                    group_name=pl.lit(None, pl.String),
+                    group_ranks=pl.lit(None, pl.String),
+                    **absent,
+                ).select(_COLLECTIVE_COLUMNS)
+            )  # fmt: skip
+
+    def _allocation_rows(self, events: pl.DataFrame) -> None:
+        """Allocations and releases on devices; those of main memory are counted alone."""
+        if events.is_empty():
+            return
+        names = self.names.of(events["name"], ["text"])["text"]
+        events = events.filter(names == _ALLOCATION)
+        on_device = (pl.col("device_type") != _HOST_TYPE) & pl.col("device_id").is_between(0, HIGHEST_DEVICE - 1)
+        rows = events.filter(on_device, pl.col("allocated").is_not_null())
+        self.instants_read += events.height
+        if left_out := events.height - rows.height:
+            self._count("host_allocations", left_out)
+        if rows.height:
+            self.waiting["allocation"].append(
+                rows.select(
+                    pl.col("device_id").cast(pl.Int32).alias("device"), "start_ns", bytes="size", allocated="allocated", reserved="reserved"
+                )
+            )
 
     def _host_rows(self, events: pl.DataFrame) -> None:
         if events.is_empty():
@@ -492,7 +564,7 @@ class _Trace:
             before, after = (self.placement.cycle(process, self.source) for process in (self.place[1], place[1]))
             for table, first_row in self.first_row.items():
                 self.store.connection.execute(f"UPDATE {table} SET node = ?, process = ? WHERE rowid >= ?", [*place, first_row])
-                for column in _CYCLE_COLUMNS if before != after and table != "annotation" else ():
+                for column in _CYCLE_COLUMNS if before != after and _CYCLE_COLUMNS[0] in SCHEMA[table] else ():
                     self.store.connection.execute(
                         f"UPDATE {table} SET {column} = {column} + ? WHERE rowid >= ? AND {column} BETWEEN ? AND ?",
                         [(after - before) * CYCLE_IDS, first_row, before * CYCLE_IDS + 1, (before + 1) * CYCLE_IDS - 1],
@@ -506,17 +578,19 @@ class _Trace:
         note_info_lines(self.store, self.source, file, members.get("INFO"))
         for code, dropped in sorted(self.dropped.items()):
             self._note_dropped(code, dropped)
-        unread = sum(n for (phase, _), n in scan.event_counts.items() if phase not in _READ_PHASES)
+        unread = sum(n for (phase, _), n in scan.event_counts.items() if phase not in _READ_PHASES) - self.instants_read
         if unread:
             kinds = Counter[str]()
             for (phase, _), n in scan.event_counts.items():
                 kinds[_PHASES.get(phase, "other")] += n if phase not in _READ_PHASES else 0
+            kinds["instants"] -= self.instants_read
             parts = ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items()) if n)
             self.store.note(
                 "info", "phase_not_read", f"Events without a duration are not stored: {parts}.",
                 count=unread, source=self.source, file=file,
             )  # fmt: skip
-        stored = sum(rows for table, rows in self.flushed.items() if table != "collective")  # these are events of the other tables, too
+        # Rows of collectives are events of the other tables, too; allocations are instants.
+        stored = sum(rows for table, rows in self.flushed.items() if table not in ("collective", "allocation"))
         relative = stored > 0 and self.first_ns is not None and self.first_ns + self.base_ns < YEAR_2001_NS
         if relative:
             self.store.note(
@@ -592,6 +666,7 @@ class _Names:
         return found
 
 
+INSTANT: Final = ord("i")
 _READ_PHASES: Final = frozenset({"X", "B", "E", "M"})
 _PHASES: Final = {
     "s": "flow arrows", "t": "flow arrows", "f": "flow arrows", "i": "instants", "I": "instants", "R": "instants", "C": "counters",
@@ -609,6 +684,7 @@ _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
     "device_unknown": ("warning", "Device events that name no device are shown as of the trace's only one, or else of device 0."),
     "stray_end": ("warning", "End events without a begin were dropped."),
     "unclosed_begin": ("warning", "Ranges that were begun and never ended were closed at the end of the trace."),
+    "host_allocations": ("info", "Memory events of the processor, and those without totals, are not stored."),
     "base_time_ignored": ("warning", "The trace has absolute times and a base time; the base time was not added."),
 }
 

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     from .smdebug_metrics import Lines
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Of the entries and tables; partials of another format are of no use."""
 MAPPED: Final = frozenset({TRACE, TIMELINE, SYSTEM_METRICS})
 """Formats of which :func:`write` makes tables. Recordings are compact tables already, and read as quickly as Parquet."""
 ROWS: Final = 300_000
 """How many rows go to the store at a time, as the reader of traces does it."""
 
-_EVENTS: Final = ("device_event", "host_event", "annotation")
+_EVENTS: Final = ("device_event", "host_event", "annotation", "collective", "allocation")
 _OWN: Final = ("node", "process")
 _CYCLE_COLUMNS: Final = ("correlation", "external_id")
 _NOTE: Final = ("severity", "code", "message", "count", "first_ns", "last_ns")
@@ -352,7 +352,9 @@ class Part:
         ids = pl.Series(names, dtype=pl.Int32)
         for batch in self._batches(table):
             rows = pl.DataFrame(batch)
-            rows = rows.with_columns(name=ids.gather(rows["name"]), node=pl.lit(where[0], pl.Int32), process=pl.lit(where[1], pl.Int32))
+            rows = rows.with_columns(node=pl.lit(where[0], pl.Int32), process=pl.lit(where[1], pl.Int32))
+            if "name" in rows.columns:
+                rows = rows.with_columns(name=ids.gather(rows["name"]))
             if cycle:
                 rows = rows.with_columns(of_cycle(column, cycle) for column in _CYCLE_COLUMNS if column in rows.columns)
             store.append(table, rows)

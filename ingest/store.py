@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 
 Severity = Literal["info", "warning", "error"]
 
@@ -76,6 +76,11 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
         "node": "INTEGER", "process": "INTEGER", "on_device": "BOOLEAN", "tid": "BIGINT", "start_ns": "BIGINT", "duration_ns": "BIGINT",
         "correlation": "BIGINT", "external_id": "BIGINT", "operation": "VARCHAR", "element_type": "VARCHAR", "in_elements": "BIGINT",
         "out_elements": "BIGINT", "group_name": "VARCHAR", "group_ranks": "VARCHAR", "group_size": "BIGINT",
+    },
+    # one row per allocation (bytes > 0) or release of the framework's allocator on a device; allocated and reserved: its bytes after it
+    "allocation": {
+        "node": "INTEGER", "process": "INTEGER", "device": "INTEGER", "start_ns": "BIGINT", "bytes": "BIGINT", "allocated": "BIGINT",
+        "reserved": "BIGINT",
     },
     # one row per host call or function. kind: launch (kernel, copy, memset, graph launch), sync (blocking synchronisation), call (any
     # other runtime or driver call), operator, python, loader (data-loader wait), overhead (the profiler itself)

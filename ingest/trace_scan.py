@@ -1,8 +1,9 @@
 """How does the text of a Chrome trace become typed columns, exactly, in a stream, however damaged it is?
 
 ``TraceScan`` takes a trace in chunks cut anywhere and gives back Arrow record batches with one row per complete or
-begin/end event. It knows the trace-event *format*, not what the events of a particular profiler mean. The work is done by
-the C scanner of ``postrun.native._native`` where it was built, else by :mod:`.trace_scan_python`, with equal results.
+begin/end event, and per instant (ph "i") of chosen categories. It knows the trace-event *format*, not what the events of
+a particular profiler mean. The work is done by the C scanner of ``postrun.native._native`` where it was built, else by
+:mod:`.trace_scan_python`, with equal results.
 
 Exactness: ``ts`` and ``dur`` are microseconds; their text is converted to int64 nanoseconds without a float on the way and
 cut (not rounded) beyond three decimals. Results do not depend on where the chunks are cut.
@@ -106,10 +107,10 @@ class Defect:
 class Batch:
     """What was decoded since the last :meth:`TraceScan.take`.
 
-    ``events`` and ``wide``: ordinal (index among the X/B/E events of the file), phase (``ord`` of ph), category and name
+    ``events`` and ``wide``: ordinal (index among the events of the file that give a row), phase (``ord`` of ph), category and name
     (string ids), pid, tid, start_ns, duration_ns, then the argument columns. ``strings``: texts of the string ids first used
-    in this batch, in order; ids run on from 0 over the whole file. ``metadata``: M events with the number of X/B/E events
-    before each.
+    in this batch, in order; ids run on from 0 over the whole file. ``metadata``: M events with the number of rows before
+    each.
     """
 
     events: pa.RecordBatch
@@ -143,9 +144,9 @@ class TraceScan:
     """Reads one trace: ``feed`` chunks and ``take`` batches in turn, then ``finish``, then ``take`` once more.
 
     ``args`` and ``wide_args`` map keys of ``args`` to columns; several keys may share a column (the last one in the text
-    counts). Events whose category is in ``wide_categories`` go to ``Batch.wide``, which has the ``args`` columns and then
-    the ``wide_args`` columns. After ``finish``: ``members``, ``event_counts`` ((ph, cat) -> events, all phases, category ""
-    if there is none) and ``defects``. Bad text never raises; a wrong call order raises ValueError.
+    counts). Events whose category is in ``wide_categories``, instants too, go to ``Batch.wide``, which has the ``args``
+    columns and then the ``wide_args`` columns. After ``finish``: ``members``, ``event_counts`` ((ph, cat) -> events, all
+    phases, category "" if there is none) and ``defects``. Bad text never raises; a wrong call order raises ValueError.
     """
 
     def __init__(

@@ -773,11 +773,13 @@ class PythonScanner:
         self._counts[counted] = self._counts.get(counted, 0) + 1
         if phase == "M":
             self._metadata.append((self._event_count, self._buffer[start:end]))
-        if phase not in ("X", "B", "E"):
+        instant, wide = phase == "i", category in self._wide_categories
+        if phase not in ("X", "B", "E") and not (instant and wide):
             return
         start_ns = self._as_time(fields.get("ts"), start)
         if start_ns is None:
-            self._note("no_timestamp", start)
+            if not instant:
+                self._note("no_timestamp", start)
             return
         name = self._as_text(fields.get("name"))
         row = [
@@ -790,7 +792,6 @@ class PythonScanner:
             start_ns,
             self._as_time(fields.get("dur"), start),
         ]
-        wide = category in self._wide_categories
         for column, kind in enumerate(self._kinds if wide else self._kinds[: self._narrow]):
             value = args.get(column)
             if kind == "int":

@@ -1064,14 +1064,16 @@ static int commit_event(trace_scan *s, text start, text end) {
         if (copy_text(&m->raw, start, (size_t)(end - start))) return -1;
         s->metadata_count++;
     }
-    if (letter != 'X' && letter != 'B' && letter != 'E') return 0;
+    int instant = letter == 'i';
+    if (!instant && letter != 'X' && letter != 'B' && letter != 'E') return 0;
+    int wide = has_category && is_wide(s, category);
+    if (instant && !wide) return 0;
     int64_t time = time_of(s, &s->field[TIME], start, &failed);
     if (failed) return -1;
     if (time == TRACE_SCAN_MISSING) {
-        note(s, NO_TIMESTAMP, start);
+        if (!instant) note(s, NO_TIMESTAMP, start);
         return 0;
     }
-    int wide = has_category && is_wide(s, category);
     trace_scan_table *t = wide ? &s->wide : &s->events;
     if (reserve_row(t)) return -1;
     size_t row = t->rows, column = 0;

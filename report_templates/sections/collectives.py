@@ -9,7 +9,11 @@ from . import labels
 
 _UNKNOWN = "No collectives are known of this run: make the report again from the traces."
 _ONE_RANK = "Known from one rank, a duration contains the wait for the others: its bandwidth is a lower bound."
-_NO_SIZE = "Sizes stand in profiles of PyTorch 2.3 and newer."
+_NO_SIZE = "Sizes stand in profiles of PyTorch 2.3 and newer, and of older ones with record_shapes."
+_ASSUMED = (
+    "For {} the trace tells the tensors and not the process group: all ranks of the job are assumed to take part; in a smaller group"
+    " the bus bandwidth is lower, and what all-gather and gather move is less."
+)
 _BANDWIDTH = (
     "Algorithm bandwidth: bytes per shortest duration over the ranks; bus bandwidth: times the factor by which nccl-tests makes operations"
     " comparable with the links. Wait: what a rank spent beyond the shortest duration of each collective."
@@ -84,6 +88,8 @@ def _sentences(found: Collectives) -> list[str]:
         said.append(f"In {plural(found.matched, 'collective')} matched across ranks {duration(waited)} was waiting{share}.")
     if fast and any(row.ranks == 1 for row in fast):
         said.append(_ONE_RANK)
+    if assumed := sum(row.count for row in found.rows if row.group_size_assumed):
+        said.append(_ASSUMED.format(plural(assumed, "collective")))
     if found.unmatched:
         recorded = plural(found.unmatched, "collective was", "collectives were")
         said.append(f"{recorded} recorded in different sequences on the ranks and could not be matched.")
@@ -95,7 +101,9 @@ def _cells(row: Collective) -> list[Cell]:
         word(row.operation),
         value(row.bytes, size),
         word(row.element_type),
-        value(row.group_size, count),
+        Cell(f"{count(row.group_size)} assumed", sort=row.group_size)
+        if row.group_size_assumed and row.group_size
+        else value(row.group_size, count),
         value(row.ranks, count),
         value(row.count, count),
         value(row.kernels, count),

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...analysis.report import GpuMemory, Report
-from ..blocks import Cell, Column, Figure, Section, coded, name, of_all, say, spread, table, value, word
+from markupsafe import Markup
+
+from ...analysis.report import AllocatorMemory, GpuMemory, Report
+from ..blocks import Cell, Column, Figure, Section, Table, coded, name, of_all, say, spread, table, value, word
 from ..figures import lines
 from ..formats import clip, count, duration, percent, plural, quantity
 from . import labels
 
 _ABSENT = (
-    "No GPU memory was sampled in this run: record the job with `postrun record`, which samples it. Memory events of PyTorch's profiler are"
-    " not read."
+    "No GPU memory was sampled in this run: record the job with `postrun record`, which samples it, or profile PyTorch with"
+    " `profile_memory=True`, which records its allocator."
 )
 _GIB = 2.0**30
 
 
 def gpu_memory(report: Report) -> Section:
-    every = report.gpu_memory
-    if not every:
-        return Section("gpu-memory", "GPU memory over time", coded(_ABSENT))
+    every, allocators = report.gpu_memory, report.allocator_memory
+    if every:
+        made = _sampled(every)
+        if allocators:
+            made.lead += Markup(" ") + _allocated(allocators)
+    else:
+        made = Section("gpu-memory", "GPU memory over time", _allocated(allocators) if allocators else coded(_ABSENT))
+    if allocators:
+        start = min(one.time_ns[0] for one in allocators)
+        made.add(_allocator_figure(allocators, start), _allocator_table(allocators, start))
+    return made
+
+
+def _sampled(every: Sequence[GpuMemory]) -> Section:
     fullest = max(every, key=_filled)
     of_total = f", {percent(_filled(fullest))} of it" if fullest.unit == "B" and fullest.total else ""
     made = Section(
@@ -100,3 +113,90 @@ def _filled(gpu: GpuMemory) -> float:
 
 def _amount(number: float, unit: str) -> Cell:
     return Cell(quantity(number, unit), sort=number)
+
+
+def _allocated(every: Sequence[AllocatorMemory]) -> Markup:
+    most = max(every, key=lambda one: one.peak)
+    grown = max(every, key=lambda one: one.growth)
+    return say(
+        "PyTorch's allocator held {} at most{}, on {}, and had reserved {} then. The largest growth is {} in {}{}.",
+        quantity(most.peak, "B"),
+        f" ({percent(100 * most.peak / most.total)} of its memory)" if most.total else "",
+        name(labels.device(most.node, most.rank, most.device), 40),
+        "an unknown amount" if most.reserved_at_peak is None else quantity(most.reserved_at_peak, "B"),
+        quantity(grown.growth, "B"),
+        duration(grown.growth_to_ns - grown.growth_from_ns),
+        f" on {labels.device(grown.node, grown.rank, grown.device)}" if grown is not most else "",
+    )
+
+
+def _allocator_figure(every: Sequence[AllocatorMemory], start: int) -> Figure | None:
+    known = [one for one in every if len(one.time_ns) > 1]
+    drawn = spread(known, lines.MOST, lambda one: one.peak)
+    if not drawn:
+        return None
+    panels = [
+        lines.Panel("allocated, GiB", [_line(one, one.high, one.low, start) for one in drawn]),
+        lines.Panel("reserved, GiB", [_line(one, one.reserved, (), start) for one in drawn if None not in one.reserved]),
+    ]
+    highest = max(drawn, key=lambda one: one.peak)
+    return Figure(
+        "gpu-memory-allocator",
+        lines.lines([panel for panel in panels if panel.lines], "time since the first allocation", x_time=True, height=92),
+        f"Memory of PyTorch's allocator over time; most allocated {quantity(highest.peak, 'B')} on"
+        f" {labels.device(highest.node, highest.rank, highest.device)}",
+        say(
+            "What PyTorch's allocator gave to tensors and what it had reserved for them; a band spans the lowest and the highest of a"
+            " stretch.{}",
+            of_all(len(drawn), len(known), "GPU", "allocated memory"),
+        ),
+    )
+
+
+def _line(one: AllocatorMemory, of: Sequence[int | None], low: Sequence[int], start: int) -> lines.Line:
+    known = [amount / _GIB for amount in of if amount is not None]
+    label = clip(labels.device(one.node, one.rank, one.device), 28)
+    return lines.Line(label, [time - start for time in one.time_ns], known, [amount / _GIB for amount in low], known if low else ())
+
+
+def _allocator_table(every: Sequence[AllocatorMemory], start: int) -> Table | None:
+    return table(
+        "gpu-memory-allocator-table",
+        "PyTorch's allocator on each GPU",
+        [
+            Column("GPU", "name"),
+            Column("Most allocated", "number"),
+            Column("Of its memory", "number"),
+            Column("After", "number"),
+            Column("Reserved then", "number"),
+            Column("Most reserved", "number"),
+            Column("Largest growth", "number"),
+            Column("From", "number", html_only=True),
+            Column("To", "number", html_only=True),
+            Column("First", "number", html_only=True),
+            Column("Last", "number"),
+            Column("Events", "number", html_only=True),
+        ],
+        [
+            [
+                word(labels.device(one.node, one.rank, one.device)),
+                _amount(one.peak, "B"),
+                value(100 * one.peak / one.total if one.total else None, percent),
+                Cell(duration(one.peak_at_ns - start), sort=one.peak_at_ns),
+                value(one.reserved_at_peak, _bytes),
+                value(one.reserved_peak, _bytes),
+                _amount(one.growth, "B"),
+                Cell(duration(one.growth_from_ns - start), sort=one.growth_from_ns),
+                Cell(duration(one.growth_to_ns - start), sort=one.growth_to_ns),
+                _amount(one.first, "B"),
+                _amount(one.last, "B"),
+                value(one.events, count),
+            ]
+            for one in every
+        ],
+        note="Allocations on the GPU that the profiler recorded; those of main memory are not part of it.",
+    )
+
+
+def _bytes(number: int | None) -> str:
+    return quantity(number, "B")

@@ -177,3 +177,91 @@ def test_real_trace_recomputed(shared_data: Path, tmp_path: Path) -> None:
     assert (both.matched, both.unmatched) == (len(with_sizes), 0)
     assert [(wait.rank, wait.collectives, wait.wait_ns) for wait in both.waits] == [(0, 21, 11_000), (1, 21, 0)]
     assert sum(row.shortest_ns for row in both.rows) == sum(map(sum, expected.values())) - 11_000
+
+
+def shaped(start: int, elements: int, operation: str, **other: Any) -> dict[str, Any]:
+    """The range in which an older PyTorch launches a collective: elements that the rank gives, and no group."""
+    return {
+        "node": 0, "process": 0, "on_device": False, "tid": 1, "start_ns": start, "duration_ns": 10, "operation": operation,
+        "element_type": "float", "in_elements": elements, **other,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("operation", "world", "size", "factor"),
+    [
+        ("all_reduce", 8, 400, 1.75), ("_all_gather_base", 8, 3200, 0.875), ("gather", 4, 1600, 0.75),
+        ("_reduce_scatter_base", 4, 400, 0.75),
+        ("all_to_all", 2, 400, 0.5), ("broadcast", 8, 400, 1.0), ("send", 8, 400, 1.0), ("scatter", 8, None, None), ("recv", 8, None, None),
+        ("all_reduce", None, 400, None), ("all_gather", None, None, None),
+    ],
+)  # fmt: skip
+def test_shapes_of_older_traces(make_store: MakeStore, operation: str, world: int | None, size: int | None, factor: float | None) -> None:
+    # 100 floats in 20 ns.
+    store = make_store(
+        names=NAMES,
+        processes=[{"id": 0, "node": 0, "rank": 0, "pid": 100, "world_size": world}],
+        device_event=[kernel(100, 20, 1)],
+        host_event=[launch(10, 1)],
+        collective=[shaped(8, 100, operation)],
+    )
+    (row,) = collectives(store).rows
+    assert (row.bytes, row.group_size, row.group_size_assumed) == (size, world, world is not None)
+    assert row.algorithm_gb_per_s == (None if size is None else pytest.approx(size / 20))
+    assert row.bus_gb_per_s == (None if size is None or factor is None else pytest.approx(size / 20 * factor))
+
+
+def test_a_record_with_the_group_counts_before_shapes(make_store: MakeStore) -> None:
+    # PyTorch 2.3 with record_shapes: the range lies in the call that tells the group, and begins last before the launch.
+    call = {"on_device": False, "tid": 1, "duration_ns": 30, "group_size": 2}
+    store = make_store(
+        names=NAMES,
+        processes=[{"id": 0, "node": 0, "rank": 0, "pid": 100, "world_size": 16}],
+        device_event=[kernel(100, 20, 1)],
+        host_event=[launch(10, 1)],
+        collective=[record(5, None, 100, **call), shaped(8, 100, "all_reduce")],
+    )
+    (row,) = collectives(store).rows
+    assert (row.count, row.element_type, row.group_size, row.group_size_assumed) == (1, "Float", 2, False)
+
+
+@pytest.mark.parametrize("name", ["sampled_2_ranks/sampled_rank-0.json.gz", "diff_pair/a100_rank3_of_8.json.gz"])
+def test_shapes_of_real_traces_recomputed(shared_data: Path, name: str) -> None:
+    """Every kernel by its correlation to its launch, and by thread and time to the range it lies in: sizes in plain Python."""
+    path = shared_data / "kineto" / name
+    if not path.is_file():
+        pytest.skip("the trace is not here")
+    trace = json.loads(gzip.decompress(path.read_bytes()), strict=False)
+    events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+    ranges = [event for event in events if str(event.get("name")).startswith("nccl:") and event.get("args", {}).get("Input Dims")]
+    launches = {event["args"]["correlation"]: event for event in events if event.get("cat") == "cuda_runtime"}
+    width = {"float": 4, "int": 4, "long": 8, "signed char": 1, "unsigned char": 1, "c10::Half": 2}
+    world = trace["distributedInfo"]["world_size"]
+    expected: dict[Any, list[float]] = defaultdict(list)
+    for event in events:
+        if event.get("cat") != "kernel" or "nccl" not in event["name"].lower():
+            continue
+        call = launches.get(event["args"]["correlation"], {"ts": -1, "tid": None})
+        around = [r for r in ranges if r["tid"] == call["tid"] and r["ts"] <= call["ts"] <= r["ts"] + r["dur"]]
+        if not around:
+            continue
+        (inside,) = around
+        (shape,), (kind,) = inside["args"]["Input Dims"], inside["args"]["Input type"]
+        size = width[kind]
+        for extent in shape:
+            size *= extent
+        if inside["name"] == "nccl:_all_gather_base":
+            size *= world
+        operation = {"all_reduce": "all-reduce", "all_to_all": "all-to-all", "_all_gather_base": "all-gather"}[inside["name"][5:]]
+        expected[operation, size, kind].append(event["dur"] * 1000)
+    with ingest([path]) as store:
+        found = [row for row in collectives(store).rows if row.bytes is not None]
+    assert len(expected) > 3
+    assert {(row.operation, row.bytes, row.element_type): (row.kernels, row.total_ns) for row in found} == {
+        key: (len(durations), sum(durations)) for key, durations in expected.items()
+    }
+    for row in found:
+        assert (row.group_size, row.group_size_assumed) == (world, True)
+        factor = {"all-reduce": 2 * (world - 1) / world}.get(row.operation, (world - 1) / world)
+        durations = expected[row.operation, row.bytes, row.element_type]
+        assert row.bus_gb_per_s == pytest.approx(factor * (row.bytes or 0) * len(durations) / sum(durations))

@@ -229,6 +229,18 @@ def test_wide_events_stand_apart_with_their_place_in_the_file(force_python: bool
 
 
 @both_scanners
+def test_instants_of_wide_categories_are_read_and_of_others_not(force_python: bool) -> None:
+    events = [
+        event(ph="i", cat="kernel", name="here", args={"kind": "k", "correlation": 3}), event(ph="i", cat="kernel", ts=None),
+        event(ph="i"), event(ph="I", cat="kernel"), event(ph="i", cat=None), event(),
+    ]  # fmt: skip
+    got = read(written(events), force_python=force_python)
+    plain, wide = got.tables
+    assert (wide["phase"].to_pylist(), wide["ordinal"].to_pylist(), wide["correlation"].to_pylist()) == ([ord("i")], [0], [3])
+    assert (plain["ordinal"].to_pylist(), got.defects) == ([1], [])
+
+
+@both_scanners
 def test_metadata_events_know_how_many_events_came_before(force_python: bool) -> None:
     base = {"ph": "M", "name": "process_name", "pid": 0, "args": {"start_time_since_epoch_in_micros": 1594662605425850}}
     got = read(written([base, event(), event(ph="C"), base | {"pid": 1}]), force_python=force_python)
@@ -290,7 +302,7 @@ def test_every_layout_gives_what_json_gives(events: list[Any], layout: str, seed
     text = LAYOUTS[layout](events)
     whole = read(text)
     assert whole.defects == []
-    expected = [e for e in events if e["ph"] in ("X", "B", "E")]
+    expected = [e for e in events if e["ph"] in ("X", "B", "E") or (e["ph"] == "i" and e.get("cat") == "kernel")]
     assert [r["start_ns"] for r in whole.rows] == [int(Decimal(e["ts"].strip("\x01")).scaleb(3)) for e in expected]
     assert [r["name"] for r in whole.rows] == [e.get("name") for e in expected]
     assert sum(whole.counts.values()) == len(events)
