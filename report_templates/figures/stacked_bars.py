@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from ..formats import NARROW_SPACE, clip, significant
 from . import svg
 from .axes import nice_ticks
-from .palette import GRID, INK, MEANINGS, MUTED, ON
+from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
 
 WIDTH = 720.0
 _ROW, _BAR, _TOP, _RIGHT = 20.0, 14.0, 30.0, 14.0
+_APART = 4.0  # parts wider than this have a gap between them, so that they are told apart without colours, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def stacked_bars(
     for number, (label, (_, values)) in enumerate(zip(labels, rows, strict=True)):
         y = _TOP + _ROW * number
         body.append(svg.text(left - 8, y + _BAR / 2 + 4, label, anchor="end", fill=INK))
-        x = left
+        x, before = left, 0.0
         for i in used:
             part, value = parts[i], values[i]
             width = value * scale
@@ -70,11 +71,13 @@ def stacked_bars(
             short = significant(float(f"{value:.3g}"))
             shown = f"{short} {unit}" if whole is None else f"{value:.1f} {unit}"
             body.append(svg.rect(x, y, width, _BAR, MEANINGS[part.meaning], opacity=part.shade, title=f"{label}, {part.name}: {shown}"))
+            if min(before, width) > _APART:
+                body.append(svg.rect(x - 0.5, y, 1, _BAR, PAPER))
             inside = short if whole is None else f"{value:.0f}"
             if width > svg.width_of(inside, 10) + 8:
                 middle = _beside(x + width / 2, svg.width_of(inside, 10), line, x + width)
                 numbers.append(svg.text(middle, y + 11, inside, anchor="middle", fill=ON[part.meaning], size=10))
-            x += width
+            x, before = x + width, width
         if x < left + 1:  # a row without a bar would look as if its figure were missing
             numbers.append(svg.text(left + 5, y + 11, f"{significant(float(f'{sum(values):.3g}'))} {unit}", fill=MUTED, size=10))
     if line is not None:

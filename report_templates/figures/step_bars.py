@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from ..formats import NARROW_SPACE, significant
 from . import svg
 from .axes import nice_ticks
-from .palette import GRID, INK, MEANINGS, MUTED
+from .palette import GRID, INK, MEANINGS, MUTED, PAPER
 from .stacked_bars import WIDTH, Part, legend
 
 _TOP, _LEFT, _RIGHT, _BOTTOM = 40.0, 52.0, 8.0, 34.0
 _WIDEST, _HEIGHT = 48.0, 150.0
+_APART = 4.0  # parts higher than this have a gap between them, so that they are told apart without colours, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,16 @@ def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str
     named = -(-len(bars) // max(1, int((WIDTH - _LEFT - _RIGHT) / (14 + max(svg.width_of(bar.label, 10) for bar in bars)))))
     for position, bar in enumerate(bars):
         middle = _LEFT + slot * (position + 0.5)
-        y = zero
+        y, under = zero, 0.0
         for i in used:
             shown = min(bar.values[i] * scale, y - _TOP)
             if shown > 0:
                 y -= shown
                 title = f"{bar.label}, {parts[i].name}: {significant(bar.values[i])} {unit}" if titles else None
                 body.append(svg.rect(middle - wide / 2, y, wide, shown, MEANINGS[parts[i].meaning], opacity=parts[i].shade, title=title))
+                if min(under, shown) > _APART and wide > _APART:
+                    body.append(svg.rect(middle - wide / 2, y + shown - 0.5, wide, 1, PAPER))
+                under = shown
         if sum(bar.values) > top * (1 + 1e-9):
             body.append(svg.text(middle, _TOP - 4, significant(sum(bar.values)), anchor="middle", fill=INK, size=9))
         if bar.below > 0:

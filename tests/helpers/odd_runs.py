@@ -24,7 +24,7 @@ from postrun.simulate.truth import demo_truth
 Event = dict[str, Any]
 _BASE_NS: Final = 1_772_000_000_000_000_000
 _PID: Final = 411
-_H100: Final = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_017_493_504, "computeMajor": 9, "numSms": 132, "warpSize": 32}
+_H100: Final = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_017_493_504, "computeMajor": 9, "numSms": 132}
 
 
 def _one_gpu(folder: Path) -> None:
@@ -77,12 +77,13 @@ def _one_step(folder: Path) -> None:
 
 def _steps_10_000(folder: Path) -> None:
     """Most take 1 ms; every 100th waits for a batch, every 2500th for long."""
+    gemm, reduce = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
     events, clock = [], 0
     for step in range(10_000):
         wait = 12_000 if step % 2500 == 1250 else 900 if step % 100 == 50 else 30
         events.append(_host("user_annotation", f"ProfilerStep#{step}", clock, wait + 1_000))
-        events += _launched(2 * step, "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", clock + wait, 700 + step % 13)
-        events += _launched(2 * step + 1, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", clock + wait + 720, 180)
+        events += _launched(2 * step, gemm, clock + wait, 700 + step % 13)
+        events += _launched(2 * step + 1, reduce, clock + wait + 720, 180)
         clock += wait + 1_010
     _write(folder, events)
 
@@ -95,10 +96,11 @@ def _kernel_names_5_000(folder: Path) -> None:
     """As generated kernels are: names that differ in their middle or only at their end, short ones and very long ones."""
     events: list[Event] = []
     for i in range(5_000):
+        depth = i % 40
         names = (
             f"triton_poi_fused_add_mul_native_layer_norm_backward_{i}",
             f"void cutlass::Kernel2<cutlass_80_tensorop_s{i}gemm_bf16_{64 << i % 3}x128_ldg8_f2f_tn_align8>(Params)",
-            f"void at::native::vectorized_elementwise_kernel<{i}, " + "at::native::detail::Unrolled<" * (i % 40) + "float" + ">" * (i % 40 + 1),
+            f"void at::native::vectorized_elementwise_kernel<{i}, " + "at::native::detail::Unrolled<" * depth + "float" + ">" * (depth + 1),
             f"k{i}",
         )
         events += _launched(i, names[i % 4], 60 * i, 20 + 4_000_000 // (i + 1) % 37)

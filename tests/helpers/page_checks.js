@@ -29,10 +29,10 @@ function look() {
     if (!seen(own)) continue;
     const style = getComputedStyle(element);
     const cuts = (value) => value === "hidden" || value === "clip";
-    if (cuts(style.overflowX) && element.scrollWidth > element.clientWidth + 1 && element.textContent.trim() && !element.title) {
+    if (cuts(style.overflowX) && element.scrollWidth > element.clientWidth + 1 && element.textContent.trim() && !element.closest("[title]")) {
       found.push(`cut at the right: ${where(element)}`);
     }
-    if (cuts(style.overflowY) && element.scrollHeight > element.clientHeight + 1 && element.textContent.trim() && !element.title) {
+    if (cuts(style.overflowY) && element.scrollHeight > element.clientHeight + 1 && element.textContent.trim() && !element.closest("[title]")) {
       found.push(`cut at the bottom: ${where(element)}`);
     }
     if (/^(TD|TH|LI|P|DT|DD|CAPTION|H1|H2|H3|FIGCAPTION|BUTTON|SUMMARY)$/.test(element.tagName) && style.overflowX === "visible") {
