@@ -122,3 +122,23 @@ def test_yaml_can_be_read(page: Path) -> None:
     yaml = pytest.importorskip("yaml", reason="no PyYAML")
     for body in blocks(page, "yaml"):
         assert yaml.safe_load(body)
+
+
+def test_messages_are_quoted_as_they_are_printed() -> None:
+    """Every quoted message in the first column of a table of troubleshooting.md, in the parts between its …."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", page, re.MULTILINE)
+    quoted = [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
+    assert len(quoted) > 30
+    folders = [
+        folder for folder in ROOT.iterdir() if folder.is_dir() and folder.name not in ("tests", "docs", "build", "site", "benchmarks")
+    ]
+    files = [file for folder in folders if folder.name[0] != "." for ending in ("*.py", "*.[ch]") for file in folder.rglob(ending)]
+    texts = [(file.suffix, file.read_text(encoding="utf-8")) for file in [*files, ROOT / "cli.py"]]
+    code = "\n".join(re.sub(r"\{[^{}\n]*\}" if ending == ".py" else r"%[.\d]*[su]", "…", text) for ending, text in texts)
+    code = re.sub(r'"\s*\n\s*f?"', "", code)
+    missing = []
+    for message in quoted:
+        parts = [part.strip(" ();,:") for part in re.sub(r"SIGKILL|SIGSEGV", "…", message).split("…")]
+        missing += [message for part in parts if len(part) > 3 and part not in code]
+    assert not missing
