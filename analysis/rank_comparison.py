@@ -132,7 +132,8 @@ def _rows(compared: pl.DataFrame, judged: Sequence[RankOverSteps], waits: pl.Dat
     mean = compared.group_by("process").agg(pl.col(*TIMES, "waiting", "loading").mean())
     by_process = {row["process"]: row for row in mean.iter_rows(named=True)}
     longest = waits.group_by("process", "group").agg(pl.col("waiting").sum()).filter(pl.col("waiting") > 0)
-    named = longest.sort("waiting", "group", descending=[False, True]).select("process", "group").rows() if len(labels) > 1 else []
+    several = waits["group"].n_unique() > 1  # of one alone nobody needs the name
+    named = longest.sort("waiting", "group", descending=[False, True]).select("process", "group").rows() if several else []
     groups = {process: labels[group] for process, group in named}  # of each process the last one counts
     return tuple(
         RankRow(

@@ -506,7 +506,7 @@ class StepBreakdown:
 class RankRow:
     """One rank over the steps that several ranks have; times are means per step. ``waiting_ns``: communication beyond that of the rank with
     least of it in the same step, in each process group of its own. ``excess_percent``, ``steps_over``, ``others_wait_ns``, ``straggler``:
-    as StragglerRank finds them. ``waiting_group``: the process group in which it waits longest."""
+    as StragglerRank finds them. ``waiting_group``: of several process groups the one in which it waits longest."""
 
     node: str
     rank: int | None

@@ -14,6 +14,7 @@ from . import labels
 from .distribution import bins_of, worth_drawing
 
 _FIGURES = 8
+_FURTHER = 48  # histograms of the HTML beside the chosen ones
 _COUNTERS = 6
 _PANELS = 3  # in one figure, so that a page takes it
 _NAMED = 4
@@ -46,7 +47,14 @@ def annotated_ranges(report: Report) -> Section:
             duration(longest.quantiles.p50),
         ),
     )
-    made.add(_figure([group for name in found.histograms for group in found.groups if group.name == name][:_FIGURES]))
+    first = [group for name in found.histograms for group in found.groups if group.name == name][:_FIGURES]
+    made.add(_figure(first))
+    further = [group for group in found.groups if group not in first and worth_drawing(group.quantiles)]
+    for number, at in enumerate(range(0, min(len(further), _FURTHER), _FIGURES)):
+        made.add(_figure(further[at : min(at + _FIGURES, _FURTHER)], f"annotations-further-{number + 1}"))
+    if further:
+        rest = f", those with most time of {count(len(further))}" if len(further) > _FURTHER else ""
+        made.facts["further"] = f"Durations of {plural(min(len(further), _FURTHER), 'further name')}{rest}"
     made.add(
         table(
             "annotations-table",
@@ -182,7 +190,7 @@ def _number(given: float | None) -> str:
     return significant(given) if plain else f"{given:.3g}".replace("-", "−")
 
 
-def _figure(groups: Sequence[AnnotationGroup]) -> Figure | None:
+def _figure(groups: Sequence[AnnotationGroup], id: str = "annotations-histograms") -> Figure | None:
     """A panel per group; those of few or nearly equal values are named in a sentence instead."""
     drawn = [group for group in groups if worth_drawing(group.quantiles)]
     same = [group for group in groups if not worth_drawing(group.quantiles)]
@@ -201,7 +209,7 @@ def _figure(groups: Sequence[AnnotationGroup]) -> Figure | None:
     constant = say(" Few or nearly equal values, and so not drawn: {}.", ", ".join(named)) if same else ""
     first = drawn[0]
     return Figure(
-        "annotations-histograms",
+        id,
         panels(
             [bins_of(_name(group), group.histogram, group.quantiles.p50) for group in drawn],
             details,

@@ -83,7 +83,7 @@ def _ranks(found: RankComparison, shown: Sequence[RankRow]) -> Table | None:
     note = f"Means per step over {plural(found.steps, 'step')}; over: computes more than {percent(found.threshold_percent)} longer than the"
     note += " median of the ranks in the step; waiting: communication beyond that of the rank with least of it in the step"
     several = found.groups > 1
-    note += ", in each process group of its own." if found.groups else ", as no process group is known: all ranks are taken as one."
+    note += ", in each process group of its own." if several else "." if found.groups else "; no process group is known: all ranks are one."
     if left_out:
         note += f" {plural(left_out, 'more rank')} in report.json."
     return table(

@@ -318,7 +318,7 @@ def grouped(waits: Sequence[tuple[int, int]], *, rest: int = 0) -> dict[str, Any
             at += length
         if rest:
             tables["device_event"].append(kernel("nccl", at, at + rest + rank, process=rank, device=rank))
-        tables["step"][rank]["device_duration_ns"] = at + rest + rank - 0
+        tables["step"][rank]["device_duration_ns"] = at + rest + rank
     return tables
 
 
@@ -349,17 +349,37 @@ def test_a_group_of_which_one_rank_is_known_tells_no_wait(make_store: MakeStore)
         tables[table] = [row for row in tables[table] if row["process"] in (0, 2)]
     found = rank_comparison(make_store(names=NAMES, **tables))
     assert [(row.rank, row.waiting_ns, row.waiting_group) for row in found.ranks] == [(0, 0, None), (2, 10, "group 2 (ranks 0, 2)")]
+    tables["collective"] = [row for row in tables["collective"] if row["group_name"] == "1"]
+    tables["device_event"] = [row for row in tables["device_event"] if row["start_ns"] == T0 or row["start_ns"] == T0 + 100]
+    alone = rank_comparison(make_store(names=NAMES, **tables))
+    assert [(row.waiting_ns, row.waiting_group) for row in alone.ranks] == [(None, None), (None, None)]
+
+
+def test_of_one_process_group_nobody_needs_the_name(make_store: MakeStore) -> None:
+    tables = job([(100, 0)], [(100, 0)])
+    both = [in_group((rank, 100, 150 + rank, 1), "0", "[0, 1]", 20) for rank in (0, 1)]
+    tables["device_event"] += [made for made, _ in both]
+    for rank in (0, 1):
+        tables["step"][rank]["device_duration_ns"] = 150 + rank
+    found = rank_comparison(make_store(names=NAMES, **tables, collective=[told for _, told in both]))
+    assert (found.groups, [(row.waiting_ns, row.waiting_group) for row in found.ranks]) == (1, [(0, None), (1, None)])
 
 
 @pytest.mark.parametrize(
     ("name", "ranks", "label"),
-    [("0", None, "group 0"), (None, "[0, 4]", "the group of ranks 0, 4"), ("dp", "[0, 1, 2, 3, 4, 5, 6, 7, 8]", "group dp (ranks 0 to 8)")],
+    [
+        ("0", None, "group 0"),
+        (None, "[0, 4]", "the group of ranks 0, 4"),
+        ("dp", "[0, 1, 2, 3, 4, 5, 6, 7, 8]", "group dp (ranks 0 to 8)"),
+        ("dp", "[0, 1, 2, 3, 4, 5, 6, 7]", "group dp (ranks 0, 1, 2, 3, 4, 5, 6, 7)"),
+    ],
 )
 def test_a_process_group_is_called_by_what_is_known(make_store: MakeStore, name: str | None, ranks: str | None, label: str) -> None:
     tables = job([(100, 0)], [(100, 0)])
     both = [in_group((rank, 100, 150 + rank, 1), name, ranks, 20) for rank in (0, 1)]
     tables["device_event"] += [made for made, _ in both]
-    for rank in (0, 1):
-        tables["step"][rank]["device_duration_ns"] = 150 + rank
+    for rank in (0, 1):  # and one of no group
+        tables["device_event"].append(kernel("nccl", 150 + rank, 160 + rank, process=rank, device=rank))
+        tables["step"][rank]["device_duration_ns"] = 160 + rank
     found = rank_comparison(make_store(names=NAMES, **tables, collective=[told for _, told in both]))
     assert [(row.waiting_ns, row.waiting_group) for row in found.ranks] == [(0, None), (1, label)]
