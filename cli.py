@@ -22,12 +22,13 @@ from .command_parts import CONFIG, VERBOSITY, commands_of, option, print_json, p
 from .errors import PostrunError, Terminated
 from .lazy_commands import LazyGroup
 from .record_options import RECORD_OPTIONS
-from .report_options import REPORT_OPTIONS, STORE_OPTIONS, chosen_rules, fail_if
+from .report_options import REPORT_OPTIONS, STORE_OPTIONS, chosen_look, chosen_rules, fail_if
 
 if TYPE_CHECKING:
     from .analysis.report import Report
     from .analysis.rules.base import Preset
     from .analysis.rules.selection import Selection
+    from .report_templates.look import Look
     from .report_templates.pdf import Printer
 
 
@@ -120,6 +121,7 @@ def report(sources: tuple[str, ...], quiet: bool, verbose: bool, memory_limit: s
     a URL of any of them (s3://bucket/prefix, gs://, az://).
     """
     selection, fail_on = chosen_rules(options, quiet)
+    look = chosen_look(options)
     from .ingest import ingest
 
     with (
@@ -127,7 +129,7 @@ def report(sources: tuple[str, ...], quiet: bool, verbose: bool, memory_limit: s
         progress_line(quiet, verbose) as progress,
         ingest(sources, progress=progress, memory_limit=memory_limit, threads=threads) as store,
     ):
-        made = _write_report(store, progress, printer, quiet=quiet, selection=selection, **options)
+        made = _write_report(store, progress, printer, quiet=quiet, selection=selection, look=look, **options)
     fail_if(made, fail_on)
 
 
@@ -185,6 +187,7 @@ def demo(
     Options hold for both; --name, --histogram, --json and --fail-on for the simulated run only.
     """
     selection, fail_on = chosen_rules(options, quiet)
+    options["look"] = chosen_look(options)
     from .ingest import ingest
     from .simulate import write_demo
     from .simulate.changes import NAMED
@@ -345,7 +348,7 @@ def _printer(formats: tuple[str, ...]) -> AbstractContextManager[Printer | None]
 def _write_report(
     store: Any, progress: Callable[[str, float | None], None], printer: Printer | None, *, quiet: bool, output: Path,
     formats: tuple[str, ...], top: int, histograms: tuple[str, ...], paper: str, name: str | None, as_json: bool,
-    generated_at: str | None, selection: Selection, timeline_events: int,
+    generated_at: str | None, selection: Selection, timeline_events: int, look: Look,
 ) -> Report:  # fmt: skip
     from . import report_words, timelines
     from .analysis import analyze
@@ -357,8 +360,8 @@ def _write_report(
     made_at = option_values.generated_at(generated_at)
     made = analyze(store, Options(top=top, histograms=histograms, generated_at_ns=made_at, name=name, selection=selection))
     progress("drawing", None)
-    timeline = timelines.timeline_for(store, made, formats, timeline_events)
-    written = render(made, output, formats, paper=paper, printer=printer, progress=progress, timeline=timeline)
+    timeline = timelines.timeline_for(store, made, formats, 0 if "timeline" in look.left_out else timeline_events)
+    written = render(made, output, formats, paper=paper, printer=printer, progress=progress, timeline=timeline, look=look)
     progress("", None)
     stale = [path for kind, place in PLACES.items() if kind not in written and (path := output / place).exists()]
     if as_json:

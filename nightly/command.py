@@ -15,7 +15,18 @@ from click.core import ParameterSource
 from .. import option_values
 from ..command_parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, print_json, progress_line, with_options
 from ..errors import InputError, UsageError
-from ..report_options import CHOICE_OF_RULES, FORMAT, GENERATED_AT, MEMORY_LIMIT, PAPER, TIMELINE_EVENTS, TOP, fail_on_words
+from ..report_options import (
+    CHOICE_OF_RULES,
+    FORMAT,
+    GENERATED_AT,
+    LOOK,
+    MEMORY_LIMIT,
+    PAPER,
+    TIMELINE_EVENTS,
+    TOP,
+    chosen_look,
+    fail_on_words,
+)
 from . import words
 
 if TYPE_CHECKING:
@@ -116,7 +127,7 @@ NIGHT_OPTIONS = [
 
 @click.command(short_help="Report every new or changed run of a folder or an object store.")
 @click.argument("source", metavar="SOURCE")
-@with_options(NIGHT_OPTIONS, [FORMAT], CHOICE_OF_RULES, [TOP, PAPER, TIMELINE_EVENTS, GENERATED_AT, CONFIG, MEMORY_LIMIT], VERBOSITY)
+@with_options(NIGHT_OPTIONS, [FORMAT], CHOICE_OF_RULES, [TOP, PAPER, *LOOK, TIMELINE_EVENTS, GENERATED_AT, CONFIG, MEMORY_LIMIT], VERBOSITY)
 def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: Any) -> None:
     """Report every run below SOURCE that is new or has changed since its last report, and write an index of all.
 
@@ -231,6 +242,7 @@ def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, 
         raise UsageError(f"{error}, {REGRESSION}" if str(error).startswith("--fail-on") else str(error)) from error
     running = {one.rule.name for one in selection.rules}
     settings = {key: str(value) for key, value in {**of_file, **given}.items() if rules.setting(key)[0].name in running}
+    look = chosen_look(options)
     report = ReportOptions(
         formats=options["formats"],
         top=options["top"],
@@ -239,6 +251,10 @@ def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, 
         rules=options["rules"],
         preset=options["preset"],
         settings=tuple(sorted(settings.items())),
+        sections=look.sections,
+        theme=look.theme,
+        title=look.title,
+        logo=None if look.logo is None else (look.logo.uri, look.logo.alt),
         memory_limit=options["memory_limit"],
     )
     return report, fail_on + (REGRESSION,) * (len(of_rules) < len(options["fail_on"]))

@@ -49,6 +49,11 @@ class ReportOptions:
     rules: tuple[str, ...] | None = None
     preset: str = "documented"
     settings: tuple[tuple[str, str], ...] = ()
+    sections: tuple[str, ...] | None = None
+    theme: str = "auto"
+    title: str | None = None
+    logo: tuple[str, str] | None = None
+    """The picture as a data address, for workers on other machines, and its text."""
     memory_limit: str = "600MB"
     threads: int | None = 1
 

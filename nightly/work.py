@@ -33,6 +33,7 @@ from .night import marker
 if TYPE_CHECKING:
     from ..analysis.rules.selection import Selection
     from ..ingest.store import Store
+    from ..report_templates.look import Look
     from ..report_templates.pdf import Printer, PrinterHere
 
 LOG: Final = "postrun.log"
@@ -149,14 +150,14 @@ def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]
     from ..report_templates import render
     from ..timelines import timeline_for
 
-    selection = _selection(task)
+    selection, look = _selection(task), _look(task)
     source = _opened(task.source)
     given, load = prepare(task, source, work)
     options = task.options
     try:
         with load() as store:
             report = analyze(store, Options(top=options.top, generated_at_ns=task.generated_at_ns, selection=selection))
-            timeline = timeline_for(store, report, options.formats, options.timeline_events)
+            timeline = timeline_for(store, report, options.formats, 0 if "timeline" in look.left_out else options.timeline_events)
     except PostrunError as error:
         check_unchanged(task, source)
         raise InputError(_named(str(error), given, task, source)) from error
@@ -166,7 +167,7 @@ def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]
         render(
             report, work / "out", options.formats, paper=options.paper, pdf_timeout_s=_PDF_TIMEOUT_S,
             printer=_printer_here() if task.attempt == 1 and "pdf" in options.formats else None,
-            timeline=timeline,
+            timeline=timeline, look=look,
         )  # fmt: skip
     except RenderError as error:
         (work / "out" / LOG).write_text(traceback.format_exc(), encoding="utf-8", errors="replace")
@@ -179,6 +180,14 @@ def _printer_here() -> Printer | PrinterHere:
     from ..report_templates.pdf import PrinterHere
 
     return PrinterHere()
+
+
+def _look(task: Task) -> Look:
+    from ..report_templates.logo import Logo
+    from ..report_templates.look import Look
+
+    options = task.options
+    return Look(options.sections, options.theme, options.title, None if options.logo is None else Logo(*options.logo))
 
 
 def _selection(task: Task) -> Selection:

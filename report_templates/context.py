@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ..analysis.report import Report
 from ..analysis.timeline_data import Timeline
 from .blocks import Section
 from .figures import plots
+from .look import Look
 from .sections.activity import activity
 from .sections.annotated_ranges import annotated_ranges
-from .sections.appendix import appendix
+from .sections.appendix import add_left_out, appendix
 from .sections.categories import categories
 from .sections.collectives import collectives
 from .sections.data_quality import data_quality
@@ -72,23 +73,36 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the templates see: the report itself for its plain texts, and the sections, numbered from 1."""
+    """What the templates see: the report itself for its plain texts, the sections, numbered from 1, and how the page looks."""
 
     report: Report
     summary: Section
     sections: tuple[Section, ...]
+    look: Look = field(default_factory=Look)
 
 
-def context(report: Report, progress: Callable[[str, float | None], None], timeline: Timeline | None = None) -> Context:
-    """Everything that is shown, formatted, and every figure drawn; HTML and PDF show the same. The timeline stands before the appendix."""
+def name_of(build: Callable[[Report], Section]) -> str:
+    """The id of the section that ``build`` makes, before it is made."""
+    return build.__name__.replace("_", "-")
+
+
+def context(
+    report: Report, progress: Callable[[str, float | None], None], timeline: Timeline | None = None, look: Look | None = None
+) -> Context:
+    """Everything that is shown, formatted, and every figure drawn; HTML and PDF show the same. The timeline stands before the appendix.
+    What ``look`` leaves out is neither formatted nor drawn."""
+    look = look or Look()
+    without = look.left_out
+    chosen = [build for build in SECTIONS if name_of(build) not in without]
     made = []
     with plots.settings():
-        for number, build in enumerate(SECTIONS, 1):
-            progress("drawing", (number - 1) / len(SECTIONS))
+        for number, build in enumerate(chosen):
+            progress("drawing", number / len(chosen))
             made.append(build(report))
-        if timeline is not None:
+        if timeline is not None and "timeline" not in without:
             made.insert(-1, timeline_section(timeline))
         for number, section in enumerate(made, 1):
             section.number = number
-        first = summary(report)
-    return Context(report, first, tuple(made))
+        add_left_out(made[-1], without)
+        first = summary(report, rules="rules" not in without)
+    return Context(report, first, tuple(made), look)

@@ -102,3 +102,9 @@ def sentences(text: str, limit: int) -> str:
     if end <= _LONGEST_SENTENCE:
         return text[:end]
     return text[:_LONGEST_SENTENCE].rpartition(" ")[0].rstrip(",;:") + " …" if " " in text[:_LONGEST_SENTENCE] else clip(text, limit)
+
+
+def first_sentences(text: str, most: int) -> tuple[str, str]:
+    """The first ``most`` sentences of ``text``, and what follows them."""
+    ends = [found.end() for found in _SENTENCE_END.finditer(text)]
+    return (text, "") if len(ends) < most else (text[: ends[most - 1]], text[ends[most - 1] :].lstrip())

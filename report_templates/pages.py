@@ -19,16 +19,36 @@ from .context import Context
 from .figures.donut import Sector
 from .figures.palette import themed
 from .formats import count, moment, printable
+from .look import TITLE
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=_)(?=[^_])")
+_TOOLTIP: Final = re.compile(r"<title>[^<]*</title>")
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 def page(context: Context, target: str, *, paper: str = "A4") -> str:
     """The page as text. target "html": figures inline, in the colours of the theme, full tables, script; "pdf": figures as images in
-    light colours, tables capped."""
+    light colours, tables capped. Words that would lead to a section which is left out lead nowhere."""
     anchors = {part.id for section in context.sections for part in (section, *section.parts)} | {"summary"}
-    return filled("report.html.j2", context.report, context.summary, context.sections, target, paper=paper, anchors=anchors)
+    text = filled(
+        "report.html.j2", context.report, context.summary, context.sections, target, paper=paper, anchors=anchors, look=context.look,
+        title=context.look.title or TITLE,
+    )  # fmt: skip
+    return _without_dead_links(text) if context.look.left_out else text
+
+
+def _without_dead_links(text: str) -> str:
+    """``text`` with the words alone in place of links to ids that it does not have. Scripts and styles stand in its head."""
+    head, end, body = text.partition("</head>")
+    ids = {""} | set(re.findall(r'\sid="([^"]*)"', body))
+
+    def kept(found: re.Match[str]) -> str:
+        if found[2] in ids:
+            return found[0]
+        named = re.search(r'\sclass="[^"]*"', found[1] + found[3])
+        return f"<span{named[0] if named else ''}>{found[4]}</span>"
+
+    return head + end + re.sub(r'<a\b([^>]*)\shref="#([^"]*)"([^>]*)>(.*?)</a>', kept, body, flags=re.DOTALL)
 
 
 def filled(
@@ -111,8 +131,9 @@ def _inline(figure: Figure) -> Markup:
 
 
 def _image(figure: Figure) -> Markup:
-    """An image with the SVG in it: WeasyPrint lays out inline SVG ten times slower."""
-    data = base64.b64encode(figure.svg.encode()).decode()
+    """An image with the SVG in it: WeasyPrint lays out inline SVG ten times slower. Paper has no tooltips, which would be a fifth of its
+    elements."""
+    data = base64.b64encode(_TOOLTIP.sub("", figure.svg).encode()).decode()
     return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, printable(figure.alt))
 
 

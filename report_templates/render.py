@@ -11,6 +11,7 @@ from typing import Final
 from ..analysis.report import Report
 from ..analysis.timeline_data import Timeline
 from ..errors import RenderError, UsageError
+from .look import Look
 from .pdf import PAPERS, Job, Printer, PrinterHere
 
 FORMATS = ("html", "pdf", "json")
@@ -31,6 +32,7 @@ def render(
     printer: Printer | PrinterHere | None = None,
     progress: Callable[[str, float | None], None] | None = None,
     timeline: Timeline | None = None,
+    look: Look | None = None,
 ) -> dict[str, Path]:
     """Write the files of ``formats`` (PLACES) to ``out_dir``; format -> file, or folder.
 
@@ -39,7 +41,8 @@ def render(
     seconds: the others are written, and ``written`` of the error names them; an older report.pdf is removed, because it would be that of
     another run. UsageError for an unknown format or paper. ``printer``: a process for the PDF that was started earlier, so that it was
     ready by now, which is used up; or this process, without a time limit. ``timeline``: the events that HTML and PDF draw; without it they
-    have no section of that name.
+    have no section of that name. ``look``: which sections they show, in which theme, under whose title and logo; report.json is always
+    whole.
     """
     if unknown := [word for word in formats if word not in PLACES]:
         raise UsageError(f"{', '.join(unknown)} is no report format; choose from {', '.join(PLACES)}")
@@ -61,7 +64,7 @@ def render(
             from .context import context
             from .pages import page
 
-            shown = context(report, tell, timeline)
+            shown = context(report, tell, timeline, look)
             if printer is not None:
                 tell("printing", None)
                 (scratch / "page.html").write_text(page(shown, "pdf", paper=sheet), encoding="utf-8", errors="replace")

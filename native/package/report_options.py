@@ -15,6 +15,8 @@ from .command_parts import CONFIG_FILE, FILE_SETTINGS, Listed, Number, bad_param
 if TYPE_CHECKING:
     from .analysis.report import Report
     from .analysis.rules.selection import Selection
+    from .report_templates.logo import Logo
+    from .report_templates.look import Look
     from .rule_options import RuleText
 
 
@@ -61,6 +63,50 @@ def _custom_rules(_ctx: click.Context, _param: click.Parameter, value: tuple[str
         return rule_options.rule_texts(value)
 
 
+def _sections(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    from .report_templates.section_names import checked
+
+    with bad_parameter():
+        return checked(option_values.words(value))
+
+
+def _title(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    from .report_templates.look import checked_title
+
+    with bad_parameter():
+        return checked_title(str(value))
+
+
+def _logo(ctx: click.Context, param: click.Parameter, value: str | None) -> Logo | None:
+    """The picture itself: it is looked at before anything is read. What a configuration file names stands beside that file."""
+    if value is None:
+        return None
+    from .report_templates.logo import read_logo
+
+    path = Path(str(value))
+    if param.name and ctx.get_parameter_source(param.name) is ParameterSource.DEFAULT_MAP and ctx.meta.get(CONFIG_FILE):
+        path = Path(ctx.meta[CONFIG_FILE]).parent / path
+    with bad_parameter():
+        return read_logo(path)
+
+
+def chosen_look(options: dict[str, Any]) -> Look:
+    """How the report looks, taken out of ``options``. Raises UsageError."""
+    from .report_templates.logo import with_alt
+    from .report_templates.look import Look
+
+    names = ("sections", "theme", "title", "logo", "logo_alt")
+    sections, theme, title, logo, alt = (options.pop(name) for name in names)
+    ctx = click.get_current_context()
+    with bad_parameter(_origin(ctx, "logo_alt"), "--logo-alt"):
+        logo = with_alt(logo, alt, title)
+    return Look(sections, theme, title, logo)
+
+
 def fail_on_words(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
@@ -87,6 +133,15 @@ TIMELINE_EVENTS = option("--timeline-events", type=Number(0, 2_000_000), default
                          help="Events that the timeline draws; more are merged with their neighbours. 0: no timeline.")  # fmt: skip
 GENERATED_AT = option("--generated-at", metavar="TIME", help="Time of making that the report states (ISO 8601, UTC); the same input then "
                       "gives the same bytes. SOURCE_DATE_EPOCH is respected, too.")  # fmt: skip
+LOOK = [
+    option("--sections", type=click.UNPROCESSED, callback=_sections, metavar="LIST",
+            help="Sections of the HTML and the PDF, such as steps,kernels,rules (default: all); -kernels leaves one out."),
+    option("--theme", type=click.Choice(["auto", "light", "dark"], case_sensitive=False), default="auto", show_default=True,
+            help="Theme that the HTML starts with; auto: that of the reader's browser."),
+    option("--title", callback=_title, metavar="TEXT", help="Title of the report, in place of ProfilerReport."),
+    option("--logo", callback=_logo, metavar="FILE", help="PNG, JPEG or SVG to show on the first page; at most 256 KiB."),
+    option("--logo-alt", metavar="TEXT", help="What the logo is called for those who do not see it (default: the title)."),
+]  # fmt: skip
 REPORT_OPTIONS = [
     option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-report"), show_default=True,
             help="Folder to write report.html, report.pdf and report.json to."),
@@ -102,6 +157,7 @@ REPORT_OPTIONS = [
     option("--histogram", "histograms", multiple=True, metavar="NAME", help="Draw the durations of this annotation; may be repeated."),
     TIMELINE_EVENTS,
     PAPER,
+    *LOOK,
     option("--name", help="Name of the run in the report."),
     option("--json", "as_json", is_flag=True, help="Print a summary of the run as JSON on standard output."),
     GENERATED_AT,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...analysis.report import Report
 from ..blocks import Cell, Column, Section, line_of, say, table, value, word
 from ..formats import count, moment, plural, size
@@ -28,6 +30,12 @@ DEFINITIONS = (
     ("bandwidth", "Bytes by summed duration, in units of 10⁹ bytes per second."),
     ("KiB, MiB, GiB", "1024, 1024² and 1024³ bytes."),
 )
+
+
+def add_left_out(made: Section, names: Sequence[str]) -> None:
+    """Say which sections the report was asked to leave out."""
+    if names:
+        made.lead += say(" Left out of this document: {}; report.json holds what they would show.", ", ".join(names))
 
 
 def appendix(report: Report) -> Section:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from markupsafe import Markup
@@ -11,27 +12,28 @@ from ..blocks import Cell, Column, Figure, Section, Table, meaning_of, of_all, p
 from ..figures.donut import shaded
 from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
-from ..formats import clip, duration, percent, plural, sentences
-from .findings import FIRST, Advice, findings, overlap
+from ..formats import clip, duration, first_sentences, percent, plural, sentences
+from .findings import FIRST, findings, overlap
 from .steps import parts_of, telling
 from .system_usage import panel
 from .time_breakdown import FIRST_PAGE, bars, wasted
-from .verdicts import ABSENT, FINE, INFORMATION, NOT_EVALUATED, SIGNS, Judged, counted, judged
+from .verdicts import ABSENT, ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS, Judged, counted, judged
 
-_PAGE = 565  # points of a page of the smaller paper, less title, captions and the lines of what is left out
+_PAGE = 600  # points of a page of the smaller paper, less title, captions and margins
 _NODES = 3
 _PIECES = 7
 _SMALL = 0.5  # percent; less is not to be seen in a strip
-# What stands behind the names of rules that the first page of the PDF has no rows for.
-_MORE = {
-    FINE: Markup('What each of them found is told in <a href="#rules">Rules</a>.'),
-    INFORMATION: Markup('Their figures are told in <a href="#rules">Rules</a>.'),
-    NOT_EVALUATED: Markup('<a href="#{}">Why, and what would supply it</a>, is told in Rules.').format(ABSENT),
-}
+_HEADLINE = 2  # sentences in large type
+_FEW = 6  # rules with a verdict that have a row each, whatever it is; of more, those without an issue are named
+_REASON = 80
+_REASONS = 4
 
 
-def summary(report: Report) -> Section:
-    made = Section("summary", "Summary", say("{}", report.summary.headline))
+def summary(report: Report, *, rules: bool = True) -> Section:
+    """``rules``: whether the section of that name is shown, which tells what the rules found that are only named here."""
+    headline, further = first_sentences(report.summary.headline, _HEADLINE)
+    made = Section("summary", "Summary", say("{}", headline))
+    made.facts["further"] = further or _most(report)
     shown = spread(report.time_breakdown, FIRST_PAGE, wasted)
     if shown:
         more = of_all(len(shown), len(report.time_breakdown), "device", "time without computation")
@@ -69,63 +71,107 @@ def summary(report: Report) -> Section:
     first = findings(report)[:FIRST]
     made.facts["findings"], made.facts["note"] = first, overlap(first)
     found = judged(report)
-    rows = [[one.name, one.cell, _told(one, first)] for one in found]
-    kept = _kept(report, first, found, rows)
-    line = _rest(found[kept:])
-    made.facts["unlisted"] = None if kept else line
+    made.facts["nothing"] = None if first else _nothing(found)
+    listed = _listed(found)
+    kept = _kept(report, len(first), listed, found)
+    made.facts["counted"] = f"Rules: {counted(found)}" if found else None
+    made.facts["named"] = _named(found[len(listed) :], rules=rules)
+    made.facts["unlisted"] = _named(found[kept:], rules=rules)
     made.add(
         table(
             "summary-rules",
             f"Rules: {counted(found)}",
             [Column("Rule", "name"), Column("Verdict"), Column("What was found")],
-            rows,
+            [[one.name, one.cell, _told(one)] for one in listed],
+            sortable=False,
             pdf_rows=kept,
-            rest=line,
+            rest=Markup(),
         )
     )
     return made
 
 
-def _told(one: Judged, above: Sequence[Advice]) -> Cell:
-    """The finding in a sentence; what stands above already is not said twice."""
-    advice = next((advice for advice in above if advice.rank == one.rank), None)
-    if advice is None:
-        text = one.rule.finding or one.rule.reason or ""
-        return word(plain(sentences(text, 300)), full=plain(text), limit=1000)
-    return Cell(
-        f"Finding {advice.rank} above: " + (f"costs {advice.cost}." if advice.costs else f"triggered {plural(one.rule.triggered, 'time')}.")
-    )
+def _most(report: Report) -> str:
+    """What the kernel time went to most, where the headline has nothing to add."""
+    most = sorted(report.categories, key=lambda share: -share.percent)[:2]
+    if not most or not most[0].percent:
+        return ""
+    named = [f"{share.name}, {percent(share.percent)}" for share in most if share.percent >= _SMALL]
+    return f"Most kernel time went to {', then '.join(named)}."
 
 
-def _kept(report: Report, first: Sequence[Advice], found: Sequence[Judged], rows: Sequence[Sequence[Cell]]) -> int:
-    """How many rows of the verdicts the PDF has on its first page: not those of rules that could not be evaluated, and those of rules that
-    are fine or inform only if all of them fit. Lengths are in points, those of pdf.css; estimated, for layout itself comes later."""
+def _told(one: Judged) -> Cell:
+    text = one.rule.finding or one.rule.reason or ""
+    return word(plain(sentences(text, 300)), full=plain(text), limit=1000)
+
+
+def _nothing(found: Sequence[Judged]) -> str | None:
+    """What stands in the place of the findings where there are none."""
+    if not found:
+        return None
+    if any(one.kind == ISSUE for one in found):
+        return "What the rules found costs no time that could be told."
+    judging = sum(one.kind == FINE for one in found)
+    absent = sum(one.kind == NOT_EVALUATED for one in found)
+    told = f"Nothing: {plural(judging, 'rule')} could judge the run, and found no issue." if judging else "No rule could judge the run."
+    return told + (f" {plural(absent, 'rule')} had too little data, as said below." if absent else "")
+
+
+def _listed(found: Sequence[Judged]) -> Sequence[Judged]:
+    """The rules with a row of their own: what needs a look, and all that could be evaluated where these are few."""
+    evaluated = [one for one in found if one.kind != NOT_EVALUATED]
+    return evaluated if len(evaluated) <= _FEW else [one for one in evaluated if one.kind in (ISSUE, ERROR)]
+
+
+def _kept(report: Report, first: int, listed: Sequence[Judged], found: Sequence[Judged]) -> int:
+    """How many of the rows of the verdicts have room on the first page of the PDF; the others are named. Lengths are in points, those of
+    pdf.css; estimated, for layout itself comes later."""
 
     def lines(text: str, wide: int) -> int:
         return -(-len(text) // wide)
 
-    room = _PAGE - 17 * lines(report.summary.headline, 58) - (22 if report.summary.warnings else 0)
+    headline, further = first_sentences(report.summary.headline, _HEADLINE)
+    room = _PAGE - 17 * lines(headline, 58) - 14 * lines(further, 84) - (22 if report.summary.warnings else 0)
     if report.summary.tiles:
         room -= 40 + 10 * max(lines(tile.detail, 15) + (len(tile.value) > 12) * lines(tile.value, 14) for tile in report.summary.tiles)
-    if first:
-        room -= 38 + sum(10 + 10 * max(2, lines(one.title + one.rule + (one.where or ""), 62) + lines(one.evidence, 74)) for one in first)
-    needed = [4 + 10 * lines(row[-1].text, 84) for row in rows]
-    evaluated = sum(one.kind != NOT_EVALUATED for one in found)
-    if sum(needed[:evaluated]) <= room:
-        return evaluated
-    return sum(one.kind not in (NOT_EVALUATED, FINE, INFORMATION) for one in found)
+    room -= 38 + 26 * first
+    room -= 10 * lines(", ".join(one.rule.rule for one in found), 100) + 60  # what names the others
+    for number, one in enumerate(listed):
+        room -= 4 + 10 * lines(_told(one).text, 84)
+        if room < 0:
+            return number
+    return len(listed)
 
 
-def _rest(left: Sequence[Judged]) -> Markup | None:
-    """The rules that the table leaves out, by their verdict, on a line each."""
+def _named(left: Sequence[Judged], *, rules: bool) -> list[Markup]:
+    """The rules without a row, by their verdict: those that could not be evaluated by what is missing."""
     told = []
-    for kind, more in _MORE.items():
+    for kind, sign in SIGNS.items():
         named = [one for one in left if one.kind == kind]
-        if named:
-            sign = Markup('<span class="{}">{}</span>').format(SIGNS[kind].mark, SIGNS[kind].text)
-            names = ", ".join(clip(one.rule.rule, 40) for one in named)
-            told.append(say("{}: {}. {}", sign, names, more))
-    return Markup("<br>").join(told) if told else None
+        if not named:
+            continue
+        mark = Markup('<span class="{}">{}</span>').format(sign.mark, sign.text)
+        if kind == NOT_EVALUATED:
+            why: dict[str, list[Judged]] = {}
+            for one in named:
+                why.setdefault(re.split(r"[:;,.](?: |$)", plain(one.rule.reason) or "", maxsplit=1)[0], []).append(one)
+            most = sorted(why.items(), key=lambda pair: -len(pair[1]))
+            listed = [
+                say("{} ({})", _names(those), clip(reason, _REASON)) if reason else _names(those) for reason, those in most[:_REASONS]
+            ]
+            listed += [_names([one for _, those in most[_REASONS:] for one in those])] if len(most) > _REASONS else []
+            text = Markup("; ").join(listed)
+            more = Markup(' <a href="#{}">What would supply it</a> is told in Rules.').format(ABSENT)
+        else:
+            text, more = _names(named), Markup()
+        told.append(say("{}: {}.{}", mark, text, more if rules else ""))
+    if rules and any(one.kind != NOT_EVALUATED for one in left):
+        told[0] += Markup(' What each of the rules found is told in <a href="#rules">Rules</a>.')
+    return told
+
+
+def _names(those: Sequence[Judged]) -> Markup:
+    return Markup(", ").join(Markup('<a href="#{}">{}</a>').format(one.anchor, clip(one.rule.rule, 40)) for one in those)
 
 
 def _costs(report: Report) -> Figure | None:

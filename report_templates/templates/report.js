@@ -4,10 +4,12 @@
   const root = document.documentElement;
   const rowsShown = 15;
   const rowsUnfolded = 25; // so many are shown as they are
+  // A page with a theme of its own starts with it, until its reader chooses another one for this page.
+  const themeOf = root.dataset.theme ? `postrun-theme ${location.pathname}` : "postrun-theme";
   const remembered = (value) => {
     try {
-      if (value === undefined) return localStorage.getItem("postrun-theme");
-      localStorage.setItem("postrun-theme", value);
+      if (value === undefined) return localStorage.getItem(themeOf);
+      localStorage.setItem(themeOf, value);
     } catch { /* storage may be forbidden for local files */ }
     return null;
   };
