@@ -43,5 +43,29 @@ def test_many_samples_are_stretches(make_store: Callable[..., Store]) -> None:
     assert found.total is None
 
 
+def test_stretches_count_from_the_first_sample(make_store: Callable[..., Store]) -> None:
+    # 801 samples at 1001, ..., 1801: stretches of 800 // 400 + 1 = 3.
+    (found,) = gpu_memory(make_store(sample=[sample("gpu_memory_used_bytes", 1001 + time, float(time)) for time in range(801)]))
+    assert found.time_ns == tuple(range(1001, 1802, 3))
+    assert (found.low[1], found.mean[1], found.high[1]) == (3, 4, 5)
+
+
+def test_as_many_samples_as_points_are_kept_as_they_are(make_store: Callable[..., Store]) -> None:
+    times = [*range(POINTS - 1), 10_000]
+    (found,) = gpu_memory(make_store(sample=[sample("gpu_memory_used_bytes", time, 1.0) for time in times]))
+    assert found.time_ns == tuple(times)
+
+
+def test_the_largest_total_that_was_sampled_counts_before_the_listed_one(make_store: Callable[..., Store]) -> None:
+    store = make_store(
+        device=[{"node": 0, "index": 0, "memory_bytes": 900}, {"node": 0, "index": 1, "memory_bytes": 800}],
+        sample=[
+            sample("gpu_memory_used_bytes", 1, 5.0), sample("gpu_memory_total_bytes", 1, 500.0), sample("gpu_memory_total_bytes", 2, 600.0),
+            sample("gpu_memory_used_bytes", 1, 5.0, unit=1),
+        ],
+    )  # fmt: skip
+    assert [found.total for found in gpu_memory(store)] == [600, 800]
+
+
 def test_nothing(make_store: Callable[..., Store]) -> None:
     assert gpu_memory(make_store(sample=[sample("cpu_utilization", 0, 1.0)])) == ()

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.launch_configurations import launch_configurations
+from postrun.analysis.launch_configurations import MOST, launch_configurations
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 
 NAMES = {"a": ("short a", "fp32", "GEMM"), "b": ("b", "fp32", "elementwise"), "n": ("n", "unknown", "communication")}
 
 
-def run(name: str, duration: int, grid: tuple[int, int, int] | None, block: int = 128, **other: Any) -> dict[str, Any]:
+def run(name: str, duration: int, grid: tuple[int, int | None, int | None] | None, block: int | None = 128, **other: Any) -> dict[str, Any]:
     x, y, z = grid or (None, None, None)
     sizes = {"grid_x": x, "grid_y": y, "grid_z": z, "block_x": block, "block_y": 1, "block_z": 1} if grid else {}
     return {"kind": "kernel", "name": name, "start_ns": 0, "duration_ns": duration, **sizes, "registers": 32, "shared_memory": 0, **other}
@@ -44,13 +44,49 @@ def test_by_category_then_time(make_store: Callable[..., Store]) -> None:
     assert (found.total, found.known_percent, found.small_percent) == (5, 90.0, 35.0)
 
 
+def test_what_is_half_known_and_what_runs_as_long(make_store: Callable[..., Store]) -> None:
+    # A grid alone is not known; an axis that is not said is 1. Rows of equal time stand by name, then by their sizes.
+    store = make_store(
+        names=NAMES,
+        device=[{"node": 0, "index": 0, "sm_count": 10}],
+        device_event=[
+            run("b", 10, (4, 1, 1), block=None), run("b", 10, (30, None, None)), run("a", 10, (7, 1, 1)), run("a", 10, (5, 1, 1)),
+        ],
+    )  # fmt: skip
+    found = launch_configurations(store)
+    assert [(r.name, r.grid, r.block, r.blocks_per_sm) for r in found.rows] == [
+        ("a", (5, 1, 1), (128, 1, 1), 0.5), ("a", (7, 1, 1), (128, 1, 1), 0.7), ("b", (4, 1, 1), None, 0.4),
+        ("b", (30, 1, 1), (128, 1, 1), 3.0),
+    ]  # fmt: skip
+    assert (found.known_percent, found.small_percent) == (75.0, 50.0)
+
+
+def test_small_grids_are_those_below_one_block_per_multiprocessor(make_store: Callable[..., Store]) -> None:
+    events = [run("a", 10, (10, 1, 1)), run("b", 10, (9, 1, 1)), run("b", 20, (9, 1, 1), device=1)]
+    device = [{"node": 0, "index": 0, "sm_count": 10}, {"node": 0, "index": 1, "sm_count": 9}]
+    found = launch_configurations(make_store(names=NAMES, device=device, device_event=events))
+    assert found.small_percent == 25.0  # of the second GPU it is not small
+    assert sorted((r.blocks_per_sm or 0, r.total_ns) for r in found.rows) == [(0.9, 10), (1.0, 10), (1.0, 20)]
+    unknown = launch_configurations(make_store(names=NAMES, device_event=events))
+    assert (unknown.small_percent, {r.blocks_per_sm for r in unknown.rows}) == (None, {None})
+
+
+def test_those_with_most_time_are_listed(make_store: Callable[..., Store]) -> None:
+    rows = [run("a" if size % 2 else "b", size, (size, 1, 1)) for size in range(1, MOST + 11)]
+    found = launch_configurations(make_store(names=NAMES, device_event=rows))
+    assert (found.total, len(found.rows), min(r.total_ns for r in found.rows)) == (MOST + 10, MOST, 11)
+    assert {r.category for r in found.rows[: MOST // 2]} == {"elementwise"}  # 2 + 4 + ... is more than 1 + 3 + ...
+    assert sum(r.share_of_kernel_time for r in found.rows) == pytest.approx(100 * (1 - 55 / (510 * 511 / 2)))
+
+
 def test_unknown(make_store: Callable[..., Store]) -> None:
     assert "record the job" in (launch_configurations(make_store()).absent or "")
     assert "do not say" in (launch_configurations(make_store(device_event=[run("a", 5, None)])).absent or "")
 
 
-def test_real_trace_recomputed(shared_data: Path) -> None:
-    path = shared_data / "kineto/quirks/nccl_data.json.gz"
+@pytest.mark.parametrize("name", ["quirks/nccl_data.json.gz", "h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"])
+def test_real_traces_recomputed(shared_data: Path, name: str) -> None:
+    path = shared_data / "kineto" / name
     if not path.is_file():
         pytest.skip("the trace is not here")
     trace = json.loads(gzip.decompress(path.read_bytes()))
@@ -63,5 +99,9 @@ def test_real_trace_recomputed(shared_data: Path) -> None:
             key = (tuple(given["grid"]), tuple(given["block"]), given["registers per thread"], given["shared memory"], blocks)
             expected[event["name"], *key].append(round(event["dur"] * 1000))
     found = launch_configurations(ingest([path]))
+    whole = sum(map(sum, expected.values()))
+    assert all(r.share_of_kernel_time == pytest.approx(100 * r.total_ns / whole) for r in found.rows)
+    few = sum(sum(durations) for key, durations in expected.items() if key[-1] < 1 and "nccl" not in key[0].lower())
+    assert found.small_percent == pytest.approx(100 * few / whole)
     made = {(r.name, r.grid, r.block, r.registers, r.shared_memory, r.blocks_per_sm): (r.count, r.total_ns) for r in found.rows}
     assert made == {key: (len(durations), sum(durations)) for key, durations in expected.items()}

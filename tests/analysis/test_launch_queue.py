@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.launch_queue import launch_queue
+from postrun.analysis.launch_queue import DRAWN, MOST, launch_queue
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 
@@ -48,6 +48,42 @@ def test_stretches_of_equal_time(make_store: Callable[..., Store]) -> None:
     assert stream.depth == (1.0,) * 100 + (0.4,) + (0.0,) * 99
 
 
+def test_before_the_first_launch_nothing_waits(make_store: Callable[..., Store]) -> None:
+    # The stream begins at 0 with a run whose launch is not in the trace; the next waits from 3 to 8.
+    store = make_store(host_event=[launch(3, 1)], device_event=[run(0, 2, None), run(8, 2, 1)])
+    (stream,) = launch_queue(store).streams
+    assert (stream.runs, stream.linked, stream.span_ns, stream.depth) == (2, 1, 10, (0, 0, 0, 1, 1, 1, 1, 1, 0, 0))
+
+
+def test_the_time_between_two_profiles_does_not_count(make_store: Callable[..., Store]) -> None:
+    # From 0 to 20 and from 1000 to 1040: 60 ns, of which one run waits for 10 and for 30.
+    store = make_store(
+        profile_window=[
+            {"process": 0, "source": 0, "first_ns": 0, "last_ns": 20}, {"process": 0, "source": 1, "first_ns": 1000, "last_ns": 1040},
+        ],
+        host_event=[launch(0, 1), launch(1000, 2)],
+        device_event=[run(10, 10, 1), run(1030, 10, 2)],
+    )  # fmt: skip
+    (stream,) = launch_queue(store).streams
+    assert (stream.span_ns, stream.mean_depth, stream.time_ns[0]) == (60, pytest.approx(40 / 60), 0)
+    assert stream.time_ns[-1] < 1040
+
+
+def test_streams_by_runs_and_few_of_them_drawn(make_store: Callable[..., Store]) -> None:
+    # Stream n has n + 1 runs; two more have as many as the last one: one of rank 0 with a lower number, one without a number.
+    number = MOST + 3
+    events, calls = [], []
+    streams = [*((n, n + 1) for n in range(10, 10 + number)), (5, 10 + number), (None, 10 + number)]
+    for stream, runs in streams:
+        for _ in range(runs):
+            calls.append(launch(10 * len(calls), len(calls) + 1))
+            events.append(run(10 * len(calls), 5, len(calls), stream=stream))
+    found = launch_queue(make_store(host_event=calls, device_event=events))
+    assert (found.total, len(found.streams)) == (number + 2, MOST)
+    assert [one.stream for one in found.streams[:4]] == [5, 9 + number, None, 8 + number]
+    assert [bool(one.depth) for one in found.streams] == [True] * DRAWN + [False] * (MOST - DRAWN)
+
+
 def test_nothing_waits(make_store: Callable[..., Store]) -> None:
     (stream,) = launch_queue(make_store(host_event=[launch(12, 1)], device_event=[run(10, 20, 1)])).streams
     assert (stream.max_depth, stream.mean_depth, stream.busy_ns, stream.empty_ns, stream.depth) == (0, 0.0, 20, 20, ())
@@ -59,8 +95,11 @@ def test_no_launch(make_store: Callable[..., Store]) -> None:
     assert found.absent is not None
 
 
-def test_real_trace_recomputed(shared_data: Path) -> None:
-    path = shared_data / "kineto/h100/Falconsai_nsfw_image_detection__1016002.json.gz"
+@pytest.mark.parametrize(
+    "name", ["h100/Falconsai_nsfw_image_detection__1016002.json.gz", "mi300/gaunernst_bert-small-uncased__1016001.json.gz"]
+)
+def test_real_traces_recomputed(shared_data: Path, name: str) -> None:
+    path = shared_data / "kineto" / name
     if not path.is_file():
         pytest.skip("the trace is not here")
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
@@ -72,7 +111,9 @@ def test_real_trace_recomputed(shared_data: Path) -> None:
     ended = {
         event["args"]["correlation"]: ns(event)[1]
         for event in events
-        if event.get("cat") in ("cuda_runtime", "cuda_driver") and ("Launch" in event["name"] or "Mem" in event["name"])
+        if event.get("cat") in ("cuda_runtime", "cuda_driver")
+        and "correlation" in event["args"]
+        and ("Launch" in event["name"] or "Mem" in event["name"])
     }
     runs = [event for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
     (stream,) = launch_queue(ingest([path])).streams

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.operators import operators
+from postrun.analysis.operators import MOST, MOST_KERNELS, operators
 from postrun.analysis.report import DeviceOperator, OperatorKernel
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
@@ -59,6 +59,43 @@ def test_innermost_on_the_thread(make_store: Callable[..., Store]) -> None:
         OperatorKernel("copy", "HtoD", "memcpy", 1, 4),
     )
     assert found.linked_percent == pytest.approx(100 * 82 / whole)
+
+
+def test_of_calls_with_one_correlation_the_first_launched(make_store: Callable[..., Store]) -> None:
+    # A runtime call holds a driver call of the same correlation, on another operator's time in the second case; an operator of 1 ns counts.
+    store = make_store(
+        host_event=[
+            operator("a", 0, 10), operator("b", 20, 30), operator("c", 40, 41),
+            launch(5, 1), {**launch(25, 1, tid=2), "kind": "call"}, {**launch(22, 2), "kind": "call"}, launch(26, 2), launch(40, 3),
+        ],
+        device_event=[work("k", 3, 1), work("k", 4, 2), work("k", 5, 3)],
+    )  # fmt: skip
+    assert [(row.name, row.total_ns) for row in operators(store).rows] == [("c", 5), ("b", 4), ("a", 3)]
+
+
+def test_those_with_most_time_are_listed(make_store: Callable[..., Store]) -> None:
+    # Operator n launches a kernel of n + 1 ns, the first 300 a second one of 1000 + n ns.
+    number = MOST + 100
+    store = make_store(
+        host_event=[
+            *(operator(f"op {n:03}", 10 * n, 10 * n + 10) for n in range(number)),
+            *(launch(10 * n + 5, n + 1) for n in range(number)),
+        ],
+        device_event=[
+            *(work(f"k {n:03}", n + 1, n + 1) for n in range(number)), *(work(f"long {n:03}", 1000 + n, n + 1) for n in range(number)),
+        ],
+    )  # fmt: skip
+    found = operators(store)
+    assert (len(found.rows), found.further, len(found.kernels)) == (MOST, 100, MOST_KERNELS)
+    assert [found.rows[0].name, found.rows[-1].name] == [f"op {number - 1}", f"op {number - MOST}"]
+    assert (found.kernels[0].kernel, found.kernels[0].total_ns) == (f"long {number - 1}", 1000 + number - 1)
+    assert found.kernels[-1].kernel == f"k {number - MOST}"
+    assert found.linked_percent == 100
+
+
+def test_work_without_a_duration(make_store: Callable[..., Store]) -> None:
+    found = operators(make_store(host_event=[operator("a", 0, 10), launch(5, 1)], device_event=[work("k", 0, 1)]))
+    assert [(row.name, row.count, row.total_ns) for row in found.rows] == [("a", 1, 0)]
 
 
 def test_processes_are_apart(make_store: Callable[..., Store]) -> None:
