@@ -83,7 +83,7 @@ class Context:
 
 def name_of(build: Callable[[Report], Section]) -> str:
     """The id of the section that ``build`` makes, before it is made."""
-    return build.__name__.replace("_", "-")
+    return "annotations" if build.__name__ == "annotated_ranges" else build.__name__.replace("_", "-")
 
 
 def context(

@@ -12,7 +12,7 @@ from ..errors import UsageError
 NAMES: Final = (
     "information", "data-quality", "job-statistics", "system-usage", "gpu-memory", "time-breakdown", "kernels", "launch-configurations",
     "operators", "precision", "categories", "activity", "memory-operations", "collectives", "launches", "launch-queue", "idle", "steps",
-    "step-breakdown", "slow-steps", "rank-comparison", "annotated-ranges", "framework", "python-profile", "rules", "timeline",
+    "step-breakdown", "slow-steps", "rank-comparison", "annotations", "framework", "python-profile", "rules", "timeline",
 )  # fmt: skip
 ALWAYS: Final = ("summary", "appendix")
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
@@ -22,7 +22,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         "time-breakdown", "kernels", "launch-configurations", "operators", "precision", "categories", "activity", "memory-operations",
         "collectives", "launches", "launch-queue", "idle",
     ),
-    "training": ("steps", "step-breakdown", "slow-steps", "rank-comparison", "annotated-ranges", "framework", "python-profile"),
+    "training": ("steps", "step-breakdown", "slow-steps", "rank-comparison", "annotations", "framework", "python-profile"),
 }  # fmt: skip
 
 

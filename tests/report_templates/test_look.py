@@ -1,0 +1,286 @@
+"""Do the options of how a report looks do what they say: sections, theme, title and logo?"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import io
+import random
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from postrun.analysis.report import Report
+from postrun.errors import UsageError
+from postrun.report_templates import context as contexts
+from postrun.report_templates.blocks import Section
+from postrun.report_templates.context import SECTIONS, context, name_of
+from postrun.report_templates.logo import LARGEST, Logo, read_logo, with_alt
+from postrun.report_templates.look import Look
+from postrun.report_templates.pages import page
+from postrun.report_templates.render import render
+from postrun.report_templates.section_names import GROUPS, NAMES, checked, left_out
+from postrun.report_templates.timeline.section import NOTHING
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 40 20">{}</svg>'
+GOOD = SVG.format(
+    '<style>.a{fill:url(#g)}</style><linearGradient id="g"/><use xlink:href="#r"/>'
+    '<rect id="r" class="a" style="fill:url(#g)" width="9" height="9"/>'
+)
+
+
+def quiet(text: str, fraction: float | None) -> None:
+    """No progress."""
+
+
+def dangling(text: str) -> set[str]:
+    """Ids that links and labels of a page name and that it does not have."""
+    ids = re.findall(r'\sid="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+    named = set(re.findall(r'<a\b[^>]*\shref="#([^"]*)"', text))
+    for labels in re.findall(r'aria-(?:labelledby|describedby|controls)="([^"]*)"', text):
+        named |= set(labels.split())
+    return named - set(ids)
+
+
+def sections_of(text: str) -> list[str]:
+    return re.findall(r'<section id="([^"]*)"', text)
+
+
+def kept(build: Callable[[Report], Section], made: dict[str, Section], report: Report) -> Section:
+    """The section, drawn once for all pages of this file; lists of what was asked for are its own."""
+    name = name_of(build)
+    if name not in made:
+        made[name] = build(report)
+    return copy.copy(made[name])
+
+
+def drawn_once(monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
+    made: dict[str, Section] = {}
+    builds = []
+    for build in SECTIONS:
+        again = partial(kept, build, made)
+        again.__name__ = build.__name__  # type: ignore[attr-defined]
+        builds.append(again)
+    monkeypatch.setattr(contexts, "SECTIONS", tuple(builds))
+
+
+# -- sections --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_names_are_those_of_the_sections(small_reports: dict[str, Report]) -> None:
+    shown = context(small_reports["cpu"], quiet, NOTHING)
+    assert tuple(section.id for section in shown.sections) == (*NAMES, "appendix")
+    assert set().union(*GROUPS.values()) < set(NAMES)
+    assert not set(GROUPS) & set(NAMES)
+
+
+def test_every_subset_of_sections_has_no_link_to_nowhere(rich: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn_once(monkeypatch, rich)
+    chance = random.Random(3)
+    subsets = [[], *[chance.sample(NAMES, chance.randint(1, len(NAMES) - 1)) for _ in range(10)]]
+    subsets += [[name for name in NAMES if name != one] for one in ("rules", "steps", "time-breakdown", "system-usage")]
+    for number, subset in enumerate(subsets):
+        words = tuple(subset) or tuple(f"-{name}" for name in NAMES)
+        look = Look(sections=words)
+        made = context(rich, quiet, NOTHING, look)
+        text = page(made, "pdf" if number % 3 else "html")
+        assert dangling(text) == set(), subset
+        wanted = [name for name in NAMES if name in subset]
+        assert sections_of(text) == ["summary", *wanted, "appendix"]
+        assert [section.number for section in made.sections] == list(range(1, len(wanted) + 2))
+        told = re.search(r"Left out of this document: ([^;]*);", text)
+        assert told is not None
+        assert told[1].split(", ") == [name for name in NAMES if name not in subset]
+        assert ("told in Rules" in re.sub(r"<[^>]*>", "", text)) == ("rules" in subset)
+
+
+def test_what_is_left_out_is_not_made(small_reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+
+    def watched(build: Callable[[Report], Section]) -> Callable[[Report], Section]:
+        def made(report: Report) -> Section:
+            called.append(name_of(build))
+            return build(report)
+
+        made.__name__ = build.__name__
+        return made
+
+    monkeypatch.setattr(contexts, "SECTIONS", tuple(map(watched, SECTIONS)))
+    context(small_reports["cpu"], quiet, NOTHING, Look(sections=("steps", "kernels")))
+    assert called == ["kernels", "steps", "appendix"]
+
+
+def test_report_json_is_whole_and_a_page_of_all_sections_says_nothing(small_reports: dict[str, Report], tmp_path: Path) -> None:
+    report = small_reports["cpu"]
+    whole = render(report, tmp_path / "a", ("html", "json"))
+    part = render(report, tmp_path / "b", ("html", "json"), look=Look(sections=("steps",)))
+    assert whole["json"].read_bytes() == part["json"].read_bytes()
+    assert "Left out" not in whole["html"].read_text("utf-8")
+    assert whole["html"].read_bytes() == render(report, tmp_path / "c", ("html",), look=Look(sections=("-timeline",)))[
+        "html"
+    ].read_bytes().replace(b" Left out of this document: timeline; report.json holds what they would show.", b"")
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("Steps", "launch_queue"), ["launch-queue", "steps"]),
+        (("-rules",), [name for name in NAMES if name != "rules"]),
+        (("system", "-gpu-memory", "summary", "appendix"), ["system-usage"]),
+        (("-gpu", "-training", "-run", "-system"), ["rules", "timeline"]),
+        (("summary",), []),
+        (None, list(NAMES)),
+    ],
+)
+def test_words_choose_sections(words: tuple[str, ...] | None, shown: list[str]) -> None:
+    assert [name for name in NAMES if name not in left_out(words)] == shown
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("kernel", "did you mean kernels"),
+        ("lauches", "launches"),
+        ("-summary", "always stays"),
+        ("-", "names no section"),
+        ("qqq", "accepted: "),
+    ],
+)
+def test_an_unknown_section_is_answered_with_the_nearest(word: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        checked([word])
+    with pytest.raises(UsageError, match=told):
+        Look(sections=(word,))
+
+
+# -- theme and title -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("theme", ["auto", "light", "dark"])
+def test_the_theme_that_a_page_starts_with(small_reports: dict[str, Report], theme: str) -> None:
+    made = context(small_reports["empty"], quiet, None, Look(theme=theme))
+    start = re.search(r"<html[^>]*>", page(made, "html"))
+    assert start is not None
+    assert re.findall(r'data-theme="(\w+)"', start[0]) == ([] if theme == "auto" else [theme])
+    assert "data-theme" not in page(made, "pdf")
+    with pytest.raises(UsageError, match="choose from auto, light, dark"):
+        Look(theme="blue")
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_a_title_of_ones_own_is_text(small_reports: dict[str, Report], target: str) -> None:
+    text = page(context(small_reports["empty"], quiet, None, Look(title='R&D <b>"GPU"</b>')), target)
+    assert "ProfilerReport" not in text
+    assert "<title>empty: R&amp;D &lt;b&gt;&#34;GPU&#34;&lt;/b&gt;</title>" in text
+    assert "postrun · <bdi>R&amp;D &lt;b&gt;" in text
+    assert '<b>"GPU' not in text
+    for wrong, told in ((" ", "empty"), ("x" * 81, "81 characters")):
+        with pytest.raises(UsageError, match=told):
+            Look(title=wrong)
+
+
+# -- logo ------------------------------------------------------------------------------------------------------------------
+
+
+def picture(kind: str, size: tuple[int, int] = (60, 20)) -> bytes:
+    image = pytest.importorskip("PIL.Image")
+    made = io.BytesIO()
+    image.new("RGB", size, "purple").save(made, kind)
+    return made.getvalue()
+
+
+def test_a_logo_stands_in_the_page_with_its_text(small_reports: dict[str, Report], tmp_path: Path) -> None:
+    for name, data, kind in (
+        ("a.png", picture("PNG"), "png"),
+        ("a.jpg", picture("JPEG"), "jpeg"),
+        ("a.svg", GOOD.encode(), "svg+xml"),
+        ("b.svg", b'<?xml version="1.0"?><!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "x.dtd">' + GOOD.encode(), "svg+xml"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        logo = with_alt(read_logo(tmp_path / name), 'Example "Inc."', None)
+        text = page(context(small_reports["empty"], quiet, None, Look(logo=logo)), "html")
+        [source] = re.findall(r'<img class="logo" src="data:image/([\w+]+;base64,[^"]*)" alt="Example &#34;Inc.&#34;">', text)
+        assert source == f"{kind};base64,{base64.b64encode(data).decode()}"
+        assert "img-src data:;" in text
+
+
+def test_the_pdf_has_logo_and_title(small_reports: dict[str, Report], tmp_path: Path) -> None:
+    pikepdf = pytest.importorskip("pikepdf")
+    (tmp_path / "a.png").write_bytes(picture("PNG"))
+    (tmp_path / "a.svg").write_bytes(GOOD.encode())
+    for name in ("a.png", "a.svg"):
+        look = Look(sections=("information",), title="GPU report", logo=read_logo(tmp_path / name))
+        with pikepdf.open(render(small_reports["empty"], tmp_path, ("pdf",), look=look)["pdf"]) as opened:
+            assert str(opened.docinfo["/Title"]) == "empty: GPU report"
+            images = [one for one in opened.objects if isinstance(one, pikepdf.Stream) and one.get("/Subtype") == "/Image"]
+            assert len(images) == (name == "a.png")
+
+
+def test_the_text_of_a_logo() -> None:
+    logo = Logo("data:image/png;base64,AA==")
+    assert [made and made.alt for made in (with_alt(logo, None, None), with_alt(logo, None, "T"), with_alt(logo, "A", "T"))] == [
+        "Logo",
+        "T",
+        "A",
+    ]
+    assert with_alt(None, None, "T") is None
+    for wrong in (lambda: with_alt(None, "A", None), lambda: with_alt(logo, " ", None), lambda: Logo("https://example.com/a.png")):
+        with pytest.raises(UsageError):
+            wrong()
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "<script>1</script>",
+        "<x:script xmlns:x='http://www.w3.org/2000/svg'>1</x:script>",
+        '<rect onclick="1"/>',
+        '<image href="http://example.com/a.png"/>',
+        '<image xlink:href=" file:///etc/passwd"/>',
+        '<image href="data:image/svg+xml,%3Csvg/%3E"/>',
+        '<a href="javascript:1"/>',
+        '<use href="other.svg#a"/>',
+        "<foreignObject/>",
+        '<rect fill="url(http://example.com/a)"/>',
+        '<rect style="fill:u\\72l(http://example.com/a)"/>',
+        "<style>@import 'a.css';</style>",
+        "<style><![CDATA[a{fill:url( 'x.svg#a')}]]></style>",
+        '<set attributeName="href" to="https://example.com/a"/>',
+        '<g xml:base="http://example.com/"/>',
+    ],
+)
+def test_an_svg_that_runs_or_loads_is_refused(tmp_path: Path, inside: str) -> None:
+    (tmp_path / "a.svg").write_text(SVG.format(inside))
+    with pytest.raises(UsageError, match=r"a\.svg: the SVG .*; export it as plain SVG or as PNG"):
+        read_logo(tmp_path / "a.svg")
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "is empty"),
+        (b"GIF89a", "is neither PNG nor JPEG nor SVG"),
+        (b"<html></html>", "is no SVG"),
+        (b"<svg", "is a broken SVG"),
+        (b'<!DOCTYPE svg [<!ENTITY a "b">]><svg/>', "declares entities"),
+        (b'<?xml-stylesheet href="a.css"?><svg/>', "style sheet"),
+        (b"\xff\xd8\xff", "is a broken JPEG"),
+        (b"\x89PNG\r\n\x1a\n", "is a broken PNG"),
+        (b"<svg>" + b" " * LARGEST, "is larger than 256 KiB"),
+    ],
+)
+def test_a_broken_or_huge_logo_is_named(tmp_path: Path, data: bytes, told: str) -> None:
+    (tmp_path / "logo").write_bytes(data)
+    with pytest.raises(UsageError, match=rf"logo: .*{told}.*(give|export)"):
+        read_logo(tmp_path / "logo")
+
+
+def test_a_logo_that_is_cut_off_or_has_too_many_pixels_or_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "cut.png").write_bytes(picture("PNG", (600, 200))[:-40])
+    (tmp_path / "wide.png").write_bytes(picture("PNG", (4097, 1)))
+    for name, told in (("cut.png", "broken PNG"), ("wide.png", "4097 x 1 pixels; scale it down"), ("none.png", "cannot be read")):
+        with pytest.raises(UsageError, match=rf"{name}: .*{told}"):
+            read_logo(tmp_path / name)
