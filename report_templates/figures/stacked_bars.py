@@ -79,6 +79,7 @@ def stacked_bars(
                 numbers.append(svg.text(middle, y + 11, inside, anchor="middle", fill=ON[part.meaning], size=10))
             x, before = x + width, width
         if x < left + 1:  # a row without a bar would look as if its figure were missing
+            body.append(svg.rect(left, y, 1, _BAR, MUTED))
             numbers.append(svg.text(left + 5, y + 11, f"{significant(float(f'{sum(values):.3g}'))} {unit}", fill=MUTED, size=10))
     if line is not None:
         body.append(svg.line(line, _TOP - 4, line, bottom, INK, dashes="4 3"))

@@ -18,8 +18,8 @@ function look() {
     const guilty = [...document.body.querySelectorAll("*")].filter((e) => e.getBoundingClientRect().right > root.clientWidth + 1 && !scrolled(e));
     found.push(`the page is ${root.scrollWidth - root.clientWidth} px wider than the window: ${guilty.slice(0, 2).map(where).join("; ")}`);
   }
-  function scrolled(element) {
-    for (let e = element; e && e !== document.body; e = e.parentElement) if (["auto", "scroll"].includes(getComputedStyle(e).overflowX)) return e;
+  function scrolled(element, axis = "overflowX") {
+    for (let e = element; e && e !== document.body; e = e.parentElement) if (["auto", "scroll"].includes(getComputedStyle(e)[axis])) return e;
     return null;
   }
 
@@ -32,7 +32,8 @@ function look() {
     if (cuts(style.overflowX) && element.scrollWidth > element.clientWidth + 1 && element.textContent.trim() && !element.closest("[title]")) {
       found.push(`cut at the right: ${where(element)}`);
     }
-    if (cuts(style.overflowY) && element.scrollHeight > element.clientHeight + 1 && element.textContent.trim() && !element.closest("[title]")) {
+    // What stands in a box that scrolls is drawn anew as it scrolls.
+    if (cuts(style.overflowY) && !scrolled(element, "overflowY") && element.scrollHeight > element.clientHeight + 1 && element.textContent.trim() && !element.closest("[title]")) {
       found.push(`cut at the bottom: ${where(element)}`);
     }
     if (/^(TD|TH|LI|P|DT|DD|CAPTION|H1|H2|H3|FIGCAPTION|BUTTON|SUMMARY)$/.test(element.tagName) && style.overflowX === "visible") {
