@@ -15,7 +15,7 @@ from .quantiles import quantiles
 from .report import RankComparison, RankRow, RankSpread
 from .rules.device_names import place
 from .rules.straggler_rank import THRESHOLD, RankOverSteps, compared_steps, ranks_over_steps
-from .step_times import TIMES, covered_within, host_time, step_times
+from .step_times import TIMES, covered_within, host_time, no_device_steps, step_times
 from .wording import duration, percent, plural
 
 SPREAD_FROM: Final = 16
@@ -62,7 +62,7 @@ def rank_comparison(
     alone = measured.rename({"computation": "computed", "computing": "computation"})
     compared = compared_steps(alone, limit)
     if compared.is_empty():
-        return RankComparison(threshold_percent=limit, absent=_NO_STEPS)
+        return RankComparison(threshold_percent=limit, absent=no_device_steps(store) if times.is_empty() else _NO_STEPS)
     in_groups, labels = _in_groups(compared, communication_kernels(store) if kernels is None else kernels)
     waits = _waits(compared.with_columns(group=pl.lit(0, pl.Int64)) if in_groups.is_empty() else in_groups)
     judged = ranks_over_steps(Places(store), compared)

@@ -492,7 +492,8 @@ class RankSteps:
 @dataclass(frozen=True, slots=True)
 class StepBreakdown:
     """Where the time went over the steps. ``pooled``: so many neighbouring steps are one bar. ``mean``: over all processes; ``ranks``: of
-    several the two that compute longest, the one in the middle and the one that computes least."""
+    several the two that compute longest, the one in the middle and the one that computes least. ``devices``: of how many of a process at
+    most it is the one that computes most."""
 
     steps: int = 0
     pooled: int = 1
@@ -500,6 +501,7 @@ class StepBreakdown:
     mean: tuple[StepBar, ...] = ()
     ranks: tuple[RankSteps, ...] = ()
     absent: str | None = None
+    devices: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from .quantiles import quantiles
 from .report import SlowSteps, StepDifference
 from .rules.device_names import process_place
 from .rules.step_outlier import ran_in_steps
-from .step_times import PARTS, host_time, step_times
+from .step_times import PARTS, host_time, no_device_steps, step_times
 from .wording import count, duration, plural
 
 FEWEST: Final = 8
@@ -28,10 +28,6 @@ LEAST: Final = 0.01
 AROUND: Final = 0.9
 """A range that covers this share of the typical step is the step under another name, and tells nothing."""
 
-_ABSENT: Final = (
-    "No step with device work: profile with CUDA activity and call step() of the profiler once per training step, or record the job with"
-    " postrun record and mark its steps."
-)
 _NAMES: Final = {
     "computation": "computation",
     "exposed_communication": "exposed communication",
@@ -51,7 +47,7 @@ def slow_steps(store: Store, times: pl.DataFrame | None = None) -> SlowSteps:
     """
     times = step_times(store) if times is None else times
     if times.is_empty():
-        return SlowSteps(absent=_ABSENT)
+        return SlowSteps(absent=no_device_steps(store))
     longest = times.group_by("number").agg(pl.col("step").max()).sort("step", "number")
     number = len(longest)
     if number < FEWEST:

@@ -9,23 +9,18 @@ import polars as pl
 from ..ingest.store import Store
 from .places import Places
 from .report import RankSteps, StepBar, StepBreakdown
-from .step_times import TIMES, step_times
+from .step_times import TIMES, no_device_steps, step_times
 
 BARS: Final = 60
 """Steps beyond this many are pooled with their neighbours."""
 RANKS: Final = 4
-
-_ABSENT: Final = (
-    "No step with device work: profile with CUDA activity and call step() of the profiler once per training step, or record the job with"
-    " postrun record and mark its steps."
-)
 
 
 def step_breakdown(store: Store, times: pl.DataFrame | None = None) -> StepBreakdown:
     """Bars over the steps: the mean of all ranks, and single ranks (see :func:`_shown`). ``times``: :func:`step_times` of the store."""
     times = step_times(store) if times is None else times
     if times.is_empty():
-        return StepBreakdown(absent=_ABSENT)
+        return StepBreakdown(absent=no_device_steps(store))
     numbers = times["number"].unique().sort()
     pooled = -(-len(numbers) // BARS)
     bar = pl.DataFrame({"number": numbers, "bar": pl.int_range(len(numbers), eager=True) // pooled})
@@ -40,6 +35,7 @@ def step_breakdown(store: Store, times: pl.DataFrame | None = None) -> StepBreak
         steps=len(numbers),
         pooled=pooled,
         processes=times["process"].n_unique(),
+        devices=times["devices"].max() or 1,
         mean=_bars(placed),
         ranks=tuple(row for _, row in sorted(ranks, key=lambda item: item[0])),
     )

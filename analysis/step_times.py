@@ -17,6 +17,24 @@ TIMES: Final = ("step", *PARTS, "hidden_communication", "communication")
 
 _CLASSES: Final = ("computation", "communication", "memory")
 
+_NO_STEP: Final = (
+    "No step with device work: profile with CUDA activity and call step() of the profiler once per training step, or record the job with"
+    " postrun record and mark its steps."
+)
+_NO_LINK: Final = (
+    "Steps and device work, but no launch call within a step has the correlation of device work: what a step launched is not known. Profile"
+    " with CPU and CUDA activity."
+)
+
+
+def no_device_steps(store: Store) -> str:
+    """Why no step has device work, and what to do."""
+    there = "EXISTS (FROM step) AND EXISTS (FROM device_event WHERE kind <> 'sync')"
+    # Device work that is linked lies outside of the steps.
+    linked = """EXISTS (FROM device_event AS d JOIN host_event AS h ON h.process = d.process AND h.correlation = d.correlation
+        WHERE h.kind IN ('launch', 'call') AND d.kind <> 'sync')"""
+    return _NO_LINK if store.frame(f"SELECT {there} AND NOT {linked} AS unlinked").item() else _NO_STEP
+
 
 def main_device_steps(store: Store) -> pl.DataFrame:
     """:func:`timed_steps` with device work and an ``end``, one kind of each process: those without a phase, else those of the phase with
@@ -42,7 +60,7 @@ def step_times(store: Store) -> pl.DataFrame:
     Here a step lasts from the ``end`` of the one before it, if their numbers follow each other, else from its own ``start``, to its own
     ``end``: the wait for its first work is a part of it, and the steps of a process do not overlap. All work of the device in that time
     counts, whatever launched it. Definitions are those of the time breakdown, so that ``PARTS`` sum to the step exactly. ``computing`` and
-    ``waited`` are computation and communication from ``start`` to ``end`` alone, as StragglerRank takes them. Of several devices of a
+    ``waited`` are computation and communication from ``start`` to ``end`` alone, as StragglerRank takes them. Of several ``devices`` of a
     process it is the one that computes most.
     """
     steps = _from_end_to_end(main_device_steps(store))
@@ -54,12 +72,12 @@ def step_times(store: Store) -> pl.DataFrame:
             if process in own:
                 found.append(_measured(own[process], part).with_columns(device=pl.lit(device, pl.Int64)))
     if not found:
-        return steps.with_columns(pl.lit(0, pl.Int64).alias(name) for name in ("device", *TIMES, "computing", "waited")).clear()
+        return steps.with_columns(pl.lit(0, pl.Int64).alias(name) for name in ("device", *TIMES, "computing", "waited", "devices")).clear()
     every = pl.concat(found)
     used = every.group_by("process", "device").agg(pl.col("computing", "idle").sum())
     most = used.sort("process", "computing", "idle", "device", descending=[False, False, True, False])
-    chosen = most.group_by("process", maintain_order=True).last().select("process", "device")
-    return every.join(chosen, on=["process", "device"], how="semi", nulls_equal=True).sort("process", "number")
+    chosen = most.group_by("process", maintain_order=True).agg(pl.col("device").last(), devices=pl.len().cast(pl.Int64))
+    return every.join(chosen, on=["process", "device"], nulls_equal=True).sort("process", "number")
 
 
 def _from_end_to_end(steps: pl.DataFrame) -> pl.DataFrame:

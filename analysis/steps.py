@@ -38,9 +38,19 @@ _STEPS: Final = """
                    AND s.host_start_ns + s.host_duration_ns <= w.last_ns) AS recorded
     FROM step AS s
 """
+_STEPS_OF_DEVICE: Final = r"""
+    SELECT EXISTS (FROM annotation AS a JOIN name AS n ON n.id = a.name WHERE a.side = 'device' AND regexp_full_match(n.text,
+        '(?i)ProfilerStep#\d+|step[_ -]?\d+')) AS found
+"""
 _ABSENT: Final = (
     "No steps: the run has neither ProfilerStep#N nor step_N ranges, nor step phases. Call step() of the profiler once per training step,"
     " or annotate the steps."
+)
+
+
+_ON_DEVICE_ONLY: Final = (
+    "No steps: the ranges of steps stand on the GPU alone, and when a step began and ended on the host is not known. Profile with CPU"
+    " activity, too."
 )
 
 
@@ -53,7 +63,7 @@ def steps(store: Store) -> Steps:
     """
     rows = timed_steps(store)
     if rows.is_empty():
-        return Steps((), (), (), _ABSENT)
+        return Steps((), (), (), _ON_DEVICE_ONLY if store.frame(_STEPS_OF_DEVICE).item() else _ABSENT)
     places = Places(store)
     groups = []
     for (process, _, on_device), members in rows.group_by("process", "phase", "on_device"):

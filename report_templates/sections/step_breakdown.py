@@ -26,6 +26,8 @@ def step_breakdown(report: Report) -> Section:
         return made
     what = "Each bar is one step" if found.pooled == 1 else f"Each bar is the mean of {count(found.pooled)} neighbouring steps"
     who = f", mean of {plural(found.processes, 'process', 'processes')}" if found.processes > 1 else ""
+    if found.devices > 1:
+        who += f", of up to {plural(found.devices, 'GPU')} of a process the one that computes most"
     made.add(
         _figure(
             "step-breakdown-mean",

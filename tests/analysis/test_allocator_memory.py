@@ -57,6 +57,18 @@ def test_many_events_are_stretches(make_store: MakeStore) -> None:
     assert (found.low[-1], found.high[-1], found.growth) == (7970, 8000, 8000)
 
 
+def test_stretches_count_from_the_first_event(make_store: MakeStore) -> None:
+    (found,) = allocator_memory(make_store(allocation=[held(1001 + time, time) for time in range(801)]))
+    assert found.time_ns == tuple(range(1001, 1802, 3))
+
+
+def test_as_many_events_as_points_are_kept_as_they_are(make_store: MakeStore) -> None:
+    times = [*range(POINTS - 1), 10_000]
+    (found,) = allocator_memory(make_store(allocation=[held(time, time) for time in times]))
+    assert found.time_ns == tuple(times)
+    assert found.low == found.high == tuple(times)
+
+
 def test_many_allocators_have_fewer_points(make_store: MakeStore) -> None:
     rows = [held(time, time, device=device) for device in range(700) for time in range(30)]
     found = allocator_memory(make_store(allocation=rows))

@@ -85,6 +85,14 @@ def test_of_two_devices_it_is_the_one_that_computes_most(make_store: MakeStore) 
     assert times(bar) == (100, 70, 0, 0, 30, 0)
 
 
+def test_it_computes_most_over_all_steps(make_store: MakeStore) -> None:
+    # GPU 0 computes 30 + 30, GPU 1 50 + 0.
+    events = [kernel("gemm", 0, 30), kernel("gemm", 100, 130), kernel("gemm", 0, 50, device=1), event("memcpy", "copy", 100, 101, device=1)]
+    found = step_breakdown(make_store(names=NAMES, device_event=events, step=[step(1, (0, 50), (0, 50)), step(2, (60, 90), (100, 130))]))
+    assert [times(bar)[1] for bar in found.mean] == [30, 30]
+    assert found.devices == 2
+
+
 def test_neighbours_are_pooled_and_add_up(make_store: MakeStore) -> None:
     # 130 steps of 10 + number ns every 1000 ns: three are one bar, the last bar is one step.
     store = make_store(
