@@ -61,7 +61,8 @@ def _html(rule: str, figure: Figure, said: str) -> str:
         f"<figcaption>{caption}</figcaption></figure>"
     )
     # A blank line would end the block of HTML; links of the report lead to places that this page does not have.
-    return re.sub(r"\s*\n\s*", " ", re.sub(r"</?a\b[^>]*>", "", html))
+    # Digits of one number stay on one line.
+    return re.sub(r"\s*\n\s*", " ", re.sub(r"</?a\b[^>]*>", "", html)).replace("\u2009", "\u202f")
 
 
 def _legend(table: Table) -> str:
