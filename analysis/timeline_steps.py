@@ -9,12 +9,15 @@ import polars as pl
 from .timeline_events import DEVICE, STEP
 
 Numbers = npt.NDArray[np.int64]
+_LONGER = 2**61
+"""Than any step."""
 
 
 def steps_around(
     kept: pl.DataFrame, partner: npt.NDArray[np.int32], moved: pl.DataFrame, process_of: dict[int, int]
 ) -> npt.NDArray[np.int32]:
-    """Of every kept event the index of the step's own event, -1 for none; the shortest step where several hold it.
+    """Of every kept event the index of the step's own event, -1 for none. Where several hold it: of those timed on the device, if there
+    are any, the shortest.
 
     ``moved``: the steps, with ``host_begin``, ``host_end``, ``shown_ns`` and ``duration`` from the timeline's origin.
     """
@@ -24,7 +27,8 @@ def steps_around(
     own = kept.filter((pl.col("source") == STEP) & (pl.col("count") == 1)).select("row", "index")
     listed = moved.join(own.with_columns(pl.col("row").cast(moved.schema["row"])), on="row")
     by_track = {number: slice(*np.searchsorted(track, [number, number + 1]).tolist()) for number in process_of}
-    for (process, _), steps in listed.group_by("process", "phase", maintain_order=True):
+    for (process, _, on_device), steps in listed.group_by("process", "phase", "on_device", maintain_order=True):
+        later = 0 if on_device else _LONGER
         on_host = _ranges(steps, "host_begin", pl.col("host_end"))
         shown = _ranges(steps, "shown_ns", pl.col("shown_ns") + pl.col("duration"))
         for number, owner in process_of.items():
@@ -36,6 +40,7 @@ def steps_around(
             time = np.where(launched, start[other], start[part])
             for ranges, wanted in ((on_host, ~from_device | launched), (shown, from_device & ~launched)):
                 index, length = _holding(ranges, time)
+                length = length + later
                 better = wanted & (index >= 0) & (length < best[part]) & (source[part] != STEP)
                 found[part] = np.where(better, index, found[part])
                 best[part] = np.where(better, length, best[part])

@@ -112,7 +112,9 @@ class Tree:
         for key in sorted(own, key=lambda key: (key[0] == "ranges", key[4] == NONE, key[4])):
             stream = "no stream" if key[4] == NONE else f"stream {key[4]}"
             if key[0] == "ranges":
-                self.of[key] = self._add(top, "annotations", f"{stream}, annotations", f"annotations of {stream}", f"{stream}, annot.")
+                self.of[key] = self._add(
+                    top, "annotations", f"{stream}, annotations", f"annotations of {stream}", f"annot. {stream.removeprefix('stream ')}"
+                )
             else:
                 self.of[key] = self._add(top, "stream", stream)
 
@@ -124,12 +126,10 @@ class Tree:
         for key in sorted(keys, key=lambda key: (key[4] != pid, key[4] == NONE, key[4], key[0])):
             number = key[4]
             full = "thread unknown" if number == NONE else f"thread {number}"
-            thread = f"thread #{unreadable.index(number) + 1}" if number > _LAST_ID else full
-            if number == pid:
-                thread += " (main)"
-            elif (process, number) in self._backward:
-                thread += " (backward)"
+            short = f"#{unreadable.index(number) + 1}" if number > _LAST_ID else full.removeprefix("thread ")
+            role = "main" if number == pid else "backward" if (process, number) in self._backward else ""
+            thread = f"thread {short}" + (f" ({role})" if role else "")
             if key[0] == "annotations":
-                self.of[key] = self._add(top, "annotations", f"{thread}, annotations", f"annotations of {full}", f"{thread}, annot.")
+                self.of[key] = self._add(top, "annotations", f"{thread}, annotations", f"annotations of {full}", f"annot. {role or short}")
             else:
-                self.of[key] = self._add(top, "thread", thread, full if full != thread else "")
+                self.of[key] = self._add(top, "thread", thread, full if full != thread else "", role)

@@ -39,7 +39,8 @@ _HEIGHT: Final = {"memory": 0.62, "sync": 0.35, "launch": 0.62, "annotation": 0.
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Events of a track within the stretch, by start; ``kind`` is a place in KINDS. ``level``: samples in percent instead of events."""
+    """Events of a track within the stretch, by start; ``kind`` is a place in KINDS. ``level``: samples in percent instead of events.
+    ``gaps``: when nothing was recorded, by start."""
 
     label: str
     start: npt.NDArray[np.float64]
@@ -47,6 +48,7 @@ class Row:
     kind: npt.NDArray[np.int64]
     names: Sequence[str] = ()
     level: bool = False
+    gaps: Sequence[tuple[float, float]] = ()
 
 
 def gantt(rows: Sequence[Row], low: float, high: float, *, origin: float = 0.0) -> str:
@@ -67,6 +69,8 @@ def gantt(rows: Sequence[Row], low: float, high: float, *, origin: float = 0.0) 
         y = _TOP + _ROW * number
         body.append(svg.text(left - 7, y + _BAR / 2 + 3.5, label, anchor="end", size=10))
         body += _line(row, left, y, low, high, scale) if row.level else _strip(row, left, y, low, high, scale)
+        for begin, end in row.gaps:
+            body += _blank(left + (max(begin, low) - low) * scale, left + (min(end, high) - low) * scale, y)
     return svg.document(WIDTH, bottom + 18, body)
 
 
@@ -126,6 +130,32 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
     if edges:
         drawn.append(svg.path("".join(edges), INK))
     return drawn + texts
+
+
+def _blank(begin: float, end: float, y: float) -> list[str]:
+    """Diagonal lines where nothing was recorded, and the words where they have room."""
+    if end - begin < 0.75:
+        return []
+    strokes = []
+    at = begin - _BAR
+    while at < end:
+        # From the lower edge to the upper one, clipped to the stretch.
+        first, last = max(at, begin), min(at + _BAR, end)
+        if last > first:
+            strokes.append(
+                f"M{svg.number(first)} {svg.number(y + _BAR - (first - at))}L{svg.number(last)} {svg.number(y + _BAR - (last - at))}"
+                f"l0 0.7L{svg.number(first)} {svg.number(y + _BAR - (first - at) + 0.7)}z"
+            )
+        at += 6.0
+    drawn = [svg.rect(begin, y, end - begin, _BAR, PAPER), svg.path("".join(strokes), MUTED, opacity=0.6)]
+    words = "not recorded"
+    if end - begin > svg.width_of(words, 9) + 12:
+        wide, middle = svg.width_of(words, 9) + 6, (begin + end) / 2
+        drawn += [
+            svg.rect(middle - wide / 2, y + 1, wide, _BAR - 2, PAPER),
+            svg.text(middle, y + 11.5, words, anchor="middle", fill=MUTED, size=9),
+        ]
+    return drawn
 
 
 def _level(covered: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

@@ -1,6 +1,6 @@
 // The interactive timeline: unpacks the events of the page and draws them. Work per frame grows with pixels, not with events.
 (() => {
-  const LANE = 17, PAD = 3, LINE = 34, HEAD = 22, RULER = 26, TEXT = 11, NEAR = 5, ENOUGH = 1;
+  const LANE = 17, PAD = 3, LINE = 34, HEAD = 22, RULER = 26, NEAR = 5, ENOUGH = 1, FONT = `11px "DejaVu Sans", system-ui, sans-serif`;
   const COLOURS = { computation: "computation", communication: "communication", memory: "memory", sync: "sync", launch: "host", host: "operator",
     annotation: "other", step: "idle", merged: "other" };
   const WORDS = { computation: "computation", communication: "communication", memory: "memory operation", sync: "synchronisation", launch: "launch call",
@@ -10,7 +10,8 @@
 
   // ---- Reading: see timeline/encode.py
   async function unpack(text) {
-    const packed = Uint8Array.from(atob(text.trim()), (letter) => letter.charCodeAt(0));
+    const letters = atob(text.trim()), packed = new Uint8Array(letters.length);
+    for (let i = 0; i < packed.length; i += 1) packed[i] = letters.charCodeAt(i);
     const bytes = new Uint8Array(await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
     const length = new DataView(bytes.buffer).getUint32(0, true);
     const head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
@@ -31,18 +32,18 @@
   const floats = (bits) => new Float32Array(Uint32Array.from(bits).buffer);
 
   function model({ head, columns }) {
-    const tracks = head.tracks.map(([parent, kind, label, lanes, detail], id) => ({ id, parent, kind, label, lanes, detail, children: [], parts: [], line: null }));
+    const tracks = head.tracks.map(([parent, kind, label, lanes, detail, narrow], id) => ({ id, parent, kind, label, lanes, detail, narrow, children: [], parts: [], line: null, gaps: [] }));
     for (const one of tracks) {
       one.depth = one.parent < 0 ? 0 : tracks[one.parent].depth + 1;
       if (one.parent >= 0) tracks[one.parent].children.push(one);
     }
-    const names = head.names.map(([name, short, meaning]) => ({ name, short: short || name, meaning }));
+    const names = head.names.map(([name, short, meaning]) => ({ name, short: clean(short || name), meaning }));
     const count = columns.gap.length;
     const track = new Int32Array(count), start = new Float64Array(count), duration = columns.duration;
-    const name = Int32Array.from(columns.name), lane = Int32Array.from(columns.lane), partner = new Int32Array(count);
+    const name = Int32Array.from(columns.name), lane = Int32Array.from(columns.lane);
     const S = new Float64Array(count), E = new Float64Array(count), P = new Float64Array(count + 1), C = new Float64Array(count + 1);
     const order = new Int32Array(count), place = new Int32Array(count);
-    let i = 0, at = 0, before = 0;
+    let i = 0, at = 0;
     for (const one of tracks) {
       const first = i, end = i + columns.events_of_track[one.id];
       let time = 0, most = one.lanes - 1;
@@ -71,21 +72,30 @@
       P[j + 1] = P[j] + duration[event];
       C[j + 1] = C[j] + (names[name[event]].meaning === "communication" ? duration[event] : 0);
     }
-    for (let j = 0; j < count; j += 1) {
-      partner[j] = columns.partner[j] ? (before += straight(columns.partner[j] - 1)) : -1;
-    }
+    const relative = (coded, made) => {
+      for (let j = 0, before = 0; j < count; j += 1) made[j] = coded[j] ? (before += straight(coded[j] - 1)) : -1;
+      return made;
+    };
+    const partner = relative(columns.partner, new Int32Array(count)), step = relative(columns.step, new Int32Array(count));
+    const correlation = relative(columns.correlation, new Float64Array(count));
+    for (let j = 0; j < count; j += 1) if (correlation[j] < 0 && partner[j] >= 0) correlation[j] = correlation[partner[j]];
     head.lines.forEach(([id, unit], number) => {
       const time = Float64Array.from(columns[`time${number}`], straight);
       for (let j = 1; j < time.length; j += 1) time[j] += time[j - 1];
       const [mean, low, high] = ["mean", "low", "high"].map((word) => floats(columns[word + number]));
       let top = unit === "percent" ? 100 : 0;
       if (!top) for (const value of high) top = Math.max(top, value);
-      tracks[id].line = { unit, time, mean, low, high, top: top || 1 };
+      // Where samples are missing for much longer than they usually take, nothing is known: the line has a hole.
+      const paces = Float64Array.from(time.subarray(1), (value, j) => value - time[j]).sort();
+      tracks[id].line = { unit, time, mean, low, high, top: top || 1, most: unit && paces.length > 3 ? 5 * paces[paces.length >> 1] : Infinity };
     });
+    // What was not recorded of a process holds for all that was recorded with its events; samples and steps can come from elsewhere.
+    const spread = (one, gap) => { if (!one.line && !["steps", "annotations"].includes(one.kind)) one.gaps.push(gap); one.children.forEach((child) => spread(child, gap)); };
+    for (const [id, from, to] of head.gaps) spread(tracks[id], [from, to]);
     const views = head.views.map(([key, label, from, to, on]) => ({ key, label, from, to, track: on }));
     const detail = Int32Array.from(columns.detail, (value) => value - 1);
     const pairs = (event) => (detail[event] < 0 ? [] : head.details[detail[event]].map((place) => head.pairs[place]));
-    return { tracks, names, count, track, start, duration, name, lane, partner, order, place, S, E, P, C, views, pairs, span: Math.max(head.span, 1) };
+    return { tracks, names, count, track, start, duration, name, lane, partner, step, correlation, order, place, S, E, P, C, views, pairs, span: Math.max(head.span, 1), gaps: head.gaps.length };
   }
 
   // The first place in [low, high) whose value is not below (or, with above, is above) the wanted one.
@@ -114,6 +124,11 @@
     return `${(ns / size).toFixed(Math.round(Math.log10(size))).replace(/\.?0+$/, "")}\u00a0${unit}`;
   };
   const grouped = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  // Of a name from a trace: without what turns the direction of text or breaks lines, and not longer than can be read.
+  const clean = (text, most = 160) => {
+    const plain = text.replace(/[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g, "").replace(/\s+/g, " ");
+    return plain.length <= most ? plain : `${plain.slice(0, most - 1)}…`;
+  };
   const element = (name, attributes = {}, ...inside) => {
     const made = document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -129,11 +144,12 @@
   function start(home, data) {
     const calm = matchMedia("(prefers-reduced-motion: reduce)");
     const view = { from: 0, to: data.span };
-    const state = { selected: -1, hover: -1, query: "", hits: null, found: [], prefix: null, current: 0, rows: [], open: new Set(), label: 200, width: 600, height: 300, key: "" };
-    let colours = {};
+    const state = { selected: -1, hover: -1, tab: 0, query: "", hits: null, found: [], prefix: null, current: 0, rows: [], open: new Set(), label: 200, chosen: 0, width: 600, height: 300, key: "" };
+    let colours = {}, hatched = "", crossed = "";
 
     // ---- The parts of the page
     const said = element("p", { class: "tl-view", role: "status" });
+    const heard = element("p", { class: "tl-heard", role: "status" });
     const buttons = data.views.map((one) => {
       const word = { slowest: "Slowest step", typical: "Typical step", whole: "Whole run" }[one.key] ?? one.key;
       return button(word, () => look(one), { title: one.label, "aria-pressed": "false" });
@@ -154,10 +170,12 @@
       "aria-label": "Events over time. w and s zoom, a and d move, Enter selects, ? shows all keys." });
     const tree = element("div", { role: "tree", class: "tl-tree", "aria-label": "Tracks" });
     const spacer = element("div", { class: "tl-spacer" });
-    const stage = element("div", { class: "tl-stage" }, canvas, tree);
+    const divider = element("div", { class: "tl-edge", role: "separator", tabindex: "0", "aria-orientation": "vertical", "aria-label": "Width of the names",
+      "aria-valuemin": "60", title: "Drag to make the names wider; double click: as wide as they need" });
+    const stage = element("div", { class: "tl-stage" }, canvas, tree, divider);
     const scroller = element("div", { class: "tl-scroll" }, stage, spacer);
     const tip = element("div", { class: "tl-tip", hidden: "" });
-    const tabs = ["Current Selection", "Connections"].map((word, place) => {
+    const tabs = ["Current Selection", "Connections", "In view"].map((word, place) => {
       const id = `tl-tab-${place}`;
       return button(word, () => tab(place), { role: "tab", id, "aria-controls": `tl-panel-${place}` });
     });
@@ -167,18 +185,19 @@
     const keys = [["w, s or + −", "zoom in, zoom out"], ["a, d or ← →", "earlier, later"], ["↑ ↓", "scroll the tracks; within the tree, go from track to track"],
       ["f", "fit the selection, else the whole run"], [", and .", "event before and after on the same track"], ["Enter", "on a track: its first event in view; on an event: the other side of its connection"],
       ["← → on a track", "fold and unfold it"], ["/", "search"], ["n, p", "next, previous match"], ["Esc", "clear the selection"], ["1, 2, 3", "the views of the buttons"], ["?", "this list"],
-      ["drag", "move; on the ruler: zoom into the stretch"], ["wheel", "zoom, once the timeline was clicked, or with Ctrl"], ["two fingers", "zoom"]];
+      ["drag", "move; on the ruler: zoom into the stretch; on the edge of the names: make them wider"], ["wheel", "zoom, once the timeline was clicked, or with Ctrl"], ["two fingers", "zoom"]];
     help.append(element("h3", {}, "Keyboard shortcuts"), element("dl", {}, ...keys.map(([key, what]) => element("div", {}, element("dt", {}, key), element("dd", {}, what)))),
       button("Close", () => help.close()));
     for (const [meaning, word] of [["computation", "computation"], ["communication", "communication"], ["memory", "memory operation"], ["sync", "synchronisation"],
       ["launch", "launch call"], ["host", "host operation"], ["step", "step"], ["annotation", "annotation, merged"]]) {
       if (data.names.some((one) => one.meaning === meaning)) {
-        const swatch = element("span", { class: "tl-swatch" });
-        swatch.style.background = `var(--${COLOURS[meaning]})`;
+        const swatch = element("span", { class: `tl-swatch tl-mark-${meaning}` });
+        swatch.style.backgroundColor = `var(--${COLOURS[meaning]})`;
         legend.append(element("span", {}, swatch, word));
       }
     }
-    home.append(tools, said, element("div", { class: "tl-box" }, scroller, tip), legend, element("div", { class: "tl-details" }, tablist, ...panels), help);
+    if (data.gaps) legend.append(element("span", {}, element("span", { class: "tl-swatch tl-mark-gap" }), "not recorded"));
+    home.append(tools, said, heard, element("div", { class: "tl-box" }, scroller, tip), legend, element("div", { class: "tl-details" }, tablist, ...panels), help);
     home.hidden = false;
     const pen = canvas.getContext("2d", { alpha: false });
 
@@ -203,8 +222,12 @@
       const room = Math.max(220, Math.min(640, innerHeight * 0.72));
       state.height = Math.min(state.total + 1, room);
       const wide = scroller.clientWidth || home.clientWidth;
-      state.label = Math.round(Math.min(230, Math.max(124, wide * 0.24)));
+      const most = Math.max(90, Math.round(wide * (wide < 600 ? 0.42 : 0.6)));
+      state.label = Math.max(60, Math.min(most, state.chosen || Math.min(needed(), wide < 600 ? 138 : 330)));
       state.width = Math.max(60, wide - state.label);
+      divider.style.left = `${state.label - 4}px`;
+      divider.setAttribute("aria-valuemax", String(most));
+      divider.setAttribute("aria-valuenow", String(state.label));
       scroller.style.height = `${state.height}px`;
       spacer.style.height = `${Math.max(0, state.total - state.height)}px`;
       stage.style.height = `${state.height}px`;
@@ -217,6 +240,29 @@
       canvas.height = Math.round(state.height * ratio);
       ask();
     }
+    // How wide the names of all rows are, in pixels.
+    const indent = (one) => 4 + one.depth * Math.min(11, Math.max(5, (scroller.clientWidth || 800) / 60));
+    const bold = (one) => one.kind === "node" || one.kind === "process";
+    function wide(text, strong) {
+      pen.font = `${strong ? "bold " : ""}12px "DejaVu Sans", system-ui, sans-serif`;
+      const found = pen.measureText(text).width;
+      pen.font = FONT;
+      return found;
+    }
+    const around = 25;
+    function needed() {
+      let most = 100;
+      for (const { one } of state.rows) most = Math.max(most, indent(one) + around + (one.wide ??= wide(clean(one.label), bold(one))));
+      return Math.ceil(most);
+    }
+    function widen(width) { state.chosen = Math.max(60, Math.round(width)); size(); draw(); }
+    divider.addEventListener("pointerdown", (event) => { divider.setPointerCapture(event.pointerId); event.preventDefault(); divider.focus({ preventScroll: true }); });
+    divider.addEventListener("pointermove", (event) => { if (divider.hasPointerCapture(event.pointerId)) widen(event.clientX - stage.getBoundingClientRect().left); });
+    divider.addEventListener("dblclick", () => { state.chosen = 0; size(); });
+    divider.addEventListener("keydown", (event) => {
+      const by = { ArrowLeft: -10, ArrowRight: 10 }[event.key];
+      if (by) { widen(state.label + by); event.preventDefault(); event.stopPropagation(); }
+    });
     function fold(one, open) {
       if (!one.children.length) return;
       if (open) state.open.add(one.id); else state.open.delete(one.id);
@@ -275,7 +321,20 @@
         colours[meaning] = /^#[0-9a-f]{6}$/i.test(colour) ? [0, 0.08, 0.16].map((share) => mix(colour, share)) : [colour, colour, colour];
       }
       colours.label = (meaning) => (meaning === "step" ? colours.dark : ON_DARK.has(meaning) ? colours.light : "#111418");
-      pen.font = `${TEXT}px "DejaVu Sans", system-ui, sans-serif`;
+      pen.font = FONT;
+      pen.direction = "ltr";
+      hatched = pen.createPattern(hatching(colours.muted), "repeat");
+      crossed = pen.createPattern(hatching(colours.ink), "repeat");
+    }
+    // A tile of diagonal lines.
+    function hatching(colour) {
+      const tile = document.createElement("canvas"), side = 7;
+      tile.width = tile.height = side;
+      const own = tile.getContext("2d");
+      own.strokeStyle = colour;
+      own.lineWidth = 1;
+      for (const by of [-side, 0, side]) { own.beginPath(); own.moveTo(by - 1, side + 1); own.lineTo(by + side + 1, -1); own.stroke(); }
+      return tile;
     }
     let waiting = 0;
     function ask() { if (!waiting) waiting = requestAnimationFrame(() => { waiting = 0; draw(); }); }
@@ -306,7 +365,7 @@
           pen.fillStyle = colours[meaning][part.real && !PLAIN.has(meaning) ? data.name[event] % 3 : 0];
           const gap = right - left > 4 ? 1 : 0;
           pen.fillRect(a, y, b - a - gap, h);
-          if (meaning === "communication") stripe(a, y, b - a - gap, h);
+          mark(meaning, a, y, b - a - gap, h);
           if (part.real) {
             if (b - a > 26 && h >= 13) write(data.names[data.name[event]].short, Math.max(a, 0) + 4, y, Math.min(b, state.width) - Math.max(a, 0) - 8, meaning);
           }
@@ -332,7 +391,38 @@
       flush();
       pen.globalAlpha = 1;
     }
-    // Communication is told apart without colour, too: a dark edge above.
+    // Told apart without colour, too: communication has a dark edge above, memory operations one below, synchronisation is hatched.
+    function mark(meaning, a, y, wide, h) {
+      if (meaning === "communication") stripe(a, y, wide, h);
+      else if (meaning === "memory") stripe(a, y + h - (h > 8 ? 2 : 1), wide, h);
+      else if (meaning === "sync") {
+        const alpha = pen.globalAlpha;
+        pen.globalAlpha = alpha * 0.45;
+        pen.fillStyle = crossed;
+        pen.fillRect(a, y, wide, h);
+        pen.globalAlpha = alpha;
+      }
+    }
+    function blank(gaps, y, h) {
+      for (const [from, to] of gaps) {
+        const a = Math.max(0, x(from)), b = Math.min(state.width, x(to));
+        if (b - a < 0.5) continue;
+        pen.fillStyle = colours.panel;
+        pen.fillRect(a, y, b - a, h);
+        pen.globalAlpha = 0.4;
+        pen.fillStyle = hatched;
+        pen.fillRect(a, y, b - a, h);
+        pen.globalAlpha = 1;
+        const text = "not recorded", long = 74;
+        if (b - a > long + 12) {
+          const middle = (a + b) / 2;
+          pen.fillStyle = colours.paper;
+          pen.fillRect(middle - long / 2 - 3, y + h / 2 - 7, long + 6, 14);
+          pen.fillStyle = colours.muted;
+          pen.fillText(text, middle - long / 2, y + h / 2 + 4);
+        }
+      }
+    }
     function stripe(a, y, wide, h) {
       pen.fillStyle = colours.ink;
       pen.fillRect(a, y, wide, h > 8 ? 2 : 1);
@@ -346,20 +436,31 @@
     }
 
     function curve(line, y, h) {
-      const { time: times, mean, low, high, top } = line;
+      const { time: times, mean, low, high, top, most } = line;
       const scale = (value) => y + h - 2 - Math.max(0, Math.min(1, value / top)) * (h - 8);
       if (!times.length) return;
       let i = Math.max(0, bound(times, 0, times.length, view.from) - 1);
       const end = Math.min(times.length, bound(times, 0, times.length, view.to) + 1);
       const skip = Math.max(1, Math.floor((end - i) / (2 * state.width)));
-      const band = new Path2D(), path = new Path2D(), first = i;
-      for (; i < end; i += skip) { const at = x(times[i]); if (i === first) { band.moveTo(at, scale(high[i])); path.moveTo(at, scale(mean[i])); } else { band.lineTo(at, scale(high[i])); path.lineTo(at, scale(mean[i])); } }
-      const last = i - skip;
-      for (i = last; i >= first; i -= skip) band.lineTo(x(times[i]), scale(low[i]));
+      const band = new Path2D(), path = new Path2D(), area = new Path2D(), corner = scale(mean[i]);
+      while (i < end) {
+        // From one hole to the next.
+        const first = i;
+        let last = i;
+        path.moveTo(x(times[i]), scale(mean[i]));
+        band.moveTo(x(times[i]), scale(high[i]));
+        area.moveTo(x(times[i]), y + h - 2);
+        for (; i < end && times[i] - times[last] <= most * skip; last = i, i += skip) {
+          const at = x(times[i]);
+          path.lineTo(at, scale(mean[i]));
+          band.lineTo(at, scale(high[i]));
+          area.lineTo(at, scale(mean[i]));
+        }
+        if (last === first && most < Infinity) path.lineTo(x(times[first]) + 2, scale(mean[first]));
+        area.lineTo(x(times[last]), y + h - 2);
+        for (let j = last; j >= first; j -= skip) band.lineTo(x(times[j]), scale(low[j]));
+      }
       pen.fillStyle = pen.strokeStyle = colours.host[0];
-      const area = new Path2D(path);
-      area.lineTo(x(times[last]), y + h - 2);
-      area.lineTo(x(times[first]), y + h - 2);
       pen.globalAlpha = 0.14;
       pen.fill(area);
       pen.globalAlpha = 0.3;
@@ -367,14 +468,14 @@
       pen.globalAlpha = 1;
       pen.lineWidth = 1.4;
       pen.stroke(path);
-      pen.fillStyle = colours.muted;
-      const unit = line.unit === "percent" ? "%" : line.unit;
-      const text = `${digits(top)} ${unit}`;
+      const text = `${digits(top)} ${line.unit === "percent" ? "%" : clean(line.unit, 12)}`;
+      const base = corner < y + h / 2 ? y + h - 5 : y + 11;
       pen.lineJoin = "round";
       pen.lineWidth = 3;
       pen.strokeStyle = colours.paper;
-      pen.strokeText(text, 4, y + 11);
-      pen.fillText(text, 4, y + 11);
+      pen.fillStyle = colours.muted;
+      pen.strokeText(text, 4, base);
+      pen.fillText(text, 4, base);
     }
 
     function ruler() {
@@ -462,6 +563,7 @@
         const y = row.y - top, one = row.one;
         pen.fillStyle = colours.grid;
         pen.fillRect(0, y + row.h - 1, state.width, 1);
+        if (one.gaps.length && (one.lanes || !row.open)) blank(one.gaps, y + 1, row.h - 2);
         if (one.line) curve(one.line, y, row.h);
         one.parts.forEach((part, k) => lane(part, y + PAD + k * LANE, LANE - 2, ofEvent));
         if (!one.lanes && !one.line && !row.open && one.children.length) {
@@ -507,16 +609,17 @@
         if (!made) {
           made = element("div", { role: "treeitem", "aria-level": String(one.depth + 1), "data-track": String(one.id), class: `tl-label tl-${one.kind}` },
             element("span", { class: "tl-fold", "aria-hidden": "true" }), element("bdi", {}));
-          made.title = one.detail || one.label;
-          made.style.paddingLeft = `${4 + one.depth * Math.min(12, state.label / 18)}px`;
+          made.title = clean(one.detail && one.detail !== one.label ? `${one.label}: ${one.detail}` : one.label, 400);
           const after = [...tree.querySelectorAll("[role=treeitem]")].find((other) => Number(other.dataset.track) > one.id);
           tree.insertBefore(made, after ?? null);
           items.set(one.id, made);
         }
         if (one.children.length) made.setAttribute("aria-expanded", String(row.open));
-        const room = Math.max(6, Math.floor((state.label - 28 - one.depth * Math.min(12, state.label / 18)) / (one.kind === "node" || one.kind === "process" ? 8.6 : 7.3)));
-        const end = Math.floor((room - 1) * 0.6);
-        made.lastChild.textContent = one.label.length <= room ? one.label : `${one.label.slice(0, room - 1 - end)}…${one.label.slice(-end)}`;
+        made.style.paddingLeft = `${indent(one)}px`;
+        // The whole name, else the shorter one; what is still too long loses its end.
+        const room = state.label - indent(one) - around;
+        const text = one.narrow && (one.wide ??= wide(clean(one.label), bold(one))) > room + 4 ? one.narrow : one.label;
+        made.lastChild.textContent = clean(text);
         made.firstChild.textContent = one.children.length ? (row.open ? "▾" : "▸") : "";
         made.tabIndex = one.id === state.current ? 0 : -1;
         made.setAttribute("aria-selected", String(state.selected >= 0 && data.track[state.selected] === one.id));
@@ -592,6 +695,7 @@
         view.to = origin[1] + (goal[1] - origin[1]) * share;
       };
       tell(goal);
+      if (state.tab === 2) { clearTimeout(state.listing); state.listing = setTimeout(list, 250); }
       if (jump || calm.matches) { put(1); ask(); return; }
       const began = performance.now();
       const frame = (now) => {
@@ -604,7 +708,7 @@
     }
     function tell(goal) {
       const known = data.views.find((one) => one.key === state.key);
-      said.textContent = known ? `Shown: ${known.label}` : `Shown: ${spell(goal[1] - goal[0])}, from ${exact(Math.round(Math.max(0, goal[0]) / 1000) * 1000)} after the start`;
+      said.textContent = known ? `Shown: ${clean(known.label, 400)}` : `Shown: ${spell(goal[1] - goal[0])}, from ${exact(Math.round(Math.max(0, goal[0]) / 1000) * 1000)} after the start`;
     }
     function look(one) {
       const edge = (one.to - one.from) * 0.015;
@@ -657,7 +761,7 @@
     }
     function path(id) {
       const words = [];
-      for (let one = data.tracks[id]; one; one = data.tracks[one.parent]) words.unshift(one.label);
+      for (let one = data.tracks[id]; one; one = data.tracks[one.parent]) words.unshift(clean(one.label));
       return words.join(" › ");
     }
     const waited = (pair) => {
@@ -670,18 +774,31 @@
         panels[0].replaceChildren(element("p", {}, "Nothing is selected. Click an event, or choose a track and press Enter."));
         panels[1].replaceChildren(element("p", {}, "Select a kernel or a launch call to see what it belongs to."));
         tabs[1].textContent = "Connections";
+        heard.textContent = "";
         return;
       }
-      const name = data.names[data.name[event]], pair = pairOf(event);
-      const rows = [[{ step: "Step", annotation: "Annotation", launch: "Call", host: "Operation" }[name.meaning] ?? "Kernel", element("bdi", { class: "tl-name" }, name.name)],
-        ["Kind", WORDS[name.meaning] ?? name.meaning], ["Where", path(data.track[event])], ["Start", `${exact(data.start[event])} after the start`], ["Duration", spell(data.duration[event])],
-        ...data.pairs(event).map(([key, held]) => [key[0].toUpperCase() + key.slice(1), held])];
+      const name = data.names[data.name[event]], pair = pairOf(event), track = data.tracks[data.track[event]];
+      const word = { step: "Step", annotation: "Annotation", launch: "Call", sync: "Synchronisation", host: "Operation", merged: "Events" }[name.meaning]
+        ?? (name.meaning === "memory" ? "Operation" : "Kernel");
+      const rows = [[word, element("bdi", { class: "tl-name" }, `${clean(name.name, 2000)}${name.name.length > 2000 ? ` (${grouped(name.name.length)} characters)` : ""}`)],
+        ["Kind", WORDS[name.meaning] ?? name.meaning], ["Where", path(data.track[event])], ["Start", `${exact(data.start[event])} after the start`], ["Duration", spell(data.duration[event])]];
+      if (track.detail && track.kind === "thread") rows.push(["Thread", track.detail.replace("thread ", "")]);
+      const around = data.step[event];
+      if (around >= 0) rows.push(["Step", button(`${data.names[data.name[around]].short}, ${spell(data.duration[around])}`, () => centre(around), { class: "tl-link", title: "Centre it" })]);
+      for (const [key, held] of data.pairs(event)) {
+        if (key !== "bytes") { rows.push([key[0].toUpperCase() + key.slice(1), held]); continue; }
+        if (data.duration[event] > 0) rows.push(["Bandwidth", `${digits(Number(held) / data.duration[event])}\u00a0GB/s`]);
+      }
+      if (data.correlation[event] > 0) rows.push(["Correlation", String(data.correlation[event])]);
+      const queue = pair && pair[1] === event ? waiting_behind(event) : "";
+      if (queue) rows.push(["Queue", queue]);
       if (pair) {
         const launch = pair[0] === event, other = launch ? pair[1] : pair[0];
-        rows.push([launch ? "Started" : "Launched by", button(data.names[data.name[other]].short, () => centre(other), { class: "tl-link", title: "Centre it" })]);
+        rows.push([launch ? "Started" : "Launched by", button(data.names[data.name[other]].short, () => centre(other), { class: "tl-link tl-other", title: `Centre it: ${clean(path(data.track[other]))}` })]);
         rows.push(["Latency", `${waited(pair)} from the end of the call to the start of the run`]);
-      } else if (["stream"].includes(data.tracks[data.track[event]].kind)) rows.push(["Launched by", "no launch call of it is in the trace"]);
+      } else if (track.kind === "stream" && name.meaning !== "sync" && name.meaning !== "merged") rows.push(["Launched by", "no launch call of it is in the trace"]);
       panels[0].replaceChildren(element("dl", {}, ...rows.map(([key, held]) => element("div", {}, element("dt", {}, key), element("dd", {}, held)))));
+      heard.textContent = `Selected: ${name.short}, ${spell(data.duration[event])}, ${clean(path(data.track[event]))}`;
       const pairs = [];
       if (pair) {
         if (pair[0] === event) for (let j = 0; j < data.count && pairs.length < 50; j += 1) { if (data.partner[j] === event && j !== event) pairs.push([event, j]); }
@@ -694,16 +811,59 @@
           element("tbody", {}, ...pairs.map((one) => element("tr", {}, element("td", {}, side(one[0])), element("td", {}, side(one[1])), element("td", {}, waited(one))))))
         : element("p", {}, "Nothing is linked to this event."));
     }
+    // Runs of the same stream whose call had ended when this one began, and that began later.
+    function waiting_behind(event) {
+      const part = data.tracks[data.track[event]].parts[data.lane[event]], now = data.start[event];
+      let count = 0, more = false;
+      for (let j = data.place[event] + 1; j < part.high; j += 1) {
+        const next = data.order[j], call = data.partner[next];
+        if (data.names[data.name[next]].meaning === "merged" || count >= 9999) { more = true; break; }
+        if (call < 0) continue;
+        if (data.start[call] > now) break;
+        if (data.start[call] + data.duration[call] <= now) count += 1;
+      }
+      return `${more ? "at least " : ""}${count === 0 && !more ? "nothing" : grouped(count)} waiting on the stream when it began`;
+    }
+    // What is in view, by name: the same facts as in the picture, for whom the picture is of no use.
+    function list() {
+      clearTimeout(state.listing);
+      const sums = new Map();
+      let events = 0;
+      for (const { one } of state.rows) {
+        for (const part of one.parts) {
+          for (let i = bound(data.E, part.low, part.high, view.from, true); i < part.high && data.S[i] < view.to; i += 1) {
+            const event = data.order[i], key = data.name[event];
+            const time = Math.min(data.E[i], view.to) - Math.max(data.S[i], view.from), held = sums.get(key);
+            events += 1;
+            if (!held) sums.set(key, { key, count: 1, time, longest: event });
+            else { held.count += 1; held.time += time; if (data.duration[event] > data.duration[held.longest]) held.longest = event; }
+          }
+        }
+      }
+      const rows = [...sums.values()].sort((a, b) => b.time - a.time || a.key - b.key), most = rows.slice(0, 20);
+      panels[2].replaceChildren(most.length
+        ? element("table", {},
+          element("caption", {}, `${grouped(events)} event${events === 1 ? "" : "s"} of ${grouped(rows.length)} name${rows.length === 1 ? "" : "s"} in the tracks that are unfolded, ${spell(view.to - view.from)} in view${rows.length > 20 ? "; the 20 names with most time" : ""}`),
+          element("thead", {}, element("tr", {}, ...["Name", "Kind", "Events", "Time in view", "Longest"].map((text) => element("th", { scope: "col" }, text)))),
+          element("tbody", {}, ...most.map((row) => {
+            const name = data.names[row.key];
+            return element("tr", {}, element("th", { scope: "row" }, element("bdi", {}, name.short)), element("td", {}, WORDS[name.meaning] ?? name.meaning), element("td", { class: "tl-number" }, grouped(row.count)),
+              element("td", { class: "tl-number" }, spell(row.time)), element("td", { class: "tl-number" }, button(spell(data.duration[row.longest]), () => centre(row.longest), { class: "tl-link", title: "Centre it" })));
+          })))
+        : element("p", {}, "No event of the tracks that are unfolded is in view."));
+    }
     function tab(place) {
       tabs.forEach((one, number) => {
         one.setAttribute("aria-selected", String(number === place));
         one.tabIndex = number === place ? 0 : -1;
         panels[number].hidden = number !== place;
       });
+      state.tab = place;
+      if (place === 2) list();
     }
     tablist.addEventListener("keydown", (event) => {
       if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;
-      const place = tabs.indexOf(document.activeElement) ? 0 : 1;
+      const place = (tabs.indexOf(document.activeElement) + (event.key === "ArrowRight" ? 1 : tabs.length - 1)) % tabs.length;
       tab(place);
       tabs[place].focus();
       event.preventDefault();
@@ -879,7 +1039,9 @@
       data.tracks.forEach((one) => { if (one.children.length && ["node", "gpus"].includes(one.kind) && one.parent < 1 + 1 && data.tracks.length < 4000) state.open.add(one.id); });
       let one = data.tracks[opening ? opening.track : 0];
       while (one && one.kind !== "process" && one.parent >= 0) one = data.tracks[one.parent];
-      const unfold = (track) => { if (track.children.length) state.open.add(track.id); track.children.forEach(unfold); };
+      // Deep stacks of the host stay folded: they would hide what comes after.
+      const deep = (track) => track.kind === "host" && track.children.reduce((sum, child) => sum + child.lanes, 0) > 12;
+      const unfold = (track) => { if (track.children.length && !deep(track)) state.open.add(track.id); track.children.forEach(unfold); };
       if (one) unfold(one);
       for (; one; one = data.tracks[one.parent]) state.open.add(one.id);
     }
@@ -895,7 +1057,7 @@
     let held = data.tracks[Math.max(0, first.track)];
     while (held && held.kind !== "process" && held.parent >= 0) held = data.tracks[held.parent];
     scroller.scrollTop = first.track >= 0 && held?.row ? held.row.y - RULER : 0;
-    home.timeline = { data, view, state, draw, go, select, spot, find: (text) => { search.value = text; seek(); } };
+    home.timeline = { data, view, state, draw, rebuild, go, zoom, pan, select, spot, find: (text) => { search.value = text; seek(); } };
     home.dataset.ready = "yes";
   }
 
@@ -909,11 +1071,17 @@
       return;
     }
     try {
-      const data = model(await unpack(held.textContent));
+      const began = performance.now(), data = model(await unpack(held.textContent)), decoded = performance.now();
       held.remove();
       start(home, data);
+      home.timeline.draw();
+      home.timeline.took = [decoded - began, performance.now() - decoded];
       if (strips) strips.open = false;
-      addEventListener("beforeprint", () => { if (strips) strips.open = true; });
+      if (strips) {
+        let was = false;
+        addEventListener("beforeprint", () => { was = strips.open; strips.open = true; });
+        addEventListener("afterprint", () => { strips.open = was; });
+      }
     } catch (error) {
       sorry(`The interactive timeline could not be shown (${error.message}); the strips below show the run.`);
     }

@@ -15,6 +15,9 @@ from ..formats import count, duration, plural
 from .encode import encode
 
 _ROWS: Final = 12
+_LONGEST: Final = 24
+_MOST_GAPS: Final = 200
+"""Drawn of one strip."""
 NOTHING: Final = Timeline(
     0, 0, (), (),
     Events(*(np.zeros(0, kind) for kind in (np.int32, np.int64, np.int64, np.int32, np.int16, np.int32, np.int32, np.int64, np.int32))),  # type: ignore[arg-type]
@@ -49,6 +52,8 @@ def _strips(given: Timeline, view: View) -> Figure | None:
     heading = _HEADING.get(view.key, "A stretch")
     names = ", ".join(row.label for row in rows)
     more = say(" {} of {} tracks are drawn.", count(len(rows)), count(total)) if total > len(rows) else Markup("")
+    if any(row.gaps for row in rows):
+        more = say(" Hatched: nothing was recorded then, which is not idle.") + more
     caption = say(
         "{}: {}. Pale: only part of that moment is covered; communication beside other work is at the lower edge. {}{}",
         heading,
@@ -107,7 +112,7 @@ def _of_step(given: Timeline, view: View) -> tuple[list[Row], int]:
         for kind in ("steps", "annotations", "stream", "thread")
     }
     total = sum(map(len, by_kind.values()))
-    rows = [_row(given, given.tracks[one].label, [one], view, outer=True) for kind in ("steps", "annotations") for one in by_kind[kind][:1]]
+    rows = [_row(given, _label(given, one), [one], view, outer=True) for kind in ("steps", "annotations") for one in by_kind[kind][:1]]
     for line in given.lines:
         if line.track in below and line.unit == "percent" and given.tracks[line.track].kind == "utilisation":
             near = (line.time_ns >= view.start_ns) & (line.time_ns <= view.end_ns)
@@ -130,6 +135,11 @@ def _of_step(given: Timeline, view: View) -> tuple[list[Row], int]:
         if len(calls.start) and rows[-1].kind.tolist() != calls.kind.tolist():
             rows.append(calls)
     return rows[:_ROWS], max(total, len(rows[:_ROWS]))
+
+
+def _label(given: Timeline, track: int) -> str:
+    found = given.tracks[track]
+    return found.narrow if found.narrow and len(found.label) > _LONGEST else found.label
 
 
 def _stream_label(given: Timeline, stream: int) -> str:
@@ -178,4 +188,13 @@ def _row(
     index, kind = index[order], kind[order]
     start = events.start_ns[index].astype(float)
     names = [given.names[number].short for number in events.name[index].tolist()] if len(index) <= 2000 else []
-    return Row(label, start, start + events.duration_ns[index], kind, names)
+    return Row(label, start, start + events.duration_ns[index], kind, names, gaps=_gaps(given, tracks, view))
+
+
+def _gaps(given: Timeline, tracks: Sequence[int], view: View) -> list[tuple[float, float]]:
+    """When nothing was recorded of the process of these tracks. Samples, steps and annotations can come from elsewhere."""
+    if given.tracks[tracks[0]].kind not in ("stream", "thread"):
+        return []
+    above = set(_path(given, tracks[0]))
+    found = [(gap.start_ns, gap.end_ns) for gap in given.gaps if gap.track in above]
+    return [(float(start), float(end)) for start, end in found if start < view.end_ns and end > view.start_ns][:_MOST_GAPS]

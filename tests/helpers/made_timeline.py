@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
-from postrun.analysis.timeline_data import Events, Line, Name, Timeline, Track, View
+from postrun.analysis.timeline_data import Events, Gap, Line, Name, Timeline, Track, View
 
 MS = 1_000_000
 US = 1_000
@@ -53,6 +55,29 @@ def small() -> Timeline:
         9,
         None,
     )
+
+
+def queued() -> Timeline:
+    """Three kernels launched at 1, 2 and 3 ms, for 20 µs each, run one after another from 4 ms for 1 ms each; recorded until 8 ms only."""
+    made = small()
+    rows = [(4, 0, 10 * MS, 0, 0, -1, -1, -1, -1), *((6, k * MS, MS, 1, 0, k, -1, k - 3, 0) for k in (4, 5, 6)),
+            *((9, k * MS, 20 * US, 3, 0, k, -1, k, 0) for k in (1, 2, 3))]  # fmt: skip
+    return dataclasses.replace(made, events=_events(rows), gaps=(Gap(3, 8 * MS, 30 * MS),), events_total=len(rows))
+
+
+def hostile() -> Timeline:
+    """Names of a trace that would be markup, turn the direction of what follows, or fill the page."""
+    made = small()
+    evil = "<img src=x onerror=window.pwned=1></script><script>window.pwned=2</script>"
+    texts = (evil, "\u202egnp.exe\u2066\u200f" + "x" * 50, "k" * 10_000, "\x00\ud800\n\n" * 900, "'\"><svg/onload=pwned=3>")
+    names = tuple(dataclasses.replace(name, name=text, short=text) for name, text in zip(made.names, texts, strict=True))
+    tracks = tuple(
+        dataclasses.replace(track, label=texts[number % 5][:4000], detail=texts[(number + 2) % 5], narrow=texts[(number + 1) % 5])
+        for number, track in enumerate(made.tracks)
+    )
+    views = tuple(dataclasses.replace(view, label=texts[place]) for place, view in enumerate(made.views))
+    details = ((("grid", evil), ("</dl>" + evil, "\u202e" + "y" * 10_000)), (("size", evil), ("bytes", "not a number")))
+    return dataclasses.replace(made, names=names, tracks=tracks, views=views, details=details, shown=evil)
 
 
 def empty() -> Timeline:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_timeline import MS, large, small
+from made_timeline import MS, hostile, large, queued, small
 from postrun.analysis.report import Report
 from postrun.report_templates import render
 
@@ -48,6 +48,22 @@ const axe = require("fs").readFileSync(axePath, "utf8");
           return [box.left + (at.left + at.right) / 2, box.top + at.y];
         }, step.event);
         await page.mouse.click(x, y);
+      }
+      if (step.drag) {
+        const [selector, by] = step.drag;
+        await page.$eval(selector, (one) => one.scrollIntoView({ block: "center" }));
+        const box = await (await page.$(selector)).boundingBox();
+        await page.mouse.move(box.x + box.width / 2, box.y + 60);
+        await page.mouse.down();
+        await page.mouse.move(box.x + box.width / 2 + by, box.y + 60, { steps: 4 });
+        await page.mouse.up();
+      }
+      if (step.touch) {
+        const client = await page.createCDPSession(), box = await (await page.$("#timeline-view canvas")).boundingBox();
+        const points = (fingers) => fingers.map(([x, y], id) => ({ x: box.x + x * box.width, y: box.y + y, id }));
+        await client.send("Input.dispatchTouchEvent", { type: "touchStart", touchPoints: points(step.touch[0]) });
+        for (const fingers of step.touch.slice(1)) await client.send("Input.dispatchTouchEvent", { type: "touchMove", touchPoints: points(fingers) });
+        await client.send("Input.dispatchTouchEvent", { type: "touchEnd", touchPoints: [] });
       }
       if (step.wheel) await page.mouse.wheel({ deltaY: step.wheel });
       if (step.axe) {
@@ -90,6 +106,8 @@ def files(rich: Report, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
     folder = tmp_path_factory.mktemp("timeline")
     return {
         "small": str(render(rich, folder / "small", ("html",), timeline=small())["html"]),
+        "queued": str(render(rich, folder / "queued", ("html",), timeline=queued())["html"]),
+        "hostile": str(render(rich, folder / "hostile", ("html",), timeline=hostile())["html"]),
         "large": str(render(rich, folder / "large", ("html",), timeline=large())["html"]),
     }
 
@@ -148,7 +166,7 @@ def test_a_click_selects_and_tells_launch_configuration_and_latency(browse: Any)
         {"event": 2, "run": SELECTION},
         {"run": WHERE},
         {"run": f"{HOME}.timeline.state.arrow"},
-        {"click": "#tl-panel-0 .tl-link", "run": WHERE},
+        {"click": "#tl-panel-0 .tl-other", "run": WHERE},
         {"click": "#tl-tab-1", "run": f"{HOME}.querySelector('#tl-panel-1 tbody').innerText"},
     )["values"]
     told = text.replace("\u00a0", " ")
@@ -256,6 +274,140 @@ def test_without_decompression_or_script_the_strips_are_there(browse: Any) -> No
     (text, opened, drawings) = browse({"run": look}, before="delete window.DecompressionStream")["values"][0]
     assert "cannot unpack the interactive timeline" in text
     assert (opened, drawings) == (True, 3)
+
+
+def test_the_panel_tells_correlation_step_bandwidth_and_queue(browse: Any) -> None:
+    """16 MiB in 3 ms are 16 777 216 / 3 000 000 = 5.59 GB/s; the first kernel begins when two more have been launched, the last when none."""
+    select = "{}.timeline.select({})"
+    kernel, copy = ({"run": f"({select.format(HOME, event)}, {SELECTION})"} for event in (2, 4))
+    told, sent = (text.replace("\u00a0", " ") for text in browse(kernel, copy)["values"])
+    assert "Correlation\n41" in told
+    assert "Step\nstep, 10.0 ms" in told
+    assert "nothing waiting on the stream" in told
+    assert "16.0 MiB" in sent
+    assert "5.59 GB/s" in sent
+    assert "Correlation\n77" in sent
+    assert "no launch call" in sent
+    first, heard, last, launch, step = browse(
+        *({"run": f"({select.format(HOME, event)}, {SELECTION})"} if event != "heard" else {"run": f"{HOME}.querySelector('.tl-heard').textContent"}
+          for event in (1, "heard", 3, 5)),
+        {"click": "#tl-panel-0 .tl-link", "run": WHERE}, which="queued",
+    )["values"]  # fmt: skip
+    assert "2 waiting on the stream" in first
+    assert heard.startswith("Selected: gemm, 1.00")
+    assert "nothing waiting on the stream" in last
+    assert "Correlation\n2" in launch
+    assert step[2] == 0  # the first link is the step
+
+
+def test_what_was_not_recorded_does_not_look_idle(browse: Any) -> None:
+    """Colours along the middle of the stream's row: one where it is idle, several where it is hatched (8 ms to 30 ms)."""
+    seen = f"""((from, to) => {{
+      const {{ data, view, state, draw, go }} = {HOME}.timeline;
+      go(0, data.span, {{ jump: true }});
+      draw();
+      const canvas = {HOME}.querySelector("canvas"), row = data.tracks[6].row, ratio = canvas.width / state.width;
+      const x = (time) => Math.round((time - view.from) / (view.to - view.from) * canvas.width), top = {HOME}.querySelector(".tl-scroll").scrollTop;
+      const part = canvas.getContext("2d").getImageData(x(from), (row.y - top + row.h / 2) * ratio, x(to) - x(from), 1).data;
+      const found = new Set();
+      for (let i = 0; i < part.length; i += 4) found.add(part.slice(i, i + 3).join());
+      return found.size;
+    }})"""
+    gap, idle, gaps, legend = browse(
+        {"run": f"{seen}({20 * MS}, {29 * MS})"}, {"run": f"{seen}({2 * MS}, {3.5 * MS})"},
+        {"run": f"{HOME}.timeline.data.tracks.map((one) => one.gaps.length)"}, {"run": f"{HOME}.querySelector('.tl-legend').textContent"},
+        which="queued",
+    )["values"]  # fmt: skip
+    assert gap > 3
+    assert idle == 1
+    assert gaps == [0, 0, 0, 1, 0, 1, 1, 1, 1, 1]  # of the process, its devices, streams and threads; not of steps and samples
+    assert "not recorded" in legend
+
+
+def test_names_fit_their_column_which_can_be_dragged(browse: Any) -> None:
+    cut = f"[...{HOME}.querySelectorAll('.tl-label bdi')].filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)"
+    width = f"[{HOME}.timeline.state.label, Number({HOME}.querySelector('.tl-edge').getAttribute('aria-valuenow'))]"
+    none, first, dragged, keyed, again = browse(
+        {"run": cut},
+        {"run": width},
+        {"drag": [".tl-edge", 80], "run": width},
+        {"focus": ".tl-edge", "key": "ArrowLeft", "run": width},
+        {"run": cut},
+    )["values"]
+    assert none == again == []
+    assert first[0] == first[1]
+    assert 78 <= dragged[0] - first[0] <= 84
+    assert dragged[0] - keyed[0] == 10
+    process = f"(() => {{ const one = {HOME}.querySelector('.tl-process'); return [one.textContent, one.title]; }})()"
+    (text, title), some = browse({"drag": [".tl-edge", -60], "run": process}, {"run": cut}, width=400)["values"]
+    assert text == "▾PID-7"
+    assert title == "HOST-0 PID-7"
+    assert all("…" not in one for one in some)
+
+
+def test_one_finger_moves_two_zoom(browse: Any) -> None:
+    start, moved, pinched = browse(
+        {"event": 2, "run": WHERE},
+        {"touch": [[[0.6, 150]], [[0.5, 150]], [[0.4, 151]], [[0.3, 152]]], "run": WHERE},
+        {"touch": [[[0.45, 150], [0.55, 150]], [[0.4, 150], [0.6, 150]], [[0.35, 150], [0.65, 150]]], "run": WHERE},
+    )["values"]
+    wide = start[1] - start[0]
+    assert abs((moved[1] - moved[0]) / wide - 1) < 0.01
+    assert 0.15 < (moved[0] - start[0]) / wide < 0.35 or moved[1] > 30 * MS
+    assert 0.25 < (pinched[1] - pinched[0]) / wide < 0.5  # three times as far apart
+    middle = (moved[0] + moved[1]) / 2
+    assert abs((pinched[0] + pinched[1]) / 2 - middle) < 0.05 * wide
+
+
+def test_every_control_is_reached_by_tab_and_shows_the_focus(browse: Any) -> None:
+    where = """(() => { const one = document.activeElement, style = getComputedStyle(one), rect = one.getBoundingClientRect();
+      return [one.getAttribute("aria-label") || one.id || one.dataset.track || one.textContent, style.outlineStyle !== "none" || style.boxShadow !== "none" || one.matches(".tl-edge"), rect.width > 0]; })()"""
+    seen = browse({"focus": "#timeline-view button", "run": where}, *({"key": "Tab", "run": where} for _ in range(11)))["values"]
+    names = [one[0] for one in seen]
+    assert names[:3] == ["Slowest step", "Typical step", "Whole run"]
+    assert names[3:7] == ["Zoom out", "Zoom in", "Fit", "Search events by name"]
+    assert names[7] == "Keyboard shortcuts"
+    assert names[8].startswith("Events over time")
+    assert names[9] == "0"  # the first track
+    assert names[10] == "Width of the names"
+    assert names[11] == "tl-tab-0"
+    assert all(one[1] and one[2] for one in seen[1:])
+
+
+def test_what_is_in_view_is_a_table(browse: Any) -> None:
+    """In the step of 20 ms: the step itself, the kernel of 4 ms, its operator and its launch; nothing is cut off by an edge but the step."""
+    table = f"[...{HOME}.querySelectorAll('#tl-panel-2 tr')].map((row) => row.innerText.replace(/\u00a0/g, ' '))"
+    rows, caption, found = browse(
+        {"click": "#tl-tab-2", "run": table},
+        {"run": f"{HOME}.querySelector('caption').textContent"},
+        {"click": "#tl-panel-2 tbody tr:nth-child(2) .tl-link", "run": WHERE},
+    )["values"]
+    assert rows[0].split("\t") == ["Name", "Kind", "Events", "Time in view", "Longest"]
+    assert rows[2].split("\t") == ["gemm", "computation", "1", "4.00 ms", "4.00 ms"]
+    assert "5 events of 4 names" in caption  # both steps: the margin shows the end of the first
+    assert found[2] == 3
+
+
+def test_names_from_a_trace_do_no_harm(browse: Any) -> None:
+    looks = f"""[window.pwned ?? 0, document.querySelectorAll("#timeline img, #timeline svg[onload]").length, {HOME}.querySelector(".tl-tip").offsetHeight,
+      /[\u202a-\u202e\u2066-\u2069]/.test({HOME}.querySelector(".tl-tools").parentElement.querySelector(".tl-view").textContent + [...{HOME}.querySelectorAll(".tl-label bdi")].map((one) => one.textContent).join("")),
+      {HOME}.querySelector(".tl-details").offsetHeight]"""
+    select = {"run": f"[...{HOME}.timeline.data.start].forEach((_, event) => {HOME}.timeline.select(event))"}
+    for width in (1000, 400):
+        *_, (pwned, added, tip, turned, panel) = browse(
+            select, {"click": "#tl-tab-1"}, {"click": "#tl-tab-2"}, {"run": f"{HOME}.timeline.select(2)"}, {"click": "#tl-tab-0"}, {"event": 2, "run": looks},
+            which="hostile", width=width,
+        )["values"]  # fmt: skip
+        assert (pwned, added, turned) == (0, 0, False)
+        assert tip < 120
+        assert panel < 420
+
+
+def test_print_shows_the_strips(browse: Any) -> None:
+    state = 'document.getElementById("timeline-strips").open'
+    assert browse({"run": state}, {"run": f"(dispatchEvent(new Event('beforeprint')), {state})"}, {"run": f"(dispatchEvent(new Event('afterprint')), {state})"})["values"] == [
+        False, True, False,
+    ]  # fmt: skip
 
 
 def test_three_hundred_thousand_events(browse: Any) -> None:

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import numpy as np
-from made_timeline import MS, empty, large, small
+from made_timeline import MS, empty, large, queued, small
 from postrun.analysis.report import Report
 from postrun.report_templates import render
 from postrun.report_templates.figures.gantt import KINDS, Row, gantt
@@ -67,6 +67,21 @@ def test_communication_beside_other_work_is_drawn_below_it() -> None:
     assert min(one[1] for one in shapes(svg, "communication")[1:] or shapes(svg, "communication")) > min(
         one[1] for one in shapes(svg, "computation")
     )
+
+
+def test_what_was_not_recorded_is_hatched_and_said() -> None:
+    """Recorded until 8 of 30 ms: the lines lie in the rest of the strip, on the device's row only, and the words have room there."""
+    figure = timeline(queued()).figures["whole"]
+    assert "Hatched: nothing was recorded then" in figure.caption
+    assert figure.svg.count("not recorded") == 1
+    (strokes,) = re.findall(r'<path d="([^"]*)" fill="#57606a" fill-opacity="0.6"', figure.svg)
+    across = [float(x) for x in re.findall(r"[ML]([\d.]+) ", strokes)]
+    (left, wide) = next(
+        (float(x), float(w)) for x, w in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="16"', figure.svg)
+    )
+    assert abs(min(across) - (left + wide * 8 / 30)) < 7
+    assert max(across) <= left + wide + 0.01
+    assert "not recorded" not in timeline(small()).figures["whole"].svg
 
 
 def test_many_devices_and_threads_are_capped_and_told() -> None:
