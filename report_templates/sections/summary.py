@@ -23,6 +23,7 @@ _PAGE = 600  # points of a page of the smaller paper, less title, captions and m
 _NODES = 3
 _PIECES = 7
 _SMALL = 0.5  # percent; less is not to be seen in a strip
+_COSTLIEST = 5
 _HEADLINE = 2  # sentences in large type
 _FEW = 6  # rules with a verdict that have a row each, whatever it is; of more, those without an issue are named
 _REASON = 80
@@ -61,7 +62,7 @@ def summary(report: Report, *, rules: bool = True) -> Section:
                     value(kernel.total_ns, duration),
                     value(kernel.share_of_kernel_time, percent),
                 ]
-                for number, kernel in enumerate(report.kernels[:5], 1)
+                for number, kernel in enumerate(report.kernels[: _most_rows(report)], 1)
             ],
             sortable=False,
         ),
@@ -89,6 +90,11 @@ def summary(report: Report, *, rules: bool = True) -> Section:
         )
     )
     return made
+
+
+def _most_rows(report: Report) -> int:
+    """Of what cost most: five, or what --top asks for where that is less."""
+    return min(_COSTLIEST, int(report.options.get("top", _COSTLIEST)))
 
 
 def _most(report: Report) -> str:
@@ -235,7 +241,7 @@ def _utilisation(report: Report) -> Figure | None:
 
 def _operators(report: Report) -> Table | None:
     """What cost most where no kernel was recorded."""
-    rows = report.framework.cpu_operators[:5]
+    rows = report.framework.cpu_operators[: _most_rows(report)]
     return table(
         "summary-operators",
         "CPU operators with most time",
