@@ -119,10 +119,10 @@ def _allocated(every: Sequence[AllocatorMemory]) -> Markup:
     most = max(every, key=lambda one: one.peak)
     grown = max(every, key=lambda one: one.growth)
     return say(
-        "PyTorch's allocator held {} at most{}, on {}, and had reserved {} then. The largest growth is {} in {}{}.",
+        "PyTorch's allocator held at most {} on {}{}, and had reserved {} then. The largest growth is {} in {}{}.",
         quantity(most.peak, "B"),
-        f" ({percent(100 * most.peak / most.total)} of its memory)" if most.total else "",
         name(labels.device(most.node, most.rank, most.device), 40),
+        f" ({percent(100 * most.peak / most.total)} of its memory)" if most.total else "",
         "an unknown amount" if most.reserved_at_peak is None else quantity(most.reserved_at_peak, "B"),
         quantity(grown.growth, "B"),
         duration(grown.growth_to_ns - grown.growth_from_ns),
