@@ -18,7 +18,7 @@ from .blocks import Figure, Section
 from .context import Context
 from .figures.donut import Sector
 from .figures.palette import themed
-from .formats import count, moment, printable
+from .formats import count, glued, moment, printable
 from .look import TITLE
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=_)(?=[^_])")
@@ -102,7 +102,7 @@ def _environment() -> Environment:
         finalize=_printable,
     )
     environment.globals.update(count=count, moment=moment, swatch=_swatch)
-    environment.filters["camel"] = _camel
+    environment.filters.update(camel=_camel, glued=glued)
     return environment
 
 

@@ -12,7 +12,7 @@ from ..blocks import Cell, Column, Figure, Section, Table, meaning_of, of_all, p
 from ..figures.donut import shaded
 from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
-from ..formats import clip, duration, first_sentences, percent, plural, sentences
+from ..formats import clip, duration, first_sentences, glued, percent, plural, sentences
 from .findings import FIRST, findings, overlap
 from .steps import parts_of, telling
 from .system_usage import panel
@@ -32,7 +32,7 @@ _REASONS = 4
 
 def summary(report: Report, *, rules: bool = True) -> Section:
     """``rules``: whether the section of that name is shown, which tells what the rules found that are only named here."""
-    headline, further = first_sentences(report.summary.headline, _HEADLINE)
+    headline, further = first_sentences(glued(report.summary.headline), _HEADLINE)
     made = Section("summary", "Summary", say("{}", headline))
     made.facts["further"] = further or _most(report)
     shown = spread(report.time_breakdown, FIRST_PAGE, wasted)
