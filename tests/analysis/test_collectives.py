@@ -68,6 +68,19 @@ def test_element_bytes() -> None:
     assert [element_bytes(name) for name in ("Float", "BFloat16", "c10::Half", "Long", "Byte", "", None)] == [4, 2, 2, 8, 1, None, None]
 
 
+@pytest.mark.parametrize(
+    ("bits", "names"),
+    [
+        (8, "Byte Char Bool uint8 int8 signed_char unsigned_char Float8_e4m3fn Float8_e5m2 Float8_e4m3fnuz Float8_e5m2fnuz Float8_e8m0fnu"),
+        (16, "Half BFloat16 Short int16 uint16 float16 c10::Half c10::BFloat16"), (32, "Float Int float32 int32 uint32 ComplexHalf"),
+        (64, "Double Long long_int int64 uint64 float64 ComplexFloat"), (128, "ComplexDouble"),
+    ],
+)  # fmt: skip
+def test_every_element_type(bits: int, names: str) -> None:
+    texts = [name.replace("_", " ") if name.endswith(("_char", "_int")) else name for name in names.split()]
+    assert {text: element_bytes(text) for text in texts} == dict.fromkeys(texts, bits // 8)
+
+
 def test_two_ranks_wait_and_transfer(make_store: MakeStore) -> None:
     # First collective: rank 0 waits from 0 to 60, both end at 100 (100 and 40); the second takes 50 on both; 1000 floats each. The clock
     # of rank 1 is 10,000 ahead and plays no part.
@@ -138,6 +151,18 @@ def test_sizes(make_store: MakeStore, operation: str, given: int, taken: int, si
     told = record(0, 1, given, operation=operation, out_elements=taken)
     (row,) = collectives(make_store(names=NAMES, device_event=[kernel(0, 10, 1)], collective=[told])).rows
     assert row.bytes == size
+
+
+def test_a_launch_in_two_records_at_one_time_is_of_the_longer_one(make_store: MakeStore) -> None:
+    # Two records of one thread begin together, 5 and 20 long; the launch at 15 lies in the longer one.
+    call = {"on_device": False, "tid": 1}
+    store = make_store(
+        names=NAMES,
+        device_event=[kernel(100, 20, 1)],
+        host_event=[launch(15, 1)],
+        collective=[record(0, None, 100, **{**call, "duration_ns": 5}), record(0, None, 100, **{**call, "duration_ns": 20})],
+    )
+    assert [(row.bytes, row.count) for row in collectives(store).rows] == [(400, 1)]
 
 
 def test_none(make_store: MakeStore) -> None:

@@ -16,6 +16,7 @@ from postrun.ingest.categories import features, route_of
 from postrun.ingest.kineto import NOT_STORED, header_members
 from postrun.ingest.ranges import depths, pair
 from postrun.ingest.store import Store
+from postrun.ingest.tensors import tensors
 
 EPOCH_US = 1_700_000_000_000_000
 
@@ -47,6 +48,70 @@ def notes(store: Store) -> dict[str, int]:
 
 
 HOST = event("aten::add", "cpu_op", EPOCH_US, 5)
+
+
+def memory(ts: float, category: str | None = "cpu_instant_event", **changes: Any) -> dict[str, Any]:
+    told = {"Device Type": 1, "Device Id": 0, "Bytes": 512, "Total Allocated": 2048, "Total Reserved": 4096, "Addr": 1, **changes}
+    given = {key: value for key, value in told.items() if value is not None}
+    return event("[memory]", category, ts, None, ph="i", **given)
+
+
+def test_memory_events_of_devices_are_allocations(tmp_path: Path) -> None:
+    kernel = event("gemm", "kernel", 2, 5, pid=0, device=0, stream=7)
+    events = [
+        kernel, event("aten::add", "cpu_op", 1, 5),
+        memory(3.5), memory(2.25, **{"Device Id": 3, "Device Type": 6, "Bytes": -512, "Total Reserved": None}),
+        memory(4, **{"Device Type": 0, "Device Id": -1}), memory(5, **{"Total Allocated": None}),  # of main memory, and without a total
+        {**memory(6), "name": "[other]"}, memory(7, None), {**memory(8), "ph": "I"},  # no memory event, no category, another phase
+    ]  # fmt: skip
+    base = 1_700_000_000_000_000_000
+    store = load(tmp_path, events, baseTimeNanoseconds=base)  # behind the events
+    assert store.frame("SELECT process, device, start_ns, bytes, allocated, reserved FROM allocation ORDER BY start_ns").rows() == [
+        (0, 3, base + 2250, -512, 2048, None),
+        (0, 0, base + 3500, 512, 2048, 4096),
+    ]
+    counted = notes(store)
+    assert (counted["host_allocations"], counted["phase_not_read"]) == (2, 3)
+    assert store.frame("SELECT message FROM ingest_note WHERE code = 'phase_not_read'").item().endswith("3 instants.")
+    assert store.frame("SELECT events FROM source").item() == 2
+    assert store.frame("SELECT first_ns, last_ns FROM profile_window").row(0) == (base + 1000, base + 7000)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "types", "found"),
+    [
+        ("[[8, 1024]]", '["float"]', (8192, "float")),
+        ("[[2, 3], [4]]", '["float", "float"]', (10, "float")),
+        ("[[[2, 3], [4]], []]", '["float", "Scalar"]', (10, "float")),
+        ("[[[2, 3], [4]]]", '[["float", "float"]]', (10, "float")),
+        ("[[2], [3]]", '["float", "int"]', (None, None)),
+        ("[[], []]", '["TensorList", "Scalar"]', (None, None)),
+        ("[[0, 5]]", '["float"]', (0, "float")),
+        ("[]", "[]", (None, None)),
+        ("[[-1]]", '["float"]', (None, None)),
+        ("[[1.5]]", '["float"]', (None, None)),
+        ("[[tru", '["float"]', (None, None)),
+        ("5", '["float"]', (None, None)),
+    ],
+)
+def test_elements_of_tensors(shapes: str, types: str, found: tuple[int | None, str | None]) -> None:
+    assert tensors(shapes, types) == found
+
+
+def test_ranges_of_collectives_with_shapes_are_collectives_and_annotations(tmp_path: Path) -> None:
+    told = {"Input Dims": [[10, 3]], "Input type": ["float"], "External id": 4}
+    events = [
+        HOST, event("nccl:all_reduce", "user_annotation", EPOCH_US + 1, 2, **told),
+        event("Forward", "user_annotation", EPOCH_US, 9, **told),
+        event("nccl:broadcast", "user_annotation", EPOCH_US + 5, 2, **{"Input Dims": [[]], "Input type": ["TensorList"]}),
+        event("nccl:barrier", "user_annotation", EPOCH_US + 8, 1),
+    ]  # fmt: skip
+    store = load(tmp_path, events)
+    columns = "on_device, tid, start_ns, duration_ns, operation, element_type, in_elements, out_elements, group_size"
+    assert store.frame(f"SELECT {columns} FROM collective").rows() == [
+        (False, 7, (EPOCH_US + 1) * 1000, 2000, "all_reduce", "float", 30, None, None)
+    ]
+    assert store.frame("SELECT count(*) FROM annotation").item() == 4
 
 
 @pytest.mark.parametrize(

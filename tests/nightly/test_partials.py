@@ -137,7 +137,7 @@ def test_real_traces_of_two_ranks(shared_data: Path, tmp_path: Path) -> None:
     assert_same_report(str(tmp_path / "source"), tmp_path, 1)
 
 
-@pytest.mark.parametrize("name", ["kineto/diff_pair", "kineto/quirks", "smdebug/test_traces"])
+@pytest.mark.parametrize("name", ["kineto/diff_pair", "kineto/quirks", "kineto/h100", "smdebug/test_traces"])
 def test_stores_of_real_files(shared_data: Path, tmp_path: Path, name: str) -> None:
     assert_same(shared_data / name, tmp_path / "tables")
 
