@@ -7,24 +7,33 @@ PyTorch's profiler names them. Times are microseconds with three decimals since 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Final
 
-from . import events as rows
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
 from .counts import Counts
-from .events import Events, Row
+from .events import ANNOTATION, DEVICE, HOST, STEP, Block, Events, Kind
 from .lanes import Lanes
+from .texts import places_of, put, row_texts, together, whole
 from .tree import Tree
 
 _CATEGORIES: Final = {
     "kernel": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset", "sync": "cuda_sync", "launch": "cuda_runtime",
     "host sync": "cuda_runtime", "call": "cuda_runtime", "operator": "cpu_op", "python": "python_function", "loader": "cpu_op",
-    "overhead": "overhead",
+    "overhead": "overhead", "annotation of a thread": "user_annotation", "annotation of a stream": "gpu_user_annotation", "step": "step",
 }  # fmt: skip
+_ARROW: Final = ',"cat":"ac2g","name":"ac2g"'
+_DECIMALS: Final = pa.array([f".{number:03d}" for number in range(1000)])
+NEXT: Final = ",\n"
+"""Before each event; of the first one it is cut."""
 _MADE_UP: Final = 1_000_000_000
 """Process and thread numbers from here on are not those of the machine."""
 _GROUPS: Final = frozenset({"node", "cpu", "cores", "gpus", "process", "device", "host"})
-_BYTES: Final = 1 << 20
+
+Row = dict[str, Any]
 
 
 def write(out: BinaryIO, tree: Tree, events: Events, properties: dict[str, Any]) -> Counts:
@@ -38,10 +47,9 @@ class _Writer:
         self.tree = tree
         self.events = events
         self.counts = Counts(tracks=len(tree.tracks))
-        span = events.span()
-        self.base = span[0] if span else 0
+        self.base = events.first or 0
+        self._names = pa.array([_json(name) for name in events.texts])
         self._lines: list[str] = []
-        self._held = 0
         self._first = True
         self._place: dict[tuple[int, int], tuple[int, int]] = {}
         self._pids: dict[int | None, int] = {}
@@ -49,29 +57,16 @@ class _Writer:
 
     def run(self, properties: dict[str, Any]) -> Counts:
         head = {**properties, "displayTimeUnit": "ns", "baseTimeNanoseconds": self.base}
-        self._lines.append(_json(head)[:-1] + ',"traceEvents":[')
+        self.out.write((_json(head)[:-1] + ',"traceEvents":[').encode())
         self._processes()
-        self._slices(self.events.host(), self.tree.host, True, self._of_host)
-        self._slices(self.events.device(), self.tree.device, False, self._of_device)
-        self._slices(self.events.annotations(), self.tree.annotation, True, self._of_annotation)
-        self._slices(self.events.steps(), self.tree.step, True, lambda row: (f"step {row['index']}", "step", rows.step_arguments(row)))
-        for samples, track_of in ((self.events.averages(), self.tree.average), (self.events.samples(), self.tree.sample)):
-            for row in samples:
-                self._counter(track_of(row), row)
-        self._lines.append("\n]}\n")
-        self._flush()
+        for kind in (HOST, DEVICE, ANNOTATION, STEP):
+            self._slices(kind)
+        for block in self.events.values():
+            self._values(block)
+        self._told()
+        self.out.write(b"\n]}\n")
+        self.counts.cut = self.events.cut
         return self.counts
-
-    def _of_host(self, row: Row) -> tuple[str, str, Row]:
-        word = "host sync" if row["word"] == "sync" else row["word"]
-        return self.events.name(row["name"]), _CATEGORIES[word], rows.host_arguments(row)
-
-    def _of_device(self, row: Row) -> tuple[str, str, Row]:
-        return self.events.name(row["name"]), _CATEGORIES[row["word"]], rows.device_arguments(row, self.events)
-
-    def _of_annotation(self, row: Row) -> tuple[str, str, Row]:
-        category = "gpu_user_annotation" if row["side"] == "device" else "user_annotation"
-        return self.events.name(row["name"]), category, rows.annotation_arguments(row)
 
     # -- processes and threads -------------------------------------------------------------------------------------------
 
@@ -111,69 +106,103 @@ class _Writer:
 
     # -- events ------------------------------------------------------------------------------------------------------------
 
-    def _slices(
-        self, found: Iterator[Row], track_of: Callable[[Row], int], nested: bool, told: Callable[[Row], tuple[str, str, Row]]
-    ) -> None:
-        at, lanes, known = -1, Lanes(nested=nested), 1
-        for row in found:
-            number = track_of(row)
-            if number != at:
-                at, lanes, known = number, Lanes(nested=nested), 1
-            start, duration = row["start_ns"], row["duration_ns"] or 0
-            lane, _ = lanes.place(start, start + duration)
-            if lane >= known:
-                self._thread(number, lane, self._place[number, 0][0], self._tid())
-                known += 1
-                self.counts.lanes += 1
-            pid, tid = self._place[number, lane]
-            name, category, arguments = told(row)
-            moment = self._time(start)
-            more = f',"args":{_json(arguments)}' if arguments else ""
-            self._text(
-                f'{{"ph":"X","cat":"{category}","name":{_json(name)},"pid":{pid},"tid":{tid},"ts":{moment},"dur":{_micro(duration)}{more}}}'
-            )
-            self.counts.slices += 1
-            arrow = row.get("arrow")
-            if arrow is not None:
-                self._arrow("f", arrow, pid, tid, moment)
-                self.counts.arrows += 1
-            for one in row.get("arrows") or ():
-                self._arrow("s", one, pid, tid, moment)
+    def _slices(self, kind: Kind) -> None:
+        lanes = Lanes(nested=kind.nested)
+        heads = pa.array([f'{{"ph":"X","cat":"{_CATEGORIES[word]}","name":' for word in _qualified(kind)])
+        for block in self.events.blocks(kind):
+            placed = lanes.place(block.tracks, block.starts, block.ends)
+            for track, lane in placed.fresh:
+                self._thread(track, lane, self._place[track, 0][0], self._tid())
+            self._told()
+            self.counts.lanes += len(placed.fresh)
+            self.counts.slices += len(block)
+            places, of_rows = np.unique(np.stack((block.tracks, placed.lanes)), axis=1, return_inverse=True)
+            numbers = [self._place[track, lane] for track, lane in places.T.tolist()]
+            where = pa.array([f',"pid":{pid},"tid":{tid},"ts":' for pid, tid in numbers]).take(pa.array(of_rows.ravel()))
+            when = row_texts([where, *self._times(block.starts)])
+            names = _quoted(block.rows["title"]) if block.has("title") else self._names.take(pa.array(block.names))
+            line = [NEXT, heads.take(pa.array(block.numbers("word")[0])), names, when, ',"dur":', *_micro(block.ends - block.starts)]
+            line += [_arguments(block, kind), "}"]
+            self._put([row_texts(line), *self._arrows(block, when)])
 
-    def _arrow(self, phase: str, number: int, pid: int, tid: int, moment: str) -> None:
-        bound = ',"bp":"e"' if phase == "f" else ""
-        self._text(f'{{"ph":"{phase}","id":{number},"cat":"ac2g","name":"ac2g","pid":{pid},"tid":{tid},"ts":{moment}{bound}}}')
+    def _arrows(self, block: Block, when: Any) -> list[Any]:
+        """The lines of arrows that end or begin with each event."""
+        if block.has("arrow"):
+            self.counts.arrows += len(block) - block.rows["arrow"].null_count
+            numbers = block.rows["arrow"].cast(pa.string())  # where it is missing, all of the line is
+            return [row_texts([whole([NEXT + '{"ph":"f","id":', numbers, _ARROW, when, ',"bp":"e"}'])])]
+        if block.has("arrows"):
+            numbers, of_rows = block.lists("arrows")
+            rows = np.repeat(np.arange(len(block)), np.diff(of_rows))
+            lines = whole([NEXT + '{"ph":"s","id":', pa.array(numbers).cast(pa.string()), _ARROW, when.take(pa.array(rows)), "}"])
+            return [together(lines, of_rows)]
+        return []
 
-    def _counter(self, number: int, row: Row) -> None:
-        track = self.tree.tracks[number]
-        value = {track.unit or "value": row["value"]}
-        pid = self._pids[track.parent]
-        self._text(f'{{"ph":"C","name":{_json(track.name)},"pid":{pid},"ts":{self._time(row["time_ns"])},"args":{_json(value)}}}')
-        self.counts.values += 1
+    def _values(self, block: Block) -> None:
+        tracks, of_rows = np.unique(block.tracks, return_inverse=True)
+        heads, keys = [], []
+        for number in tracks.tolist():
+            track = self.tree.tracks[number]
+            heads.append(f'{NEXT}{{"ph":"C","name":{_json(track.name)},"pid":{self._pids[track.parent]},"ts":')
+            keys.append(f',"args":{{{_json(track.unit or "value")}:')
+        of_rows = pa.array(of_rows)
+        values = block.rows["value"].cast(pa.string())
+        self._put([row_texts([pa.array(heads).take(of_rows), *self._times(block.starts), pa.array(keys).take(of_rows), values, "}}"])])
+        self.counts.values += len(block)
 
-    def _time(self, moment: int) -> str:
-        return _micro(moment - self.base)
+    def _times(self, moments: NDArray[np.int64]) -> list[Any]:
+        return _micro(moments - self.base)  # of 64 bits without a sign: the difference of any two moments
 
     # -- text --------------------------------------------------------------------------------------------------------------
 
     def _line(self, event: Row) -> None:
-        self._text(_json(event))
+        self._lines.append(NEXT + _json(event))
 
-    def _text(self, text: str) -> None:
-        self._lines.append("\n" + text if self._first else ",\n" + text)
-        self._first = False
-        self._held += len(text)
-        if self._held > _BYTES:
-            self._flush()
+    def _told(self) -> None:
+        """Write the lines that wait."""
+        if self._lines:
+            self._put([pa.array(["".join(self._lines)])])
+            self._lines.clear()
 
-    def _flush(self) -> None:
-        self.out.write("".join(self._lines).encode("utf-8", "backslashreplace"))
-        self._lines.clear()
-        self._held = 0
+    def _put(self, pieces: list[Any]) -> None:
+        self._first = put(self.out, pieces, skip=1 if self._first else 0) == 0 and self._first
 
 
-def _micro(nanoseconds: int) -> str:
-    return f"{nanoseconds // 1000}.{nanoseconds % 1000:03d}"
+def _qualified(kind: Kind) -> list[str]:
+    return [f"host {word}" if kind is HOST and word == "sync" else word for word in kind.words]
+
+
+def _arguments(block: Block, kind: Kind) -> Any:
+    """What is known of each event beside its name and its time; missing where that is nothing."""
+    found = []
+    for key, columns in kind.arguments:
+        if not block.has(columns[0]):
+            continue
+        column = block.rows[columns[0]]
+        if len(columns) > 1:
+            sizes = [block.rows[name].cast(pa.string()) for name in columns]
+            column = whole(["[", whole([sizes[0], *(size.fill_null("null") for size in sizes[1:])], ","), "]"])
+        elif pa.types.is_string(column.type):
+            column = _quoted(column)
+        else:
+            column = column.cast(pa.string())  # of a number or a truth value, as JSON writes it
+        found.append(whole([f"{_json(key)}:", column]))
+    if not found:
+        return ""
+    some = row_texts(found, ",")
+    return pc.if_else(pc.equal(some, ""), "", row_texts([',"args":{', some, "}"]))
+
+
+def _quoted(column: Any) -> Any:
+    """Texts as JSON has them."""
+    words, places = places_of(column)
+    return pa.array([None, *map(_json, words)], pa.string()).take(pa.array(places + 1))
+
+
+def _micro(nanoseconds: NDArray[np.int64]) -> list[Any]:
+    """Microseconds with three decimals, in two pieces. A number below 0 is one of 2^63 and more."""
+    micro, rest = np.divmod(nanoseconds.view(np.uint64), np.uint64(1000))
+    return [pa.array(micro).cast(pa.string()), _DECIMALS.take(pa.array(rest))]
 
 
 def _json(value: Any) -> str:

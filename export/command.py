@@ -44,7 +44,7 @@ def export(
         ingest(sources, progress=progress, memory_limit=memory_limit, threads=threads) as store,
     ):
         progress("writing", None)
-        counts = write(store, kind, output)
+        counts = write(store, kind, output, progress)
         progress("", None)
     if as_json:
         print_json({"output": str(output), "format": kind, **asdict(counts)})
@@ -52,6 +52,8 @@ def export(
         click.echo(f"{output}: {_told(counts)}")
         if counts.shifted_ns:
             click.echo(f"note: times of this run begin below 0; {counts.shifted_ns} ns were added to each", err=True)
+        if counts.cut:
+            click.echo(f"note: {_many(counts.cut, 'event')} would end before the start or too late for a trace, and were cut", err=True)
         if not counts.rows and not counts.slices and not counts.values:
             click.echo("note: nothing in this run has a time that could be drawn", err=True)
 

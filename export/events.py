@@ -1,4 +1,4 @@
-"""Which events does a whole run have, in the order in which they are drawn? Rows in batches, whatever their number.
+"""Which events does a whole run have, in the order in which they are drawn? Columns in blocks, whatever their number.
 
 Every query is ordered by all that tells rows apart, so that two exports of one run are alike to the byte. An arrow has a number; it
 leads from the launch to each device run of its correlation, as the launch figures of a report count them.
@@ -6,155 +6,256 @@ leads from the launch to each device run of its correlation, as the launch figur
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
-from ..ingest.store import COUNTER, Store
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..ingest.store import ENUM_VALUES, Store
+from .tree import Tree
 
 BATCH: Final = 50_000
-"""Rows that are held at a time."""
+"""Rows that are read at a time."""
+BLOCK: Final = 16_384
+"""Rows that are written at a time; fewer where their texts make more than BLOCK_BYTES."""
+BLOCK_BYTES: Final = 16 << 20
+LAST_NS: Final = (1 << 63) - 1
 
+_REST: Final = """d.context, d.external_id, d.bytes, d.graph_node, d.copy_kind, d.pageable, d.grid_x, d.grid_y, d.grid_z, d.block_x,
+    d.block_y, d.block_z, d.registers, d.shared_memory"""
 # The first launch of a correlation by start is its launch; a synchronisation record is no run.
-_ARROWS: Final = """
+_ARROWS: Final = f"""
     CREATE OR REPLACE TEMP TABLE export_arrow AS
     WITH call AS (
         SELECT process, correlation,
-               arg_min(rowid, {'start': start_ns, 'duration': duration_ns, 'tid': tid, 'name': name, 'row': rowid}) AS launch
+               arg_min(rowid, {{'start': start_ns, 'duration': duration_ns, 'tid': tid, 'name': name, 'row': rowid}}) AS launch
         FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL GROUP BY process, correlation
     )
-    SELECT row_number() OVER (ORDER BY d.process, d.correlation, d.start_ns, d.device, d.stream, d.duration_ns, d.name, d.rowid) AS id,
-           d.rowid AS run, c.launch
+    SELECT d.rowid AS run, c.launch, row_number() OVER (
+               ORDER BY d.process, d.correlation, d.start_ns, d.device, d.stream, d.duration_ns, d.name, {_REST}, d.rowid) AS id
     FROM device_event AS d JOIN call AS c USING (process, correlation) WHERE d.kind <> 'sync'
 """
-_DEVICE: Final = """
-    SELECT d.*, d.kind::VARCHAR AS word, a.id AS arrow FROM device_event AS d LEFT JOIN export_arrow AS a ON a.run = d.rowid
-    ORDER BY d.node, d.process, d.device, d.stream, d.start_ns, d.duration_ns DESC, d.name, d.correlation, a.id, d.external_id, d.context,
-        d.bytes, d.graph_node
+_DEVICE: Final = f"""
+    SELECT p.track, d.start_ns, d.duration_ns, enum_code(d.kind) AS word, d.name, a.id AS arrow, d.device, d.stream, d.context,
+        d.correlation, d.external_id, d.bytes, d.copy_kind, d.pageable, d.registers, d.shared_memory, d.graph_node,
+        CASE WHEN d.kind = 'kernel' THEN n.precision END AS precision, CASE WHEN d.kind = 'kernel' THEN n.category END AS category,
+        d.grid_x, d.grid_y, d.grid_z, d.block_x, d.block_y, d.block_z
+    FROM device_event AS d
+    JOIN export_place AS p ON p.kind = 'stream' AND p.node IS NOT DISTINCT FROM d.node AND p.process IS NOT DISTINCT FROM d.process
+        AND p.one IS NOT DISTINCT FROM d.device AND p.two IS NOT DISTINCT FROM d.stream
+    LEFT JOIN export_arrow AS a ON a.run = d.rowid LEFT JOIN name AS n ON n.id = d.name
+    ORDER BY p.track, d.start_ns, d.duration_ns DESC, d.name, d.correlation, a.id, {_REST}
 """
 _HOST: Final = """
-    SELECT h.*, h.kind::VARCHAR AS word, a.arrows FROM host_event AS h
+    SELECT p.track, h.start_ns, h.duration_ns, enum_code(h.kind) AS word, h.name, a.arrows, h.correlation, h.external_id
+    FROM host_event AS h
+    JOIN export_place AS p ON p.kind = 'thread' AND p.node IS NOT DISTINCT FROM h.node AND p.process IS NOT DISTINCT FROM h.process
+        AND p.one IS NOT DISTINCT FROM h.tid
     LEFT JOIN (SELECT launch, list(id ORDER BY id) AS arrows FROM export_arrow GROUP BY launch) AS a ON a.launch = h.rowid
-    ORDER BY h.node, h.process, h.tid, h.start_ns, h.duration_ns DESC, h.kind, h.name, h.correlation, h.external_id, a.arrows
+    ORDER BY p.track, h.start_ns, h.duration_ns DESC, h.kind, h.name, h.correlation, h.external_id, a.arrows
 """
 _ANNOTATION: Final = """
-    SELECT * FROM annotation ORDER BY node, process, side, tid, device, stream, start_ns, duration_ns DESC, depth, name, value, phase,
-        complete, arguments
+    SELECT p.track, t.start_ns, t.duration_ns, (t.side IS NOT DISTINCT FROM 'device')::TINYINT AS word, t.name, t.value, t.phase,
+        t.arguments, t.device, t.stream, CASE WHEN NOT t.complete THEN false END AS complete
+    FROM annotation AS t
+    JOIN export_place AS p ON p.node IS NOT DISTINCT FROM t.node AND p.process IS NOT DISTINCT FROM t.process
+        AND p.kind = CASE WHEN t.side = 'device' THEN 'ranges of stream' ELSE 'ranges of thread' END
+        AND p.one IS NOT DISTINCT FROM CASE WHEN t.side = 'device' THEN t.device ELSE t.tid END
+        AND p.two IS NOT DISTINCT FROM CASE WHEN t.side = 'device' THEN t.stream END
+    ORDER BY p.track, t.start_ns, t.duration_ns DESC, t.depth, t.name, t.value, t.phase, t.complete, t.arguments, t.device, t.stream
 """
 _STEP: Final = """
-    SELECT node, process, phase, "index", host_start_ns AS start_ns, host_duration_ns AS duration_ns, device_start_ns, device_duration_ns,
-        device_events
-    FROM step ORDER BY node, process, phase, host_start_ns, host_duration_ns DESC, "index"
+    SELECT p.track, s.host_start_ns AS start_ns, s.host_duration_ns AS duration_ns, 0 AS word, concat_ws(' ', 'step', s."index") AS title,
+        s."index", s.phase, s.device_start_ns, s.device_duration_ns, s.device_events
+    FROM step AS s
+    JOIN export_place AS p ON p.kind = 'steps' AND p.node IS NOT DISTINCT FROM s.node AND p.process IS NOT DISTINCT FROM s.process
+        AND p.word = coalesce(s.phase, '')
+    ORDER BY p.track, s.host_start_ns, s.host_duration_ns DESC, s."index", s.phase, s.device_start_ns, s.device_duration_ns, s.device_events
 """
-_SAMPLE: Final = "SELECT node, metric, unit, time_ns, value FROM sample ORDER BY node, metric, unit, time_ns, value"
-# Over the cores or GPUs of a machine at one time, added in their order: the last bit of a sum depends on it.
+# Means are over the cores or GPUs of a machine at one time, added in their order: the last bit of a sum depends on it.
 _AVERAGE: Final = """
-    SELECT node, metric, time_ns, list_aggregate(list(value ORDER BY unit, value), 'avg') AS value FROM sample
-    WHERE metric IN ('cpu_utilization', 'gpu_utilization') AND unit IS NOT NULL AND isfinite(value)
-    GROUP BY node, metric, time_ns ORDER BY node, metric, time_ns
+    SELECT p.track, s.time_ns AS start_ns, s.value FROM (
+        SELECT node, metric, time_ns, list_aggregate(list(value ORDER BY unit, value), 'avg') AS value FROM sample
+        WHERE metric IN ('cpu_utilization', 'gpu_utilization') AND unit IS NOT NULL AND isfinite(value) GROUP BY node, metric, time_ns
+    ) AS s
+    JOIN export_place AS p ON p.kind = 'average' AND p.node IS NOT DISTINCT FROM s.node AND p.word = s.metric
+    WHERE isfinite(s.value) ORDER BY p.track, s.time_ns
+"""
+_SAMPLE: Final = """
+    SELECT p.track, s.time_ns AS start_ns, s.value FROM sample AS s
+    JOIN export_place AS p ON p.kind = 'sample' AND p.node IS NOT DISTINCT FROM s.node AND p.word = s.metric
+        AND p.one IS NOT DISTINCT FROM s.unit
+    WHERE isfinite(s.value) ORDER BY p.track, s.time_ns, s.value
 """
 _SPAN: Final = """
-    SELECT min(first), max(last) FROM (
-        SELECT min(start_ns) AS first, max(start_ns + coalesce(duration_ns, 0)) AS last FROM device_event
-        UNION ALL SELECT min(start_ns), max(start_ns + coalesce(duration_ns, 0)) FROM host_event
-        UNION ALL SELECT min(start_ns), max(start_ns + coalesce(duration_ns, 0)) FROM annotation
-        UNION ALL SELECT min(host_start_ns), max(host_start_ns + coalesce(host_duration_ns, 0)) FROM step
-        UNION ALL SELECT min(time_ns), max(time_ns) FROM sample WHERE isfinite(value)
+    SELECT min(first), max(last), sum(rows) FROM (
+        SELECT min(start_ns) AS first, max(start_ns) AS last, count(*) AS rows FROM device_event
+        UNION ALL SELECT min(start_ns), max(start_ns), count(*) FROM host_event
+        UNION ALL SELECT min(start_ns), max(start_ns), count(*) FROM annotation
+        UNION ALL SELECT min(host_start_ns), max(host_start_ns), count(*) FROM step
+        UNION ALL SELECT min(time_ns), max(time_ns), count(*) FROM sample WHERE isfinite(value)
     )
 """
 
-Row = dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Events of one table. ``words``: what ``word`` of a row counts. ``arguments``: what else is known of a row, under the words that
+    PyTorch's traces use, and the columns it is in. ``nested``: whether one may lie in another one."""
+
+    sql: str
+    words: tuple[str, ...]
+    arguments: tuple[tuple[str, tuple[str, ...]], ...]
+    nested: bool = True
+
+
+HOST: Final = Kind(_HOST, ENUM_VALUES["HOST_KIND"], (("correlation", ("correlation",)), ("External id", ("external_id",))))
+DEVICE: Final = Kind(
+    _DEVICE, ENUM_VALUES["DEVICE_KIND"],
+    (
+        ("device", ("device",)), ("stream", ("stream",)), ("context", ("context",)), ("correlation", ("correlation",)),
+        ("External id", ("external_id",)), ("bytes", ("bytes",)), ("copy kind", ("copy_kind",)), ("pageable", ("pageable",)),
+        ("registers per thread", ("registers",)), ("shared memory", ("shared_memory",)), ("graph node id", ("graph_node",)),
+        ("precision", ("precision",)), ("kernel category", ("category",)), ("grid", ("grid_x", "grid_y", "grid_z")),
+        ("block", ("block_x", "block_y", "block_z")),
+    ),
+    nested=False,
+)  # fmt: skip
+ANNOTATION: Final = Kind(
+    _ANNOTATION, ("annotation of a thread", "annotation of a stream"),
+    tuple((word, (word,)) for word in ("value", "phase", "arguments", "device", "stream", "complete")),
+)  # fmt: skip
+STEP: Final = Kind(
+    _STEP, ("step",), tuple((word, (word,)) for word in ("index", "phase", "device_start_ns", "device_duration_ns", "device_events"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some rows. ``names``: of each row its place in ``Events.texts``. ``ends`` are at or after ``starts``."""
+
+    rows: pa.RecordBatch
+    tracks: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    names: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.tracks)
+
+    def has(self, column: str) -> bool:
+        """Whether any row has a value there."""
+        return column in self.rows.schema.names and self.rows[column].null_count < len(self)
+
+    def numbers(self, column: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Whole numbers, and which of them are there."""
+        return _whole(self.rows[column]), self.rows[column].is_valid().to_numpy(zero_copy_only=False)
+
+    def lists(self, column: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """The whole numbers of all lists one after the other, and where those of each row begin (one entry more than there are rows)."""
+        found = self.rows[column]
+        offsets = np.zeros(len(self) + 1, np.int32)
+        np.cumsum(_whole(pc.list_value_length(found)), out=offsets[1:])
+        return _whole(pc.list_flatten(found)), offsets
 
 
 class Events:
-    """The events of one store. One of its iterators at a time."""
+    """The events of one store. One of its iterators at a time. ``shift_ns`` is added to every time.
 
-    def __init__(self, store: Store) -> None:
+    ``cut``: how many of the events that were given end before they start, or too late for 64 bits; such are cut short.
+    """
+
+    def __init__(self, store: Store, tree: Tree, progress: Callable[[str, float | None], None] | None = None) -> None:
         self.store = store
-        self.names: dict[int, str] = dict(store.frame("SELECT id, coalesce(text, '') FROM name").rows())
-        self.classes: dict[int, tuple[str | None, str | None]] = {
-            name: (precision, category)
-            for name, precision, category in store.frame(
-                "SELECT id, precision, category FROM name WHERE precision IS NOT NULL OR category IS NOT NULL"
-            ).rows()
-        }
+        self.shift_ns = 0
+        self.cut = 0
+        self._progress = progress
+        self._done = 0
+        names = store.connection.sql("SELECT id, coalesce(text, '') AS text FROM name WHERE id IS NOT NULL ORDER BY id").to_arrow_table()
+        self._ids = np.append(names["id"].to_numpy().astype(np.int64), LAST_NS)
+        self.texts: list[str] = [*names["text"].to_pylist(), ""]
+        """The distinct names; the last one is that of events without one."""
+        self._sizes = np.array([len(text) for text in self.texts])
+        places = tree.places()
+        store.connection.register("export_places", places)
+        store.connection.execute("CREATE OR REPLACE TEMP TABLE export_place AS SELECT * FROM export_places")
+        store.connection.unregister("export_places")
         store.connection.execute(_ARROWS)
+        first, last, rows = store.frame(_SPAN).row(0)
+        self.first: int | None = first
+        """When the first one begins; None where nothing has a time."""
+        self._last: int = last or 0
+        self._rows = max(1, int(rows))
 
-    def span(self) -> tuple[int, int] | None:
-        """First and last moment of anything; None where nothing has a time."""
-        first, last = self.store.frame(_SPAN).row(0)
-        return None if first is None else (first, last)
+    def move_up(self) -> int:
+        """Have all times counted from the first one where that is below 0; how much is added to each."""
+        self.shift_ns = max(0, -(self.first or 0))
+        if self._last + self.shift_ns > LAST_NS:
+            raise InputError("the times of this run lie more than 292 years apart, which this format cannot hold; use --format parquet")
+        return self.shift_ns
 
-    def device(self) -> Iterator[Row]:
-        """Runs on devices; ``arrow``: the arrow that ends there."""
-        return self._rows(_DEVICE)
+    def blocks(self, kind: Kind) -> Iterator[Block]:
+        """The events of a kind."""
+        return self._blocks(kind.sql)
 
-    def host(self) -> Iterator[Row]:
-        """What threads did; ``arrows``: those that begin there."""
-        return self._rows(_HOST)
+    def values(self) -> Iterator[Block]:
+        """Values of counters, those that are numbers; and the mean utilisation of the cores and of the GPUs of each machine."""
+        yield from self._blocks(_AVERAGE)
+        yield from self._blocks(_SAMPLE)
 
-    def annotations(self) -> Iterator[Row]:
-        return self._rows(_ANNOTATION)
-
-    def steps(self) -> Iterator[Row]:
-        return self._rows(_STEP)
-
-    def samples(self) -> Iterator[Row]:
-        """Values that are numbers."""
-        return (row for row in self._rows(_SAMPLE) if row["value"] is not None and math.isfinite(row["value"]))
-
-    def averages(self) -> Iterator[Row]:
-        """Mean utilisation of the cores and of the GPUs of each machine."""
-        return self._rows(_AVERAGE)
-
-    def name(self, number: int | None) -> str:
-        return self.names.get(number, "") if number is not None else ""
-
-    def _rows(self, sql: str) -> Iterator[Row]:
+    def _blocks(self, sql: str) -> Iterator[Block]:
         for batch in self.store.connection.sql(sql).to_arrow_reader(BATCH):
-            yield from batch.to_pylist()
+            if not len(batch):
+                continue
+            block = self._block(batch)
+            cuts = _cuts(batch, self._sizes[block.names])
+            for begin, end in pairwise(cuts):
+                part = slice(begin, end)
+                if self._progress:
+                    self._progress("writing", min(1.0, self._done / self._rows))
+                yield Block(batch[part], block.tracks[part], block.starts[part], block.ends[part], block.names[part])
+                self._done += end - begin
+
+    def _block(self, batch: pa.RecordBatch) -> Block:
+        starts = _whole(batch["start_ns"]) + self.shift_ns
+        ends = starts
+        names = np.full(len(batch), len(self.texts) - 1)
+        if "duration_ns" in batch.schema.names:
+            durations = _whole(batch["duration_ns"])
+            ends = starts + np.maximum(durations, 0)
+            late = ends < starts
+            ends[late] = LAST_NS
+            self.cut += int(np.count_nonzero(late | (durations < 0)))
+        if "name" in batch.schema.names:
+            ids = _whole(batch["name"].fill_null(LAST_NS - 1 if batch["name"].type == pa.int64() else -1))
+            found = np.searchsorted(self._ids, ids)
+            names = np.where(self._ids[found] == ids, found, names)
+        return Block(batch, _whole(batch["track"]), starts, ends, names)
 
 
-def device_arguments(row: Row, events: Events) -> Row:
-    """What is known of a run on a device beside its name and its time, under the words that PyTorch's traces use."""
-    precision, category = events.classes.get(row["name"], (None, None)) if row["word"] == "kernel" else (None, None)
-    found = {
-        "device": row["device"],
-        "stream": row["stream"],
-        "context": row["context"],
-        "correlation": row["correlation"],
-        "External id": row["external_id"],
-        "bytes": row["bytes"],
-        "copy kind": row["copy_kind"],
-        "pageable": row["pageable"],
-        "registers per thread": row["registers"],
-        "shared memory": row["shared_memory"],
-        "graph node id": row["graph_node"],
-        "precision": precision,
-        "kernel category": category,
-    }
-    for word in ("grid", "block"):
-        size = [row[f"{word}_{axis}"] for axis in "xyz"]
-        if size[0] is not None:
-            found[word] = size
-    return {key: value for key, value in found.items() if value is not None}
+def _whole(column: Any) -> NDArray[np.int64]:
+    filled = column.fill_null(False if pa.types.is_boolean(column.type) else 0) if column.null_count else column
+    found: NDArray[np.int64] = filled.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
 
 
-def host_arguments(row: Row) -> Row:
-    found = {"correlation": row["correlation"], "External id": row["external_id"]}
-    return {key: value for key, value in found.items() if value is not None}
-
-
-def annotation_arguments(row: Row) -> Row:
-    found = {key: row[key] for key in ("value", "phase", "arguments", "device", "stream") if row[key] is not None}
-    return found if row["complete"] is not False else {**found, "complete": False}
-
-
-def step_arguments(row: Row) -> Row:
-    found = {key: row[key] for key in ("index", "phase", "device_start_ns", "device_duration_ns", "device_events")}
-    return {key: value for key, value in found.items() if value is not None}
-
-
-def counter_name(metric: str) -> str:
-    """A metric without what marks it as the program's own."""
-    return metric.removeprefix(COUNTER)
+def _cuts(batch: pa.RecordBatch, weights: NDArray[np.int64]) -> list[int]:
+    """Where the blocks of a batch begin and end. ``weights``: bytes of the names."""
+    sizes = weights.copy()
+    for column in batch.columns:
+        if pa.types.is_string(column.type):
+            sizes += _whole(pc.binary_length(column))
+        elif pa.types.is_list(column.type):
+            sizes += 100 * _whole(pc.list_value_length(column))
+    before = np.concatenate(([0], np.cumsum(sizes)))
+    cuts = [0]
+    while cuts[-1] < len(batch):
+        fits = int(np.searchsorted(before, before[cuts[-1]] + BLOCK_BYTES, "right")) - 1
+        cuts.append(min(len(batch), cuts[-1] + BLOCK, max(fits, cuts[-1] + 1)))
+    return cuts

@@ -1,4 +1,4 @@
-"""How does a run become a Perfetto trace? TrackEvent packets, written by hand and one after the other.
+"""How does a run become a Perfetto trace? TrackEvent packets, written by hand, many at a time.
 
 Field numbers are those of Perfetto's published trace format. Every track lies in the tree of :mod:`.tree` through its parent; an event is
 a begin and an end on one lane of its track, in nanoseconds since the Unix epoch as the run store has them.
@@ -8,21 +8,33 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO, Final
 
-from . import events as rows
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
 from .counts import Counts
-from .events import Events
-from .lanes import Lanes
-from .protobuf import data, fixed, real, text, whole
+from .events import ANNOTATION, DEVICE, HOST, STEP, Block, Events, Kind
+from .lanes import Ends, Lanes
+from .protobuf import Column, constant, data, enclosed, fixeds, joined, only, reals, text, whole, wholes
+from .texts import grouped, places_of, put
 from .tree import Tree
 
 _PACKET, _EVENT, _TRACK, _INTERNED, _CLOCKS = 1, 11, 60, 12, 6
 _BEGIN, _END, _COUNTER = 1, 2, 4
+_CATEGORY, _NAME, _KEY, _TEXT = 1, 2, 3, 29
+"""Kinds of interned texts: their fields in InternedData."""
 _SEQUENCE: Final = whole(10, 1)
 _CLEARED: Final = _SEQUENCE + whole(13, 1)
 _NEEDS_STATE: Final = _SEQUENCE + whole(13, 2)
 _BOOT, _REAL = 6, 1
 _LANES: Final = 1 << 13
 FIRST_EPOCH_NS: Final = 10**18
+_KINDS: Final = (HOST, DEVICE, ANNOTATION, STEP)
+_CATEGORIES: Final = (
+    "launch", "sync", "call", "operator", "python", "loader", "overhead", "kernel", "memcpy", "memset", "annotation", "step",
+)  # fmt: skip
+_KEYS: Final = tuple(dict.fromkeys(key for kind in _KINDS for key, _ in kind.arguments))
 
 
 def write(out: BinaryIO, tree: Tree, events: Events) -> Counts:
@@ -36,142 +48,137 @@ class _Writer:
         self.tree = tree
         self.events = events
         self.counts = Counts(tracks=len(tree.tracks))
-        self._words: dict[tuple[int, str], int] = {}
-        self._fresh: list[bytes] = []
-        self._pending: list[bytes] = []
-        span = events.span()
         # A trace counts from 0 upwards; only times without an epoch can lie below.
-        self.shift = self.counts.shifted_ns = max(0, -span[0]) if span else 0
-        self.first = span[0] + self.shift if span else 0
+        self.counts.shifted_ns = events.move_up()
+        self._fresh: list[bytes] = []
+        self._named = np.zeros(len(events.texts), np.bool_)
+        """Which of the distinct names the reader knows; their numbers are their places, from 1. Titles of steps have the numbers above."""
+        self._words: dict[tuple[int, str], int] = {}
 
     def run(self) -> Counts:
-        self._packet(_CLEARED + data(_INTERNED, b""))
-        if self.first >= FIRST_EPOCH_NS:
-            clocks = b"".join(data(1, whole(1, clock) + whole(2, self.first)) for clock in (_BOOT, _REAL))
-            self._packet(_SEQUENCE + whole(8, self.first) + data(_CLOCKS, clocks))
+        fixed = [data(kind, whole(1, number) + text(2, word)) for kind, words in ((_CATEGORY, _CATEGORIES), (_KEY, _KEYS))
+                 for number, word in enumerate(words, 1)]  # fmt: skip
+        self._packet(_CLEARED + data(_INTERNED, b"".join(fixed)))
+        first = (self.events.first or 0) + self.counts.shifted_ns
+        if first >= FIRST_EPOCH_NS:
+            clocks = b"".join(data(1, whole(1, clock) + whole(2, first)) for clock in (_BOOT, _REAL))
+            self._packet(_SEQUENCE + whole(8, first) + data(_CLOCKS, clocks))
         ranks: dict[int | None, int] = {}
         for number, track in enumerate(self.tree.tracks):
             rank = ranks[track.parent] = ranks.get(track.parent, -1) + 1
             self._describe(number, 0, rank, counter=track.kind == "counter")
-        self._slices(self.events.host(), self.tree.host, True, lambda row: (self._name(row), row["word"], rows.host_arguments(row)))
-        self._slices(
-            self.events.device(), self.tree.device, False,
-            lambda row: (self._name(row), row["word"], rows.device_arguments(row, self.events)),
-        )  # fmt: skip
-        self._slices(
-            self.events.annotations(),
-            self.tree.annotation,
-            True,
-            lambda row: (self._name(row), "annotation", rows.annotation_arguments(row)),
-        )
-        self._slices(self.events.steps(), self.tree.step, True, lambda row: (f"step {row['index']}", "step", rows.step_arguments(row)))
-        for samples, track_of in ((self.events.averages(), self.tree.average), (self.events.samples(), self.tree.sample)):
-            for row in samples:
-                self._counter(track_of(row), row["time_ns"], row["value"])
-        self._flush()
+        for kind in _KINDS:
+            self._slices(kind)
+        for block in self.events.values():
+            self._values(block)
+        self.counts.cut = self.events.cut
         return self.counts
 
-    # -- packets -------------------------------------------------------------------------------------------------------
-
     def _packet(self, message: bytes) -> None:
-        self._pending.append(data(_PACKET, message))
-        if len(self._pending) >= 4096:
-            self._flush()
-
-    def _flush(self) -> None:
-        self.out.write(b"".join(self._pending))
-        self._pending.clear()
+        self.out.write(data(_PACKET, message))
 
     def _describe(self, number: int, lane: int, rank: int, *, counter: bool) -> None:
         track = self.tree.tracks[number]
-        message = whole(1, _uuid(number, lane)) + text(2, track.name) + whole(11, 3) + whole(12, rank)
+        message = whole(1, number * _LANES + lane + 1) + text(2, track.name) + whole(11, 3) + whole(12, rank)
         if track.parent is not None:
-            message += whole(5, _uuid(track.parent, 0))
+            message += whole(5, track.parent * _LANES + 1)
         if counter:
             message += data(8, text(6, track.unit) if track.unit else b"")
         self._packet(_SEQUENCE + data(_TRACK, message))
 
-    def _slices(self, found: Any, track_of: Any, nested: bool, told: Any) -> None:
+    # -- events ------------------------------------------------------------------------------------------------------------
+
+    def _slices(self, kind: Kind) -> None:
         """Begins and ends, track by track: what ended on a lane is written before what begins there."""
-        at: int | None = None
-        lanes, known = Lanes(nested=nested), 1
-        for row in found:
-            number = track_of(row)
-            if number != at:
-                self._ends(at, lanes.rest())
-                at, lanes, known = number, Lanes(nested=nested), 1
-            start = row["start_ns"] + self.shift
-            lane, over = lanes.place(start, start + (row["duration_ns"] or 0))
-            if lane >= known:
-                self._describe(number, lane, 0, counter=False)
-                known += 1
-                self.counts.lanes += 1
-            if over:
-                self._ends(number, [(lane, over)])
-            self._begin(number, lane, start, row, *told(row))
-            self.counts.slices += 1
-        self._ends(at, lanes.rest())
+        lanes = Lanes(nested=kind.nested)
+        categories = np.array([_CATEGORIES.index(word.partition(" ")[0]) + 1 for word in kind.words])
+        for block in self.events.blocks(kind):
+            placed = lanes.place(block.tracks, block.starts, block.ends)
+            for track, lane in placed.fresh:
+                self._describe(track, lane, 0, counter=False)
+            self.counts.lanes += len(placed.fresh)
+            self.counts.slices += len(block)
+            flows, of_rows = self._flows(block)
+            uuids = _uuids(block.tracks, placed.lanes)
+            event = [constant(len(block), whole(9, _BEGIN)), *wholes(11, uuids), *wholes(10, self._names(block))]
+            event += wholes(3, categories[block.numbers("word")[0]])
+            for key, columns in kind.arguments:
+                if block.has(columns[0]):
+                    event += self._argument(block, key, columns)
+            begins = grouped(*joined(_packets(block.starts, event, np.diff(of_rows))))
+            if self._fresh:
+                self._packet(_NEEDS_STATE + data(_INTERNED, b"".join(self._fresh)))
+                self._fresh.clear()
+            put(self.out, [_ends(placed.ends, placed.over), begins, grouped(flows, of_rows)])
+        rest = lanes.rest()
+        put(self.out, [_ends(rest, np.array([0, len(rest.times)], np.int32))])
 
-    def _begin(self, number: int, lane: int, start: int, row: dict[str, Any], name: str, category: str, arguments: dict[str, Any]) -> None:
-        event = [
-            whole(9, _BEGIN),
-            whole(11, _uuid(number, lane)),
-            whole(10, self._interned(2, name)),
-            whole(3, self._interned(1, category)),
-        ]
-        event.extend(self._argument(key, value) for key, value in arguments.items())
-        arrow = row.get("arrow")
-        if arrow is not None:
-            event.append(fixed(47, arrow))
-            self.counts.arrows += 1
-        for one in row.get("arrows") or ():
-            event.append(fixed(47, one))
-        self._event(start, b"".join(event))
-
-    def _ends(self, number: int | None, over: list[tuple[int, list[int]]]) -> None:
-        if number is None:
-            return
-        for lane, ends in over:
-            event = whole(9, _END) + whole(11, _uuid(number, lane))
-            for end in ends:
-                self._event(end, event)
-
-    def _counter(self, number: int, time_ns: int, value: float) -> None:
-        self._event(time_ns + self.shift, whole(9, _COUNTER) + whole(11, _uuid(number, 0)) + real(44, value))
-        self.counts.values += 1
-
-    def _event(self, time_ns: int, event: bytes) -> None:
-        message = whole(8, time_ns) + _NEEDS_STATE
-        if self._fresh:
-            message += data(_INTERNED, b"".join(self._fresh))
-            self._fresh.clear()
-        self._packet(message + data(_EVENT, event))
-
-    def _argument(self, key: str, value: Any) -> bytes:
-        if isinstance(value, list):
-            value = ", ".join("?" if one is None else str(one) for one in value)
-        message = whole(1, self._interned(3, key))
-        if isinstance(value, bool):
-            message += whole(2, value)
-        elif isinstance(value, int):
-            message += whole(4, value)
-        elif isinstance(value, float):
-            message += real(5, value)
+    def _flows(self, block: Block) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+        """The ends of arrows, one after the other, and where those of each event begin."""
+        if block.has("arrows"):
+            numbers, of_rows = block.lists("arrows")
+        elif block.has("arrow"):
+            every, there = block.numbers("arrow")
+            numbers, of_rows = every[there], np.concatenate(([0], np.cumsum(there))).astype(np.int32)
+            self.counts.arrows += len(numbers)
         else:
-            message += whole(17, self._interned(29, str(value)))
-        return data(4, message)
+            return np.empty(0, np.uint8), np.zeros(len(block) + 1, np.int32)
+        flat, each = joined(fixeds(47, numbers))
+        return flat, each[of_rows]
 
-    def _interned(self, kind: int, word: str) -> int:
-        """The number of a text; told to the reader with the next event. ``kind``: its field in InternedData."""
-        number = self._words.get((kind, word))
-        if number is None:
-            number = self._words[kind, word] = len(self._words) + 1
-            self._fresh.append(data(kind, whole(1, number) + text(2, word)))
-        return number
+    def _names(self, block: Block) -> NDArray[np.int64]:
+        if block.has("title"):
+            return self._interned(_NAME, block.rows["title"], len(self._named))
+        used = np.unique(block.names)
+        for number in used[~self._named[used]].tolist():
+            self._fresh.append(data(_NAME, whole(1, number + 1) + text(2, self.events.texts[number])))
+        self._named[used] = True
+        return block.names + 1
 
-    def _name(self, row: dict[str, Any]) -> str:
-        return self.events.name(row["name"])
+    def _argument(self, block: Block, key: str, columns: tuple[str, ...]) -> list[Column]:
+        column = block.rows[columns[0]]
+        there = column.is_valid().to_numpy(zero_copy_only=False)
+        if len(columns) > 1:
+            sizes = [block.rows[name].cast(pa.string()).fill_null("?") for name in columns]
+            column = pc.binary_join_element_wise(*sizes, ", ")
+        if pa.types.is_string(column.type):
+            value = wholes(17, self._interned(_TEXT, column, 0))
+        elif pa.types.is_boolean(column.type):
+            value = wholes(2, block.numbers(columns[0])[0])
+        else:
+            value = wholes(4, block.numbers(columns[0])[0])
+        return only(there, enclosed(4, [constant(len(block), whole(1, _KEYS.index(key) + 1)), *value]))
+
+    def _interned(self, kind: int, column: Any, above: int) -> NDArray[np.int64]:
+        """The numbers of texts; told to the reader with the next block. Numbers begin after ``above``."""
+        words, places = places_of(column)
+        numbers = [0]  # of what has no text
+        for word in words:
+            number = self._words.get((kind, word))
+            if number is None:
+                number = self._words[kind, word] = above + len(self._words) + 1
+                self._fresh.append(data(kind, whole(1, number) + text(2, word)))
+            numbers.append(number)
+        return np.array(numbers, np.int64)[places + 1]
+
+    def _values(self, block: Block) -> None:
+        values = block.rows["value"].to_numpy(zero_copy_only=False)
+        event = [constant(len(block), whole(9, _COUNTER)), *wholes(11, _uuids(block.tracks, 0)), *reals(44, values)]
+        put(self.out, [grouped(*joined(_packets(block.starts, event)))])
+        self.counts.values += len(block)
 
 
-def _uuid(number: int, lane: int) -> int:
-    return number * _LANES + lane + 1
+def _packets(times: NDArray[np.int64], event: list[Column], more: NDArray[Any] | int = 0) -> list[Column]:
+    """``more``: bytes of each event that are written after it."""
+    event = enclosed(_EVENT, event, more)
+    return enclosed(_PACKET, [*wholes(8, times), constant(len(times), _NEEDS_STATE), *event], more)
+
+
+def _ends(ends: Ends, over: NDArray[np.int32]) -> Any:
+    event = [constant(len(ends.times), whole(9, _END)), *wholes(11, _uuids(ends.tracks, ends.lanes))]
+    flat, each = joined(_packets(ends.times, event))
+    return grouped(flat, each[over])
+
+
+def _uuids(tracks: NDArray[np.int64], lanes: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    return tracks * _LANES + lanes + 1

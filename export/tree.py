@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from ..analysis.places import Places
 from ..ingest.store import COUNTER, METRICS, Store
-from .events import counter_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,24 @@ class Track:
     pid: int | None = None
 
 
+class Place(NamedTuple):
+    """What the rows of a track have in common. ``kind``: stream, thread, ranges of stream, ranges of thread, steps, sample or average.
+    ``one``, ``two``: device and stream, thread, or unit. ``word``: phase (empty without one) or metric."""
+
+    kind: str
+    node: int | None
+    process: int | None = None
+    one: int | None = None
+    two: int | None = None
+    word: str | None = None
+
+
 class Tree:
     """The tracks of one store, and which one a row belongs to."""
 
     def __init__(self, store: Store) -> None:
         self.tracks: list[Track] = []
-        self._of: dict[Hashable, int] = {}
+        self._of: dict[Place, int] = {}
         self._places = Places(store)
         self._build(store)
 
@@ -41,31 +53,18 @@ class Tree:
             number = self.tracks[number].parent
         return names[::-1]
 
-    # -- which track -----------------------------------------------------------------------------------------------------
-
-    def device(self, row: dict[str, Any]) -> int:
-        return self._of["stream", row["node"], row["process"], row["device"], row["stream"]]
-
-    def host(self, row: dict[str, Any]) -> int:
-        return self._of["thread", row["node"], row["process"], row["tid"]]
-
-    def annotation(self, row: dict[str, Any]) -> int:
-        if row["side"] == "device":
-            return self._of["ranges of stream", row["node"], row["process"], row["device"], row["stream"]]
-        return self._of["ranges of thread", row["node"], row["process"], row["tid"]]
-
-    def step(self, row: dict[str, Any]) -> int:
-        return self._of["steps", row["node"], row["process"], row["phase"]]
-
-    def sample(self, row: dict[str, Any]) -> int:
-        return self._of["sample", row["node"], row["metric"], row["unit"]]
-
-    def average(self, row: dict[str, Any]) -> int:
-        return self._of["average", row["node"], row["metric"]]
+    def places(self) -> pa.Table:
+        """Which rows lie on a track: a column for each field of :class:`Place`, and ``track``."""
+        types = (pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int64(), pa.string())
+        columns = {
+            field: pa.array([place[number] for place in self._of], sort)
+            for number, (field, sort) in enumerate(zip(Place._fields, types, strict=True))
+        }
+        return pa.table({**columns, "track": pa.array(self._of.values(), pa.int64())})
 
     # -- making it -------------------------------------------------------------------------------------------------------
 
-    def _add(self, parent: int | None, kind: str, name: str, key: Hashable = None, **more: Any) -> int:
+    def _add(self, parent: int | None, kind: str, name: str, key: Place | None = None, **more: Any) -> int:
         number = len(self.tracks)
         self.tracks.append(Track(parent, kind, name, **more))
         if key is not None:
@@ -99,7 +98,7 @@ class Tree:
             if any(used.values()) or any(metric.startswith("gpu_") for metric, _ in mine):
                 gpus = self._add(top, "gpus", "GPUs")
                 if any(metric == "gpu_utilization" and unit is not None for metric, unit in mine):
-                    self._add(gpus, "counter", "average GPU utilisation", ("average", node, "gpu_utilization"), unit="%")
+                    self._add(gpus, "counter", "average GPU utilisation", Place("average", node, word="gpu_utilization"), unit="%")
                 claimed = {device for devices in used.values() for device in devices}
                 for device in sorted({unit for metric, unit in mine if metric.startswith("gpu_") and unit not in claimed}, key=_last):
                     self._gpu_counters(gpus, node, device, mine)
@@ -109,29 +108,28 @@ class Tree:
                 track = self._add(parent, "process", label)
                 for n, q, phase in phases:
                     if (n, q) == (node, process):
-                        number = self._add(track, "steps", f"steps {phase}".strip(), ("steps", n, q, phase or None))
-                        self._of["steps", n, q, phase] = number
+                        self._add(track, "steps", f"steps {phase}".strip(), Place("steps", n, q, word=phase))
                 for at, metric, unit in samples:
                     if metric.startswith(COUNTER) and unit == process and home.get(unit) == node:
-                        self._add(track, "counter", counter_name(metric), ("sample", at, metric, unit))
+                        self._add(track, "counter", counter_name(metric), _sample(at, metric, unit))
                 for device in used[process]:
                     self._gpu_counters(track, node, device, mine)
                     name = "device" if device is None else f"GPU-{device} device"
                     group = self._add(track, "device", name)
                     for n, q, d, stream in streams:
                         if (n, q, d) == (node, process, device):
-                            self._add(group, "stream", _numbered("stream", stream), ("stream", n, q, d, stream), own=stream)
+                            self._add(group, "stream", _numbered("stream", stream), Place("stream", n, q, d, stream), own=stream)
                     for n, q, d, stream in of_streams:
                         if (n, q, d) == (node, process, device):
-                            key = ("ranges of stream", n, q, d, stream)
+                            key = Place("ranges of stream", n, q, d, stream)
                             self._add(group, "annotations", f"annotations of {_numbered('stream', stream)}", key)
                 self._host(track, node, process, used[process], threads, of_threads)
             for at, metric, unit in samples:  # of processes that nothing else is known of
-                if at == node and ("sample", at, metric, unit) not in self._of and (unit is None or home.get(unit) is None):
-                    self._add(top, "counter", _numbered(counter_name(metric), unit), ("sample", at, metric, unit), unit=_unit(metric))
+                if at == node and _sample(at, metric, unit) not in self._of and (unit is None or home.get(unit) is None):
+                    self._add(top, "counter", _numbered(counter_name(metric), unit), _sample(at, metric, unit), unit=_unit(metric))
         for at, metric, unit in samples:
-            if ("sample", at, metric, unit) not in self._of:
-                self._add(None, "counter", _numbered(counter_name(metric), unit), ("sample", at, metric, unit), unit=_unit(metric))
+            if _sample(at, metric, unit) not in self._of:
+                self._add(None, "counter", _numbered(counter_name(metric), unit), _sample(at, metric, unit), unit=_unit(metric))
 
     def _cpu(self, top: int, node: int | None, samples: list[tuple[str, int | None]]) -> None:
         of_machine = [(m, u) for m, u in samples if not m.startswith(("gpu_", COUNTER))]
@@ -139,22 +137,22 @@ class Tree:
             return
         cpu = self._add(top, "cpu", "CPU")
         if any(metric == "cpu_utilization" and unit is not None for metric, unit in of_machine):
-            self._add(cpu, "counter", "average CPU utilisation", ("average", node, "cpu_utilization"), unit="%")
+            self._add(cpu, "counter", "average CPU utilisation", Place("average", node, word="cpu_utilization"), unit="%")
         for metric, unit in of_machine:
             if unit is None:
-                self._add(cpu, "counter", metric, ("sample", node, metric, unit), unit=_unit(metric))
+                self._add(cpu, "counter", metric, _sample(node, metric, unit), unit=_unit(metric))
         if any(unit is not None for _, unit in of_machine):
             cores = self._add(cpu, "cores", "cores")
             for metric, unit in sorted(((m, u) for m, u in of_machine if u is not None), key=lambda pair: (pair[1], pair[0])):
-                self._add(cores, "counter", f"core {unit} {metric}", ("sample", node, metric, unit), unit=_unit(metric))
+                self._add(cores, "counter", f"core {unit} {metric}", _sample(node, metric, unit), unit=_unit(metric))
 
     def _gpu_counters(self, parent: int, node: int | None, device: int | None, samples: list[tuple[str, int | None]]) -> None:
         """Of a GPU that several processes use, with the first of them."""
         label = "GPU" if device is None else f"GPU-{device}"
-        mine = [m for m, unit in samples if m.startswith("gpu_") and unit == device and ("sample", node, m, unit) not in self._of]
+        mine = [m for m, unit in samples if m.startswith("gpu_") and unit == device and _sample(node, m, unit) not in self._of]
         for metric in sorted(mine, key=lambda metric: (metric != "gpu_utilization", metric)):
             word = "utilisation" if metric == "gpu_utilization" else metric.removeprefix("gpu_").replace("_", " ")
-            self._add(parent, "counter", f"{label} {word}", ("sample", node, metric, device), unit=_unit(metric))
+            self._add(parent, "counter", f"{label} {word}", _sample(node, metric, device), unit=_unit(metric))
 
     def _host(
         self, parent: int, node: int | None, process: int | None, used: list[int | None], threads: list[tuple[Any, ...]],
@@ -168,15 +166,24 @@ class Tree:
         group = self._add(parent, "host", name, pid=self._places.process(process).pid)
         for tid in sorted({*mine, *annotated}, key=_last):
             if tid in annotated:
-                key = ("ranges of thread", node, process, tid)
+                key = Place("ranges of thread", node, process, tid)
                 self._add(group, "annotations", f"annotations of {_numbered('thread', tid)}", key, own=tid)
             if tid in mine:
-                self._add(group, "thread", _numbered("thread", tid), ("thread", node, process, tid), own=tid)
+                self._add(group, "thread", _numbered("thread", tid), Place("thread", node, process, tid), own=tid)
 
     def _label(self, place: int, process: int | None) -> str:
         known = self._places.process(process)
         pid = "?" if known.pid is None else str(known.pid)
         return f"HOST-{place} PID-{pid}" + ("" if known.rank is None else f" rank {known.rank}")
+
+
+def counter_name(metric: str) -> str:
+    """A metric without what marks it as the program's own."""
+    return metric.removeprefix(COUNTER)
+
+
+def _sample(node: int | None, metric: str, unit: int | None) -> Place:
+    return Place("sample", node, None, unit, word=metric)
 
 
 def _unit(metric: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,12 +27,13 @@ def check(sources: Sequence[str], kind: str, output: Path) -> None:
         check_file(output)
 
 
-def write(store: Store, kind: str, output: Path) -> Counts:
+def write(store: Store, kind: str, output: Path, progress: Callable[[str, float | None], None] | None = None) -> Counts:
     """Write the run to ``output``, whole or not at all. ``kind``: perfetto, chrome, parquet or csv."""
     if kind in ("parquet", "csv"):
         with new_folder(output) as folder:
             return tables.write(folder, store, cast(tables.Kind, kind))
-    tree, events = Tree(store), Events(store)
+    tree = Tree(store)
+    events = Events(store, tree, progress)
     with new_file(output) as file:
         if kind == "perfetto":
             return perfetto.write(file, tree, events)

@@ -6,8 +6,10 @@ import csv
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -131,11 +133,22 @@ def test_a_missing_source_is_one_line(tmp_path: Path) -> None:
     assert (code, told.count("\n")) == (4, 1)
 
 
+def placed(lanes: Lanes, spans: list[tuple[int, int]], track: int = 0) -> list[tuple[int, list[tuple[int, int]]]]:
+    """Of each event its lane, and what ends before it: track and time."""
+    starts, ends = np.array(spans).T
+    found = lanes.place(np.full(len(spans), track), starts, ends)
+    over = [list(zip(found.ends.tracks[a:b].tolist(), found.ends.times[a:b].tolist(), strict=True)) for a, b in pairwise(found.over)]
+    return list(zip(found.lanes.tolist(), over, strict=True))
+
+
 def test_lanes_on_paper() -> None:
     calls = Lanes(nested=True)
-    assert [calls.place(*span) for span in [(0, 10), (2, 5), (4, 6), (5, 9), (10, 12)]] == [
-        (0, []), (0, []), (1, []), (0, [5]), (0, [9, 10]),
+    assert placed(calls, [(0, 10), (2, 5), (4, 6), (5, 9), (10, 12)]) == [
+        (0, []), (0, []), (1, []), (0, [(0, 5)]), (0, [(0, 9), (0, 10)]),
     ]  # fmt: skip
-    assert calls.rest() == [(0, [12]), (1, [6])]
+    assert placed(calls, [(11, 11), (11, 13)]) == [(0, []), (1, [(0, 11), (0, 6)])]
+    assert placed(calls, [(0, 3)], track=4) == [(0, [(0, 12), (0, 13)])]
+    rest = calls.rest()
+    assert (rest.times.tolist(), rest.tracks.tolist(), rest.lanes.tolist()) == ([3], [4], [0])
     runs = Lanes(nested=False)
-    assert [runs.place(*span)[0] for span in [(0, 10), (2, 5), (5, 9), (10, 10), (10, 11)]] == [0, 1, 1, 0, 0]
+    assert [lane for lane, _ in placed(runs, [(0, 10), (2, 5), (5, 9), (10, 10), (10, 11)])] == [0, 1, 1, 0, 0]

@@ -7,10 +7,14 @@ import json
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from postrun.export.write import write
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
@@ -37,7 +41,19 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield store
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def demo_perfetto(demo: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return perfetto(demo, tmp_path_factory.mktemp("perfetto"))
+
+
+@pytest.fixture(scope="module")
+def demo_chrome(demo: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("chrome") / "run.json.gz"
+    write(demo, "chrome", file)
+    return file
+
+
+@pytest.fixture(scope="module")
 def small() -> Iterator[Store]:
     """A run worked out by hand: hostile names, a graph launch with two runs, overlaps, a run that seems to begin before its launch."""
     with Store.temporary() as store:
@@ -130,10 +146,9 @@ def averages(store: Store) -> int:
     return len(store.frame(sql))
 
 
-def test_the_trace_processor_counts_what_the_store_holds(demo: Store, tmp_path: Path) -> None:
-    file = perfetto(demo, tmp_path)
+def test_the_trace_processor_counts_what_the_store_holds(demo: Store, demo_perfetto: Path) -> None:
     slices, flows, values, faults, backwards, parents = query(
-        file,
+        demo_perfetto,
         "SELECT category, name, ts, dur FROM slice",
         "SELECT count(*), sum(o.category = 'launch'), sum(i.ts - o.ts) FROM flow JOIN slice AS o ON o.id = slice_out"
         " JOIN slice AS i ON i.id = slice_in",
@@ -167,8 +182,8 @@ def test_arguments_and_hostile_names_reach_the_trace_processor(small: Store, tmp
     assert faults == []
 
 
-def test_a_plain_reader_finds_every_event_exactly(demo: Store, tmp_path: Path) -> None:
-    read = Plain(perfetto(demo, tmp_path).read_bytes())
+def test_a_plain_reader_finds_every_event_exactly(demo: Store, demo_perfetto: Path) -> None:
+    read = Plain(demo_perfetto.read_bytes())
     assert Counter((category, name, start, duration) for _, category, name, start, duration in read.slices) == stored(demo)
     assert len(read.arrows) == pairs(demo)
     assert all([kind for kind, _ in ends] == ["launch", "kernel"] or ends[0][0] == "launch" for ends in read.arrows.values())
@@ -203,17 +218,21 @@ def test_a_run_worked_out_by_hand(small: Store, tmp_path: Path) -> None:
 
 def chrome(store: Store, file: Path) -> dict[str, Any]:
     write(store, "chrome", file)
+    return loaded(file)
+
+
+def loaded(file: Path) -> dict[str, Any]:
     data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    loaded: dict[str, Any] = json.loads(data, parse_constant=lambda word: pytest.fail(word))
-    return loaded
+    found: dict[str, Any] = json.loads(data, parse_constant=lambda word: pytest.fail(word))
+    return found
 
 
 def nanoseconds(micro: float) -> int:
     return round(micro * 1000)
 
 
-def test_chrome_holds_every_event_arrow_and_value(demo: Store, tmp_path: Path) -> None:
-    read = chrome(demo, tmp_path / "run.json.gz")
+def test_chrome_holds_every_event_arrow_and_value(demo: Store, demo_chrome: Path) -> None:
+    read = loaded(demo_chrome)
     by_phase: dict[str, list[Any]] = defaultdict(list)
     for event in read["traceEvents"]:
         by_phase[event["ph"]].append(event)
@@ -243,7 +262,7 @@ def test_chrome_of_hostile_names_and_overlaps(small: Store, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "trace",
     [
-        "v100_ddp/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz",
+        "sampled_2_ranks/sampled_rank-0.json.gz",
         "mi300/gaunernst_bert-small-uncased__1016001.json.gz",
         "h100/Falconsai_nsfw_image_detection__1016002.json.gz",
     ],
@@ -266,12 +285,58 @@ def test_our_own_reader_reads_chrome_back(trace: str, shared_data: Path, tmp_pat
                 assert Counter(again.frame(sql).rows()) == Counter(store.frame(sql).rows())
 
 
-def test_two_exports_are_alike_to_the_byte(demo: Store, tmp_path: Path) -> None:
-    for kind, name in (("perfetto", "a.pftrace.gz"), ("chrome", "a.json.gz")):
+def test_two_exports_are_alike_to_the_byte(demo: Store, demo_perfetto: Path, demo_chrome: Path, tmp_path: Path) -> None:
+    for kind, first, name in (("perfetto", demo_perfetto, "run.pftrace"), ("chrome", demo_chrome, "again.json.gz")):
         write(demo, kind, tmp_path / name)
-        first = (tmp_path / name).read_bytes()
-        write(demo, kind, tmp_path / f"b{name}")
-        assert (tmp_path / f"b{name}").read_bytes() == first
+        assert (tmp_path / name).read_bytes() == first.read_bytes()
+
+
+TIMES = st.integers(0, 40) | st.integers(0, 2**63 - 1)
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(("device_event", "host_event", "annotation")), st.text(st.characters(), max_size=5), TIMES,
+        st.integers(-3, 20) | TIMES | st.none(), st.none() | st.integers(-(2**63), 2**63 - 1), st.integers(0, 1),
+    ),
+    max_size=14,
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(events=EVENTS)
+def test_whatever_the_events_are(events: list[Any]) -> None:
+    """Names with quotes, control characters, lone surrogates or none; overlaps; lengths of nothing and less; times up to 2^63."""
+    with Store.create(None) as store, TemporaryDirectory() as folder:
+        store.insert("node", {"id": 0})
+        store.insert("process", {"id": 0, "node": 0})
+        wanted: Counter[Any] = Counter()
+        cut = 0
+        for table, name, start, duration, number, place in events:
+            text = name.encode("utf-8", "backslashreplace").decode()
+            length = max(0, min(duration or 0, 2**63 - 1 - start))
+            cut += length != (duration or 0)
+            row = {"node": 0, "process": 0, "name": store.name_ids([name])[0], "start_ns": start, "duration_ns": duration}
+            if table == "annotation":
+                row |= {"side": "host", "tid": place, "value": number, "arguments": name}
+                wanted["annotation", text, start, length] += 1
+            elif table == "host_event":
+                row |= {"kind": "operator", "tid": place, "correlation": number}
+                wanted["operator", text, start, length] += 1
+            else:
+                row |= {"kind": "kernel", "device": 0, "stream": place, "bytes": number, "correlation": number}
+                wanted["kernel", text, start, length] += 1
+            store.insert(table, row)
+        file = Path(folder) / "run"
+        assert write(store, "perfetto", file).cut == cut
+        read = Plain(file.read_bytes())
+        assert Counter(row[1:] for row in read.slices) == wanted
+        found = chrome(store, file)
+        words = {"cpu_op": "operator", "user_annotation": "annotation", "kernel": "kernel"}
+        shown: Counter[Any] = Counter()
+        for event in json.loads(file.read_bytes(), parse_float=Decimal)["traceEvents"]:
+            if event["ph"] == "X":
+                start = found["baseTimeNanoseconds"] + int(event["ts"] * 1000)
+                shown[words[event["cat"]], event["name"], start, int(event["dur"] * 1000)] += 1
+        assert shown == wanted
 
 
 def test_times_below_zero_are_moved_up(tmp_path: Path) -> None:
