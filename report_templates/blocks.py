@@ -194,7 +194,12 @@ def _fit(texts: Sequence[str], room: float) -> list[str]:
 
     def fitted(text: str, tail: float) -> str:
         wide = _characters(text)
-        return text if wide <= room + 0.01 else clip(text, max(6, int(len(text) * room / wide)), tail=tail)
+        if wide <= room + 0.01:
+            return text
+        length = max(6, int(len(text) * room / wide))
+        while length > 6 and _characters(clip(text, length, tail=tail)) > room:  # what is left may be wider than the whole on average
+            length -= 1
+        return clip(text, length, tail=tail)
 
     shown = [fitted(text, _TAIL) for text in texts]
     meant: dict[str, set[str]] = {}

@@ -408,3 +408,11 @@ def test_names_shortened_to_a_column_do_not_read_the_same() -> None:
     assert shown[0] == shown[2] != shown[1]
     assert all(len(text) < 50 for text in shown)
     assert shown[3] == "short"
+
+
+def test_shortened_names_are_no_wider_than_their_column_where_wide_letters_are_left() -> None:
+    from postrun.report_templates.blocks import _characters, _fit
+
+    names = ["MMMMMMMMMM" + "i" * 40 + "WWWWWWWWWW", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "×" * 60]
+    for room in (12.0, 20.5, 33.0):
+        assert all(_characters(short) <= room for short in _fit(names, room))
