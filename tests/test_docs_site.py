@@ -170,3 +170,10 @@ def test_the_search_works_without_a_server(site: Path) -> None:
     page = _pages(site)[site / "search.html"]
     assert any(urlsplit(address).path == "searchindex.js" for address in page.loaded)
     assert "exposedcommunication" in (site / "searchindex.js").read_text(encoding="utf-8").lower()
+
+
+def test_what_scrolls_can_be_reached_by_keys(site: Path) -> None:
+    page = (site / "rules.html").read_text(encoding="utf-8")
+    assert "<pre>" not in page
+    assert not re.search(r'<div class="table-wrapper[^"]*">', page)
+    assert 'role="heading">' not in page

@@ -63,8 +63,17 @@ def build(out: Path, *, quick: bool = False) -> None:
             raise SystemExit(done.returncode)
         if made:
             shutil.copytree(Path(scratch) / "samples", out / "samples")
+    for page in out.glob("*.html"):
+        page.write_text(_reachable(page.read_text(encoding="utf-8")), encoding="utf-8")
     for leftover in (".buildinfo", "objects.inv"):
         (out / leftover).unlink(missing_ok=True)
+
+
+def _reachable(page: str) -> str:
+    """``page`` for those who do not use a mouse: what scrolls sideways can be focused, headings of the navigation have a level."""
+    page = page.replace('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">')
+    page = page.replace("<pre>", '<pre tabindex="0">')
+    return re.sub(r'<div class="table-wrapper[^"]*"', r'\g<0> tabindex="0"', page)
 
 
 def navigation() -> dict[str, list[str]]:

@@ -57,7 +57,8 @@ def _html(rule: str, figure: Figure, said: str) -> str:
     legend = _legend(figure.legend) if figure.legend else ""
     caption = f"<p><strong>Example, a simulated run.</strong> {escape(said.replace('`', ''))}</p><p>{figure.caption}</p>"
     html = (
-        f'<figure class="example"><div class="drawing"><svg role="img" aria-label="{escape(figure.alt, quote=True)}"{drawing}</div>{legend}'
+        f'<figure class="example"><div class="drawing" tabindex="0">'
+        f'<svg role="img" aria-label="{escape(figure.alt, quote=True)}"{drawing}</div>{legend}'
         f"<figcaption>{caption}</figcaption></figure>"
     )
     # A blank line would end the block of HTML; links of the report lead to places that this page does not have.
