@@ -453,12 +453,16 @@ class StepTrend:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
+    """``steps``: by process, phase and time; ``left_out``: so many more are in ``groups`` alone. Where a profiler marked steps, only some of
+    those of the whole job, timed on the host, are listed."""
+
     steps: tuple[Step, ...]
     groups: tuple[StepGroup, ...]
     parts: tuple[StepParts, ...]
     absent: str | None
     trends: tuple[StepTrend, ...] = ()
     trend: str | None = None  # a sentence on the one of the main steps that changed most
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ from .step_ranges import LOADING, NAMED, OTHER, loading_names, outermost_ranges
 from .step_trend import middle_half, part_that_changed_most, sentence, trend_of
 
 SLOWEST: Final = 10
+LISTED: Final = 100
+"""Steps of a process and phase that are listed, where they are not what a report or a comparison looks at."""
 CUT_OFF: Final = 0.8
 """A last step with fewer than this share of the device events of the one before is taken to be cut off by the end of the profile."""
 
@@ -70,7 +72,8 @@ def steps(store: Store) -> Steps:
         place = places.process(process, members["node"][0])
         groups.append((place, _group(place, bool(on_device), members.sort("start", "duration"))))
     groups.sort(key=lambda item: (item[0].order, item[1].phase or "", not item[1].on_device))
-    listed = [(place, step) for place, step in _listed(rows, places)]
+    told = _told(rows)
+    listed = _listed(told, places)
     listed.sort(key=lambda item: (item[0].order, item[1].phase or "", item[1].start_ns))
     every, trends = tuple(step for _, step in listed), _trends(store, rows, places)
     return Steps(
@@ -80,6 +83,7 @@ def steps(store: Store) -> Steps:
         absent=None,
         trends=trends,
         trend=sentence(main_steps(every), trends),
+        left_out=rows.height - told.height,
     )
 
 
@@ -121,6 +125,21 @@ def _step(row: dict[str, int], phase: str | None, place: Place) -> Step:
         on_device=bool(row["on_device"]),
         host_duration_ns=row["host_duration_ns"],
     )
+
+
+def _told(rows: pl.DataFrame) -> pl.DataFrame:
+    """All steps; where the main ones have no phase, all of these, all that are timed on the device, and of the others evenly spread ones of
+    each process and phase, at most ``LISTED``. The thousands of steps of a job, of which a profiler saw a few, would be most of a report."""
+    time = rows.group_by("on_device", "phase").agg(pl.col("duration").sum()).sort("on_device", "duration", descending=True)
+    if time["phase"][0] is not None:
+        return rows
+    ordered = rows.with_row_index("row").sort("start", "duration", "row")
+    spread = ordered.filter(
+        pl.col("phase").is_null()
+        | pl.col("on_device")
+        | (pl.int_range(pl.len()) % ((pl.len() + LISTED - 1) // LISTED) == 0).over("process", "phase")
+    )
+    return spread.sort("row").drop("row")
 
 
 def _listed(rows: pl.DataFrame, places: Places) -> list[tuple[Place, Step]]:

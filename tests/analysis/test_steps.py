@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis.steps import steps
+from postrun.analysis.steps import main_steps, steps
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 
@@ -58,6 +58,19 @@ def test_a_last_step_is_cut_off_only_where_both_counts_are_known(
     rows = [step(n, 100 * n, 50, (100 * n, 40, 0), device_events=many) for n, many in enumerate((10, before, last))]
     events = [{"kind": "kernel", "start_ns": 100 * n, "duration_ns": 40} for n in range(3)]
     assert [parts.steps for parts in steps(make_store(step=rows, device_event=events)).parts] == [kept]
+
+
+def test_of_steps_of_the_whole_job_only_some_are_listed_beside_profiled_ones(make_store: Callable[..., Store]) -> None:
+    profiled = [step(i, 1000 * i, 90, (1000 * i + 10, 200, 5)) for i in range(300)]
+    job = [step(i, 1000 * i, 50, phase="TRAIN") for i in range(350)] + [step(i, 400_000 + i, 5, phase="EVAL") for i in range(100)]
+    both = steps(make_store(step=[*job, *profiled]))
+    listed = {phase: [s.index for s in both.steps if s.phase == phase] for phase in (None, "TRAIN", "EVAL")}
+    assert listed == {None: list(range(300)), "TRAIN": list(range(0, 350, 4)), "EVAL": list(range(100))}
+    assert both.left_out == 350 - 88
+    assert [(g.phase, g.quantiles.count) for g in both.groups] == [(None, 300), ("EVAL", 100), ("TRAIN", 350)]
+    assert main_steps(both.steps) == [s for s in both.steps if s.phase is None]
+    alone = steps(make_store(step=job))
+    assert (len(alone.steps), alone.left_out) == (450, 0)
 
 
 def test_slowest_ten_and_order_of_processes(make_store: Callable[..., Store]) -> None:
