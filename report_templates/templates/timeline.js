@@ -456,7 +456,7 @@
           band.lineTo(at, scale(high[i]));
           area.lineTo(at, scale(mean[i]));
         }
-        if (last === first && most < Infinity) path.lineTo(x(times[first]) + 2, scale(mean[first]));
+        if (last === first) path.lineTo(x(times[first]) + 4, scale(mean[first]));
         area.lineTo(x(times[last]), y + h - 2);
         for (let j = last; j >= first; j -= skip) band.lineTo(x(times[j]), scale(low[j]));
       }
