@@ -18,6 +18,11 @@ def check_file(target: Path) -> None:
     """UsageError where a file cannot be meant."""
     if target.is_dir():
         raise UsageError(f"{target} is a folder; name the file to write, such as {target / 'run.pftrace'}")
+    if target.exists() and not target.is_file():
+        raise UsageError(f"{target} is no file that could be replaced; name another place with -o")
+    above = next(one for one in target.absolute().parents if one.exists())
+    if not above.is_dir():
+        raise UsageError(f"{above} is a file; name another place with -o")
 
 
 def check_folder(target: Path, ours: Collection[str]) -> None:
