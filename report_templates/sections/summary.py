@@ -119,7 +119,7 @@ def _nothing(found: Sequence[Judged]) -> str | None:
         return "What the rules found costs no time that could be told."
     judging = sum(one.kind == FINE for one in found)
     absent = sum(one.kind == NOT_EVALUATED for one in found)
-    told = f"Nothing: {plural(judging, 'rule')} could judge the run, and found no issue." if judging else "No rule could judge the run."
+    told = f"No rule found an issue; {plural(judging, 'rule')} could judge the run." if judging else "No rule could judge the run."
     return told + (f" {plural(absent, 'rule')} had too little data, as said below." if absent else "")
 
 
