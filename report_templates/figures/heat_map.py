@@ -15,6 +15,7 @@ from .plots import WIDTH, Plot, ticks_x
 
 _ROW, _TOP, _TITLE, _BOTTOM = 13.0, 2.0, 18.0, 34.0
 _LEFT, _RIGHT = 60.0, 18.0
+_NAME = 11.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Heat:
 
 def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
     """SVG text; the last end is not zero."""
-    tall = [_row(len(block.units)) * len(block.units) for block in blocks]
+    tall = [_row(len(block.units), len(blocks)) * len(block.units) for block in blocks]
     height = _TOP + sum(tall) + _TITLE * len(blocks) + _BOTTOM
     plot = Plot(height)
     colours = colormaps["cividis"].with_extremes(bad=(0, 0, 0, 0))
@@ -47,7 +48,7 @@ def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
         axes.imshow(grid, cmap=colours, vmin=0, vmax=100, aspect="auto", interpolation="nearest", extent=extent)
         ticks_x(axes, 0, end, [(tick, f"{tick:g}") for tick in nice_ticks(0, end, 8)] if number == len(blocks) - 1 else [])
         axes.set_ylim(rows, 0)
-        shown = range(0, rows, 1 if rows <= 8 else -(-rows // 8))
+        shown = range(0, rows, _every(field / rows))
         axes.yaxis.set_major_locator(FixedLocator([index + 0.5 for index in shown]))
         axes.set_yticklabels([f"{unit_name} {block.units[index]}" for index in shown])
         plot.text(_LEFT, top - 6, block.title, colour=MUTED)
@@ -61,6 +62,14 @@ def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
     return plot.svg()
 
 
-def _row(units: int) -> float:
-    """The height of one unit's row."""
-    return _ROW if units <= 8 else max(1.0, 112.0 / units)
+def _row(units: int, blocks: int) -> float:
+    """The height of one unit's row: of many blocks each is lower, so that they leave room for more on a page."""
+    return min(_ROW, max(1.0, (112.0 if blocks <= 2 else 80.0) / units))
+
+
+def _every(row: float) -> int:
+    """Each so manieth row has room for its name."""
+    every = 1
+    while every * row < _NAME:
+        every *= 2
+    return every
