@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import polars as pl
 
 from ..ingest.store import MEASURED, Store
 from .intervals import union
+from .places import ROWS_AT_ONCE
 from .windows import pauses_ns, windows, with_window
 
 LABEL: Final = "derived from kernel activity"
@@ -27,9 +29,9 @@ def derived_utilisation(store: Store) -> pl.DataFrame:
     and the last (of each profile, where there were several) only the part in the span counts. Sorted by node, unit and time.
     """
     devices = store.frame("""
-        SELECT node, device AS unit, min(start_ns) AS first, max(start_ns + duration_ns) AS last
+        SELECT node, device AS unit, min(start_ns) AS first, max(start_ns + duration_ns) AS last, count(*) AS events
         FROM device_event AS e
-        WHERE kind <> 'sync' AND NOT EXISTS (
+        WHERE kind <> 'sync' AND node IS NOT NULL AND device IS NOT NULL AND NOT EXISTS (
             FROM sample AS s WHERE s.node = e.node AND s.unit = e.device AND s.metric = 'gpu_utilization')
         GROUP BY ALL HAVING last > first ORDER BY ALL
     """).rows(named=True)
@@ -40,30 +42,19 @@ def derived_utilisation(store: Store) -> pl.DataFrame:
     width = bucket_ns(max(device["last"] for device in devices) - origin - pauses_ns(profiled), _interval(store))
     profiled = profiled.with_columns(pl.col("start") - origin)
     parts = []
-    for device in devices:
+    for group in _together(devices):
         events = store.frame(
-            'SELECT start_ns - ?::BIGINT AS start, start_ns - ?::BIGINT + duration_ns AS "end" FROM device_event'
-            " WHERE kind <> 'sync' AND node = ? AND device = ?",
-            [origin, origin, device["node"], device["unit"]],
+            'SELECT node, device AS unit, start_ns - ?::BIGINT AS start, start_ns - ?::BIGINT + duration_ns AS "end" FROM device_event'
+            f" WHERE kind <> 'sync' AND (node, device) IN (VALUES {', '.join(f'({node}, {unit})' for node, unit in group)})",
+            [origin, origin],
         )
-        numbered = with_window(events.with_columns(node=pl.lit(device["node"], pl.Int32)), profiled)
-        profiles = numbered.group_by("window").agg(pl.col("start").min(), pl.col("end").max()).filter(pl.col("end") > pl.col("start"))
-        segments = union(numbered, ["window"])
-        shares = [
-            _busy_share(segments.filter(pl.col("window") == window), first, last, width)
-            for window, first, last in profiles.sort("window").iter_rows()
-        ]
+        numbered = with_window(events, profiled)
+        by = ["node", "unit", "window"]
+        profiles = numbered.group_by(by).agg(pl.col("start").min(), pl.col("end").max()).filter(pl.col("end") > pl.col("start"))
         # Two profiles can share a bucket: its value is the mean of both.
-        buckets = pl.concat(shares).group_by("start").agg(pl.col("value").mean()).sort("start")
-        parts.append(
-            buckets.select(
-                node=pl.lit(device["node"], pl.Int32),
-                unit=pl.lit(device["unit"], pl.Int32),
-                time_ns=pl.col("start") + origin,
-                value="value",
-            )
-        )
-    return pl.concat(parts)
+        shares = _busy_share(union(numbered, by), profiles, width)
+        parts.append(shares.group_by("node", "unit", "start").agg(pl.col("value").sort_by("window").mean()))
+    return pl.concat(parts).select("node", "unit", time_ns=pl.col("start") + origin, value="value").sort("node", "unit", "time_ns")
 
 
 def bucket_ns(span_ns: int, interval_ns: int | None) -> int:
@@ -78,19 +69,28 @@ def bucket_ns(span_ns: int, interval_ns: int | None) -> int:
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)
 
 
-def _busy_share(busy: pl.DataFrame, first: int, last: int, width: int) -> pl.DataFrame:
-    """Per bucket of ``width`` that has a part between ``first`` and ``last``: its start, and percent of that part covered by ``busy``."""
+def _together(devices: Sequence[Mapping[str, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Node and unit of devices whose events are held in memory at once."""
+    group: list[tuple[int, int]] = []
+    rows = 0
+    for device in devices:
+        if group and rows + device["events"] > ROWS_AT_ONCE:
+            yield group
+            group, rows = [], 0
+        group.append((device["node"], device["unit"]))
+        rows += device["events"]
+    yield group
+
+
+def _busy_share(busy: pl.DataFrame, profiles: pl.DataFrame, width: int) -> pl.DataFrame:
+    """Per profile and bucket of ``width`` that has a part between its ``start`` and ``end``: percent of that part covered by ``busy``."""
+    by = ["node", "unit", "window"]
     start, end, bucket = pl.col("start"), pl.col("end"), pl.col("bucket")
-    pieces = (
-        busy.with_columns(bucket=pl.int_ranges(start // width, (end - 1) // width + 1))
-        .explode("bucket")
-        .group_by("bucket")
-        .agg(busy=(pl.min_horizontal(end, (bucket + 1) * width) - pl.max_horizontal(start, bucket * width)).sum())
-    )
-    grid = pl.DataFrame({"bucket": pl.int_range(first // width, (last - 1) // width + 1, eager=True)})
-    length = pl.min_horizontal((bucket + 1) * width, pl.lit(last)) - pl.max_horizontal(bucket * width, pl.lit(first))
-    joined = grid.join(pieces, on="bucket", how="left").sort("bucket")
-    return joined.select(start=bucket * width, value=100.0 * pl.col("busy").fill_null(0) / length)
+    numbers = pl.int_ranges(start // width, (end - 1) // width + 1)
+    inside = pl.min_horizontal(end, (bucket + 1) * width) - pl.max_horizontal(start, bucket * width)
+    pieces = busy.with_columns(bucket=numbers).explode("bucket").group_by(*by, "bucket").agg(busy=inside.sum())
+    grid = profiles.with_columns(bucket=numbers).explode("bucket").join(pieces, on=[*by, "bucket"], how="left")
+    return grid.select("node", "unit", "window", start=bucket * width, value=100.0 * pl.col("busy").fill_null(0) / inside)
 
 
 def _interval(store: Store) -> int | None:

@@ -333,6 +333,8 @@ def grouped(waits: Sequence[tuple[int, int]], *, rest: int = 0) -> dict[str, Any
 def test_waits_are_those_within_a_process_group(make_store: MakeStore) -> None:
     # Pairs (0, 1): 30 and 10; (2, 3): 200 and 190; (0, 2): 40 and 50; (1, 3): 40 and 40. Against all ranks rank 2 would wait 240 - 50.
     found = rank_comparison(make_store(names=NAMES, **grouped([(30, 40), (10, 40), (200, 50), (190, 40)])))
+    least = rank_comparison(make_store(names=NAMES, **grouped([(3, 4), (1, 4), (20, 5), (19, 4)])))  # of 1 ns
+    assert [row.waiting_ns for row in least.ranks] == [2, 0, 2, 0]
     assert found.groups == 4
     assert [row.waiting_ns for row in found.ranks] == [20, 0, 10 + 10, 0]
     assert [row.communication_ns for row in found.ranks] == [70, 50, 250, 230]
