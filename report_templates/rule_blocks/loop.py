@@ -81,7 +81,7 @@ def step_outlier(shown: Shown) -> Blocks:
                 ]
                 for group in groups
             ],
-            pdf_rows=8,
+            pdf_rows=4,
             html_note=_robust(shown),
         ),
         table(

@@ -14,6 +14,7 @@ from .reading import Blocks, Row, Shown, number, part, place, points, rows, text
 HOW: Final = "Box: quartiles over the whole run, line: median; whiskers: the most extreme values within 1.5 IQR of the quartiles."
 _MEMORY: Final = {"footprint": "footprint (used of total)", "memory controller": "memory-controller utilisation"}
 _EPISODES: Final = 8
+_PDF_DEVICES: Final = 4  # the figure above has them all
 _NODES: Final = 4
 
 
@@ -73,6 +74,7 @@ def low_gpu_utilization(shown: Shown) -> Blocks:
                 ]
                 for device in sorted(devices, key=lambda device: -(whole(device, "triggered") or 0))
             ],
+            pdf_rows=_PDF_DEVICES,
         ),
     ]
 

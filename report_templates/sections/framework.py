@@ -74,7 +74,7 @@ def _operators(id: str, caption: str, rows: Sequence[OperatorRow]) -> Table | No
             Column("Count", "number", html_only=True),
         ],
         [[word(row.name), value(row.percent, percent), value(row.total_ns, duration), value(row.count, count)] for row in rows],
-        pdf_rows=8,
+        pdf_rows=5,
     )
 
 

@@ -34,7 +34,7 @@ def launch_configurations(report: Report) -> Section:
             "launch-configurations-table",
             "Kernels by category and launch configuration",
             [
-                Column("Category"),
+                Column("Category", html_only=True),
                 Column("Kernel", "name"),
                 Column("Grid"),
                 Column("Block"),
@@ -60,6 +60,7 @@ def launch_configurations(report: Report) -> Section:
                 ]
                 for row in found.rows
             ],
+            pdf_rows=10,
             note="Registers per thread and shared memory per block; below one block per SM a part of the GPU has nothing to do." + rest,
         )
     )
