@@ -4,7 +4,8 @@ usage: python benchmarks/timeline_frames.py [--events 300000] [--report REPORT.h
 
 Without --report a page with that many made events (eight GPUs, steps, launches, annotations) and nothing else. 1,600 pixels wide, all
 tracks unfolded, at one and at two device pixels per pixel. draw: the script's own time for a frame; frame: from one frame to the next, at
-least the 16.7 ms of a display of 60 Hz. The last result stands in benchmarks/README.md.
+least the 16.7 ms of a display of 60 Hz; processor time: of the thread that draws, which other work on the machine changes least. The last
+result stands in benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ def main() -> None:
                     f"  {word:7}"
                     + "".join(f"  {what}: median {statistics.median(times[what]):.1f}, worst {max(times[what]):.1f} ms" for what in times)
                 )
+            for word, times in found["processor"].items():
+                if times:
+                    print(f"  processor time of a {word}: median {statistics.median(times):.1f}, worst {max(times):.1f} ms ({len(times)})")
             print(f"  search: {found['searched']:.0f} ms")
 
 
