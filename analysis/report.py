@@ -453,8 +453,8 @@ class StepTrend:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """``steps``: by process, phase and time; ``left_out``: so many more are in ``groups`` alone. Where a profiler marked steps, only some of
-    those of the whole job, timed on the host, are listed."""
+    """``steps``: by process, phase and time; ``left_out``: so many more are in ``groups`` alone. Where a profiler marked steps, only some
+    of those of the whole job, timed on the host, are listed."""
 
     steps: tuple[Step, ...]
     groups: tuple[StepGroup, ...]

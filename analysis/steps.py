@@ -129,7 +129,7 @@ def _step(row: dict[str, int], phase: str | None, place: Place) -> Step:
 
 def _told(rows: pl.DataFrame) -> pl.DataFrame:
     """All steps; where the main ones have no phase, all of these, all that are timed on the device, and of the others evenly spread ones of
-    each process and phase, at most ``LISTED``. The thousands of steps of a job, of which a profiler saw a few, would be most of a report."""
+    each process and phase, at most ``LISTED``. Thousands of steps of a job, of which a profiler saw a few, would be most of a report."""
     time = rows.group_by("on_device", "phase").agg(pl.col("duration").sum()).sort("on_device", "duration", descending=True)
     if time["phase"][0] is not None:
         return rows
