@@ -35,7 +35,7 @@ def step_breakdown(store: Store, times: pl.DataFrame | None = None) -> StepBreak
         steps=len(numbers),
         pooled=pooled,
         processes=times["process"].n_unique(),
-        devices=times["devices"].max() or 1,
+        devices=times.select(pl.col("devices").max()).item(),
         mean=_bars(placed),
         ranks=tuple(row for _, row in sorted(ranks, key=lambda item: item[0])),
     )
