@@ -56,16 +56,18 @@ def write_samples(folder: Path) -> list[Sample]:
                 nodes=1,
                 gpus_per_node=1,
             )
-        _postrun("report", runs / "run", "-o", folder / "report", "--generated-at", _AT)
-        _postrun("compare", runs / "run", runs / "new", "-o", folder / "comparison", "--generated-at", _AT)
-        _postrun("nightly", runs / "nights", "--out", folder / "nightly", "--settle", "0", "--workers", "2", "--format", "html,json")
+        # Said from where the runs are, so that no sample names a folder of the machine that built it.
+        _postrun(runs, "report", "run", "-o", folder / "report", "--generated-at", _AT)
+        _postrun(runs, "compare", "run", "new", "-o", folder / "comparison", "--generated-at", _AT)
+        _postrun(runs, "nightly", "nights", "--out", folder / "nightly", "--settle", "0", "--workers", "2", "--format", "html,json")
         (folder / "nightly" / ".postrun-lock").unlink(missing_ok=True)
     return [sample for sample in SAMPLES if (folder / sample.place).is_file()]
 
 
-def _postrun(*words: str | Path) -> None:
+def _postrun(place: Path, *words: str | Path) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-m", "postrun", *map(str, words), "--quiet"],
+        cwd=place,
         env={name: value for name, value in os.environ.items() if not name.startswith("POSTRUN_")},
         check=False,
     )
