@@ -61,11 +61,11 @@ def write_samples(folder: Path) -> list[Sample]:
         _postrun(runs, "compare", "run", "new", "-o", folder / "comparison", "--generated-at", _AT)
         _postrun(runs, "nightly", "nights", "--out", folder / "nightly", "--settle", "0", "--workers", "2", "--format", "html,json")
         (folder / "nightly" / ".postrun-lock").unlink(missing_ok=True)
-        night = folder / "nightly"
-        for file in night.rglob("*"):
-            if file.suffix in (".html", ".json"):  # a night names whole paths
+        reports = folder / "nightly"
+        for file in reports.rglob("*"):
+            if file.suffix in (".html", ".json"):  # a reports names whole paths
                 text = file.read_text(encoding="utf-8")
-                file.write_text(text.replace(f"{runs.resolve()}/", "").replace(str(night.resolve()), "reports"), encoding="utf-8")
+                file.write_text(text.replace(f"{runs.resolve()}/", "").replace(str(reports.resolve()), "reports"), encoding="utf-8")
     return [sample for sample in SAMPLES if (folder / sample.place).is_file()]
 
 
