@@ -63,7 +63,7 @@ def write_samples(folder: Path) -> list[Sample]:
         (folder / "nightly" / ".postrun-lock").unlink(missing_ok=True)
         reports = folder / "nightly"
         for file in reports.rglob("*"):
-            if file.suffix in (".html", ".json"):  # a reports names whole paths
+            if file.suffix in (".html", ".json"):  # a night names whole paths
                 text = file.read_text(encoding="utf-8")
                 file.write_text(text.replace(f"{runs.resolve()}/", "").replace(str(reports.resolve()), "reports"), encoding="utf-8")
     return [sample for sample in SAMPLES if (folder / sample.place).is_file()]
