@@ -1,0 +1,85 @@
+"""Which stage of a report takes how much processor time, and how large do its files become?
+
+``python -P benchmarks/report_stages.py [SOURCE...]``; without a source of the demo and of a run of about 100,000 events. The stages run one
+after the other in this process, without the overlap of `postrun report`, whose PDF is made beside the rest.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pikepdf
+from postrun.analysis import analyze
+from postrun.analysis.options import Options
+from postrun.ingest import ingest
+from postrun.report_templates.context import context
+from postrun.report_templates.pages import page
+from postrun.report_templates.pdf import Job, PrinterHere
+from postrun.simulate import write_demo
+from postrun.timelines import timeline_for
+
+MADE_AT_NS = 1_780_000_000 * 10**9
+
+
+def silent(text: str, fraction: float | None) -> None:
+    """No progress is shown."""
+
+
+class Stages:
+    """Processor time since the stage before."""
+
+    def __init__(self) -> None:
+        self._last = time.process_time()
+
+    def done(self, name: str) -> None:
+        now = time.process_time()
+        print(f"  {name:<10}{now - self._last:6.2f} s", flush=True)
+        self._last = time.process_time()
+
+
+def measure(title: str, sources: list[str], folder: Path) -> None:
+    print(title)
+    stages = Stages()
+    with ingest(sources, progress=silent) as store:
+        stages.done("ingest")
+        report = analyze(store, Options(generated_at_ns=MADE_AT_NS))
+        stages.done("analysis")
+        timeline = timeline_for(store, report, ("html", "pdf"), 300_000)
+        stages.done("timeline")
+    shown = context(report, silent, timeline)
+    stages.done("drawing")
+    html = page(shown, "html").encode("utf-8", "replace")
+    stages.done("HTML")
+    data = report.to_json().encode("utf-8", "backslashreplace")
+    stages.done("JSON")
+    (folder / "page.html").write_text(page(shown, "pdf"), encoding="utf-8", errors="replace")
+    (folder / "report.json").write_bytes(data)
+    printer: Any = PrinterHere()
+    output = folder / "report.pdf"
+    printer.start(Job(str(folder / "page.html"), str(folder / "report.json"), str(output), MADE_AT_NS))
+    if reason := printer.finish(600):
+        sys.exit(reason)
+    stages.done("PDF")
+    with pikepdf.open(output) as made:
+        pages = len(made.pages)
+    sizes = f"HTML {len(html) / 1e6:.2f} MB, JSON {len(data) / 1e6:.2f} MB, PDF {output.stat().st_size / 1e6:.2f} MB"
+    print(f"  {timeline.events_total if timeline else 0:,} events; {sizes}, {pages} pages")
+
+
+def main(sources: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        if sources:
+            measure(" ".join(sources), sources, folder)
+            return
+        for title, size in (("demo", {}), ("half as many steps", {"steps": 20})):
+            write_demo(folder / title, **size)
+            measure(title, [str(folder / title)], folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
