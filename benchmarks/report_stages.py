@@ -76,8 +76,8 @@ def main(sources: list[str]) -> None:
         if sources:
             measure(" ".join(sources), sources, folder)
             return
-        for title, size in (("demo", {}), ("half as many steps", {"steps": 20})):
-            write_demo(folder / title, **size)
+        for title, steps in (("demo", 40), ("half as many steps", 20)):
+            write_demo(folder / title, steps=steps)
             measure(title, [str(folder / title)], folder)
 
 
