@@ -20,12 +20,16 @@ _ROWS: Final = {
     "annotation": "range that the program or its framework named", "step": "training step", "sample": "value of a metric or counter",
     "python_profile": "function of a Python profile", "ingest_note": "kind of repair, loss or guess in one file",
     "store_info": "fact about the run store",
+    "collective": "call of a collective, or kernel of one, whose sizes are known",
+    "allocation": "change of the memory that the framework's allocator holds on a device",
 }  # fmt: skip
 _UNITS: Final = {
     "cores": "processors", "gpus": "GPUs", "quota": "processors that the machine's limits leave", "sm_count": "multiprocessors",
     "registers": "registers per thread", "grid_x": "blocks", "grid_y": "blocks", "grid_z": "blocks",
     "block_x": "threads", "block_y": "threads", "block_z": "threads", "events": "events", "device_events": "events", "calls": "calls",
-    "primitive_calls": "calls", "count": "cases", "depth": "ranges that hold this one", "value": "see the metric (sample), else a number",
+    "primitive_calls": "calls", "count": "cases", "depth": "ranges that hold this one", "in_elements": "elements",
+    "out_elements": "elements", "group_size": "ranks", "allocated": "bytes", "reserved": "bytes",
+    "value": "see the metric (sample), else a number",
 }  # fmt: skip
 _RENAMED: Final = {"shared_memory": "shared_memory_bytes", "bytes": "bytes"}
 _WHOLE: Final = {"name"}

@@ -98,7 +98,7 @@ class Tree:
             if any(used.values()) or any(metric.startswith("gpu_") for metric, _ in mine):
                 gpus = self._add(top, "gpus", "GPUs")
                 if any(metric == "gpu_utilization" and unit is not None for metric, unit in mine):
-                    self._add(gpus, "counter", "average GPU utilisation", Place("average", node, word="gpu_utilization"), unit="%")
+                    self._add(gpus, "counter", "SUM Utilization", Place("average", node, word="gpu_utilization"), unit="%")
                 claimed = {device for devices in used.values() for device in devices}
                 for device in sorted({unit for metric, unit in mine if metric.startswith("gpu_") and unit not in claimed}, key=_last):
                     self._gpu_counters(gpus, node, device, mine)
@@ -137,7 +137,7 @@ class Tree:
             return
         cpu = self._add(top, "cpu", "CPU")
         if any(metric == "cpu_utilization" and unit is not None for metric, unit in of_machine):
-            self._add(cpu, "counter", "average CPU utilisation", Place("average", node, word="cpu_utilization"), unit="%")
+            self._add(cpu, "counter", "CPU utilization", Place("average", node, word="cpu_utilization"), unit="%")
         for metric, unit in of_machine:
             if unit is None:
                 self._add(cpu, "counter", metric, _sample(node, metric, unit), unit=_unit(metric))
@@ -151,7 +151,7 @@ class Tree:
         label = "GPU" if device is None else f"GPU-{device}"
         mine = [m for m, unit in samples if m.startswith("gpu_") and unit == device and _sample(node, m, unit) not in self._of]
         for metric in sorted(mine, key=lambda metric: (metric != "gpu_utilization", metric)):
-            word = "utilisation" if metric == "gpu_utilization" else metric.removeprefix("gpu_").replace("_", " ")
+            word = "utilization" if metric == "gpu_utilization" else metric.removeprefix("gpu_").replace("_", " ")
             self._add(parent, "counter", f"{label} {word}", _sample(node, metric, device), unit=_unit(metric))
 
     def _host(

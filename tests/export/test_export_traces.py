@@ -167,7 +167,7 @@ def test_the_trace_processor_counts_what_the_store_holds(demo: Store, demo_perfe
     assert backwards == [(0,)]
     assert {("GPU-0 device", "stream 7"), ("GPU-1 device", "stream 7")} <= {(p, t) for _, p, t in parents}
     assert all(g.startswith("HOST-") for g, p, t in parents if p.endswith("device"))
-    assert any(p == "GPUs" and t == "average GPU utilisation" for _, p, t in parents)
+    assert any(p == "GPUs" and t == "SUM Utilization" for _, p, t in parents)
 
 
 def test_arguments_and_hostile_names_reach_the_trace_processor(small: Store, tmp_path: Path) -> None:
@@ -192,13 +192,13 @@ def test_a_plain_reader_finds_every_event_exactly(demo: Store, demo_perfetto: Pa
         WHERE metric = 'gpu_utilization' AND unit = 1 AND hostname = (SELECT min(hostname) FROM node) ORDER BY time_ns
     """).rows()
     first = min(path[0] for path in read.values)
-    assert [values for path, values in read.values.items() if path[0] == first and path[-1] == "GPU-1 utilisation"] == [of_gpu]
+    assert [values for path, values in read.values.items() if path[0] == first and path[-1] == "GPU-1 utilization"] == [of_gpu]
     both = defaultdict(list)
     for time_ns, value in [
-        pair for path, some in read.values.items() if path[0] == first and path[-1][5:] == " utilisation" for pair in some
+        pair for path, some in read.values.items() if path[0] == first and path[-1][5:] == " utilization" for pair in some
     ]:
         both[time_ns].append(value)
-    mean = dict(read.values[first, "GPUs", "average GPU utilisation"])
+    mean = dict(read.values[first, "GPUs", "SUM Utilization"])
     assert mean == pytest.approx({at: sum(some) / len(some) for at, some in both.items()})
 
 
