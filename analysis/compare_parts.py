@@ -8,6 +8,7 @@ from typing import Final
 
 from .compare_basis import SAME, UNDECIDED, amount, per_unit, state
 from .comparison import Amount, Basis, DevicePair
+from .places import in_order
 from .report import DeviceTime, Report
 from .step_ranges import LOADING
 
@@ -120,7 +121,7 @@ def _place(device: DeviceTime, report: Report) -> tuple[int | str | None, ...]:
 
 
 def _order(place: tuple[int | str | None, ...]) -> tuple[tuple[int, str], ...]:
-    return tuple((part, "") if isinstance(part, int) else (-1, part or "") for part in place)
+    return tuple((part, "") if isinstance(part, int) else (-1, in_order(part or "")) for part in place)
 
 
 def _called(device: DeviceTime) -> str:

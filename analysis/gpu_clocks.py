@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..ingest.store import Store
-from .places import Places
+from .places import Places, in_order
 from .report import GpuClocks
 from .wording import count, duration, percent, plural
 
@@ -59,7 +59,7 @@ def gpu_clocks(store: Store) -> tuple[GpuClocks, ...]:
          "hardware_ns")
     )  # fmt: skip
     rows = [GpuClocks(node=places.node(node), device=unit, **(empty | row)) for (node, unit), row in found.items()]
-    return tuple(sorted(rows, key=lambda row: (row.node, row.device)))
+    return tuple(sorted(rows, key=lambda row: (in_order(row.node), row.device)))
 
 
 def throttling(gpus: tuple[GpuClocks, ...]) -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from ..ingest.store import Store
-from .places import Places
+from .places import Places, in_order
 from .report import GpuMemory
 
 POINTS: Final = 400
@@ -76,4 +76,4 @@ def gpu_memory(store: Store) -> tuple[GpuMemory, ...]:
                 high=tuple(points["high"]),
             )
         )
-    return tuple(sorted(found, key=lambda row: (row.node, row.device)))
+    return tuple(sorted(found, key=lambda row: (in_order(row.node), row.device)))

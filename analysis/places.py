@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,11 @@ from ..ingest.store import Store
 
 # Device events that are held in memory at once; a run of more is read in groups of processes (one process is never divided).
 ROWS_AT_ONCE: Final = 2_000_000
+
+
+def in_order(name: str) -> str:
+    """Sort key of a host name: numbers in it count as numbers, so that algo-10 comes after algo-2."""
+    return re.sub("[0-9]+", lambda digits: digits[0].zfill(20), name) + "\0" + name
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +28,7 @@ class Place:
     @property
     def order(self) -> tuple[str, bool, int, bool, int]:
         """Sort key: by host name, then rank, then pid; unknown ones last."""
-        return (self.node, self.rank is None, self.rank or 0, self.pid is None, self.pid or 0)
+        return (in_order(self.node), self.rank is None, self.rank or 0, self.pid is None, self.pid or 0)
 
 
 class Places:

@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from ..ingest.store import Store
-from .places import Places
+from .places import Places, in_order
 from .report import Device, Node, Note, Process, Run, Source
 
 # Times of sources without an epoch count from an anchor of 0, or from the start of the machine: no job has run in the first year of the
@@ -51,7 +51,8 @@ def nodes(store: Store) -> tuple[Node, ...]:
     """Every machine, by host name."""
     places = Places(store)
     rows = store.frame("SELECT id, cores, memory_bytes, gpus FROM node ORDER BY id").rows()
-    return tuple(sorted((Node(places.node(i), cores, memory, gpus) for i, cores, memory, gpus in rows), key=lambda node: node.hostname))
+    found = (Node(places.node(i), cores, memory, gpus) for i, cores, memory, gpus in rows)
+    return tuple(sorted(found, key=lambda node: in_order(node.hostname)))
 
 
 def devices(store: Store) -> tuple[Device, ...]:
@@ -67,7 +68,7 @@ def devices(store: Store) -> tuple[Device, ...]:
         FROM device AS d FULL JOIN used AS u ON u.node = d.node AND u."index" = d."index"
     """).rows(named=True)
     found = [Device(**{**row, "node": places.node(row["node"])}) for row in rows]
-    return tuple(sorted(found, key=lambda device: (device.node, device.index, device.uuid or "")))
+    return tuple(sorted(found, key=lambda device: (in_order(device.node), device.index, device.uuid or "")))
 
 
 def processes(store: Store) -> tuple[Process, ...]:

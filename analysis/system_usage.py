@@ -11,7 +11,7 @@ import polars as pl
 
 from ..ingest.store import MEASURED, METRICS, Store
 from .gpu_clocks import gpu_clocks, throttling
-from .places import Places
+from .places import Places, in_order
 from .quantiles import quantile
 from .report import ActiveTime, MetricUsage, Series, SystemUsage, UnitHeat
 from .snapshots import with_snapshots
@@ -73,7 +73,7 @@ def system_usage(store: Store, derived: pl.DataFrame | None = None) -> SystemUsa
             series=[_series(name, figure) for key in _drawn(figures) for figure in figures if figure.name == key],
             heat=[_heat(name, figure) for key in ("cpu", "gpu") for figure in figures if figure.name == key],
         )
-    ordered = [machines[node] for node in sorted(machines, key=places.node)]
+    ordered = [machines[node] for node in sorted(machines, key=lambda node: in_order(places.node(node)))]
     usage = tuple(row for machine in ordered for row in machine.usage)
     clocks = gpu_clocks(store)
     return SystemUsage(

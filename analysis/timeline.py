@@ -59,8 +59,16 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
     recorded = recordings(store, dict(keys.select("process", "moved").rows()))
     everyone = set(keys.filter(pl.col("place") <= PLACES.index("thread"))["process"]) <= set(recorded)
     unrecorded = unrecorded_ns(recorded, everyone, span)
+    on_devices = keys.filter(pl.col("place") == PLACES.index("stream"))
+    ran = (_integer(on_devices["first"].min()) - origin, _integer(on_devices["end"].max()) - origin) if len(on_devices) else None
     stretches = views(
-        report.steps.steps, moved, Places(store), lambda node, process: tree.of.get(("steps", node, process, NONE, NONE)), span, unrecorded
+        report.steps.steps,
+        moved,
+        Places(store),
+        lambda node, process: tree.of.get(("steps", node, process, NONE, NONE)),
+        span,
+        unrecorded,
+        ran,
     )
     total = placed.height
     crowded = int((placed["lane"] < 0).sum())
@@ -179,7 +187,7 @@ def _merge(ordered: pl.DataFrame, part: npt.NDArray[np.int64], stretches: Sequen
     start, length = ordered["start"].to_numpy(), ordered["duration"].to_numpy()
     whole: list[npt.NDArray[np.bool_]] = []
     if len(ordered) > cap:
-        steps = [stretch for stretch in stretches if stretch.view.key != "whole"]
+        steps = [stretch for stretch in stretches if stretch.view.track is not None]
         for chosen in (steps, steps[:1]):
             if chosen:
                 inside = pl.any_horizontal(_inside(stretch) for stretch in chosen)
@@ -229,7 +237,7 @@ def _merged_words(ordered: pl.DataFrame, merged: Merged, stretches: Sequence[Str
         f" {duration(merged.width_ns)} ({share} of the time of all events) are merged with neighbours of their lane"
         f" into {count(int(many.sum()))}."
     ]
-    steps = [stretch for stretch in stretches if stretch.view.key != "whole"]
+    steps = [stretch for stretch in stretches if stretch.view.track is not None]
     if steps and merged.level is not None:
         which = ["slowest"] if merged.level == 1 or len(steps) == 1 else ["slowest", "typical"]
         said.append(f"In the {' and the '.join(which)} step nothing is merged.")

@@ -67,7 +67,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A stretch worth looking at. ``key``: slowest, typical or whole. ``label``: "step 7 of rank 1, 243 ms: the slowest"."""
+    """A stretch worth looking at. ``key``: slowest, typical, devices (when devices ran, where that is little of the run) or
+    whole. ``label``: "step 7 of rank 1, 243 ms: the slowest"."""
 
     key: str
     label: str

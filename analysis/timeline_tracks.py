@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ..ingest.store import Store
-from .places import Place, Places
+from .places import Place, Places, in_order
 from .timeline_data import Track
 from .timeline_events import NONE, PLACES
 from .timeline_lines import UTILISATION, Drawn
@@ -40,7 +40,7 @@ class Tree:
         self._places = Places(store)
         self._backward = set(store.frame(_BACKWARD).rows()) if any(key[0] == "thread" for key in self._keys) else set()
         nodes = {key[1] for key in self._keys} | {line.node for line in lines}
-        for place, node in enumerate(sorted(nodes, key=lambda node: (self._host(node), node))):
+        for place, node in enumerate(sorted(nodes, key=lambda node: (in_order(self._host(node)), node))):
             self._node(node, place)
 
     def _host(self, node: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Final
 
 import polars as pl
 
@@ -13,6 +14,9 @@ from .places import Places
 from .report import Step
 from .steps import main_steps
 from .timeline_data import View
+
+SHORT: Final = 0.25
+"""Of a run of which devices were recorded for less than this share, that time is a view of its own."""
 
 
 def chosen(steps: Sequence[Step]) -> list[tuple[str, Step]]:
@@ -43,9 +47,11 @@ def views(
     track: Callable[[int, int], int | None],
     span_ns: int,
     unrecorded_ns: int = 0,
+    devices: tuple[int, int] | None = None,
 ) -> list[Stretch]:
-    """The steps chosen, the slowest first, and then the whole run. ``timed``: the steps, their times from the timeline's origin in
-    ``shown_ns``, ``begin`` and ``end``. ``track``: of the steps of a node and process. ``unrecorded_ns``: how long nothing was recorded."""
+    """The steps chosen, the slowest first, then the time of the devices where it is short, and then the whole run. ``timed``: the steps,
+    their times from the timeline's origin in ``shown_ns``, ``begin`` and ``end``. ``track``: of the steps of a node and process.
+    ``unrecorded_ns``: how long nothing was recorded. ``devices``: the first start and the last end of what ran on one."""
     found = []
     for key, step in chosen(steps):
         row = _row(step, timed, places)
@@ -58,6 +64,9 @@ def views(
         label = f"{phase}step {step.index} of {who}, {wording.duration(step.duration_ns)}: {why}"
         view = View(key, label, start, start + max(step.duration_ns, 1), track(node, process))
         found.append(Stretch(view, begin, max(end, view.end_ns)))
+    if devices is not None and 0 < devices[1] - devices[0] < SHORT * span_ns:
+        label = f"the {wording.duration(devices[1] - devices[0])} of {wording.duration(span_ns)} in which work of devices was recorded"
+        found.append(Stretch(View("devices", label, *devices, None), *devices))
     without = f", of which nothing was recorded for {wording.duration(unrecorded_ns)}" if unrecorded_ns else ""
     whole = View("whole", f"the whole run, {wording.duration(span_ns)}{without}", 0, max(span_ns, 1), None)
     return [*found, Stretch(whole, whole.start_ns, whole.end_ns)]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..analysis.places import Places
+from ..analysis.places import Places, in_order
 from ..ingest.store import COUNTER, METRICS, Store
 
 
@@ -86,7 +86,7 @@ class Tree:
         # What a process counted itself lies with it, whatever machine the sample names.
         home = {process: node for node, process in sorted(owners, key=str)}
         nodes = {node for node, _ in owners} | {node for node, _, _ in samples} | {n for (n,) in distinct("SELECT id FROM node")}
-        ordered = sorted(nodes, key=lambda node: (self._places.node(node), -1 if node is None else node))
+        ordered = sorted(nodes, key=lambda node: (in_order(self._places.node(node)), -1 if node is None else node))
         for place, node in enumerate(ordered):
             top = self._add(None, "node", self._places.node(node))
             mine = [(metric, unit) for at, metric, unit in samples if at == node]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 import polars as pl
 
+from ..places import in_order
 from ..wording import count, duration, percent, plural
 from .active_during import active_during
 from .base import FINE, ISSUES, Cost, Outcome, Parameters, SampleRule, not_evaluated
@@ -87,7 +88,7 @@ class Bottleneck(SampleRule):
             return not_evaluated(self.absent, record(run, self.absent))
         interval = run.samples.interval_ns or 0
         found = [row for part in observed for row in part["nodes"].iter_rows(named=True)]
-        nodes = sorted((_node(row, run, parameters) for row in found), key=lambda row: str(row["node"]))
+        nodes = sorted((_node(row, run, parameters) for row in found), key=lambda row: in_order(str(row["node"])))
         judged = [row for row in nodes if row["issue"] is not None]
         total = _slices({key: sum(row[key] for row in judged) for key in _SUMMED})
         issues = [row for row in judged if row["issue"]]

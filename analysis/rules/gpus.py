@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ..places import in_order
 from ..utilisation import LABEL
 from ..wording import count, duration, plural
 from .device_names import place, ranks
@@ -39,7 +40,7 @@ def with_ranks(rows: Iterable[dict[str, Any]], run: RunData) -> list[dict[str, A
     """Rows of the details, in order of machine and GPU, each with the ``rank`` that used the GPU (None where that is not known)."""
     known = ranks(run.breakdown)
     ranked = ({**row, "rank": known.get((row["node"], row["device"]))} for row in rows)
-    return sorted(ranked, key=lambda row: (row["node"], row["device"]))
+    return sorted(ranked, key=lambda row: (in_order(row["node"]), row["device"]))
 
 
 def record(run: RunData, missing: str) -> str:

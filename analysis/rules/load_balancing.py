@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from ..places import in_order
 from ..utilisation import LABEL
 from ..wording import count, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
@@ -99,7 +100,7 @@ class LoadBalancing(SampleRule):
         threshold, patience = parameters["threshold"], parameters["patience"]
         known = ranks(run.breakdown)
         rows = pl.concat(observed).rows(named=True) if observed else []
-        devices = sorted((_device(row, run, known, patience) for row in rows), key=lambda device: (device.node, device.unit))
+        devices = sorted((_device(row, run, known, patience) for row in rows), key=lambda device: (in_order(device.node), device.unit))
         if not devices:
             return not_evaluated(NO_GPU, record(run, NO_GPU) if run.samples.metrics else _CAPTURE)
         if len(devices) == 1:
@@ -181,7 +182,7 @@ def _details(devices: Sequence[_Device], pairs: Sequence[_Pair], in_pairs: bool)
     if not in_pairs:
         furthest = [pair.a for pair in pairs[:MOST_COMPARED]]
         rest = [device for device in devices if not device.evaluated]
-        shown = sorted((furthest + rest)[:MOST_COMPARED], key=lambda device: (device.node, device.unit))
+        shown = sorted((furthest + rest)[:MOST_COMPARED], key=lambda device: (in_order(device.node), device.unit))
     details: dict[str, Any] = {
         "compared": "pairs" if in_pairs else "mean",
         "devices": [

@@ -151,7 +151,7 @@
     const said = element("p", { class: "tl-view", role: "status" });
     const heard = element("p", { class: "tl-heard", role: "status" });
     const buttons = data.views.map((one) => {
-      const word = { slowest: "Slowest step", typical: "Typical step", whole: "Whole run" }[one.key] ?? one.key;
+      const word = { slowest: "Slowest step", typical: "Typical step", devices: "Devices recorded", whole: "Whole run" }[one.key] ?? one.key;
       return button(word, () => look(one), { title: one.label, "aria-pressed": "false" });
     });
     const search = element("input", { type: "search", placeholder: "Search kernels", "aria-label": "Search events by name" });
@@ -184,7 +184,7 @@
     const legend = element("p", { class: "tl-legend", "aria-hidden": "true" });
     const keys = [["w, s or + −", "zoom in, zoom out"], ["a, d or ← →", "earlier, later"], ["↑ ↓", "scroll the tracks; within the tree, go from track to track"],
       ["f", "fit the selection, else the whole run"], [", and .", "event before and after on the same track"], ["Enter", "on a track: its first event in view; on an event: the other side of its connection"],
-      ["← → on a track", "fold and unfold it"], ["/", "search"], ["n, p", "next, previous match"], ["Esc", "clear the selection"], ["1, 2, 3", "the views of the buttons"], ["?", "this list"],
+      ["← → on a track", "fold and unfold it"], ["/", "search"], ["n, p", "next, previous match"], ["Esc", "clear the selection"], ["1, 2, …", "the views of the buttons"], ["?", "this list"],
       ["drag", "move; on the ruler: zoom into the stretch; on the edge of the names: make them wider"], ["wheel", "zoom, once the timeline was clicked, or with Ctrl"], ["two fingers", "zoom"]];
     help.append(element("h3", {}, "Keyboard shortcuts"), element("dl", {}, ...keys.map(([key, what]) => element("div", {}, element("dt", {}, key), element("dd", {}, what)))),
       button("Close", () => help.close()));

@@ -24,7 +24,13 @@ NOTHING: Final = Timeline(
     (), (), (), 0, None,
 )  # fmt: skip
 """Of a run in which nothing has a time: the section says so."""
-_HEADING: Final = {"whole": "Whole run", "typical": "A typical step", "slowest": "The slowest step"}
+_HEADING: Final = {
+    "whole": "Whole run",
+    "devices": "While devices were recorded",
+    "typical": "A typical step",
+    "slowest": "The slowest step",
+}
+_ORIGIN: Final = {"whole": "run", "devices": "recording"}
 
 
 def timeline(given: Timeline) -> Section:
@@ -58,10 +64,10 @@ def _strips(given: Timeline, view: View) -> Figure | None:
         "{}: {}. Pale: only part of that moment is covered; communication beside other work is at the lower edge. {}{}",
         heading,
         view.label,
-        "Time counts from the start of the run." if whole else "Time counts from the start of the step.",
+        f"Time counts from the start of the {_ORIGIN.get(view.key, 'step')}.",
         more,
     )
-    drawn = gantt(rows, view.start_ns, view.end_ns, origin=0 if whole else view.start_ns)
+    drawn = gantt(rows, view.start_ns, view.end_ns, origin=view.start_ns)
     return Figure(f"timeline-{view.key}", drawn, f"{heading}: {view.label}; tracks: {names}", caption)
 
 

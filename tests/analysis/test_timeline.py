@@ -196,6 +196,17 @@ def test_views(make_store: MakeStore) -> None:
     assert [name.name for name in alone.names] == ["TRAIN step 7"]
 
 
+@pytest.mark.parametrize(("last", "expected"), [(340, [("devices", 100, 340)]), (350, [])])
+def test_little_of_the_run_on_devices_is_a_view_of_its_own(make_store: MakeStore, last: int, expected: list[tuple[str, int, int]]) -> None:
+    """Of 1,000 ns kernels take from 100 to 340 (24 %) or to 350 (a quarter)."""
+    found = shown(make_store(host_event=[host(0, 1000)], device_event=[kernel(100, 5), kernel(last - 5, 5)]))
+    views = [(view.key, view.start_ns, view.end_ns) for view in found.views]
+    assert views == [*expected, ("whole", 0, 1000)]
+    if expected:
+        assert found.views[0].label == "the 240 ns of 1.00 µs in which work of devices was recorded"
+        assert found.views[0].track is None
+
+
 def test_processes_and_nodes(make_store: MakeStore) -> None:
     store = make_store(
         nodes=[{"id": 0, "hostname": "b"}, {"id": 1, "hostname": "a"}],
