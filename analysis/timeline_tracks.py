@@ -19,7 +19,7 @@ from .timeline_lines import UTILISATION, Drawn
 Key = tuple[str, int, int, int, int]
 _LONGEST: Final = 40
 _LAST_ID: Final = 4_194_304
-"""Threads of Linux have numbers up to this; longer ones are addresses, which nobody can read."""
+"""Threads of Linux have numbers from 1 up to this; others are addresses (cut to 32 bits some are negative), which nobody can read."""
 # Autograd works in threads of its own.
 _BACKWARD: Final = """
     SELECT DISTINCT process, tid FROM host_event AS e
@@ -122,11 +122,11 @@ class Tree:
         if not keys:
             return
         top = self._add(parent, "host", f"GPU-{devices[0]} host" if len(devices) == 1 and devices[0] != NONE else "host")
-        unreadable = sorted({key[4] for key in keys if key[4] > _LAST_ID})
+        unreadable = sorted({key[4] for key in keys if key[4] != NONE and not 0 <= key[4] <= _LAST_ID})
         for key in sorted(keys, key=lambda key: (key[4] != pid, key[4] == NONE, key[4], key[0])):
             number = key[4]
             full = "thread unknown" if number == NONE else f"thread {number}"
-            short = f"#{unreadable.index(number) + 1}" if number > _LAST_ID else full.removeprefix("thread ")
+            short = f"#{unreadable.index(number) + 1}" if number in unreadable else full.removeprefix("thread ")
             role = "main" if number == pid else "backward" if (process, number) in self._backward else ""
             thread = f"thread {short}" + (f" ({role})" if role else "")
             if key[0] == "annotations":

@@ -282,6 +282,15 @@ def test_threads_have_names_that_can_be_read(make_store: MakeStore) -> None:
     ]
 
 
+def test_negative_thread_numbers_are_addresses_and_an_unknown_thread_is_not(make_store: MakeStore) -> None:
+    """Of -1 029 147 072, the lower half of an address, -1 and 2 ** 40 each is counted, by number; 0, 7 and 4 194 304 are numbers."""
+    store = make_store(host_event=[host(0, 5, tid=tid) for tid in (2**40, 7, -1, None, 4_194_304, -1_029_147_072, 0)])
+    assert [(track.label, track.detail) for track in shown(store).tracks if track.kind == "thread"] == [
+        ("thread #1", "thread -1029147072"), ("thread #2", "thread -1"), ("thread 0", ""), ("thread 7", ""), ("thread 4194304", ""),
+        ("thread #3", f"thread {2**40}"), ("thread unknown", ""),
+    ]  # fmt: skip
+
+
 def test_what_was_not_recorded_is_a_gap(make_store: MakeStore) -> None:
     """Two files of rank 0, 100 ms to 110 ms and 200 ms to 210 ms; rank 1 was recorded all the time, the machine from 0 to 300 ms."""
     store = make_store(
