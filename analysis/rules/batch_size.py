@@ -10,7 +10,6 @@ import polars as pl
 from ..wording import count, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
 from .gpus import (
-    GPU_TIME,
     NO_CPU,
     NO_GPU,
     NO_MEMORY,
@@ -19,6 +18,7 @@ from .gpus import (
     also_too_few,
     capped,
     gpu,
+    gpu_time,
     gpu_time_ns,
     in_windows,
     record,
@@ -242,7 +242,7 @@ def _cost(small: Sequence[Row], devices: Sequence[Row], run: RunData) -> Cost:
         of_ns=round(gpu_time_ns(devices, run)),
         saving_ns=unused,
         where=None if len(small) == len(devices) > 1 else where(small),
-        base=GPU_TIME,
+        base=gpu_time(devices),
     )
 
 

@@ -12,7 +12,7 @@ from ..places import in_order
 from ..wording import count, duration, percent, plural
 from .active_during import active_during
 from .base import FINE, ISSUES, Cost, Outcome, Parameters, SampleRule, not_evaluated
-from .gpus import GPU_TIME, NO_GPU, RECORD, RECORD_LONGER, capped, machines, per_gpu, record, threshold, too_few
+from .gpus import NO_GPU, RECORD, RECORD_LONGER, capped, gpu_time, machines, per_gpu, record, threshold, too_few
 from .run_data import RunData
 from .samples import SampleBlock, window_ns
 
@@ -169,7 +169,7 @@ class Bottleneck(SampleRule):
             of_ns=sum(row["gpu_samples"] for row in nodes) * interval,
             saving_ns=ns,
             where=None if len(issues) == len(nodes) > 1 else machines([row["node"] for row in issues]),
-            base=GPU_TIME,
+            base=gpu_time(nodes),
         )
 
 

@@ -16,7 +16,6 @@ NO_CPU: Final = "no CPU samples in this run"
 NO_MEMORY: Final = "no GPU memory samples in this run"
 RECORD: Final = "Record the job with `postrun record`, or system metrics with the hosted profiler."
 RECORD_LONGER: Final = "Record system metrics for longer, or at a shorter sampling interval."
-GPU_TIME: Final = "GPU time of the run"
 MOST_ROWS: Final = 2000
 
 _METRICS: Final = {NO_GPU: "the utilisation of the GPUs", NO_CPU: "the utilisation of the cores", NO_MEMORY: "GPU memory"}
@@ -87,6 +86,17 @@ def in_windows(some: int, windows: int) -> str:
 def gpu_time_ns(rows: Iterable[Mapping[str, Any]], run: RunData) -> float:
     """Time that the samples of GPUs stand for: ``samples`` of each row, a bucket long where it is ``derived``, else a sampling interval."""
     return float(sum(row["samples"] * sample_ns(row, run) for row in rows))
+
+
+def covers(rows: Iterable[Mapping[str, Any]]) -> str:
+    """What the samples of these GPUs cover: utilisation that is derived from kernel activity covers the profile and not the run."""
+    derived = {bool(row["derived"]) for row in rows}
+    return "profile" if derived == {True} else "run" if True not in derived else "run, where some GPUs were only profiled"
+
+
+def gpu_time(rows: Iterable[Mapping[str, Any]]) -> str:
+    """What :func:`gpu_time_ns` of these rows is, in words."""
+    return f"GPU time of the {covers(rows)}"
 
 
 def sample_ns(row: Mapping[str, Any], run: RunData) -> int:

@@ -15,7 +15,7 @@ from ..utilisation import LABEL
 from ..wording import count, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
 from .device_names import place, ranks
-from .gpus import GPU_TIME, NO_GPU, RECORD_LONGER, gpu_time_ns, record, too_few
+from .gpus import NO_GPU, RECORD_LONGER, gpu_time, gpu_time_ns, record, too_few
 from .run_data import RunData
 from .samples import SampleBlock
 
@@ -285,7 +285,7 @@ def _cost(evaluated: Sequence[_Device], concerned: Sequence[_Device], in_pairs: 
         ns=min(round(max(lost, 0.0)), whole),
         of_ns=whole,
         where=least.place,
-        base=GPU_TIME,
+        base=gpu_time(device.row for device in evaluated),
     )
 
 

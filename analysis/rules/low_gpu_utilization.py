@@ -10,12 +10,13 @@ import polars as pl
 from ..wording import count, duration, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
 from .gpus import (
-    GPU_TIME,
     NO_GPU,
     RECORD_LONGER,
     also_too_few,
     capped,
+    covers,
     gpu,
+    gpu_time,
     gpu_time_ns,
     record,
     sample_ns,
@@ -268,7 +269,7 @@ def _finding(low: Sequence[Row], judged: Sequence[Row], run: RunData, parameters
     unused, under, fluctuating = (_of(low, state) for state in (UNUSED, UNDER, FLUCTUATING))
     parts = []
     if unused:
-        parts.append(f"{count(len(unused))} unused, at 0 % for the whole run ({where(unused)})")
+        parts.append(f"{count(len(unused))} unused, at 0 % for the whole {covers(unused)} ({where(unused)})")
     if under:
         worst = min(under, key=lambda row: row["lowest_p95"])
         limit = threshold(parameters["threshold_p95"])
@@ -316,7 +317,8 @@ def _pattern_words(kind: str, rows: Sequence[Row], run: RunData) -> str:
         return f"low only in an idle start of {_head(rows, run)}"
     if kind == IDLE_ENDS:
         return f"low only in an idle start of {_head(rows, run)} and an idle tail of {_tail(rows, run)}"
-    return {WHOLE_RUN: "low for the whole run", FLUCTUATING: "fluctuating throughout"}.get(kind, "low in parts of the run")
+    whole = covers(rows)
+    return {WHOLE_RUN: f"low for the whole {whole}", FLUCTUATING: "fluctuating throughout"}.get(kind, f"low in parts of the {whole}")
 
 
 def _tail(rows: Sequence[Row], run: RunData) -> str:
@@ -347,7 +349,7 @@ def _left_out(low: Sequence[Row]) -> str:
         longest = max((row[key] for row in rows if row[key] is not None), default=None)
         if longest is not None:
             parts.append(f"{which} {duration(longest)}")
-    return f"; the idle {' and '.join(parts)} of the run not counted" if parts else ""
+    return f"; the idle {' and '.join(parts)} of the {covers(rows)} not counted" if parts else ""
 
 
 def _fine(judged: Sequence[Row], parameters: Parameters) -> str:
@@ -433,7 +435,7 @@ def _cost(low: Sequence[Row], devices: Sequence[Row], run: RunData) -> Cost:
         of_ns=round(gpu_time_ns(devices, run)),
         saving_ns=unused,
         where=None if every else where(low),
-        base=GPU_TIME,
+        base=gpu_time(devices),
     )
 
 

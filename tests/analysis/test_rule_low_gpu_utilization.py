@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from postrun.analysis.rules.base import FINE, ISSUES, NOT_EVALUATED, Outcome
+from postrun.analysis.rules.gpus import gpu_time
 from sample_rules import GPU, MINUTE, SECOND, AmbiguousError, Sample, defaults, judged, line, low_gpu, origin, random_run, sampled
 
 RULE = "LowGPUUtilization"
@@ -41,6 +42,7 @@ def test_a_steady_low_gpu_is_under_utilised_in_every_window() -> None:
     # 60 % of 300 s unused
     assert found.cost is not None
     assert (found.cost.ns, found.cost.saving_ns, found.cost.of_ns) == (180 * SECOND, 180 * SECOND, 300 * SECOND)
+    assert found.cost.base == "GPU time of the run"
     assert found.finding == (
         "The GPU is used too little in all of its 3 windows: 1 under-utilised (p95 below 70 %, lowest 40.0 % on m0 GPU 2);"
         " low for the whole run."
@@ -239,6 +241,18 @@ def test_derived_utilisation_is_named() -> None:
     assert found.details["devices"][0]["derived"]
     assert found.verdict == ISSUES
     assert "derived from kernel activity" in str(found.finding)
+    # Derived utilisation ends with the profile: it says nothing of the rest of the run.
+    assert found.cost is not None
+    assert (found.cost.of_ns, found.cost.base) == (1_999_000_000, "GPU time of the profile")
+    assert "low for the whole profile." in str(found.finding)
+    assert "of the run" not in str(found.finding)
+
+
+def test_the_base_of_sampled_and_derived_utilisation() -> None:
+    sampled_gpu, derived_gpu = {"derived": False}, {"derived": True}
+    assert gpu_time([sampled_gpu, sampled_gpu]) == "GPU time of the run"
+    assert gpu_time([derived_gpu]) == "GPU time of the profile"
+    assert gpu_time([sampled_gpu, derived_gpu]) == "GPU time of the run, where some GPUs were only profiled"
 
 
 def test_more_than_2000_gpus() -> None:
