@@ -95,10 +95,13 @@ def duration_histogram(values: pl.Series) -> Histogram | None:
 
 def log_histogram(values: pl.Series, *, unit: str = "ns") -> Histogram | None:
     """Counts of ``values`` in bins whose edges are powers of ten divided in ten equal factors, so that histograms of different runs have
-    the same bins; None without values. Values below 1 (also 0) are counted in the bin that begins at 1."""
-    ordered = values.drop_nulls().cast(pl.Float64).clip(lower_bound=1.0).sort()
-    if not len(ordered):
+    the same bins; None without values. Values below 1 (also 0) are shorter than the clock of the source tells: they are counted in the
+    bin before that of the smallest other value, in that of 1 where it is the first."""
+    every = values.drop_nulls().cast(pl.Float64).sort()
+    if not len(every):
         return None
+    below = int((every < 1.0).sum())
+    ordered = every.slice(below) if below < len(every) else pl.Series([1.0])
     first = math.floor(math.log10(ordered[0]) * BINS_PER_DECADE)
     last = math.floor(math.log10(ordered[-1]) * BINS_PER_DECADE) + 1
     edges = [_edge(i) for i in range(first, last + 1)]
@@ -107,7 +110,14 @@ def log_histogram(values: pl.Series, *, unit: str = "ns") -> Histogram | None:
         edges.insert(0, _edge(first - 1))
     if ordered[-1] > edges[-1]:
         edges.append(_edge(last + 1))
-    return Histogram(edges=tuple(edges), counts=_counts(ordered, edges), unit=unit, logarithmic=True)
+    counts = _counts(ordered, edges)
+    if below == len(every):
+        counts = (below,)
+    elif below and edges[0] > 1:
+        edges, counts = [edges[0] / _edge(1), *edges], (below, *counts)
+    elif below:
+        counts = (counts[0] + below, *counts[1:])
+    return Histogram(edges=tuple(edges), counts=counts, unit=unit, logarithmic=True)
 
 
 def _edge(index: int) -> float:

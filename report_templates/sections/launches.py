@@ -16,12 +16,15 @@ def launches(report: Report) -> Section:
     found = report.launches
     latency = found.latency
     if latency is not None:
+        waited = f" the {count(latency.count)} runs that began after their call had ended" if found.negative else " them"
         lead = say(
-            "{} started device work; half of it began within {} of its call, 95 % within {}, the last after {}.",
+            "{} started device work; half of{} began within {} of the end of the call, 95 % within {}, the last after {}.{}",
             plural(found.pairs, "launch", "launches"),
+            waited,
             duration(latency.p50),
             duration(latency.p95),
             duration(latency.max),
+            f" {count(found.negative)} more began before {'its' if found.negative == 1 else 'their'} call ended." if found.negative else "",
         )
     else:
         lead = say("{}", found.absent or "No launch call of this run is linked to device work.")

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from postrun.analysis.assemble import assemble
 from postrun.analysis.launches import launches
+from postrun.analysis.options import Options
 from postrun.ingest.store import Store
+from postrun.report_templates.sections.launches import launches as launches_section
 
 MakeStore = Callable[..., Store]
 
@@ -58,6 +61,21 @@ def test_pairs(make_store: MakeStore) -> None:
         (1, 10, 590, 600, "cudaLaunchKernel", "k", 7),
     ]
     assert found.absent is None
+
+
+def test_the_sentence_says_of_which_runs_the_quantiles_are(make_store: MakeStore) -> None:
+    # Two wait 1000 and 3000 ns, one begins before its call has ended.
+    devices, calls = [run(2000, 1), run(5000, 2), run(5900, 3)], [call(1000, 1), call(2000, 2), call(6000, 3)]
+    section = launches_section(assemble(make_store(device_event=devices, host_event=calls), Options()))
+    assert str(section.lead).replace("\N{NO-BREAK SPACE}", " ") == (
+        "3 launches started device work; half of the 2 runs that began after their call had ended began within 2.00 µs of the end of the"
+        " call, 95 % within 2.90 µs, the last after 3.00 µs. 1 more began before its call ended."
+    )
+    section = launches_section(assemble(make_store(device_event=devices[:2], host_event=calls[:2]), Options()))
+    assert str(section.lead).replace("\N{NO-BREAK SPACE}", " ") == (
+        "2 launches started device work; half of them began within 2.00 µs of the end of the call, 95 % within 2.90 µs, the last after"
+        " 3.00 µs."
+    )
 
 
 def test_at_most_ten_slowest(make_store: MakeStore) -> None:

@@ -46,12 +46,25 @@ def test_log_histogram_counts_every_value_once(values: list[int]) -> None:
     assert sum(result.counts) == len(values)
     for i, counted in enumerate(result.counts):
         last = i == len(result.counts) - 1
+        smallest = min((v for v in values if v), default=1)
+        under = 10 ** ((math.log10(smallest) * 10 - 1) // 1 / 10) * 1.1 if smallest > 1 else 1  # in the bin before that of the smallest
         inside = [
-            v for v in (max(v, 1) for v in values) if result.edges[i] <= v < result.edges[i + 1] or (last and v == result.edges[i + 1])
+            v for v in (v or under for v in values) if result.edges[i] <= v < result.edges[i + 1] or (last and v == result.edges[i + 1])
         ]
         assert counted == len(inside)
     ratios = [b / a for a, b in itertools.pairwise(result.edges)]
     assert ratios == pytest.approx([10**0.1] * len(ratios))
+
+
+def test_the_axis_of_whole_microseconds_begins_at_one() -> None:
+    # 0 us is less than one: it stands in the bin up to 1 us, not in one that begins at 1 ns.
+    result = quantiles.log_histogram(pl.Series([0, 0, 0, 1000, 1000, 2000]))
+    assert result is not None
+    assert result.edges[:3] == pytest.approx((794.328, 1000, 1258.925))
+    assert result.counts == (3, 2, 0, 0, 1)
+    only = quantiles.log_histogram(pl.Series([0, 0]))
+    assert only is not None
+    assert (only.edges[0], only.counts) == (1.0, (2,))
 
 
 def test_order_of_the_input_does_not_matter() -> None:
