@@ -48,8 +48,8 @@ _PAINT = re.compile(r"\b(fill|stroke)(: ?|=\")(#[0-9a-f]{6})")
 _ID = re.compile(r"(\bid=\"|url\(#|href=\"#)")
 _ROOT_ONLY = re.compile(r' xmlns(?::\w+)?="[^"]*"| font-family="[^"]*"')
 
-# Steps of opacity for neighbours of one meaning.
-SHADES: Final = (1.0, 0.72, 0.5, 0.86, 0.6, 0.4)
+# Steps of opacity of sectors of one meaning: as many as a ring has, all different, and those of neighbours far apart.
+SHADES: Final = (1.0, 0.73, 0.46, 0.82, 0.55, 0.37, 0.91, 0.64, 0.32)
 
 
 def themed(svg: str, name: str) -> str:

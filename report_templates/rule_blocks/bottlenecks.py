@@ -128,7 +128,7 @@ def _ring(shown: Shown, key: str, title: str, meaning: str, entries: list[Row], 
     ]
     if rest:
         time = sum(number(entry, "time_ns") or 0.0 for entry in rest)
-        parts.append(Slice(f"{count(len(rest))} others", "other", 100.0 * time / total, (Cell(duration(time)),)))
+        parts.append(Slice(f"All others ({count(len(rest))})", "other", 100.0 * time / total, (Cell(duration(time)),)))
     return ring(
         f"{shown.id}-{key}",
         say("Share of the summed time {}, weighted by overlap.", when),

@@ -111,10 +111,10 @@ def _rings(
     named, further, rest = rows[:SECTORS], rows[SECTORS:top], rows[top:]
     parts = [Slice(k.short_name, meaning_of(k.category), share(k), cells([k]), title=k.name) for k in named]
     if further:
-        parts.append(Slice(f"{plural(len(further), 'other')} of the top {top}", "other", sum(share(k) for k in further), cells(further)))
+        parts.append(Slice(f"Others of the top {top} ({count(len(further))})", "other", sum(share(k) for k in further), cells(further)))
     within = len(parts)
     if rest:
-        parts.append(Slice(f"{plural(len(rest), 'other')}", "other", sum(share(k) for k in rest), cells(rest)))
+        parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(share(k) for k in rest), cells(rest)))
     whole = ring(id, caption, what, parts, columns, middle=(total(rows), label), whole=sum(share(k) for k in rows))
     if not rest:
         return whole, None

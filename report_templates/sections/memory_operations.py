@@ -32,7 +32,7 @@ def memory_operations(report: Report) -> Section:
     ordered = sorted(every, key=lambda operation: -operation.percent)
     parts = [Slice(_name(o), "memory", o.percent, _cells([o])) for o in ordered[:SECTORS]]
     if rest := ordered[SECTORS:]:
-        parts.append(Slice(plural(len(rest), "other"), "other", sum(o.percent for o in rest), _cells(rest)))
+        parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(o.percent for o in rest), _cells(rest)))
     slow = any(operation.memory == "pageable" for operation in every)
     pageable = " Copies from pageable memory are slow and block the host." if slow else ""
     made.add(

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from ...analysis.report import Share
 from ..blocks import SECTORS, Cell, Figure, Slice, meaning_of, ring
-from ..formats import count, duration, plural
+from ..formats import count, duration
 
 
 def shares_ring(
@@ -33,6 +33,6 @@ def shares_ring(
     ]
     if rest:
         cells = (Cell(duration(sum(share.total_ns for share in rest))), Cell(count(sum(share.count for share in rest))))
-        parts.append(Slice(plural(len(rest), "other"), "other", sum(share.percent for share in rest), cells))
+        parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(share.percent for share in rest), cells))
     total = duration(sum(share.total_ns for share in shares))
     return ring(id, caption, what, parts, (first, "Time", "Count", "Share" if half else of), middle=(total, label), half=half)

@@ -9,6 +9,9 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
+from markupsafe import Markup
+from postrun.analysis.report import Share
+from postrun.report_templates.blocks import SECTORS
 from postrun.report_templates.figures import plots
 from postrun.report_templates.figures.axes import nice_ticks, time_unit
 from postrun.report_templates.figures.donut import Sector, donut, shaded
@@ -18,6 +21,7 @@ from postrun.report_templates.figures.lines import Line, Panel, lines
 from postrun.report_templates.figures.palette import LINES, MEANINGS, VARIABLES, themed
 from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
 from postrun.report_templates.figures.strips import Piece, Strip, strips
+from postrun.report_templates.sections.shares import shares_ring
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</svg><script>alert(1)</script> $\\frac{1}{0}$ & " fill: #0072b2 \x00\u202e'
@@ -87,8 +91,17 @@ def test_a_sector_of_almost_all_is_almost_a_ring() -> None:
 
 
 def test_neighbours_of_one_meaning_differ_in_shade() -> None:
-    sectors = shaded([(str(i), 10.0, "computation") for i in range(6)])
-    assert all(a.shade != b.shade for a, b in pairwise(sectors))
+    sectors = shaded([(str(i), 10.0, "computation") for i in range(SECTORS + 1)])
+    assert len({sector.shade for sector in sectors}) == len(sectors)  # softmax is the seventh: not the blue of the first
+    assert all(abs(a.shade - b.shade) > 0.15 for a, b in pairwise(sectors))
+
+
+def test_the_others_are_no_second_number_beside_that_of_the_row() -> None:
+    shares = [Share(f"c{i}", 10, 1, 100 / 12) for i in range(12)]
+    figure = shares_ring("r", Markup("x"), "x", shares, "Category", "Of it", label="x")
+    assert figure is not None
+    assert figure.legend is not None
+    assert [row[0].text for row in figure.legend.rows][-2:] == ["c7", "All others (4)"]
 
 
 def histogram_tops(svg: str) -> list[float]:
