@@ -62,6 +62,7 @@ def launch_configurations(store: Store) -> LaunchConfigurations:
         known_percent=percent_of(sum(row["total"] for row in known), total),
         small_percent=percent_of(small, total) if measured else None,
         absent=None,
+        kernels=len({row["name"] for row in rows}),
     )
 
 

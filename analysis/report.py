@@ -642,7 +642,7 @@ class CounterSeries:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRow:
-    """Inclusive time of one operator."""
+    """Time of one operator: of CPU operators inclusive of what they call, of GPU operators of the device work they launched themselves."""
 
     name: str
     count: int
@@ -653,8 +653,8 @@ class OperatorRow:
 @dataclass(frozen=True, slots=True)
 class Framework:
     """Time by phase (percent of the span from the first step's start to the last step's end, averaged over processes), by part of the
-    step (forward, backward, optimizer, data loading), CPU and GPU operators (inclusive times; below 2 % is one row "other (< 2 %)"),
-    collectives."""
+    step (forward, backward, optimizer, data loading), CPU operators (inclusive times) and GPU operators (device work they launched
+    themselves; below 2 % is one row "other (< 2 %)"), collectives."""
 
     phases: tuple[Share, ...]
     step_parts: tuple[Share, ...]
@@ -686,7 +686,8 @@ class LaunchConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class LaunchConfigurations:
-    """``rows``: by category, the one with most time first, and within it by time; of all ``total`` the 500 with most time."""
+    """``rows``: by category, the one with most time first, and within it by time; of all ``total`` the 500 with most time. ``kernels``: how
+    many different kernels all ``total`` are of; None in reports that do not say it."""
 
     rows: tuple[LaunchConfiguration, ...]
     total: int
@@ -694,6 +695,7 @@ class LaunchConfigurations:
     # of the kernel time, in grids with fewer blocks than the GPU has multiprocessors; without communication, which has few on purpose
     small_percent: float | None
     absent: str | None
+    kernels: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

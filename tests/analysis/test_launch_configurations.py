@@ -10,9 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from postrun.analysis.assemble import assemble
 from postrun.analysis.launch_configurations import MOST, launch_configurations
+from postrun.analysis.options import Options
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
+from postrun.report_templates.sections.launch_configurations import launch_configurations as section_of
+
+MakeStore = Callable[..., Store]
 
 NAMES = {"a": ("short a", "fp32", "GEMM"), "b": ("b", "fp32", "elementwise"), "n": ("n", "unknown", "communication")}
 
@@ -79,6 +84,23 @@ def test_those_with_most_time_are_listed(make_store: Callable[..., Store]) -> No
     assert sum(r.share_of_kernel_time for r in found.rows) == pytest.approx(100 * (1 - 55 / (510 * 511 / 2)))
 
 
+def test_kernels_are_counted_over_all_configurations_and_the_pdf_has_the_longest(make_store: MakeStore) -> None:
+    # 505 configurations of 505 kernels, 500 listed: k5 to k504 take 6 to 505 ns. Elementwise ones take most time together.
+    number = MOST + 5
+    names = {f"k{i}": (f"k{i}", "fp32", "GEMM" if i == number - 1 else "elementwise") for i in range(number)}
+    store = make_store(names=names, device_event=[run(f"k{i}", i + 1, (1, 1, 1)) for i in range(number)])
+    found = launch_configurations(store)
+    assert (found.kernels, found.total, len(found.rows), found.rows[-1].name) == (number, number, MOST, f"k{number - 1}")
+    section = section_of(assemble(store, Options()))
+    assert str(section.lead).replace("\N{NO-BREAK SPACE}", " ") == "505 kernels in 505 launch configurations."
+    html, pdf = section.table("table"), section.table("longest")
+    assert html is not None
+    assert pdf is not None
+    assert (html.rows[0][1].text, html.rows[-1][1].text) == ("k503", "k504")
+    assert [row[1].text for row in pdf.rows] == [f"k{i}" for i in range(504, 494, -1)]
+    assert "10 of 505 shown; the 500 with most time are in the attached report.json." in (pdf.note or "").replace("\N{NO-BREAK SPACE}", " ")
+
+
 def test_unknown(make_store: Callable[..., Store]) -> None:
     assert "record the job" in (launch_configurations(make_store()).absent or "")
     assert "do not say" in (launch_configurations(make_store(device_event=[run("a", 5, None)])).absent or "")
@@ -100,6 +122,7 @@ def test_real_traces_recomputed(shared_data: Path, name: str) -> None:
             expected[event["name"], *key].append(round(event["dur"] * 1000))
     found = launch_configurations(ingest([path]))
     whole = sum(map(sum, expected.values()))
+    assert found.kernels == len({key[0] for key in expected})
     assert all(r.share_of_kernel_time == pytest.approx(100 * r.total_ns / whole) for r in found.rows)
     few = sum(sum(durations) for key, durations in expected.items() if key[-1] < 1 and "nccl" not in key[0].lower())
     assert found.small_percent == pytest.approx(100 * few / whole)
