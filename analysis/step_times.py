@@ -63,7 +63,7 @@ def step_times(store: Store) -> pl.DataFrame:
     ``waited`` are computation and communication from ``start`` to ``end`` alone, as StragglerRank takes them. Of several ``devices`` of a
     process it is the one that computes most.
     """
-    steps = _from_end_to_end(main_device_steps(store))
+    steps = whole_steps(store)
     own: dict[object, pl.DataFrame] = {key[0]: part for key, part in steps.partition_by("process", as_dict=True).items()}
     found = []
     for condition in process_conditions(store) if own else ():
@@ -80,13 +80,14 @@ def step_times(store: Store) -> pl.DataFrame:
     return every.join(chosen, on=["process", "device"], nulls_equal=True).sort("process", "number")
 
 
-def _from_end_to_end(steps: pl.DataFrame) -> pl.DataFrame:
-    """``steps`` with ``begin`` and ``until``, between which a step lasts: disjoint for each process."""
-    ordered = steps.sort("process", "start", "end").with_columns(until=pl.col("end").cum_max().over("process"))
+def whole_steps(store: Store) -> pl.DataFrame:
+    """:func:`main_device_steps` with ``begin`` and ``until``, between which a step lasts: disjoint for each process. ``follows``: its
+    number is the one after that of the step before, at whose ``until`` it begins."""
+    ordered = main_device_steps(store).sort("process", "start", "end").with_columns(until=pl.col("end").cum_max().over("process"))
     before = pl.col("until").shift(1).over("process")
     follows = (pl.col("number") == pl.col("number").shift(1).over("process") + 1).fill_null(False)
     begin = pl.when(follows).then(before).otherwise(pl.max_horizontal("start", before))
-    return ordered.with_columns(begin=begin)
+    return ordered.with_columns(begin=begin, follows=follows)
 
 
 def covered_within(segments: pl.DataFrame, where: pl.Expr, starts: pl.Series, ends: pl.Series) -> pl.Series:

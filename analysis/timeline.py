@@ -13,6 +13,7 @@ import polars as pl
 from ..ingest.store import Store
 from .places import Places
 from .report import Report
+from .step_times import whole_steps
 from .timeline_data import CAP, Events, Line, Name, Timeline
 from .timeline_events import DEVICE, HOST, KEYS, MEANINGS, NONE, PLACES, correlations, details, events, pairs, places, steps_of
 from .timeline_gaps import gaps, recordings, stretch, unrecorded_ns
@@ -34,7 +35,7 @@ _UNNAMED: Final = "(no name)"
 def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None:
     """The timeline of a run with at most ``cap`` events, neighbours merged where there are more; None where there is nothing to show.
 
-    ``report``: of the same run; its steps say where the timeline opens.
+    ``report``: of the same run; its steps and slow steps say where the timeline opens.
     """
     timed = steps_of(store)
     keys = places(store, timed)
@@ -63,6 +64,8 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
     ran = (_integer(on_devices["first"].min()) - origin, _integer(on_devices["end"].max()) - origin) if len(on_devices) else None
     stretches = views(
         report.steps.steps,
+        report.slow_steps,
+        whole_steps(store),
         moved,
         Places(store),
         lambda node, process: tree.of.get(("steps", node, process, NONE, NONE)),

@@ -30,7 +30,7 @@ _HEADING: Final = {
     "typical": "A typical step",
     "slowest": "The slowest step",
 }
-_ORIGIN: Final = {"whole": "run", "devices": "recording"}
+_ORIGIN: Final = {"whole": "the start of the run", "devices": "the start of the recording"}
 
 
 def timeline(given: Timeline) -> Section:
@@ -64,7 +64,7 @@ def _strips(given: Timeline, view: View) -> Figure | None:
         "{}: {}. Pale: only part of that moment is covered; communication beside other work is at the lower edge. {}{}",
         heading,
         view.label,
-        f"Time counts from the start of the {_ORIGIN.get(view.key, 'step')}.",
+        f"Time counts from {_ORIGIN.get(view.key, 'where the strip begins')}.",
         more,
     )
     drawn = gantt(rows, view.start_ns, view.end_ns, origin=view.start_ns)

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from postrun.analysis.slow_steps import slow_steps
 from postrun.analysis.steps import steps
 from postrun.analysis.timeline import timeline
 from postrun.analysis.timeline_data import Timeline
@@ -26,7 +27,7 @@ EPOCH = 1_700_000_000 * 10**9
 
 
 def made(store: Store, **options: Any) -> Timeline | None:
-    return timeline(store, SimpleNamespace(steps=steps(store)), **options)  # type: ignore[arg-type]
+    return timeline(store, SimpleNamespace(steps=steps(store), slow_steps=slow_steps(store)), **options)  # type: ignore[arg-type]
 
 
 def shown(store: Store, **options: Any) -> Timeline:
@@ -192,8 +193,63 @@ def test_views(make_store: MakeStore) -> None:
     alone = shown(
         make_store(step=[step(7, EPOCH, MS, device_start_ns=EPOCH + 10, device_duration_ns=2 * MS, device_events=1, phase="TRAIN")])
     )
-    assert (alone.views[0].key, alone.views[0].label) == ("slowest", "TRAIN step 7 of rank 0, 2.00 ms: the slowest")
+    said = "TRAIN step 7 of rank 0, 2.00 ms from its first to its last device work: the slowest"
+    assert (alone.views[0].key, alone.views[0].label) == ("slowest", said)
     assert [name.name for name in alone.names] == ["TRAIN step 7"]
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (9, [("slowest", "step 5 of rank 0, 60.0 ms from the end of step 4: the slowest", 100, 160, "rank 0"),
+             ("typical", "step 1 of rank 0, 20.0 ms from the end of step 0: typical", 20, 40, "rank 0")]),
+        (6, [("slowest", "step 5 of rank 1, 61.0 ms from the end of step 4: the slowest", 100, 161, "rank 1"),
+             ("typical", "step 1 of rank 1, 20.0 ms from the end of step 0: typical", 20, 40, "rank 1")]),
+    ],
+)  # fmt: skip
+def test_views_show_the_wait_before_the_first_work_of_a_step(
+    make_store: MakeStore, count: int, expected: list[tuple[str, str, int, int, str]]
+) -> None:
+    """Each step ends 20 ms after the one before, and works for the last 17 of them. Step 2 works longest, for 19 ms; step 5 waits for 52,
+    then works for 8. Rank 1 communicates for 60 of the 61 ms of its step 5: with eight steps or more, slow steps are told of rank 0, whose
+    own time it is; with fewer, of none."""
+    ends = [20, 40, 60, 80, 100, 160, 180, 200, 220][:count]
+    starts = [end - {2: 19, 5: 8}.get(i, 17) for i, end in enumerate(ends)]
+    work = [(0, i, "gemm", a, b) for i, (a, b) in enumerate(zip(starts, ends, strict=True))]
+    work += [(1, i, "ncclAllReduce(x)" if i == 5 else "gemm", *((101, 161) if i == 5 else (max(a, 162), b) if i == 6 else (a, b)))
+             for _, i, _, a, b in work]  # fmt: skip
+    store = make_store(
+        names={"gemm": ("gemm", "FP32", "GEMM"), "ncclAllReduce(x)": ("ncclAllReduce", "FP32", "communication")},
+        processes=[{"id": i, "node": 0, "rank": i} for i in (0, 1)],
+        host_event=[host(EPOCH, MS)],
+        device_event=[kernel(EPOCH + a * MS, (b - a) * MS, name, process=p, device=p) for p, _, name, a, b in work],
+        step=[step(i, EPOCH + a * MS, MS, process=p, device_start_ns=EPOCH + a * MS, device_duration_ns=(b - a) * MS, device_events=1)
+              for p, i, _, a, b in work],
+    )  # fmt: skip
+    found = shown(store)
+    told = slow_steps(store)
+    assert (told.slow, told.rank) == (((5,), 0) if count > 6 else ((), None))
+    seen = []
+    for view in found.views[:2]:
+        assert view.track is not None
+        process = found.tracks[view.track].parent
+        assert process is not None
+        seen.append((view.key, view.label, view.start_ns / MS, view.end_ns / MS, found.tracks[process].label[-6:]))
+    assert seen == expected
+
+
+def test_a_step_that_follows_none_begins_with_its_work(make_store: MakeStore) -> None:
+    """Steps 1, 2 and 7 work from 0 to 10, 15 to 20 and 100 to 130 ms: 10, 10 and 30 ms."""
+    worked = {1: (0, 10), 2: (15, 20), 7: (100, 130)}
+    store = make_store(
+        device_event=[kernel(EPOCH + a * MS, (b - a) * MS) for a, b in worked.values()],
+        step=[step(i, EPOCH + a * MS, MS, device_start_ns=EPOCH + a * MS, device_duration_ns=(b - a) * MS, device_events=1)
+              for i, (a, b) in worked.items()],
+    )  # fmt: skip
+    assert [(view.label, view.start_ns / MS, view.end_ns / MS) for view in shown(store).views[:2]] == [
+        ("step 7 of rank 0, 30.0 ms from its first to its last device work: the slowest", 100, 130),
+        ("step 1 of rank 0, 10.0 ms from its first to its last device work: typical", 0, 10),
+    ]
 
 
 @pytest.mark.parametrize(("last", "expected"), [(340, [("devices", 100, 340)]), (350, [])])

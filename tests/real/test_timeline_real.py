@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from postrun.analysis.slow_steps import slow_steps
 from postrun.analysis.steps import steps
 from postrun.analysis.timeline import timeline
 from postrun.ingest import ingest
@@ -29,7 +30,7 @@ def test_streams_and_pairs(shared_data: Path, name: str) -> None:
     ]
     called, ran = Counter(event["args"]["correlation"] for event in calls), {event["args"]["correlation"] for event in runs}
     with ingest([path]) as store:
-        found = timeline(store, SimpleNamespace(steps=steps(store)))  # type: ignore[arg-type]
+        found = timeline(store, SimpleNamespace(steps=steps(store), slow_steps=slow_steps(store)))  # type: ignore[arg-type]
     assert found is not None
     assert found.shown is None
     meanings = [found.names[number].meaning for number in found.events.name]
