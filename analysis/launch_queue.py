@@ -33,7 +33,11 @@ _RUNS: Final = """
 
 
 def launch_queue(store: Store) -> LaunchQueue:
-    """Depth of the queue of every stream: runs whose launch call has ended and that have not begun."""
+    """Depth of the queue of every stream: runs whose launch call has ended and that have not begun.
+
+    Runs whose launch is not in the trace, such as those launched before the profiler began, count for nothing: not for the depth, and
+    not for the time over which it is a mean, as what waited then is not known either.
+    """
     places = Places(store)
     profiled = windows(store, "process")
     found: list[tuple[Any, StreamQueue]] = []
@@ -55,12 +59,12 @@ def _streams(
     places: Places, profiled: pl.DataFrame, runs: pl.DataFrame, linked: pl.DataFrame, queued: pl.DataFrame
 ) -> list[tuple[Any, StreamQueue]]:
     by = list(_STREAM)
-    reach = with_window(runs.with_columns(start=pl.min_horizontal("start", "launched")), profiled)
+    reach = with_window(linked.with_columns(start=pl.min_horizontal("start", "launched")), profiled)
     spans = reach.group_by(*by, "window").agg(first=pl.col("start").min(), last=pl.col("end").max())
     span = spans.group_by(by).agg(span=(pl.col("last") - pl.col("first")).sum(), first=pl.col("first").min(), last=pl.col("last").max())
     counts = runs.group_by(by).agg(runs=pl.len(), linked=pl.col("launched").count())
-    busy = union_length(runs, by).rename({"length": "busy"})
-    empty = difference_length(runs, queued, by).rename({"length": "empty"})
+    busy = union_length(linked, by).rename({"length": "busy"})
+    empty = difference_length(linked, queued, by).rename({"length": "empty"})
     table = counts.filter(pl.col("linked") > 0)
     for more in (span, busy, empty):
         table = table.join(more, on=by, how="left", nulls_equal=True)

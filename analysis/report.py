@@ -751,9 +751,9 @@ class AllocatorMemory:
 @dataclass(frozen=True, slots=True)
 class StreamQueue:
     """What was launched on one stream and had not begun. ``runs``: kernels, copies and memsets; ``linked``: those whose launch is in the
-    trace, which alone count. ``mean_depth``: over ``span_ns``, from the first launch to the end of the last run; ``empty_ns``: the part of
-    ``busy_ns``, in which the stream ran something, with nothing behind it. ``time_ns``, ``depth``: mean depth of stretches of equal time
-    from these times on, for the streams with most runs."""
+    trace, which alone count for all that follows. ``mean_depth``: over ``span_ns``, from the first launch to the end of the last run;
+    ``empty_ns``: the part of ``busy_ns``, in which the stream ran something, with nothing behind it. ``time_ns``, ``depth``: mean
+    depth of stretches of equal time from these times on, for the streams with most runs."""
 
     node: str
     rank: int | None

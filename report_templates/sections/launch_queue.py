@@ -11,6 +11,7 @@ from ..formats import clip, count, duration, percent, plural, significant
 from . import labels
 
 _UNKNOWN = "No queue of launches is known of this run: make the report again from the traces."
+_LEFT_OUT = "{} of {} do not count: their launch is not in the trace, and neither is what waited then."
 
 
 def launch_queue(report: Report) -> Section:
@@ -18,15 +19,18 @@ def launch_queue(report: Report) -> Section:
     if found is None or not found.streams:
         return Section("launch-queue", "Launch queue", coded(_UNKNOWN if found is None else found.absent or _UNKNOWN))
     first = found.streams[0]
+    unlinked = first.runs - first.linked
+    left_out = f" {_LEFT_OUT.format(plural(unlinked, 'run'), count(first.runs))}" if unlinked else ""
     made = Section(
         "launch-queue",
         "Launch queue",
         say(
-            "On the stream with most work, {}, {} waited on average and {} at most; {} of the time it ran, nothing waited behind.",
+            "On the stream with most work, {}, {} waited on average and {} at most; {} of the time it ran, nothing waited behind.{}",
             name(_label(first), 60),
             _runs(first.mean_depth),
             count(first.max_depth),
             percent(100 * first.empty_ns / first.busy_ns if first.busy_ns else None),
+            left_out,
         ),
     )
     drawn = [stream for stream in found.streams if len(stream.time_ns) > 1]
@@ -65,8 +69,8 @@ def launch_queue(report: Report) -> Section:
                 for stream in found.streams
             ],
             pdf_rows=6,
-            note="Depth: runs whose launch call has ended and that have not begun. With an empty queue a GPU idles once the host is late."
-            + rest,
+            note="Depth: runs whose launch call has ended and that have not begun; times are of runs whose launch is known. With an empty"
+            " queue a GPU idles once the host is late." + rest,
         )
     )
     return made
