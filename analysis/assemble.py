@@ -24,7 +24,7 @@ from .launch_configurations import launch_configurations
 from .launch_queue import launch_queue
 from .launches import launches
 from .memory_operations import memory_operations
-from .operators import operators
+from .operators import attribution, operators
 from .options import Options
 from .places import Places
 from .precision import precision
@@ -64,7 +64,8 @@ def assemble(store: Store, options: Options) -> Report:
     usage = system_usage(store, derived)
     found_activity, found_memory = activity(store), memory_operations(store)
     found_launches, found_idle = launches(store, top=options.top), idle(store)
-    found_annotations, found_framework = annotation_groups(store, options), framework(store)
+    attributed = attribution(store)
+    found_annotations, found_framework = annotation_groups(store, options), framework(store, attributed)
     communication = communication_kernels(store)
     selection = options.selection or select()
     rules, findings = evaluate(
@@ -136,7 +137,7 @@ def assemble(store: Store, options: Options) -> Report:
         slow_steps=slow_steps(store, times),
         collectives=collectives(store, communication),
         launch_configurations=launch_configurations(store),
-        operators=operators(store),
+        operators=operators(store, attributed),
         launch_queue=launch_queue(store),
         gpu_memory=gpu_memory(store),
         allocator_memory=allocator_memory(store),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import polars as pl
@@ -11,6 +11,7 @@ from ..ingest.store import Store
 from .intervals import union_length
 from .kernels import percent_of, shares
 from .loading_names import DATA_LOADING
+from .operators import attribution
 from .report import Framework, OperatorRow, Share
 from .windows import gaps_ns, recorded, windows, with_window
 from .wording import duration, whole_percent
@@ -21,7 +22,11 @@ _MUCH_OTHER: Final = 25.0
 _ONE_SIDED: Final = 70.0
 _NEARLY_ALL: Final = 95.0
 
-_INCLUSIVE: Final = "Times of CPU operators are inclusive: an operator's time contains that of the operators it calls, so the rows overlap."
+_INCLUSIVE: Final = (
+    "Times of CPU operators are inclusive: an operator's time contains that of the operators it calls, so the rows overlap and their sum"
+    " counts nested calls again{}."
+)
+_LAUNCHED: Final = " Times of GPU operators are not: each is of the device work that the operator launched itself."
 _ABSENT: Final = (
     "No steps, phases, operators or collectives in this run. PyTorch profiler traces with activities CPU and CUDA, and the hosted"
     " profiler's folder framework/, would supply them."
@@ -54,19 +59,20 @@ _COLLECTIVE_PHASE: Final = r"^NcclManager$|(?i)horovod"
 _COLLECTIVE_NAME: Final = r"^(NEGOTIATE_|NCCL_|MPI_|GLOO_)?(ALLREDUCE|ALLGATHER|BROADCAST|ALLTOALL|REDUCESCATTER)"
 
 
-def framework(store: Store) -> Framework:
+def framework(store: Store, given: pl.DataFrame | None = None) -> Framework:
     """Time by phase, part of the step, operator and collective, over all processes.
 
     ``phases``: union of the steps of each phase and "other", the rest of the span from a process's first step start to its last step
     end; ``percent`` is of that span, averaged over the processes. ``step_parts``: union per process of the ranges that name a part,
     on the host; percent of all parts together. ``cpu_operators``: summed inclusive times. ``gpu_operators``: device time of the work
-    that an operator launched itself, and the hosted profiler's gpu_functions. Operators below 2 % are one row. ``collectives``:
+    that an operator launched itself (``given``: what :func:`.operators.attribution` returns, where it is known already), and the hosted
+    profiler's gpu_functions. Operators below 2 % are one row. ``collectives``:
     communication kernels by name, and the ranges of Horovod and of NCCL in framework timelines.
     """
     phases = _phases(store)
     parts = _step_parts(store)
     cpu = _rows(_cpu_operators(store))
-    by_operator, linked = _gpu_operators(store)
+    by_operator, linked = _gpu_operators(store, given)
     gpu = _rows(by_operator)
     collectives = _collectives(store)
     kinds = (("CPU operators", cpu), ("GPU operators", gpu))
@@ -80,7 +86,7 @@ def framework(store: Store) -> Framework:
         gpu_operators=gpu,
         operator_time=operator_time,
         collectives=collectives,
-        notes=tuple(_notes(phases, parts, inclusive=bool(cpu), linked=linked if cpu else None, gaps=gaps_ns(store))),
+        notes=tuple(_notes(phases, parts, inclusive=_inclusive(store, cpu, gpu), linked=linked if cpu else None, gaps=gaps_ns(store))),
         absent=_ABSENT if empty else None,
     )
 
@@ -147,36 +153,35 @@ def _cpu_operators(store: Store) -> pl.DataFrame:
     """)
 
 
-def _gpu_operators(store: Store) -> tuple[pl.DataFrame, float | None]:
+def _inclusive(store: Store, cpu: Sequence[OperatorRow], gpu: Sequence[OperatorRow]) -> str | None:
+    """What the times of CPU operators are; with how long operators ran on the threads, each moment of a thread counted once, where that is
+    known of all of them."""
+    if not cpu:
+        return None
+    [(count, ran)] = store.frame("""
+        SELECT count(*), sum(greatest(0, stop - greatest(start_ns, coalesce(before, start_ns))))::BIGINT FROM (
+            SELECT start_ns, start_ns + duration_ns AS stop, max(start_ns + duration_ns) OVER (
+                PARTITION BY process, tid ORDER BY start_ns, duration_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+            FROM host_event WHERE kind = 'operator' AND duration_ns IS NOT NULL)
+    """).rows()
+    total = sum(row.total_ns for row in cpu)
+    told = count == sum(row.count for row in cpu) and ran < total
+    return _INCLUSIVE.format(f": {duration(total)}, while operators ran for {duration(ran)} of the threads' time" if told else "") + (
+        _LAUNCHED if gpu else ""
+    )
+
+
+def _gpu_operators(store: Store, given: pl.DataFrame | None) -> tuple[pl.DataFrame, float | None]:
     """Device time by the operator that launched it, and which percentage of all device time could be given to one (None without any)."""
-    # The profiler writes the operator as external id; some versions write the correlation there. So the launch has to lie inside of
-    # the operator, and without a launch in the trace an external id that is the correlation too says nothing.
-    work = store.frame("""
-        WITH operator AS (
-            SELECT process, external_id, arg_min(name, (duration_ns, name)) AS name, arg_min(start_ns, (duration_ns, name)) AS start_ns,
-                arg_min(start_ns + duration_ns, (duration_ns, name)) AS end_ns
-            FROM host_event WHERE kind = 'operator' AND external_id > 0
-                AND external_id IN (SELECT external_id FROM device_event)  -- most operators launch nothing: six times as fast
-            GROUP BY process, external_id
-        ), launch AS (
-            SELECT process, correlation, min(start_ns) AS start_ns FROM host_event
-            WHERE correlation IS NOT NULL AND kind IN ('launch', 'call') GROUP BY process, correlation
-        )
-        SELECT CASE WHEN coalesce(l.start_ns BETWEEN o.start_ns AND o.end_ns, d.external_id IS DISTINCT FROM d.correlation) THEN n.text END
-            AS name, count(*) AS count, sum(d.duration_ns)::BIGINT AS total
-        FROM device_event AS d
-        LEFT JOIN operator AS o ON o.process = d.process AND o.external_id = d.external_id
-        LEFT JOIN launch AS l ON l.process = d.process AND l.correlation = d.correlation
-        LEFT JOIN name AS n ON n.id = o.name
-        WHERE d.kind <> 'sync' GROUP BY 1
-    """)
-    linked = work.filter(pl.col("name").is_not_null())
-    share = percent_of(int(linked["total"].sum()), int(work["total"].sum())) if len(work) else None
+    work = store.frame("SELECT count(*) AS n, coalesce(sum(duration_ns), 0)::BIGINT AS t FROM device_event WHERE kind <> 'sync'").row(0)
+    pairs = attribution(store) if given is None else given
+    linked = pairs.select(name="operator", count=pl.col("count").cast(pl.Int64), total=pl.col("total").cast(pl.Int64))
+    share = percent_of(int(linked["total"].sum()), work[1]) if work[0] else None
     functions = store.frame("""
         SELECT n.text AS name, count(*) AS count, sum(duration_ns)::BIGINT AS total
         FROM annotation AS a JOIN name AS n ON n.id = a.name WHERE starts_with(phase, 'gpu_functions') GROUP BY n.text
     """)
-    both = pl.concat([linked, functions], how="vertical").group_by("name").agg(pl.col("count").sum(), pl.col("total").sum())
+    both = pl.concat([linked, functions], how="vertical_relaxed").group_by("name").agg(pl.col("count").sum(), pl.col("total").sum())
     return both, share
 
 
@@ -212,7 +217,7 @@ def _collectives(store: Store) -> tuple[Share, ...]:
     return shares(rows.iter_rows())
 
 
-def _notes(phases: Iterable[Share], parts: Iterable[Share], *, inclusive: bool, linked: float | None, gaps: int) -> Iterable[str]:
+def _notes(phases: Iterable[Share], parts: Iterable[Share], *, inclusive: str | None, linked: float | None, gaps: int) -> Iterable[str]:
     other = next((phase.percent for phase in phases if phase.name == "other"), 0.0)
     if other > _MUCH_OTHER:
         yield f"{whole_percent(other)} of the time from the first to the last step was spent outside of the steps."
@@ -224,7 +229,7 @@ def _notes(phases: Iterable[Share], parts: Iterable[Share], *, inclusive: bool, 
         if forward and backward and percent_of(own, forward + backward) > _ONE_SIDED:
             yield f"{whole_percent(percent_of(own, forward + backward))} of forward and backward time is spent in the {name} pass."
     if inclusive:
-        yield _INCLUSIVE
+        yield inclusive
     if linked is not None and linked < _NEARLY_ALL:
         lost = whole_percent(100 - linked)
         yield f"{lost} of the device time cannot be given to an operator by what the trace says; it is not among the GPU operators."

@@ -70,7 +70,9 @@ def _finding(found: Framework, gaps: int) -> str:
     if found.step_parts:
         return f"Of the time in forward, backward, optimizer and data loading, {_parts(found.step_parts)}."
     if found.operator_time:
-        return f"Of the time of operators, {_parts(found.operator_time)}."
+        both = len(found.operator_time) > 1
+        what = " (of the CPU's inclusive, nested calls counted again; of the GPU's, device work that each launched itself)" if both else ""
+        return f"Of the summed times of operators{what}, {_parts(found.operator_time)}."
     return f"Of the time of collectives, {_parts(found.collectives)}."
 
 

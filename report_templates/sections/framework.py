@@ -17,6 +17,9 @@ _RANGES = (
 )
 _HOST_ONLY = "Ranges on the host, summed over processes; they may lie between steps."
 _TWICE = " Backward usually takes about twice as long as forward."
+_TWO_TIMES = (
+    "Summed times: of CPU operators inclusive, nested calls counted again; of GPU operators the device work that each launched itself."
+)
 _ALL = 99.9  # percent
 
 
@@ -37,7 +40,7 @@ def framework(report: Report) -> Section:
         sentences.append(f"Of the host time in named ranges {first.name} has most, {percent(first.percent)}.")
     if found.cpu_operators:
         row = found.cpu_operators[0]
-        sentences.append(f"The CPU operator with most time is {clip(row.name, 60)} with {percent(row.percent)}.")
+        sentences.append(f"The CPU operator with most inclusive time is {clip(row.name, 60)} with {percent(row.percent)}.")
     if not sentences:
         filled = "The steps fill all of the time from the first to the last step."
         sentences.append(filled if found.phases else "Collectives are all that the framework recorded in this run.")
@@ -51,14 +54,14 @@ def framework(report: Report) -> Section:
         shares_ring("framework-step-parts", say("{}", ranges + (_TWICE if _both(found.step_parts) else "")),
                     "Host time in named ranges", found.step_parts, "Range", "Of the ranges", label="in ranges",
                     meaning=_step_part, half=True),
-        shares_ring("framework-operator-time", say("Inclusive time of CPU operators against GPU operators."),
+        shares_ring("framework-operator-time", say("{}", _TWO_TIMES),
                     "CPU and GPU operators", sides if len(sides) > 1 else (), "Side", "Of operator time", label="operators",
                     meaning=_side, half=True),
         shares_ring("framework-collectives", say("Summed time of collectives by operation."),
                     "Collectives", found.collectives, "Collective", "Of collective time", label="collectives",
                     meaning=lambda _: "communication"),
-        _operators("framework-cpu-operators", "CPU operators (inclusive time)", found.cpu_operators),
-        _operators("framework-gpu-operators", "GPU operators (inclusive time)", found.gpu_operators),
+        _operators("framework-cpu-operators", "CPU operators (inclusive time: nested calls count again)", found.cpu_operators),
+        _operators("framework-gpu-operators", "GPU operators (device time of the work that each launched itself)", found.gpu_operators),
     )  # fmt: skip
     return made
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from postrun.analysis.framework import OTHER_OPERATORS, framework
+from postrun.analysis.operators import operators
 from postrun.analysis.report import Framework, OperatorRow, Share
 from postrun.ingest.store import Store
 
@@ -144,12 +145,30 @@ def test_device_time_by_operator(make_store: Callable[..., Store]) -> None:
     )
     found = framework(store)
     assert found.gpu_operators == (
-        OperatorRow("aten::mm", 2, 400, pytest.approx(40000 / 920)),
-        OperatorRow("aten::relu", 1, 300, pytest.approx(30000 / 920)),
-        OperatorRow("aten::add", 2, 220, pytest.approx(22000 / 920)),
+        OperatorRow("aten::mm", 3, 440, pytest.approx(44000 / 960)),
+        OperatorRow("aten::relu", 1, 300, pytest.approx(30000 / 960)),
+        OperatorRow("aten::add", 2, 220, pytest.approx(22000 / 960)),
     )
-    # 80 of 700 ns
-    assert any(note.startswith("11 % of the device time cannot be given to an operator") for note in found.notes)
+    # 40 of 700 ns
+    assert any(note.startswith("6 % of the device time cannot be given to an operator") for note in found.notes)
+    assert operators(store).linked_percent == pytest.approx(100 * 660 / 700)
+
+
+def test_nested_calls_count_again_and_the_note_says_so(make_store: Callable[..., Store]) -> None:
+    # Thread 1: linear 0..100 holds addmm 10..60, which holds copy 20..30; relu 150..170. Thread 2: add 0..40.
+    # Summed 220, on the threads 160.
+    store = make_store(
+        host_event=[
+            operator("linear", 0, 100), operator("addmm", 10, 50), operator("copy", 20, 10), operator("relu", 150, 20),
+            operator("add", 0, 40, tid=2),
+        ]
+    )  # fmt: skip
+    found = framework(store)
+    assert sum(row.total_ns for row in found.cpu_operators) == 220
+    [note] = found.notes
+    assert note.endswith("counts nested calls again: 220 ns, while operators ran for 160 ns of the threads' time.")
+    [calm] = framework(make_store(host_event=[operator("relu", 0, 20), operator("relu", 20, 20)])).notes
+    assert calm.endswith("counts nested calls again.")
 
 
 def test_collectives(make_store: Callable[..., Store]) -> None:

@@ -80,7 +80,7 @@ def test_a_one_sided_step_is_noted(make_store: MakeStore, backward: int, *, note
 def test_operators_alone(make_store: MakeStore) -> None:
     host = [{"kind": "operator", "name": "aten::mm", "start_ns": i * 10, "duration_ns": 5} for i in range(4)]
     result, _ = judged(make_store(host_event=host))
-    assert (result.datapoints, result.finding) == (4, "Of the time of operators, CPU operators took 100 %.")
+    assert (result.datapoints, result.finding) == (4, "Of the summed times of operators, CPU operators took 100 %.")
     assert [(row["name"], row["count"], row["total_ns"]) for row in result.details["cpu_operators"]] == [("aten::mm", 4, 20)]
 
 

@@ -100,16 +100,23 @@ def cpu_operators(traces: Sequence[Trace]) -> dict[str, Any]:
 
 
 def gpu_operators(traces: Sequence[Trace]) -> dict[str, Any]:
-    """Device time by the operator whose external id it has and inside of which it was launched."""
+    """Device time by the innermost operator around the launch on its thread; without a launch, by the operator of the external id."""
     pairs = []
     for trace in traces:
-        operators: defaultdict[int, list[Event]] = defaultdict(list)
+        named: defaultdict[int, list[Event]] = defaultdict(list)
+        threads: defaultdict[Any, list[Event]] = defaultdict(list)
         for row in trace.operators:
-            operators[row["external"]].append(row)
+            named[row["external"]].append(row)
+            threads[row["tid"]].append(row)
+        around = {call["id"]: _around(call, threads[call["tid"]]) for call in trace.called.values()}
         for event in trace.work:
-            call = trace.called.get(event["id"])
-            own = operators[event["external"]] if event["external"] and (call or event["external"] != event["id"]) else []
-            own = [row for row in own if call is None or row["start"] <= call["start"] <= row["end"]]
+            own = around.get(event["id"], [])
+            if event["id"] not in trace.called and event["external"] and event["external"] != event["id"]:
+                own = named[event["external"]]
             if own:
                 pairs.append((min(own, key=lambda row: (row["end"] - row["start"], row["name"]))["name"], event["end"] - event["start"]))
     return grouped(pairs)
+
+
+def _around(call: Event, rows: Sequence[Event]) -> list[Event]:
+    return [row for row in rows if row["start"] <= call["start"] < row["end"]]

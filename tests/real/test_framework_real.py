@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+from bisect import bisect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from postrun.analysis.framework import OTHER_OPERATORS, framework
+from postrun.analysis.operators import operators
 from postrun.analysis.time_breakdown import time_breakdown
 from postrun.analysis.utilisation import derived_utilisation
+from postrun.analysis.wording import duration
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 
@@ -63,6 +66,46 @@ def test_gpu_operators(run: Store, events: list[dict[str, Any]]) -> None:
     assert sum(rows.values()) == sum(plain.values())
     del rows[OTHER_OPERATORS]
     assert rows == {name: plain[name] for name in rows}
+
+
+def test_operators_of_a_run_of_eight(shared_data: Path) -> None:
+    """Device time by the operator around the launch, as in the other table, and how long operators ran, over plain JSON."""
+    path = shared_data / "kineto" / "diff_pair" / "a100_rank3_of_8.json.gz"
+    if not path.is_file():
+        pytest.skip(f"no real trace: {path} is no file")
+    events = [event for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"] if event.get("ph") == "X"]
+    called = {
+        event["args"]["correlation"]: event
+        for event in events
+        if event.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in event.get("args", {})
+    }
+    threads: dict[int, list[tuple[int, int]]] = {}
+    for event in events:
+        if event.get("cat") == "cpu_op":
+            threads.setdefault(event["tid"], []).append((event["ts"], event["ts"] + event["dur"]))
+    ran = 0
+    merged: dict[int, list[tuple[int, int]]] = {}
+    for tid, own in threads.items():
+        for start, end in sorted(own):
+            if tid in merged and start <= merged[tid][-1][1]:
+                merged[tid][-1] = merged[tid][-1][0], max(end, merged[tid][-1][1])
+            else:
+                merged.setdefault(tid, []).append((start, end))
+        ran += sum(end - start for start, end in merged[tid])
+    launched = 0
+    for event in events:
+        call = called.get(event.get("args", {}).get("correlation")) if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") else None
+        if call is None or (around := bisect(merged[call["tid"]], (call["ts"], 2**63)) - 1) < 0:
+            continue
+        if call["ts"] < merged[call["tid"]][around][1]:
+            launched += event["dur"] * 1000
+    with ingest([path]) as store:
+        found, table = framework(store), operators(store)
+    assert sum(row.total_ns for row in found.gpu_operators) == sum(row.total_ns for row in table.rows) == launched
+    assert table.linked_percent is not None
+    assert table.linked_percent > 98
+    assert not any("cannot be given" in note for note in found.notes)
+    assert any(f"ran for {duration(ran * 1000)} of" in note for note in found.notes)
 
 
 def test_derived_utilisation_adds_up_to_the_busy_time(run: Store) -> None:
