@@ -11,7 +11,7 @@ import polars as pl
 from ..wording import duration, percent, plural
 from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from .device_gaps import HOST_WAIT, KERNEL_WAIT, OTHER, GapGroup, IdleDevice
-from .host_time import CALLS, UNRECORDED, activities, calls_in
+from .host_time import CALLS, RANGES, UNRECORDED, activities, calls_in
 from .idle_findings import Judged, gpus, in_order, names, no_device_activity, outcome, unjudged, with_issue
 from .run_data import RunData
 from .sync_calls import begun_inside, sync_calls
@@ -22,6 +22,7 @@ _SHARE: Final = Parameter("host_share", "%", 50, 50, "percentile", "share of the
 # What the host did for a smaller share of the waits is not named in the advice.
 _NAMED_PERCENT: Final = 1.0
 _LONGEST: Final = 10
+_RANGES_NAMED: Final = 4
 _NO_LAUNCHES: Final = "no launch call of its work is in the trace"
 
 
@@ -103,11 +104,19 @@ class _Waits:
         for part in parts:
             for name, time in part.meanwhile.items():
                 self.meanwhile[name] = self.meanwhile.get(name, 0) + time
+        self.in_ranges: dict[str, int] = {}
+        for part in parts:
+            for name, time in part.in_ranges.items():
+                self.in_ranges[name] = self.in_ranges.get(name, 0) + time
 
     def shares(self) -> list[dict[str, Any]]:
         """What the host did, most first."""
         ranked = sorted(self.meanwhile.items(), key=lambda item: -item[1])
         return [{"activity": name, "time_ns": time, "percent": 100 * time / self.total} for name, time in ranked if time]
+
+    def ranges(self) -> list[tuple[str, int]]:
+        """The annotated ranges outside of whose operators the host was, most time first."""
+        return sorted(((name, time) for name, time in self.in_ranges.items() if time), key=lambda item: (-item[1], item[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,7 @@ class _Part:
     longest: list[dict[str, Any]]
     calls: pl.DataFrame
     meanwhile: dict[str, int]
+    in_ranges: dict[str, int]
 
 
 def _part(run: RunData, group: GapGroup, bad: list[IdleDevice]) -> _Part:
@@ -130,7 +140,7 @@ def _part(run: RunData, group: GapGroup, bad: list[IdleDevice]) -> _Part:
     labels = {device.row: device.label for device in bad}
     longest = waits.sort("time", "start", descending=[True, False]).head(_LONGEST)
     sync = sync_calls(run.store, waits["process"].unique().to_list())
-    meanwhile = activities(run.store, waits) if waits.height else {}
+    meanwhile, in_ranges = activities(run.store, waits) if waits.height else ({}, {})
     total = int(waits["time"].sum())
     return _Part(
         count=waits.height,
@@ -143,6 +153,7 @@ def _part(run: RunData, group: GapGroup, bad: list[IdleDevice]) -> _Part:
         ],
         calls=calls_in(run.store, waits if 2 * meanwhile.get(CALLS, 0) > total else waits.clear(), ("launch", "call")),
         meanwhile=meanwhile,
+        in_ranges=in_ranges,
     )
 
 
@@ -160,6 +171,7 @@ def _details(run: RunData, waits: _Waits) -> dict[str, Any]:
         ],
         "longest": [{**wait, "name": text.get(wait["name"], "")} for wait in waits.longest],
         "host": waits.shares(),
+        "ranges": [{"name": name, "time_ns": time} for name, time in waits.ranges()[: run.top]],
         "calls": [
             {"name": text.get(row["name"], ""), "count": row["count"], "time_ns": row["time"], "longest_ns": row["longest"]}
             for row in calls.iter_rows(named=True)
@@ -225,8 +237,9 @@ def _main(waits: _Waits) -> str:
         return "data loader"
     if share.get("synchronisation", 0) > 40 or 2 * waits.after_sync > waits.total:
         return "synchronisation"
-    if share.get(UNRECORDED, 0) > 50:
-        return UNRECORDED
+    python = share.get(RANGES, 0) + share.get(UNRECORDED, 0)
+    if python > 50:
+        return RANGES if share.get(RANGES, 0) >= share.get(UNRECORDED, 0) else UNRECORDED
     # A launch takes microseconds: where a single call makes up a tenth of all waiting, it did something else.
     longest = waits.calls["longest"].max()
     if share.get(CALLS, 0) > 50 and isinstance(longest, int) and 10 * longest > waits.total:
@@ -235,6 +248,9 @@ def _main(waits: _Waits) -> str:
 
 
 def _title(waits: _Waits) -> str:
+    main = _main(waits)
+    if main == RANGES:
+        return f"Shorten the host's part of {waits.ranges()[0][0]}"
     return {
         "profiler overhead": "Profile again with less overhead",
         "data loader": "Load data ahead of the GPU",
@@ -242,7 +258,7 @@ def _title(waits: _Waits) -> str:
         UNRECORDED: "Shorten the Python between the launches",
         "first use": "Leave the first steps out of the profile",
         "launches": "Launch the work in fewer, larger pieces",
-    }[_main(waits)]
+    }[main]
 
 
 def _look_closer(run: RunData) -> str:
@@ -256,7 +272,9 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
     if not waits.total:
         return None
     shares = ", ".join(
-        f"{share['activity']} {duration(share['time_ns'])}" for share in waits.shares() if share["percent"] >= _NAMED_PERCENT
+        _ranges_told(waits) if share["activity"] == RANGES else f"{share['activity']} {duration(share['time_ns'])}"
+        for share in waits.shares()
+        if share["percent"] >= _NAMED_PERCENT
     )
     total = duration(waits.total)
     main = _main(waits)
@@ -266,6 +284,8 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
         " (more workers while the wait shrinks), because the device waits for batches",
         "synchronisation": "Remove `.item()`, `.cpu()` and `torch.cuda.synchronize()` from the loop, or call them once every 100 steps,"
         f" because {duration(waits.after_sync)} of {total} of host wait begin inside a blocking call, which lets the device run empty",
+        RANGES: f"{_look_closer(run)} and shorten what the host does in {_named(waits)}, because most of the waiting lies"
+        " in annotated ranges where neither an operator nor a runtime call runs",
         UNRECORDED: f"{_look_closer(run)} and shorten the Python that runs between the launches (logging, checkpoints, data preparation),"
         " because most of the waiting lies outside of operators and runtime calls",
         "first use": "Profile after some warm-up steps (`torch.profiler.schedule(wait=1, warmup=2, active=5)`), because contexts, modules"
@@ -278,6 +298,22 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
     if waits.count > 2 * _LONGEST and 2 * few > waits.total:
         waited += f" ({duration(few)} in the {_LONGEST} longest)"
     return f"{advice}: {waited}, and what the host did meanwhile was {shares}."
+
+
+def _ranges_told(waits: _Waits) -> str:
+    """How much of the waiting only annotated ranges tell about, and the ranges with most of it."""
+    ranges = waits.ranges()
+    told = ", ".join(f"`{name}` {duration(time)}" for name, time in ranges[:_RANGES_NAMED])
+    rest = len(ranges) - _RANGES_NAMED
+    more = f" and {plural(rest, 'other')}" if rest > 0 else ""
+    return f"annotated ranges outside of operators {duration(sum(time for _, time in ranges))} ({told}{more})"
+
+
+def _named(waits: _Waits) -> str:
+    """The ranges that make up most of it: one where it has more than half, else two."""
+    ranges = waits.ranges()
+    few = 1 if len(ranges) < 2 or 2 * ranges[0][1] > sum(time for _, time in ranges) else 2
+    return " and ".join(f"`{name}`" for name, _ in ranges[:few])
 
 
 def _longest_call(run: RunData, waits: _Waits) -> str:

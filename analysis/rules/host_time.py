@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import polars as pl
 
 from ...ingest.store import Store
+from ..annotations import base_name
+from ..intervals import difference
 
 CALLS: Final = "runtime calls"
 
@@ -19,6 +22,7 @@ ACTIVITIES: Final = {
     CALLS: ("launch", "call"),
     "operators": ("operator",),
 }
+RANGES: Final = "annotated ranges"
 UNRECORDED: Final = "nothing recorded"
 
 # Host events that are held in memory at once.
@@ -36,11 +40,13 @@ def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str) -> p
     return until("end") - until("start")
 
 
-def activities(store: Store, gaps: pl.DataFrame) -> dict[str, int]:
-    """Nanoseconds of ``gaps`` (columns process, start, end) by what their process was doing on any thread.
+def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[str, int]]:
+    """Nanoseconds of ``gaps`` (columns process, start, end) by what their process was doing on any thread; of the part that only annotated
+    ranges tell about (RANGES) also by range, without the number at its end.
 
-    Every moment counts once, for the first of ACTIVITIES that was going on; what none of them covers is "nothing recorded": Python between
-    the operators, or work that the profiler does not see.
+    Every moment counts once, for the first of ACTIVITIES that was going on, else for the innermost range of the process, on any thread.
+    Ranges of whole steps tell nothing. What none of them covers is "nothing recorded": Python between the operators, or work that the
+    profiler does not see.
     """
     times: dict[str, int] = {}
     before = 0
@@ -55,8 +61,78 @@ def activities(store: Store, gaps: pl.DataFrame) -> dict[str, int]:
             total = sum(sign * int(_covered(points, known, "process")["covered"].sum()) for sign, points in ((1, ends), (-1, starts)))
             times[name] = total - before
             before = total
-    times[UNRECORDED] = int((gaps["end"] - gaps["start"]).sum()) - before
-    return times
+    ranges: dict[str, int] = {}
+    for (name,), own in _innermost(store, difference(stretches, segments, ["process"])).group_by("name"):
+        known = _cumulated(own, "process")
+        ranges[str(name)] = sum(
+            sign * int(_covered(points, known, "process")["covered"].sum()) for sign, points in ((1, ends), (-1, starts))
+        )
+    if ranges:
+        times[RANGES] = sum(ranges.values())
+    times[UNRECORDED] = int((gaps["end"] - gaps["start"]).sum()) - before - times.get(RANGES, 0)
+    return times, ranges
+
+
+def _innermost(store: Store, rest: pl.DataFrame) -> pl.DataFrame:
+    """The innermost annotated range of the host at every moment of ``rest`` (disjoint per process): process, name, start, end, disjoint per
+    process. Innermost: begun last, of those the one that ends first."""
+    found = {"process": pl.Int32, "name": pl.Int32, "start": pl.Int64, "end": pl.Int64}
+    rows: list[tuple[int, int, int, int]] = []
+    for (process,), own in rest.group_by("process"):
+        if process is not None:
+            rows += [(process, *segment) for segment in _flat(_ranges(store, process, own))]
+    inner = pl.DataFrame(rows, schema=found, orient="row")
+    parts = []
+    for (name,), own in inner.group_by("name"):
+        # Of a range only what lies in the rest: the union of the one without what is not the other.
+        outside = difference(own, rest.with_columns(pl.col("process").cast(pl.Int32)), ["process"])
+        parts.append(difference(own, outside, ["process"]).with_columns(name=pl.lit(name, pl.Int32)))
+    if not parts:
+        return pl.DataFrame(schema={**found, "name": pl.String})
+    names = store.frame("SELECT id AS name, text FROM name WHERE id IN (SELECT DISTINCT name FROM annotation)")
+    return pl.concat(parts).join(names, on="name").select("process", "start", "end", name=base_name(pl.col("text")))
+
+
+def _ranges(store: Store, process: object, rest: pl.DataFrame) -> pl.DataFrame:
+    """Ranges of the host of a process that reach into ``rest``, without those that are steps: start, end, name, by start."""
+    rows = store.frame(
+        """
+        SELECT a.start_ns AS start, a.start_ns + a.duration_ns AS "end", a.name FROM annotation AS a
+        WHERE a.process = ? AND a.side = 'host' AND a.complete IS NOT FALSE AND a.duration_ns > 0 AND a.start_ns < ?
+            AND a.start_ns + a.duration_ns > ?
+            AND NOT EXISTS (FROM step AS s WHERE s.process = a.process AND s.host_start_ns = a.start_ns
+                AND s.host_duration_ns = a.duration_ns)
+        """,
+        [process, rest["end"].max(), rest["start"].min()],
+    )
+    ends = rest.select(begin="start", finish="end").sort("finish")
+    reaching = (
+        rows.with_columns(after=pl.col("start") + 1).sort("after").join_asof(ends, left_on="after", right_on="finish", strategy="forward")
+    )
+    return reaching.filter(pl.col("begin") < pl.col("end")).select("start", "end", "name").sort("start", "end", descending=[False, True])
+
+
+def _flat(ranges: pl.DataFrame) -> Iterator[tuple[int, int, int]]:
+    """Name, start, end of the innermost of nested or overlapping ranges (by start, the longer one first) at every moment."""
+    open_ranges: list[tuple[int, int, int, int]] = []
+    at = 0
+
+    def until(time: int | None) -> Iterator[tuple[int, int, int]]:
+        nonlocal at
+        while open_ranges and (time is None or at < time):
+            _, _, end, name = open_ranges[0]
+            stop = end if time is None else min(end, time)
+            if stop > at:
+                yield name, at, stop
+                at = stop
+            if end <= at:
+                heapq.heappop(open_ranges)
+
+    for number, (start, end, name) in enumerate(ranges.iter_rows()):
+        yield from until(start)
+        at = max(at, start)
+        heapq.heappush(open_ranges, (-start, -number, end, name))
+    yield from until(None)
 
 
 def _cumulated(segments: pl.DataFrame, by: str) -> pl.DataFrame:

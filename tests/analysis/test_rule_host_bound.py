@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -209,6 +210,60 @@ def test_every_moment_of_a_wait_counts_for_one_activity(make_store: MakeStore) -
     }  # fmt: skip
     assert sum(share["percent"] for share in found.details["host"]) == pytest.approx(100)
     assert found.details["after_synchronisation_ns"] == 0
+
+
+def annotated(name: str, start: int, end: int, **other: Any) -> dict[str, Any]:
+    return {"side": "host", "name": name, "start_ns": start, "duration_ns": end - start, **other}
+
+
+def test_what_no_event_tells_the_innermost_range_does(make_store: MakeStore) -> None:
+    """A wait from 100 to 1100: the operator has 400-500, the launch 1090-1094, a step is around all."""
+    store = make_store(
+        device_event=[run(0, 100), run(1100, 1200, 1)],
+        host_event=[launch(1094, 1), host("operator", 400, 500)],
+        annotation=[
+            annotated("ProfilerStep#1", 0, 1300),
+            annotated("backward#1", 50, 800),
+            annotated("hook#7", 300, 450),  # of which the operator has 50
+            annotated("hook#8", 600, 650, tid=9),  # another thread of the process
+            annotated("optimizer", 750, 900),  # begun later: innermost from its start on
+            annotated("on the device", 900, 1000, side="device"),
+            annotated("never ended", 900, 1000, complete=False),
+        ],
+        step=[{"node": 0, "process": 0, "index": 1, "host_start_ns": 0, "host_duration_ns": 1300, "device_events": 0}],
+    )
+    made = report(store)
+    (found,) = made.rules
+    # backward: 100-300, 500-600, 650-750 (its last 50 are the optimizer's); hook: 300-400 and 600-650; optimizer: 750-900
+    assert found.details["ranges"] == [
+        {"name": "backward", "time_ns": 400}, {"name": "hook", "time_ns": 150}, {"name": "optimizer", "time_ns": 150},
+    ]  # fmt: skip
+    assert {share["activity"]: share["time_ns"] for share in found.details["host"]} == {
+        "operators": 100, "runtime calls": 4, "annotated ranges": 700, "nothing recorded": 196,
+    }  # fmt: skip
+    assert [finding.title for finding in made.findings] == ["Shorten the host's part of backward"]
+    assert "annotated ranges outside of operators 700 ns (`backward` 400 ns, `hook` 150 ns, `optimizer` 150 ns)" in str(
+        found.recommendation
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ranges_by_the_nanosecond(make_store: MakeStore, seed: int) -> None:
+    chance = random.Random(seed)
+    ranges = [(start, start + chance.randrange(1, 300), f"r{chance.choice('abc')}") for start in chance.sample(range(900), 25)]
+    busy = [(start, start + chance.randrange(1, 40)) for start in chance.sample(range(900), 10)]
+    store = make_store(
+        device_event=[run(0, 100), run(600, 610, 1), run(1000, 1200, 2)],
+        host_event=[*(host("operator", *one) for one in busy), launch(590, 1), launch(990, 2)],
+        annotation=[annotated(name, start, end, tid=chance.randrange(3)) for start, end, name in ranges],
+    )
+    wanted: dict[str, int] = {}
+    for moment in (*range(100, 600), *range(610, 1000)):
+        calls = [*busy, (586, 590), (986, 990)]
+        around = [(start, -end, name) for start, end, name in ranges if start <= moment < end]
+        if around and not any(start <= moment < end for start, end in calls):
+            wanted[max(around)[2]] = wanted.get(max(around)[2], 0) + 1
+    assert {row["name"]: row["time_ns"] for row in judge(store).details["ranges"]} == wanted
 
 
 def test_gaps_agree_with_the_breakdown_and_with_the_streams(make_store: MakeStore) -> None:
