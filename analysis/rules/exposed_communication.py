@@ -40,6 +40,9 @@ _KINDS: Final = (
     ("broadcast", re.compile(r"broadcast", re.IGNORECASE)),
 )
 
+# Ranges of TorchRec's pipelines that exchange the sparse features of the next batch ahead: who has them uses one.
+_SPARSE_PIPELINE: Final = ("## wait_sparse_data_dist ##", "## start_sparse_data_dist%", "## sparse_data_dist ##")
+
 # Collectives shorter than this on average are bound by their latency and not by their bytes.
 _SHORT_NS: Final = 200_000
 
@@ -188,6 +191,12 @@ def _change(store: Store, kind: str, mean_ns: float, *, too_much: bool) -> tuple
             "Prefetch the shards of the next layer with `FullyShardedDataParallel(..., forward_prefetch=True,"
             " backward_prefetch=BackwardPrefetch.BACKWARD_PRE, limit_all_gathers=True)`, or shard only inside a node"
             " (`ShardingStrategy.HYBRID_SHARD`)"
+        )
+    if kind == "all-to-all" and _named(store, *_SPARSE_PIPELINE):
+        return "Shorten the all-to-all exchange that stays exposed", (
+            "Exchange fewer bytes (`QCommsConfig` of TorchRec with BF16), divide the embedding tables more evenly over the ranks, and wait for"
+            " an exchange only where its result is needed; the next batch is exchanged ahead already (the trace has the ranges of TorchRec's"
+            " pipeline for sparse data)"
         )
     if kind == "all-to-all":
         return "Overlap the all-to-all exchange with computation", (

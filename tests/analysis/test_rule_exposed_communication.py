@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -16,6 +17,7 @@ from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules import coverage, exposed_communication
 from postrun.analysis.rules.coverage import with_covered
 from postrun.analysis.rules.selection import select
+from postrun.ingest import ingest
 from postrun.ingest.store import Store
 
 NAMES = {
@@ -233,3 +235,26 @@ def test_coverage_is_what_counting_every_tick_gives(kernels: Any, stretches: Any
     expected = [TICK * sum(t in busy[device] for t in range(start, start + length)) for start, length, device in stretches]
     assert found == expected
     assert near.sort("number")["covered"].to_list() == expected
+
+
+def test_a_pipeline_that_is_in_use_is_not_recommended(make_store: Callable[..., Store]) -> None:
+    events = [run(0, 60), run(60, 100, "SendRecv")]
+    exchange = [{"kind": "operator", "name": "nccl:all_to_all", "start_ns": 0, "duration_ns": 5}]
+    plain, _ = judged(make_store(names=NAMES, device_event=events, host_event=exchange))
+    assert "`TrainPipelineSparseDist`" in str(plain.recommendation)
+    ranges = [{"side": "host", "name": "## wait_sparse_data_dist ##", "start_ns": 0, "duration_ns": 5}]
+    piped, found = judged(make_store(names=NAMES, device_event=events, host_event=exchange, annotation=ranges))
+    assert "TrainPipelineSparseDist" not in str(piped.recommendation)
+    assert "the next batch is exchanged ahead already" in str(piped.recommendation)
+    assert found is not None
+    assert found.title == "Shorten the all-to-all exchange that stays exposed"
+
+
+def test_the_pipeline_of_a_real_trace(shared_data: Path) -> None:
+    trace = shared_data / "kineto" / "diff_pair" / "a100_rank3_of_8.json.gz"
+    if not trace.exists():
+        pytest.skip(f"no such trace: {trace}")
+    with ingest([trace]) as store:
+        result, _ = judged(store)
+    assert result.verdict == "IssuesFound"
+    assert "TrainPipelineSparseDist" not in str(result.recommendation)
