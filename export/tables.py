@@ -31,6 +31,39 @@ _UNITS: Final = {
     "out_elements": "elements", "group_size": "ranks", "allocated": "bytes", "reserved": "bytes",
     "value": "see the metric (sample), else a number",
 }  # fmt: skip
+_WHAT: Final = {
+    "run.name": "name of the run", "run.status": "completed, failed, stopped, partial or unknown",
+    "run.framework": "framework and its version", "run.instance_type": "kind of machine, as the job says it",
+    "run.resources": "JSON: names of the machines and of what the job used", "run.hyperparameters": "JSON: of the job",
+    "run.labels": "JSON: of the job", "run.metadata": "JSON: whatever else the sources say of the run",
+    "source.path": "file, as it was given or found", "source.format": "format of the file; unknown where no reader knows it",
+    "source.sha256": "digest of the file", "node.hostname": "name of the machine",
+    "process.pid": "number that the machine gave the process", "process.rank": "rank in the whole job",
+    "process.local_rank": "rank among the processes of its machine", "process.world_size": "ranks of the whole job",
+    "process.command": "command line", "process.label": "the source's own name of the process",
+    "recorded_window.stopped": "the last session of its process, which went on without being recorded, or may have",
+    "device.index": "number of the GPU in its machine, as the trace counts", "device.uuid": "the vendor's number of this very GPU",
+    "device.name": "model", "device.compute_capability": "of the GPU, as its vendor counts", "device.vendor": "who makes the GPU",
+    "device": "number of the GPU in its machine, as the trace counts", "context": "of the device, as the profiler numbers it",
+    "stream": "queue of the device on which it ran", "correlation": "number that a launch call and the work it started share",
+    "external_id": "number that an operator and the work it started share",
+    "device_event.kind": "kernel, memcpy, memset or sync", "device_event.copy_kind": "from and to which memory, such as HtoD",
+    "device_event.pageable": "of copies: whether the host's memory was pageable",
+    "device_event.graph_node": "node of the graph that launched it",
+    "collective.on_device": "true: of its kernel, false: of the framework's call", "collective.operation": "such as all_reduce",
+    "collective.element_type": "such as Float or BFloat16", "collective.group_name": "the framework's name of the group of ranks",
+    "collective.group_ranks": "ranks of the group", "tid": "thread", "host_event.kind":
+    "launch, sync (blocking), call (any other of the driver), operator, python, loader (wait for data), overhead (of the profiler)",
+    "annotation.side": "host, or device where the profiler projected the range onto a stream",
+    "annotation.complete": "false: the range has no end in the source", "annotation.arguments": "JSON: what else the source says of it",
+    "phase": "TRAIN, EVAL or what else the source calls it", "step.index": "number of the step",
+    "sample.metric": "name of the metric, listed below", "python_profile.first_step": "number of the first step of the profile",
+    "python_profile.last_step": "number of the last step of the profile", "python_profile.timer": "what was timed",
+    "python_profile.function": "file, line and name", "ingest_note.file": "the first file in which it was found",
+    "ingest_note.severity": "info, warning or error", "ingest_note.code": "short name of what was found",
+    "ingest_note.message": "what was found, in words", "store_info.key": "name of the fact", "store_info.value": "the fact, as text",
+}  # fmt: skip
+"""Columns of one table, and those that mean the same in every one, where the name and its ending do not say it."""
 _RENAMED: Final = {"shared_memory": "shared_memory_bytes", "bytes": "bytes"}
 _WHOLE: Final = {"name"}
 """Tables whose rows are told where their ids stand."""
@@ -108,6 +141,8 @@ def _query(table: str, columns: list[tuple[str, str, str, str]]) -> str:
 
 
 def _meaning(table: str, column: str) -> str:
+    if found := _WHAT.get(f"{table}.{column}", _WHAT.get(column)):
+        return found
     if column in _UNITS:
         return _UNITS[column]
     if column.endswith("_ns"):

@@ -28,7 +28,7 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 
 def page(context: Context, target: str, *, paper: str = "A4") -> str:
     """The page as text. target "html": figures inline, in the colours of the theme, full tables, script; "pdf": figures as images in
-    light colours, tables capped. Words that would lead to a section which is left out lead nowhere."""
+    light colours, tables capped. Words that would lead to a section which is left out lead nowhere, and "More in" it is not said."""
     anchors = {part.id for section in context.sections for part in (section, *section.parts)} | {"summary"}
     text = filled(
         "report.html.j2", context.report, context.summary, context.sections, target, paper=paper, anchors=anchors, look=context.look,
@@ -48,6 +48,7 @@ def _without_dead_links(text: str) -> str:
         named = re.search(r'\sclass="[^"]*"', found[1] + found[3])
         return f"<span{named[0] if named else ''}>{found[4]}</span>"
 
+    body = re.sub(r' More in <a href="#([^"]*)">[^<]*</a>\.', lambda found: found[0] if found[1] in ids else "", body)
     return head + end + re.sub(r'<a\b([^>]*)\shref="#([^"]*)"([^>]*)>(.*?)</a>', kept, body, flags=re.DOTALL)
 
 

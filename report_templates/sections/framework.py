@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...analysis.report import OperatorRow, Report, Share
+from ...analysis.report import OperatorRow, Report
 from ..blocks import Column, Section, Table, say, table, value, word
 from ..formats import clip, count, duration, percent
 from .shares import shares_ring
@@ -16,7 +16,6 @@ _RANGES = (
     "the data-loading wait of the first page counts only what nothing else covers."
 )
 _HOST_ONLY = "Ranges on the host, summed over processes; they may lie between steps."
-_TWICE = " Backward usually takes about twice as long as forward."
 _TWO_TIMES = (
     "Summed times: of CPU operators inclusive, nested calls counted again; of GPU operators the device work that each launched itself."
 )
@@ -51,7 +50,7 @@ def framework(report: Report) -> Section:
     made.add(
         shares_ring("framework-phases", say("Percent of the time from the first step's start to the last step's end."),
                     "Training phases", phases, "Phase", "Of the time", label="in phases", meaning=_phase, half=True),
-        shares_ring("framework-step-parts", say("{}", ranges + (_TWICE if _both(found.step_parts) else "")),
+        shares_ring("framework-step-parts", say("{}", ranges),
                     "Host time in named ranges", found.step_parts, "Range", "Of the ranges", label="in ranges",
                     meaning=_step_part, half=True),
         shares_ring("framework-operator-time", say("{}", _TWO_TIMES),
@@ -83,10 +82,6 @@ def _operators(id: str, caption: str, rows: Sequence[OperatorRow]) -> Table | No
 
 def _is_other(name: str) -> bool:
     return name.lower().startswith("other")
-
-
-def _both(parts: Sequence[Share]) -> bool:
-    return all(any(part.name.lower().startswith(name) for part in parts) for name in ("forward", "backward"))
 
 
 def _phase(name: str) -> str:

@@ -41,7 +41,7 @@ _SEE: Final = {
     "OverallFrameworkMetrics": ("framework", "Framework metrics"),
     "MaxInitializationTime": ("job-statistics", "Job statistics"),
     "StepOutlier": ("steps", "Steps"),
-    "HostBound": ("idle", "Idle time"),
+    "HostBound": ("idle", "Idle causes"),
     "ExposedCommunication": ("time-breakdown", "Time breakdown"),
     "LowPrecision": ("precision", "Precision"),
     "PageableCopies": ("memory-operations", "Memory operations"),

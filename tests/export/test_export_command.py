@@ -43,6 +43,9 @@ def test_a_file_per_table_with_names_resolved(kind: str, run: Path, tmp_path: Pa
     assert done.exit_code == 0, done.output
     assert {file.name for file in out.iterdir()} == {"README.md", *(f"{table}.{kind}" for table in SCHEMA if table != "name")}
     told = (out / "README.md").read_text()
+    described = [line for line in told.splitlines() if line.startswith("| ")]
+    assert len(described) > 100
+    assert not [line for line in described if line.endswith("|  |")]  # every column is described
     with Store.open(run) as store:
         for table in SCHEMA:
             if table == "name":

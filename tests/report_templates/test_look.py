@@ -94,6 +94,7 @@ def test_every_subset_of_sections_has_no_link_to_nowhere(rich: Report, monkeypat
         told = re.search(r"Left out of this document: ([^;]*);", text)
         assert told is not None
         assert told[1].split(", ") == [name for name in NAMES if name not in subset]
+        assert set(re.findall(r"More in ([^.<]*)\.", re.sub(r"<[^>]*>", "", text))) <= {part.title for part in made.sections}
         assert ("told in Rules" in re.sub(r"<[^>]*>", "", text)) == ("rules" in subset)
 
 
