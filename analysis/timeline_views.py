@@ -102,8 +102,8 @@ def views(
     the timeline's origin in ``shown_ns``, ``begin`` and ``end``. ``track``: of the steps of a node and process. ``unrecorded_ns``: how long
     nothing was recorded. ``devices``: the first start and the last end of what ran on one."""
     found = []
-    chosen = on_device(whole, places, slow) or [(key, _as_reported(step, timed, places)) for key, step in on_host(steps)]
-    for key, step in chosen:
+    chosen: Sequence[tuple[str, _Found | None]] = on_device(whole, places, slow)
+    for key, step in chosen or [(key, _as_reported(step, timed, places)) for key, step in on_host(steps)]:
         row = None if step is None else _row(step, timed)
         if step is None or row is None:
             continue

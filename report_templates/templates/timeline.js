@@ -154,7 +154,7 @@
       const word = { slowest: "Slowest step", typical: "Typical step", devices: "Devices recorded", whole: "Whole run" }[one.key] ?? one.key;
       return button(word, () => look(one), { title: one.label, "aria-pressed": "false" });
     });
-    const search = element("input", { type: "search", placeholder: "Search kernels", "aria-label": "Search events by name" });
+    const search = element("input", { type: "search", placeholder: "Search events", "aria-label": "Search events by name" });
     const matches = element("span", { class: "tl-count", role: "status" });
     const previous = button("‹", () => step(-1), { "aria-label": "Previous match", title: "Previous match" });
     const next = button("›", () => step(1), { "aria-label": "Next match", title: "Next match" });
@@ -203,6 +203,7 @@
 
     // ---- Rows
     function rebuild() {
+      quiet();
       state.rows = [];
       let y = RULER;
       const walk = (one) => {
@@ -442,7 +443,7 @@
       let i = Math.max(0, bound(times, 0, times.length, view.from) - 1);
       const end = Math.min(times.length, bound(times, 0, times.length, view.to) + 1);
       const skip = Math.max(1, Math.floor((end - i) / (2 * state.width)));
-      const band = new Path2D(), path = new Path2D(), area = new Path2D(), corner = scale(mean[i]);
+      const band = new Path2D(), path = new Path2D(), area = new Path2D();
       while (i < end) {
         // From one hole to the next.
         const first = i;
@@ -469,7 +470,12 @@
       pen.lineWidth = 1.4;
       pen.stroke(path);
       const text = `${digits(top)} ${line.unit === "percent" ? "%" : clean(line.unit, 12)}`;
-      const base = corner < y + h / 2 ? y + h - 5 : y + 11;
+      // What the upper edge stands for, under a line at its height.
+      const base = scale(top) + 10;
+      pen.fillStyle = colours.muted;
+      pen.globalAlpha = 0.4;
+      pen.fillRect(0, Math.round(scale(top)), state.width, 1);
+      pen.globalAlpha = 1;
       pen.lineJoin = "round";
       pen.lineWidth = 3;
       pen.strokeStyle = colours.paper;
@@ -685,6 +691,7 @@
       let begin = from + (to - from - width) / 2;
       begin = Math.max(-0.01 * data.span, Math.min(begin, 1.01 * data.span - width));
       const goal = [begin, begin + width], origin = [view.from, view.to];
+      quiet();
       if (state.key !== key || key) {
         state.key = key;
         data.views.forEach((one, place) => buttons[place].setAttribute("aria-pressed", String(one.key === key)));
@@ -701,6 +708,7 @@
       const frame = (now) => {
         const share = Math.min(1, Math.max(0, (now - began) / 160));
         put(1 - (1 - share) ** 3);
+        quiet();
         draw();
         if (share < 1) moving = requestAnimationFrame(frame);
       };
@@ -740,21 +748,35 @@
       }
       if (changed) rebuild();
     }
-    function centre(event) {
-      select(event);
+    function centre(event, stay = false) {
+      select(event, stay);
       const width = view.to - view.from, middle = data.start[event] + data.duration[event] / 2;
       const wide = Math.max(Math.min(width, Math.max(data.duration[event], 50) * 60), data.duration[event] * 1.2);
       go(middle - wide / 2, middle + wide / 2);
     }
 
+    // To the other side of a connection: both ends of its arrow are in view; of a long run only as much as leaves the launch wide enough.
+    function follow([launch, run], event, stay = false) {
+      select(event, stay);
+      const called = data.start[launch] + data.duration[launch], reach = Math.max(data.start[run], called, data.start[launch] + 50) - data.start[launch];
+      const begin = Math.min(data.start[launch], data.start[run]), end = Math.max(called, data.start[run] + Math.min(data.duration[run], 3 * reach)), edge = 0.08 * (end - begin);
+      for (const one of [event === launch ? run : launch, event]) behold(one);
+      go(begin - edge, end + edge);
+    }
+
     // ---- The selection
-    function select(event) {
+    function behold(event) {
+      const { row } = data.tracks[data.track[event]];
+      if (row) sight({ y: row.y + data.lane[event] * LANE, h: LANE + 2 * PAD });
+    }
+    // Current Selection is shown, unless what was clicked stands in another tab (stay).
+    function select(event, stay = false) {
       state.selected = event;
       if (event >= 0) {
         reveal(data.track[event]);
         state.current = data.track[event];
-        const row = data.tracks[data.track[event]].row;
-        if (row) sight(row);
+        behold(event);
+        if (state.tab && !stay) tab(0);
       }
       details();
       ask();
@@ -794,7 +816,7 @@
       if (queue) rows.push(["Queue", queue]);
       if (pair) {
         const launch = pair[0] === event, other = launch ? pair[1] : pair[0];
-        rows.push([launch ? "Started" : "Launched by", button(data.names[data.name[other]].short, () => centre(other), { class: "tl-link tl-other", title: `Centre it: ${clean(path(data.track[other]))}` })]);
+        rows.push([launch ? "Started" : "Launched by", button(data.names[data.name[other]].short, () => follow(pair, other), { class: "tl-link tl-other", title: `Show both ends: ${clean(path(data.track[other]))}` })]);
         rows.push(["Latency", `${waited(pair)} from the end of the call to the start of the run`]);
       } else if (track.kind === "stream" && name.meaning !== "sync" && name.meaning !== "merged") rows.push(["Launched by", "no launch call of it is in the trace"]);
       panels[0].replaceChildren(element("dl", {}, ...rows.map(([key, held]) => element("div", {}, element("dt", {}, key), element("dd", {}, held)))));
@@ -805,10 +827,10 @@
         if (!pairs.some((one) => one[1] === pair[1])) pairs.unshift(pair);
       }
       tabs[1].textContent = pairs.length ? `Connections (${pairs.length})` : "Connections";
-      const side = (one) => button(`${data.names[data.name[one]].short}, ${spell(data.duration[one])}`, () => centre(one), { class: "tl-link", title: `Centre it: ${path(data.track[one])}` });
+      const side = (two, one) => button(`${data.names[data.name[one]].short}, ${spell(data.duration[one])}`, () => follow(two, one, true), { class: "tl-link", title: `Show both ends: ${path(data.track[one])}` });
       panels[1].replaceChildren(pairs.length
         ? element("table", {}, element("thead", {}, element("tr", {}, ...["Launch", "Run", "Latency"].map((word) => element("th", { scope: "col" }, word)))),
-          element("tbody", {}, ...pairs.map((one) => element("tr", {}, element("td", {}, side(one[0])), element("td", {}, side(one[1])), element("td", {}, waited(one))))))
+          element("tbody", {}, ...pairs.map((one) => element("tr", {}, element("td", {}, side(one, one[0])), element("td", {}, side(one, one[1])), element("td", {}, waited(one))))))
         : element("p", {}, "Nothing is linked to this event."));
     }
     // Runs of the same stream whose call had ended when this one began, and that began later.
@@ -848,7 +870,7 @@
           element("tbody", {}, ...most.map((row) => {
             const name = data.names[row.key];
             return element("tr", {}, element("th", { scope: "row" }, element("bdi", {}, name.short)), element("td", {}, WORDS[name.meaning] ?? name.meaning), element("td", { class: "tl-number" }, grouped(row.count)),
-              element("td", { class: "tl-number" }, spell(row.time)), element("td", { class: "tl-number" }, button(spell(data.duration[row.longest]), () => centre(row.longest), { class: "tl-link", title: "Centre it" })));
+              element("td", { class: "tl-number" }, spell(row.time)), element("td", { class: "tl-number" }, button(spell(data.duration[row.longest]), () => centre(row.longest, true), { class: "tl-link", title: "Centre it" })));
           })))
         : element("p", {}, "No event of the tracks that are unfolded is in view."));
     }
@@ -932,7 +954,7 @@
       ArrowUp: () => { scroller.scrollTop -= 60; }, ArrowDown: () => { scroller.scrollTop += 60; },
       f: fit, ",": () => beside(-1), ".": () => beside(1), n: () => step(1), p: () => step(-1), "/": () => search.focus(), "?": () => help.showModal(),
       Escape: () => { select(-1); counted(); },
-      Enter: () => { if (state.selected < 0) beside(1); else if (data.partner[state.selected] >= 0) centre(data.partner[state.selected]); },
+      Enter: () => { if (state.selected < 0) beside(1); else if (data.partner[state.selected] >= 0) follow(pairOf(state.selected), data.partner[state.selected]); },
     };
     home.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
@@ -1015,6 +1037,8 @@
       zoom(Math.exp(Math.max(-200, Math.min(200, pixels)) * 0.0022), position(event)[0], true);
       event.preventDefault();
     }, { passive: false });
+    // What was below the pointer has moved away.
+    function quiet() { tip.hidden = true; state.hover = -1; }
     function hover(event, found, at, y) {
       if (found !== state.hover) { state.hover = found; ask(); }
       tip.hidden = found < 0;
@@ -1026,7 +1050,7 @@
     }
 
     // ---- The beginning
-    scroller.addEventListener("scroll", ask);
+    scroller.addEventListener("scroll", () => { quiet(); ask(); });
     addEventListener("resize", size);
     new ResizeObserver(() => { if (Math.abs((scroller.clientWidth || 0) - state.label - state.width) > ENOUGH) size(); }).observe(home);
     const repaint = () => { read(); ask(); };
