@@ -2,7 +2,7 @@
 
 Rules do not see each other's outcomes; this step does, after all of them. A row of a table says whose recommendations wait for which rule,
 and gives the sentence, or none where the two findings have nothing to do with each other. At most one sentence of each table is added:
-that of the first row that has one.
+that of the first row that has one. What a recommendation only guesses, and such a sentence knows, is left out of it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..wording import percent
+from ..wording import duration, percent
 from .base import FINE, ISSUES, Outcome, Rule
 from .batch_size import BatchSize
 from .cpu_bottleneck import CPUBottleneck
 from .dataloader import Dataloader
-from .gpus import where
+from .exposed_communication import ExposedCommunication
+from .gpus import MORE_WORKERS, where
 from .host_bound import HostBound
 from .io_bottleneck import IOBottleneck
 from .load_balancing import LoadBalancing
-from .low_gpu_utilization import IDLE_ENDS, IDLE_HEAD, IDLE_TAIL, UNUSED, LowGPUUtilization
+from .low_gpu_utilization import GUESS, IDLE_ENDS, IDLE_HEAD, IDLE_TAIL, UNUSED, LowGPUUtilization
+from .short_kernels import ShortKernels
 from .step_outlier import StepOutlier
 from .straggler_rank import StragglerRank
 from .sync_bound import SyncBound
@@ -54,15 +56,24 @@ def refer(rules: Sequence[Rule], outcomes: Sequence[Outcome]) -> list[Outcome]:
 def _extended(rule: Rule, outcome: Outcome, known: Outcomes) -> Outcome:
     if outcome.verdict != ISSUES or not outcome.recommendation:
         return outcome
-    sentences = []
-    for table in (CAUSES, LOADERS):
-        found = (
-            reference.sentence(outcome, known[reference.first], known)
-            for reference in table
-            if type(rule) in reference.later and reference.first in known and known[reference.first].verdict == reference.verdict
-        )
-        sentences += [sentence for sentence in found if sentence][:1]
-    return dataclasses.replace(outcome, recommendation=" ".join([outcome.recommendation, *sentences]))
+    warm = _sentence(WARM, rule, outcome, known)
+    if warm:
+        return dataclasses.replace(outcome, recommendation=f"{warm} {outcome.recommendation}")
+    for table, guess, instead in ((CAUSES, GUESS, ","), (LOADERS, MORE_WORKERS, "")):
+        sentence = _sentence(table, rule, outcome, known)
+        if sentence:
+            sure = (outcome.recommendation or "").replace(guess, instead)
+            outcome = dataclasses.replace(outcome, recommendation=f"{sure} {sentence}")
+    return outcome
+
+
+def _sentence(table: Sequence[Reference], rule: Rule, outcome: Outcome, known: Outcomes) -> str | None:
+    found = (
+        reference.sentence(outcome, known[reference.first], known)
+        for reference in table
+        if type(rule) in reference.later and reference.first in known and known[reference.first].verdict == reference.verdict
+    )
+    return next((sentence for sentence in found if sentence), None)
 
 
 # -- which places two findings share ---------------------------------------------------------------------------------------
@@ -128,6 +139,50 @@ def _storage_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
     )
 
 
+def _warm_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
+    """Of findings on a profile (sampled utilisation is of the whole run) that lies in the first use of the devices."""
+    call = first.details.get("first_use")
+    rows = [row for row in _low(later) if row.get("derived")] + [row for row in later.details.get("devices", ()) if row.get("issue")]
+    if not call or not _shared(rows, first):
+        return None
+    return (
+        f"Judge this by a profile that leaves the first steps out (HostBound): in this one a single `{call['name']}` held the GPU up for"
+        f" {duration(call['time_ns'])}. If it holds there, too:"
+    )
+
+
+def _host_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
+    shared = _shared(_low(later), first)
+    if not shared:
+        return None
+    worst = max(shared, key=_host_percent)
+    return (
+        f"First look at what the host does meanwhile (HostBound): {where([worst])} waits for it in {percent(_host_percent(worst))} of the"
+        " profile."
+    )
+
+
+def _host_percent(row: Row) -> float:
+    return 100 * row["host_wait_ns"] / row["span_ns"] if row["span_ns"] else 0.0
+
+
+def _communication_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
+    shared = _shared(_low(later), first)
+    if not shared:
+        return None
+    worst = max(shared, key=lambda row: row["exposed_percent"])
+    return (
+        f"First overlap the communication (ExposedCommunication): it is all that {where([worst])} does in"
+        f" {percent(worst['exposed_percent'])} of the profile."
+    )
+
+
+def _shared(rows: Sequence[Row], first: Outcome) -> list[Row]:
+    """The devices with an issue of the ``first`` rule that are among ``rows``."""
+    places = {(row["node"], row["device"]) for row in rows}
+    return [row for row in _issues(first, "devices") if (row["node"], row["device"]) in places]
+
+
 def _blocking_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
     bound = {(row["node"], row["rank"], row["device"]) for row in _issues(later, "devices")}
     shared = [row for row in _issues(first, "devices") if (row["node"], row["rank"], row["device"]) in bound]
@@ -173,10 +228,15 @@ def _names_loaders(outcome: Outcome) -> bool:
     return "`num_workers`" in (outcome.recommendation or "")
 
 
+WARM: Final = (Reference((LowGPUUtilization, BatchSize, ShortKernels), HostBound, _warm_first),)
+"""What is to be judged again, and begins the recommendation."""
+
 CAUSES: Final = (
     Reference((LowGPUUtilization, BatchSize), LoadBalancing, _divide_first),
     Reference((LowGPUUtilization, BatchSize), CPUBottleneck, _processor_first),
     Reference((LowGPUUtilization, BatchSize), IOBottleneck, _storage_first),
+    Reference((LowGPUUtilization, BatchSize), HostBound, _host_first),
+    Reference((LowGPUUtilization, BatchSize), ExposedCommunication, _communication_first),
     Reference((LoadBalancing,), StragglerRank, _straggler_first),
     Reference((HostBound,), SyncBound, _blocking_first),
 )

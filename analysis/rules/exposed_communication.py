@@ -41,7 +41,7 @@ _KINDS: Final = (
 )
 
 # Ranges of TorchRec's pipelines that exchange the sparse features of the next batch ahead: who has them uses one.
-_SPARSE_PIPELINE: Final = ("## wait_sparse_data_dist ##", "## start_sparse_data_dist%", "## sparse_data_dist ##")
+_SPARSE_PIPELINE: Final = ("## wait_sparse_data_dist ##", "## start_sparse_data_dist%", "## sparse_data_dist ##", "## sdd_%")
 
 # Collectives shorter than this on average are bound by their latency and not by their bytes.
 _SHORT_NS: Final = 200_000
@@ -194,9 +194,9 @@ def _change(store: Store, kind: str, mean_ns: float, *, too_much: bool) -> tuple
         )
     if kind == "all-to-all" and _named(store, *_SPARSE_PIPELINE):
         return "Shorten the all-to-all exchange that stays exposed", (
-            "Exchange fewer bytes (`QCommsConfig` of TorchRec with BF16), divide the embedding tables more evenly over the ranks, and wait for"
-            " an exchange only where its result is needed; the next batch is exchanged ahead already (the trace has the ranges of TorchRec's"
-            " pipeline for sparse data)"
+            "Exchange fewer bytes (`QCommsConfig` of TorchRec with BF16), divide the embedding tables more evenly over the ranks, and wait"
+            " for an exchange only where its result is needed; the next batch is exchanged ahead already (the trace has the ranges of"
+            " TorchRec's pipeline for sparse data)"
         )
     if kind == "all-to-all":
         return "Overlap the all-to-all exchange with computation", (

@@ -17,6 +17,8 @@ NO_MEMORY: Final = "no GPU memory samples in this run"
 RECORD: Final = "Record the job with `postrun record`, or system metrics with the hosted profiler."
 RECORD_LONGER: Final = "Record system metrics for longer, or at a shorter sampling interval."
 MOST_ROWS: Final = 2000
+MORE_WORKERS: Final = ", more `num_workers` where cores are free"
+"""The part of an advice on loading that Dataloader knows better, where it judged the run."""
 
 _METRICS: Final = {NO_GPU: "the utilisation of the GPUs", NO_CPU: "the utilisation of the cores", NO_MEMORY: "GPU memory"}
 _NAMED: Final = 3

@@ -23,6 +23,7 @@ _SHARE: Final = Parameter("host_share", "%", 50, 50, "percentile", "share of the
 _NAMED_PERCENT: Final = 1.0
 _LONGEST: Final = 10
 _RANGES_NAMED: Final = 4
+FIRST_USE: Final = "first use"
 _NO_LAUNCHES: Final = "no launch call of its work is in the trace"
 
 
@@ -177,6 +178,7 @@ def _details(run: RunData, waits: _Waits) -> dict[str, Any]:
             for row in calls.iter_rows(named=True)
         ],
         "after_synchronisation_ns": waits.after_sync,
+        "first_use": _first_use(run, waits),
     }
 
 
@@ -243,7 +245,7 @@ def _main(waits: _Waits) -> str:
     # A launch takes microseconds: where a single call makes up a tenth of all waiting, it did something else.
     longest = waits.calls["longest"].max()
     if share.get(CALLS, 0) > 50 and isinstance(longest, int) and 10 * longest > waits.total:
-        return "first use"
+        return FIRST_USE
     return "launches"
 
 
@@ -256,7 +258,7 @@ def _title(waits: _Waits) -> str:
         "data loader": "Load data ahead of the GPU",
         "synchronisation": "Remove synchronisations from the loop",
         UNRECORDED: "Shorten the Python between the launches",
-        "first use": "Leave the first steps out of the profile",
+        FIRST_USE: "Leave the first steps out of the profile",
         "launches": "Launch the work in fewer, larger pieces",
     }[main]
 
@@ -288,7 +290,7 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
         " in annotated ranges where neither an operator nor a runtime call runs",
         UNRECORDED: f"{_look_closer(run)} and shorten the Python that runs between the launches (logging, checkpoints, data preparation),"
         " because most of the waiting lies outside of operators and runtime calls",
-        "first use": "Profile after some warm-up steps (`torch.profiler.schedule(wait=1, warmup=2, active=5)`), because contexts, modules"
+        FIRST_USE: "Profile after some warm-up steps (`torch.profiler.schedule(wait=1, warmup=2, active=5)`), because contexts, modules"
         f" and memory are made at their first use{_longest_call(run, waits)}",
         "launches": 'Launch less often with `torch.compile(mode="reduce-overhead")`, `torch.cuda.CUDAGraph` or a larger batch, because the'
         " host takes longer to launch the work than the device to run it",
@@ -316,8 +318,14 @@ def _named(waits: _Waits) -> str:
     return " and ".join(f"`{name}`" for name, _ in ranges[:few])
 
 
-def _longest_call(run: RunData, waits: _Waits) -> str:
-    if waits.calls.is_empty():
-        return ""
+def _first_use(run: RunData, waits: _Waits) -> dict[str, Any] | None:
+    """The longest runtime call where the profile is of a first use; None else."""
+    if not waits.total or _main(waits) != FIRST_USE:
+        return None
     name, longest = waits.calls.sort("longest", "name", descending=[True, False]).select("name", "longest").row(0)
-    return f" (one `{names(run.store, [name]).get(name, '')}` took {duration(longest)} of the waiting)"
+    return {"name": names(run.store, [name]).get(name, ""), "time_ns": longest}
+
+
+def _longest_call(run: RunData, waits: _Waits) -> str:
+    call = _first_use(run, waits)
+    return f" (one `{call['name']}` took {duration(call['time_ns'])} of the waiting)" if call else ""

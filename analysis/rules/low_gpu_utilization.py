@@ -10,6 +10,7 @@ import polars as pl
 from ..wording import count, duration, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
 from .gpus import (
+    MORE_WORKERS,
     NO_GPU,
     RECORD_LONGER,
     also_too_few,
@@ -38,6 +39,11 @@ IDLE_TAIL: Final = "idle tail"
 IDLE_HEAD: Final = "idle head"
 IDLE_ENDS: Final = "idle head and tail"
 PARTS: Final = "parts of the run"
+
+GUESS: Final = (
+    f": find what the host does while they wait, most often loading (a larger `prefetch_factor`{MORE_WORKERS}), evaluation or checkpoints,"
+)
+"""What is said of the cause where no other rule found one."""
 
 _IDLE: Final = (IDLE_TAIL, IDLE_HEAD, IDLE_ENDS)
 _LEAST_STRETCH: Final = 0.05
@@ -398,9 +404,8 @@ def _advice(kind: str, rows: Sequence[Row], run: RunData) -> str:
     if kind == FLUCTUATING:
         worst = min(rows, key=lambda row: row["lowest_p5"])
         return (
-            "Feed the GPUs without pauses: find what the host does while they wait, most often loading (a larger `prefetch_factor`, more"
-            f" `num_workers` where cores are free), evaluation or checkpoints, because {gpu(worst)} reaches {percent(worst['box']['p95'])}"
-            f" but falls to {percent(worst['lowest_p5'])} in between."
+            f"Feed the GPUs without pauses{GUESS} because {gpu(worst)} reaches {percent(worst['box']['p95'])} but falls to"
+            f" {percent(worst['lowest_p5'])} in between."
         )
     worst = min(rows, key=_mean)
     return (

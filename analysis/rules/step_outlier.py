@@ -21,6 +21,7 @@ from .active_during import active_during
 from .base import FINE, ISSUES, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .device_names import process_place
 from .event_windows import window_of
+from .gpus import MORE_WORKERS
 from .run_data import RunData
 
 MODES: Final = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
@@ -476,7 +477,7 @@ def _causes(rows: Sequence[Mapping[str, Any]]) -> list[tuple[tuple[str, str], in
 
 def _imperative(kind: str, name: str) -> str:
     if kind == "loader":
-        return "Load further ahead (a larger `prefetch_factor`, more `num_workers` where cores are free)"
+        return f"Load further ahead (a larger `prefetch_factor`{MORE_WORKERS})"
     if kind == "sync":
         return "Remove what waits for the device inside the step (`.item()`, `.cpu()`, `torch.cuda.synchronize()`)"
     if kind == "memcpy":

@@ -13,6 +13,8 @@ from postrun.analysis.rules.catalogue import DOCUMENTED, RULES
 from postrun.analysis.rules.cut_files import copy_again
 from postrun.analysis.rules.device_names import place, process_place
 from postrun.analysis.rules.engine import evaluate
+from postrun.analysis.rules.gpus import MORE_WORKERS
+from postrun.analysis.rules.low_gpu_utilization import GUESS
 from postrun.analysis.rules.selection import Chosen, Selection
 from postrun.ingest.store import Store
 
@@ -126,8 +128,56 @@ def test_a_wrong_number_of_loaders_comes_first() -> None:
     )
 
 
+def test_loaders_are_not_both_to_be_more_and_to_be_left() -> None:
+    """The advice of the rules as they word it: what Dataloader judged is left to it."""
+    load = "Load further ahead (a larger `prefetch_factor`, more `num_workers` where cores are free): slow."
+    for issue in (False, True):
+        text = str(referred(StepOutlier=outcome(recommendation=load), Dataloader=loaders(issue))["StepOutlier"])
+        assert text.startswith("Load further ahead (a larger `prefetch_factor`): slow. ")
+        assert "more `num_workers`" not in text
+        assert text.count("`num_workers`") == 1
+    assert referred(StepOutlier=outcome(recommendation=load))["StepOutlier"] == load
+    assert MORE_WORKERS in load
+
+
+def waiting(node: str, device: int, **more: Any) -> dict[str, Any]:
+    return {"node": node, "rank": 2, "device": device, "issue": True, "span_ns": 400, "host_wait_ns": 100, "exposed_percent": 12.5, **more}
+
+
+def test_a_known_cause_stands_for_a_guess() -> None:
+    feed = f"Feed the GPUs without pauses{GUESS} because it falls."
+    low_gpu = outcome(recommendation=feed, devices=[low("m0", 1, state="fluctuating", derived=True)])
+    host = outcome(devices=[waiting("m0", 1)], first_use=None)
+    assert referred(LowGPUUtilization=low_gpu, HostBound=host)["LowGPUUtilization"] == (
+        "Feed the GPUs without pauses, because it falls. First look at what the host does meanwhile (HostBound): rank 2, m0 GPU 1 waits"
+        " for it in 25.0 % of the profile."
+    )
+    assert referred(LowGPUUtilization=low_gpu, ExposedCommunication=host)["LowGPUUtilization"] == (
+        "Feed the GPUs without pauses, because it falls. First overlap the communication (ExposedCommunication): it is all that rank 2,"
+        " m0 GPU 1 does in 12.5 % of the profile."
+    )
+    for other in (outcome(devices=[waiting("m0", 0)]), outcome(FINE, devices=[waiting("m0", 1, issue=False)])):
+        assert referred(LowGPUUtilization=low_gpu, HostBound=other)["LowGPUUtilization"] == feed
+
+
+def test_a_cold_profile_is_to_be_judged_again() -> None:
+    host = outcome(devices=[waiting("m0", 1)], first_use={"name": "cudaFree", "time_ns": 6_010_000_000})
+    again = (
+        "Judge this by a profile that leaves the first steps out (HostBound): in this one a single `cudaFree` held the GPU up for 6.01 s."
+        " If it holds there, too: Do it."
+    )
+    gpu = low("m0", 1, derived=True)
+    short = outcome(devices=[{"node": "m0", "rank": 2, "device": 1, "issue": True}])
+    found = referred(LowGPUUtilization=outcome(devices=[gpu]), ShortKernels=short, HostBound=host)
+    assert found == {"LowGPUUtilization": again, "ShortKernels": again, "HostBound": "Do it."}
+    # Samples are of the whole run, not of its first steps.
+    whole = referred(LowGPUUtilization=outcome(devices=[{**gpu, "derived": False}]), HostBound=host)["LowGPUUtilization"]
+    assert whole is not None
+    assert whole.startswith("Do it. First look at what the host does")
+
+
 def test_every_row_names_rules_that_there_are() -> None:
-    for reference in (*cross_reference.CAUSES, *cross_reference.LOADERS):
+    for reference in (*cross_reference.WARM, *cross_reference.CAUSES, *cross_reference.LOADERS):
         assert {*reference.later, reference.first} <= set(RULES.values())
         assert reference.first not in reference.later
 

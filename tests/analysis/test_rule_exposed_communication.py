@@ -250,8 +250,9 @@ def test_a_pipeline_that_is_in_use_is_not_recommended(make_store: Callable[..., 
     assert found.title == "Shorten the all-to-all exchange that stays exposed"
 
 
-def test_the_pipeline_of_a_real_trace(shared_data: Path) -> None:
-    trace = shared_data / "kineto" / "diff_pair" / "a100_rank3_of_8.json.gz"
+@pytest.mark.parametrize("name", ["diff_pair/a100_rank3_of_8.json.gz", "sampled_2_ranks"])
+def test_the_pipeline_of_a_real_trace(shared_data: Path, name: str) -> None:
+    trace = shared_data / "kineto" / name
     if not trace.exists():
         pytest.skip(f"no such trace: {trace}")
     with ingest([trace]) as store:

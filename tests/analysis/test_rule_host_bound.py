@@ -191,6 +191,8 @@ def test_advice_follows_what_the_host_did(make_store: MakeStore, case: str) -> N
     made = report(store)
     assert [finding.title for finding in made.findings] == [title]
     assert made.findings[0].recommendation
+    first = made.rules[0].details["first_use"]
+    assert first == ({"name": "f", "time_ns": 550} if case == "one long call" else None)
 
 
 def test_every_moment_of_a_wait_counts_for_one_activity(make_store: MakeStore) -> None:
