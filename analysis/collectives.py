@@ -203,6 +203,8 @@ def _of_one_rank(kernels: pl.DataFrame) -> pl.DataFrame:
             operation=told.map_elements(lambda one: texts[(one["operation"], one["kernel"])], return_dtype=pl.String),
             width=pl.col("element_type").replace_strict(types, default=None, return_dtype=pl.Int64) if types else pl.lit(None, pl.Int64),
             alone=pl.when(pl.col("call_ns").is_null()).then(pl.int_range(pl.len())),
+            # Where a process is seen in a group of some ranks, the others need not be of all.
+            world_size=pl.when(~(pl.col("group_size") < pl.col("world_size")).any().over("process").fill_null(False)).then("world_size"),
         )
         .with_columns(
             assumed=pl.col("shaped") & pl.col("group_size").is_null() & pl.col("world_size").is_not_null(),

@@ -28,7 +28,7 @@ from .inflate import Inflate
 from .ranges import BEGIN, END, depths, pair
 from .registry import ReadResult
 from .store import SCHEMA, Severity, Store
-from .tensors import tensors
+from .tensors import output_and_input, tensors
 from .trace_notes import TRUNCATING, note_defects, note_info_lines
 from .trace_scan import Arg, Batch, TraceScan, text_id
 
@@ -73,12 +73,12 @@ _ARGS: Final[Mapping[str, Arg]] = {
     "Process Group Name": Arg("group_name", "text"),
     "Process Group Ranks": Arg("group_ranks", "text"),
     "Group size": Arg("group_size", "int"),
-}
-_WIDE_CATEGORIES: Final = ("user_annotation", "cpu_instant_event")
-_WIDE_ARGS: Final[Mapping[str, Arg]] = {
     # of collectives: their tensors, where the shapes of operators were recorded
     "Input Dims": Arg("shapes", "text"),
     "Input type": Arg("element_types", "text"),
+}
+_WIDE_CATEGORIES: Final = ("user_annotation", "cpu_instant_event")
+_WIDE_ARGS: Final[Mapping[str, Arg]] = {
     # of the allocator's events
     "Device Type": Arg("device_type", "int"),
     "Device Id": Arg("device_id", "int"),
@@ -91,6 +91,13 @@ _HOST_TYPE: Final = 0
 """PyTorch's number of the processor as a type of device."""
 _COLLECTIVE: Final = "nccl:"
 """Before the names of the ranges in which PyTorch's NCCL process group launches a collective."""
+_GATHERS: Final = {
+    "c10d::_allgather_base_": "_allgather_base",
+    "c10d::allgather_": "allgather",
+    "c10d::_reduce_scatter_base_": "_reduce_scatter_base",
+    "c10d::reduce_scatter_": "reduce_scatter",
+}
+"""Operators around these ranges whose first two arguments are what a rank gets and gives: one is the other times the ranks of the group."""
 _DEVICE_ENUM: Final = pl.Enum(DEVICE_KINDS)
 _HOST_ENUM: Final = pl.Enum(HOST_KINDS)
 _CYCLE_COLUMNS: Final = ("correlation", "external_id")
@@ -234,6 +241,7 @@ class _Trace:
             events = pl.concat([events, wide.select(events.columns)], how="vertical")
         if events.is_empty():
             return
+        self._gather_rows(events)
         ranges = events.filter(pl.col("phase").is_in([BEGIN, END])).sort("ordinal")
         if ranges.height:
             self.open_ranges.append(ranges)
@@ -393,6 +401,29 @@ class _Trace:
                     **absent,
                 ).select(_COLLECTIVE_COLUMNS)
             )  # fmt: skip
+
+    def _gather_rows(self, events: pl.DataFrame) -> None:
+        """Operators of collectives that tell by the shapes of what they give and are given how many ranks take part."""
+        known = events.filter(pl.col("shapes").is_not_null(), pl.col("element_types").is_not_null(), pl.col("duration_ns") >= 0)
+        named = {name: operation for name in known["name"].unique().drop_nulls() if (operation := _GATHERS.get(self.names.text(name)))}
+        if not named:
+            return
+        found = []
+        for row in known.filter(pl.col("name").is_in(list(named))).iter_rows(named=True):
+            sizes = output_and_input(self.names.text(row["shapes"]), self.names.text(row["element_types"]))
+            if sizes is not None and max(sizes[:2]) % min(sizes[:2]) == 0:
+                taken, given, element_type = sizes
+                found.append(
+                    {
+                        **{name: row[name] for name in ("tid", "start_ns", "duration_ns", "external_id")},
+                        "on_device": False, "operation": named[row["name"]], "element_type": element_type, "in_elements": given,
+                        "out_elements": taken, "group_size": max(taken, given) // min(taken, given),
+                    }
+                )  # fmt: skip
+        if found:
+            types = {"BOOLEAN": pl.Boolean, "BIGINT": pl.Int64, "VARCHAR": pl.String}
+            schema = {name: types[SCHEMA["collective"][name]] for name in _COLLECTIVE_COLUMNS}
+            self.waiting["collective"].append(pl.DataFrame(found, schema=schema))
 
     def _allocation_rows(self, events: pl.DataFrame) -> None:
         """Allocations and releases on devices; those of main memory are counted alone."""

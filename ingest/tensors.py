@@ -21,6 +21,21 @@ def tensors(shapes: str, types: str) -> tuple[int | None, str | None]:
     return (sum(elements for elements, _ in found), kinds.pop()) if len(kinds) == 1 else (None, None)
 
 
+def output_and_input(shapes: str, types: str) -> tuple[int, int, str] | None:
+    """Elements of the first two arguments, as of a collective that says what it gives and what it is given, and their type; None where one
+    has none, or they are of several types."""
+    try:
+        shape, kind = json.loads(shapes), json.loads(types)
+    except ValueError:
+        return None
+    if not isinstance(shape, list) or not isinstance(kind, list) or min(len(shape), len(kind)) < 2:
+        return None
+    output, given = (list(_each(shape[i], kind[i])) for i in range(2))
+    kinds = {name for _, name in (*output, *given)}
+    sums = [sum(elements for elements, _ in part) for part in (output, given)]
+    return (sums[0], sums[1], kinds.pop()) if len(kinds) == 1 and min(sums) > 0 else None
+
+
 def _each(shape: object, kind: object) -> Iterator[tuple[int, str]]:
     if not isinstance(shape, list) or not shape:
         return

@@ -14,6 +14,7 @@ _ASSUMED = (
     "For {} the trace tells the tensors and not the process group: all ranks of the job are assumed to take part; in a smaller group"
     " the bus bandwidth is lower, and what all-gather and gather move is less."
 )
+_NO_GROUP = "For {} the trace does not tell the process group, and not all ranks need be in it: their bus bandwidth is not known."
 _BANDWIDTH = (
     "Algorithm bandwidth: bytes per shortest duration over the ranks; bus bandwidth: times the factor by which nccl-tests makes operations"
     " comparable with the links. Wait: what a rank spent beyond the shortest duration of each collective."
@@ -90,6 +91,8 @@ def _sentences(found: Collectives) -> list[str]:
         said.append(_ONE_RANK)
     if assumed := sum(row.count for row in found.rows if row.group_size_assumed):
         said.append(_ASSUMED.format(plural(assumed, "collective")))
+    if unknown := sum(row.count for row in found.rows if row.bytes is not None and row.group_size is None):
+        said.append(_NO_GROUP.format(plural(unknown, "collective")))
     if found.unmatched:
         recorded = plural(found.unmatched, "collective was", "collectives were")
         said.append(f"{recorded} recorded in different sequences on the ranks and could not be matched.")

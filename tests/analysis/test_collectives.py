@@ -14,6 +14,7 @@ from postrun.analysis.collectives import bus_factor, collectives, element_bytes,
 from postrun.analysis.report import Collectives, CollectiveWait
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
+from postrun.ingest.tensors import output_and_input
 
 MakeStore = Callable[..., Store]
 
@@ -261,8 +262,12 @@ def test_shapes_of_real_traces_recomputed(shared_data: Path, name: str) -> None:
     ranges = [event for event in events if str(event.get("name")).startswith("nccl:") and event.get("args", {}).get("Input Dims")]
     launches = {event["args"]["correlation"]: event for event in events if event.get("cat") == "cuda_runtime"}
     width = {"float": 4, "int": 4, "long": 8, "signed char": 1, "unsigned char": 1, "c10::Half": 2}
-    world = trace["distributedInfo"]["world_size"]
+    outer = [event for event in events if event["name"] == "c10d::_allgather_base_" and event.get("args", {}).get("Input Dims")]
+    # The operator around the range gives its whole output: as many times the input as the group has ranks. One such group, and no other
+    # is assumed to be all ranks.
+    world = None if outer else trace["distributedInfo"]["world_size"]
     expected: dict[Any, list[float]] = defaultdict(list)
+    groups: dict[str, int] = {}
     for event in events:
         if event.get("cat") != "kernel" or "nccl" not in event["name"].lower():
             continue
@@ -276,7 +281,10 @@ def test_shapes_of_real_traces_recomputed(shared_data: Path, name: str) -> None:
         for extent in shape:
             size *= extent
         if inside["name"] == "nccl:_all_gather_base":
-            size *= world
+            (whole,) = (o for o in outer if o["tid"] == inside["tid"] and o["ts"] <= inside["ts"] <= o["ts"] + o["dur"])
+            ((output,), (given,), _) = whole["args"]["Input Dims"]
+            groups["all-gather"] = output // given
+            size = output * width[kind]
         operation = {"all_reduce": "all-reduce", "all_to_all": "all-to-all", "_all_gather_base": "all-gather"}[inside["name"][5:]]
         expected[operation, size, kind].append(event["dur"] * 1000)
     with ingest([path]) as store:
@@ -286,7 +294,71 @@ def test_shapes_of_real_traces_recomputed(shared_data: Path, name: str) -> None:
         key: (len(durations), sum(durations)) for key, durations in expected.items()
     }
     for row in found:
-        assert (row.group_size, row.group_size_assumed) == (world, True)
-        factor = {"all-reduce": 2 * (world - 1) / world}.get(row.operation, (world - 1) / world)
+        ranks = groups.get(row.operation, world)
+        assert (row.group_size, row.group_size_assumed) == (ranks, row.operation not in groups and world is not None)
         durations = expected[row.operation, row.bytes, row.element_type]
+        assert row.algorithm_gb_per_s == pytest.approx((row.bytes or 0) * len(durations) / sum(durations))
+        if ranks is None:
+            assert row.bus_gb_per_s is None
+            continue
+        factor = {"all-reduce": 2 * (ranks - 1) / ranks}.get(row.operation, (ranks - 1) / ranks)
         assert row.bus_gb_per_s == pytest.approx(factor * (row.bytes or 0) * len(durations) / sum(durations))
+    assert groups == ({"all-gather": 64} if outer else {})
+
+
+def test_the_operator_around_a_range_tells_the_group(tmp_path: Path) -> None:
+    """Of 16 ranks 4 gather and scatter; of the all-reduce on the same stream nobody says who takes part."""
+
+    def host(name: str, category: str, start: int, duration: int, dims: object, types: object) -> dict[str, Any]:
+        return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": duration,
+                "args": {"Input Dims": dims, "Input type": types}}  # fmt: skip
+
+    def work(start: int, correlation: int, kernel: str) -> list[dict[str, Any]]:
+        return [
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": start, "dur": 1,
+             "args": {"correlation": correlation}},
+            {"ph": "X", "cat": "kernel", "name": kernel, "pid": 0, "tid": 7, "ts": start + 500, "dur": 10,
+             "args": {"correlation": correlation, "device": 0, "stream": 7}},
+        ]  # fmt: skip
+
+    events = [
+        host("c10d::_allgather_base_", "cpu_op", 0, 50, [[400], [100], []], ["float", "float", ""]),
+        host("nccl:_all_gather_base", "user_annotation", 10, 30, [[100]], ["float"]),
+        *work(20, 1, "ncclKernel_AllGather"),
+        host("c10d::_reduce_scatter_base_", "cpu_op", 100, 50, [[25, 2], [25, 8], []], ["c10::Half", "c10::Half", ""]),
+        host("nccl:_reduce_scatter_base", "user_annotation", 110, 30, [[25, 8]], ["c10::Half"]),
+        *work(120, 2, "ncclKernel_ReduceScatter"),
+        host("c10d::allreduce_", "cpu_op", 200, 50, [[], [], []], ["TensorList", "", ""]),
+        host("nccl:all_reduce", "user_annotation", 210, 30, [[1000]], ["float"]),
+        *work(220, 3, "ncclKernel_AllReduce"),
+    ]
+    path = tmp_path / "rank0.json"
+    info = {"backend": "nccl", "rank": 0, "world_size": 16}
+    path.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": events}), encoding="utf-8")
+    found = collectives(ingest([path]))
+    rows = {row.operation: row for row in found.rows}
+    told = {operation: (row.bytes, row.group_size, row.group_size_assumed) for operation, row in rows.items()}
+    assert told == {"all-gather": (1600, 4, False), "reduce-scatter": (400, 4, False), "all-reduce": (4000, None, False)}
+    assert rows["all-gather"].bus_gb_per_s == pytest.approx(1600 / 10_000 * 0.75)
+    assert rows["all-reduce"].bus_gb_per_s is None
+
+    path.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": events[8:]}), encoding="utf-8")
+    (row,) = collectives(ingest([path])).rows  # nothing says that there are groups: all ranks are assumed
+    assert (row.group_size, row.group_size_assumed) == (16, True)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "types", "expected"),
+    [
+        ('[[400], [100], []]', '["float", "float", ""]', (400, 100, "float")),
+        ('[[[[10], [10]]], [[10]]]', '["TensorList", ["float"]]', None),
+        ('[[], [100]]', '["TensorList", "float"]', None),
+        ('[[4], [2]]', '["float", "int"]', None),
+        ('[[4]]', '["float"]', None),
+        ('[[4], [0]]', '["float", "float"]', None),
+        ('{', '[]', None),
+        ('5', '"x"', None),
+    ],
+)  # fmt: skip
+def test_output_and_input(shapes: str, types: str, expected: object) -> None:
+    assert output_and_input(shapes, types) == expected
