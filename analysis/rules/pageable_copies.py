@@ -52,6 +52,7 @@ class PageableCopies(Rule):
             return not_evaluated("no copies between host and device in this run", _CAPTURE_COPIES)
         pageable = _lengths(run.store)
         threshold = parameters["threshold"]
+        calls, blocked = _host_calls(run.store)
         shares = []
         for device in run.breakdown:
             at = (device.node, device.rank, device.pid, device.device)
@@ -72,12 +73,32 @@ class PageableCopies(Rule):
                     for share in shares
                 ],
                 "copies": _copies(run),
+                "host_calls": calls,
+                "host_blocked_ns": blocked,
             },
-            finding=finding(shares, "Copies from or to pageable host memory take", threshold),
+            finding=finding(shares, "Copies from or to pageable host memory take", threshold) + _blocking(calls, blocked),
             title="Copy from pinned memory",
             recommendation=_recommendation(run),
             saving_ns=sum(_exposed(pageable, share) for share in shares if share.issue),
         )
+
+
+def _host_calls(store: Store) -> tuple[int, int]:
+    """How many calls of the host made pageable copies, and for how long they held its threads: a thread that several calls hold at once
+    counts once."""
+    calls = store.frame("""
+        SELECT h.process, h.tid, h.start_ns AS start, h.start_ns + h.duration_ns AS "end" FROM host_event AS h
+        WHERE h.kind IN ('launch', 'call', 'sync') AND EXISTS (FROM device_event AS e WHERE e.kind = 'memcpy' AND e.pageable
+            AND e.process = h.process AND e.correlation = h.correlation)
+    """)
+    whole = union(calls, ["process", "tid"])
+    return calls.height, int((whole["end"] - whole["start"]).sum())
+
+
+def _blocking(calls: int, blocked: int) -> str:
+    if not calls:
+        return ""
+    return f" The host was in {plural(calls, 'call')} of such copies for {duration(blocked)}; they return when the data is there."
 
 
 def _host_copies(number: int) -> str:

@@ -43,8 +43,9 @@ class StepOutlier(Rule):
     """Steps of one (process, phase) are a group, and a group is judged over the whole run.
 
     An outlier is longer than mean + ``stddev`` x population standard deviation of its group; an issue is a group with more than
-    ``n_outliers`` of them. Among n steps none can be that long unless n > stddev^2 + 1: smaller groups are not evaluated. Durations are
-    those of the report's steps; steps without device work in a group that has some are a group of their own.
+    ``n_outliers`` of them. Among n steps none can be that long unless n > stddev^2 + 1: smaller groups are not evaluated. Where no group
+    has so many steps that more than ``n_outliers`` of them could be outliers, the rule is not evaluated. Durations are those of the
+    report's steps; steps without device work in a group that has some are a group of their own.
 
     Triggered: evaluation windows in which an outlier of a group with an issue began, as are first and last time. Violations: outliers of
     all groups. Data points: steps. Cost: what the outliers of groups with an issue took beyond their group's median, of the time from each
@@ -90,6 +91,8 @@ class StepOutlier(Rule):
         evaluable = [group for group in groups if group.evaluable]
         if not evaluable:
             return _too_few(groups, factor, details, windows)
+        if all(group.most <= allowed for group in evaluable):
+            return _never(evaluable, groups, factor, allowed, details, windows)
         issues = [group for group in groups if group.issue]
         found = pl.concat([group.outliers for group in issues]) if issues else chosen.clear()
         first, last, triggered = found.select(pl.col("start").min(), last=pl.col("start").max(), windows=pl.col("window").n_unique()).row(0)
@@ -373,6 +376,30 @@ def _too_few(groups: Sequence[_Group], factor: float, details: dict[str, Any], w
     )
 
 
+def steps_for_an_issue(factor: float, allowed: float) -> int:
+    """The number of steps that a group must have more than, for more than ``allowed`` of them to be outliers."""
+    return max(fewest_steps(factor), math.floor((math.floor(allowed) + 1) * (1 + factor * factor)))
+
+
+def _never(
+    evaluable: Sequence[_Group], groups: Sequence[_Group], factor: float, allowed: float, details: dict[str, Any], windows: int
+) -> Outcome:
+    """No group can have more outliers than are allowed: that none has says nothing."""
+    most = max(group.most for group in evaluable)
+    needed = steps_for_an_issue(factor, allowed)
+    of_all = "" if len(groups) == 1 else f" in the largest of {wording.plural(len(groups), 'group')}"
+    return not_evaluated(
+        f"{wording.count(_largest(evaluable))} of more than {wording.plural(needed, 'step')} needed{of_all}: with factor {_number(factor)}"
+        f" no more than {wording.count(most)} of so few can be outliers, and {_number(allowed)} are allowed",
+        f"Record more than {wording.plural(needed, 'step')} of each process and phase, or allow fewer outliers (StepOutlier_n_outliers).",
+        details=details,
+        violations=sum(len(group.outliers) for group in evaluable),
+        datapoints=sum(group.spread.count for group in groups),
+        windows=windows,
+        finding=_longest(details["slowest"], several=len({group.place for group in groups}) > 1).strip() or None,
+    )
+
+
 def _finding(groups: Sequence[_Group], factor: float, allowed: float, slowest: Sequence[Mapping[str, Any]]) -> str:
     issues = [group for group in groups if group.issue]
     evaluable = [group for group in groups if group.evaluable]
@@ -387,9 +414,6 @@ def _finding(groups: Sequence[_Group], factor: float, allowed: float, slowest: S
     of_place = f" of {_where(nearest.place)}" if len({group.place for group in groups}) > 1 else ""
     others = f", and no other of {wording.plural(len(evaluable), 'group')} of steps has more" if len(evaluable) > 1 else ""
     text = f"{_counted(nearest, of_place, factor)}, within {limit}{others}"
-    most = max(group.most for group in evaluable)
-    if most <= allowed:
-        text += f"; with factor {_number(factor)} there can be no more than {most} among {wording.plural(_largest(evaluable), 'step')}"
     short = [group for group in groups if not group.evaluable]
     if len(short) == 1:
         text += f"; {wording.count(short[0].spread.count)} {short[0].steps} are too few to be judged"

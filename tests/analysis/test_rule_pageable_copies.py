@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.selection import select
+from postrun.ingest import ingest
 from postrun.ingest.store import Store
 
 NAMES = {"gemm": ("gemm", "FP32", "GEMM"), "AllReduce": ("ncclAllReduce", "unknown", "communication")}
@@ -117,3 +121,31 @@ def test_cost_per_step(make_store: Callable[..., Store]) -> None:
     _, found = judged(make_store(names=NAMES, step=steps, device_event=[copy(0, 10), run(10, 50), copy(50, 64), run(64, 100)]))
     assert found is not None
     assert (found.cost_ns, found.cost_per_step_ns) == (24, 12.0)
+
+
+def test_how_long_the_calls_held_the_host(make_store: Callable[..., Store]) -> None:
+    def call(start: int, end: int, correlation: int, **more: Any) -> dict[str, Any]:
+        return {
+            "kind": "launch", "name": "cudaMemcpyAsync", "start_ns": start, "duration_ns": end - start, "correlation": correlation, **more,
+        }  # fmt: skip
+
+    events = [copy(300, 302, "DtoH", correlation=1), copy(302, 303, "DtoH", correlation=2), copy(400, 405, pageable=False, correlation=3)]
+    calls = [call(50, 302, 1), call(200, 303, 2, tid=2), call(310, 390, 3), call(0, 10, 9)]
+    result, _ = judged(make_store(names=NAMES, device_event=[run(0, 10_000), *events], host_event=calls))
+    # 252 on one thread and 103 on another; the pinned copy and the call without a copy do not count
+    assert (result.verdict, result.details["host_calls"], result.details["host_blocked_ns"]) == ("NoIssuesFound", 2, 355)
+    assert str(result.finding).endswith(" The host was in 2 calls of such copies for 355 ns; they return when the data is there.")
+
+
+def test_the_calls_of_a_real_trace(shared_data: Path) -> None:
+    trace = shared_data / "kineto" / "diff_pair" / "a100_rank3_of_8.json.gz"
+    if not trace.exists():
+        pytest.skip(f"no such trace: {trace}")
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    pageable = {e["args"]["correlation"] for e in events if e.get("cat") == "gpu_memcpy" and "Pageable" in e["name"]}
+    calls = [e for e in events if e.get("cat") == "cuda_runtime" and e["args"].get("correlation") in pageable]
+    with ingest([trace]) as store:
+        result, _ = judged(store)
+    # no two of these calls overlap on one thread
+    assert (result.details["host_calls"], result.details["host_blocked_ns"]) == (len(calls), sum(round(e["dur"] * 1000) for e in calls))
+    assert "75.7 ms" in str(result.finding)

@@ -46,7 +46,7 @@ def test_without_steps(make_store: MakeStore) -> None:
 
 def test_a_step_of_exactly_the_threshold_is_no_outlier(make_store: MakeStore) -> None:
     # 18 steps of 10 and 2 of 20: mean 11, variance (18 x 1 + 2 x 81) / 20 = 9, standard deviation 3, threshold 11 + 3 x 3 = 20.
-    result, _ = judged(make_store(step=series([10] * 18 + [20] * 2)), stddev=3, n_outliers=1)
+    result, _ = judged(make_store(step=series([10] * 18 + [20] * 2)), stddev=3, n_outliers=0.5)
     [group] = result.details["groups"]
     assert (group["mean_ns"], group["std_ns"], group["threshold_ns"]) == (11, 3, 20)
     assert (result.verdict, group["outliers"], result.violations, result.triggered, result.first_ns) == ("NoIssuesFound", 0, 0, 0, None)
@@ -60,7 +60,7 @@ def test_a_step_of_exactly_the_threshold_is_no_outlier(make_store: MakeStore) ->
 
 
 def test_exactly_n_outliers_is_no_issue(make_store: MakeStore) -> None:
-    store = make_store(step=series([10] * 18 + [20] * 2))
+    store = make_store(step=series([10] * 36 + [20] * 2))
     assert judged(store, stddev=2.9, n_outliers=2)[0].verdict == "NoIssuesFound"
     assert judged(store, stddev=2.9, n_outliers=1)[0].verdict == "IssuesFound"
 
@@ -93,10 +93,25 @@ def test_equal_steps_have_no_outliers(make_store: MakeStore) -> None:
 def test_more_outliers_than_can_be_are_said_to_be_impossible(make_store: MakeStore) -> None:
     # Of 27 steps at most one is beyond factor 5: an issue with more than ten cannot be found.
     result, _ = judged(make_store(step=series([10] * 27)))
-    assert (result.finding or "").endswith("; with factor 5 there can be no more than 1 among 27 steps.")
+    assert (result.verdict, result.reason) == (
+        "NotEvaluated",
+        "27 of more than 286 steps needed: with factor 5 no more than 1 of so few can be outliers, and 10 are allowed",
+    )
     assert "factor 3" not in (judged(make_store(step=series([10] * 300)), stddev=3)[0].finding or "")
     for factor, percent in ((5, 3.846), (3, 10.0)):
         assert judged(make_store(step=series([10] * 27)), stddev=factor)[0].details["limit_percent"] == pytest.approx(percent, abs=1e-3)
+
+
+@pytest.mark.parametrize(("factor", "allowed"), [(5, 10), (3, 10), (3, 0.5), (2.5, 1), (1, 2)])
+def test_from_how_many_steps_on_an_issue_can_be(make_store: MakeStore, factor: float, allowed: float) -> None:
+    """The fewest outliers of an issue, all equally long among equal steps, lie sqrt((n - m) / m) standard deviations above the mean."""
+    outliers = math.floor(allowed) + 1
+    steps = next(n for n in range(outliers + 1, 1000) if math.sqrt((n - outliers) / outliers) > factor)
+    for number, verdict in ((steps - 1, "NotEvaluated"), (steps, "IssuesFound")):
+        durations = [10] * (number - outliers) + [1000] * outliers
+        assert judged(make_store(step=series(durations)), stddev=factor, n_outliers=allowed)[0].verdict == verdict
+    if (factor, allowed) in ((5, 10), (3, 10)):
+        assert steps == {5: 287, 3: 111}[int(factor)]
 
 
 @pytest.mark.parametrize("mode", ["TRAIN", "train", "ModeKeys.TRAIN", "modekeys.train"])

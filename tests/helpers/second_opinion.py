@@ -619,8 +619,11 @@ def step_outlier(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
             "p99_ns": quantile(lengths, P99), "p95_ns": quantile(lengths, P95), "p50_ns": middle,
         }  # fmt: skip
     judged = [g for g in groups.values() if g["evaluable"]]
+    # m equal outliers among n steps lie sqrt((n - m) / m) standard deviations above the mean.
+    k, m = Fraction(str(p["stddev"])), math.floor(p["n_outliers"]) + 1
+    possible = any(g["steps"] - m > k * k * m for g in judged)
     return {
-        "verdict": _verdict(bool(judged), any(g["outliers"] > p["n_outliers"] for g in judged)),
+        "verdict": _verdict(possible, any(g["outliers"] > p["n_outliers"] for g in judged)),
         "violations": sum(g["outliers"] for g in judged), "datapoints": sum(g["steps"] for g in groups.values()), "groups": groups,
         "slowest": sorted(
             (length - groups[key]["p50_ns"] for key, steps in run.steps.items() if key in groups for _, length, _ in steps), reverse=True
