@@ -19,7 +19,7 @@ def data_quality(report: Report) -> Section:
     repaired = say("the readers note {}", plural(len(notes), "point", "points")) if notes else say("nothing had to be repaired or dropped")
     also = say("; {} of no known format {} left aside", plural(unknown, "file"), "was" if unknown == 1 else "were") if unknown else ""
     made = Section(
-        "data-quality", "Data quality", say("{} gave {}; {}{}.", plural(len(read), "file"), plural(events, "event"), repaired, also)
+        "data-quality", "Data quality", say("{} gave {}; {}{}.", plural(len(read), "file"), plural(events, "record"), repaired, also)
     )
     if not report.run.sources and not notes:
         return Section("data-quality", "Data quality", say("No input file is recorded in this run, so nothing can be said about it."))
@@ -73,7 +73,7 @@ def _formats(report: Report) -> Table | None:
             Column("Format", "name"),
             Column("Files", "number"),
             Column("Size", "number"),
-            Column("Events", "number"),
+            Column("Records", "number"),
             Column("First event", html_only=True),
             Column("Last event", html_only=True),
         ],

@@ -13,6 +13,10 @@ def job_statistics(report: Report) -> Section:
     what = "recorded time" if job.captured_only else "job"
     took = "was" if job.captured_only else "took"
     more = coded(f" {job.absent}") if job.absent else ""
+    if job.loop_ns is not None and job.captured_only:
+        more = say(
+            "{} These are parts of what was recorded: how long the initialization and the finalization of the job took is not known.", more
+        )
     if job.loop_ns is not None:
         lead = say(
             "The {} {} {}; {} of it was the training loop, {} came before and {} after it.{}",
@@ -30,10 +34,11 @@ def job_statistics(report: Report) -> Section:
         lead = coded(job.absent or "No event of this run says when the job began or ended.")
     made = Section("job-statistics", "Job statistics", lead)
     parts = (
-        ("Initialization", "host", job.initialization_ns, job.initialization_percent),
+        ("Before the first step" if job.captured_only else "Initialization", "host", job.initialization_ns, job.initialization_percent),
         ("Training loop", "computation", job.loop_ns, job.loop_percent),
-        ("Finalization", "other", job.finalization_ns, job.finalization_percent),
+        ("After the last step" if job.captured_only else "Finalization", "other", job.finalization_ns, job.finalization_percent),
     )
+    within = ", within the recording" if job.captured_only else ""
     known = [Slice(name, meaning, share, (value(time, duration),)) for name, meaning, time, share in parts if share is not None]
     made.add(
         ring(
@@ -57,8 +62,8 @@ def job_statistics(report: Report) -> Section:
                     ("Training loop start", moment(job.loop_started_at_ns, relative=relative)),
                     ("Training loop end", moment(job.loop_ended_at_ns, relative=relative)),
                     ("Training loop duration", duration(job.loop_ns)),
-                    ("Initialization time", duration(job.initialization_ns)),
-                    ("Finalization time", duration(job.finalization_ns)),
+                    (f"Initialization time{within}", duration(job.initialization_ns)),
+                    (f"Finalization time{within}", duration(job.finalization_ns)),
                 )
                 if text != "–"
             ],

@@ -43,6 +43,7 @@ _NAMED = 3
 _LOADINGS = 12  # names of ranges of data loading
 _POINTS = 400  # of one line
 _FEW = 10  # steps; of fewer no outer percentile is told
+_OTHERWISE = 0.1  # of the wall time of the step; from here on the first page tells it and the time on the device apart
 _ALIKE = 0.01  # of the longest mean step; processes that wait for each other differ by less
 
 
@@ -324,14 +325,33 @@ def telling(every: Sequence[StepParts]) -> Telling:
     kernels = [part.mean_ns.get("kernel", 0.0) for part in every]
     part = every[kernels.index(max(kernels))]
     name = labels.process(part.node, part.rank, part.pid)
-    title = f"{mean.capitalize()}, wall time: {duration(part.mean_step_ns)} on each of {where}; shown is {name}"
-    sentence = f"the {mean} takes {duration(part.mean_step_ns)} of wall time on each of {where}"
+    low, high = duration(min(part.mean_step_ns for part in every)), duration(slowest.mean_step_ns)
+    long, on = (high, "on each of") if low == high else (f"{low} to {high}", "on")
+    title = f"{mean.capitalize()}, wall time: {long} {on} {where}; shown is {name}"
+    sentence = f"the {mean} takes {long} of wall time {on} {where}"
     if max(kernels) > 0:
         compared = f"computes longest ({duration(max(kernels))}; the median {noun} {duration(statistics.median(kernels))})"
         if ranks:  # names of nodes and processes leave no room
             title += f" (computes {duration(max(kernels))}, median {duration(statistics.median(kernels))})"
         sentence += f"; {name} {compared}"
     return Telling(part, True, title, sentence)
+
+
+def wall_and_device(report: Report, part: StepParts) -> str:
+    """Why the wall time of the average step is another than the step time of the first page: " ..."; empty where it hardly is."""
+    place = (part.node, part.rank, part.pid)
+    own = [one for one in _main(report.steps.groups)[0] if one.on_device and (one.node, one.rank, one.pid) == place]
+    tile = next((one for one in report.summary.tiles if one.key == "step_time"), None)
+    if part.annotated or len(own) != 1 or tile is None or not tile.number:
+        return ""
+    if abs(part.mean_step_ns - tile.number) < _OTHERWISE * part.mean_step_ns:
+        return ""
+    before = part.mean_ns.get("kernel", 0.0) + part.mean_ns.get("communication", 0.0) - own[0].quantiles.mean
+    more = f" At least {duration(before)} of the kernels in it were not launched in it." if before >= _ALIKE * part.mean_step_ns else ""
+    return (
+        f" The wall time is from a step's start on the host, or the end of the one before it, and counts all that ran in it; the step time"
+        f" above, {tile.value}, is from the first to the last of the work that a step launched on the GPU.{more}"
+    )
 
 
 def parts_of(every: Sequence[StepParts]) -> dict[str, Part]:

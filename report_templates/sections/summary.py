@@ -14,7 +14,7 @@ from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
 from ..formats import clip, duration, first_sentences, glued, percent, plural, sentences
 from .findings import FIRST, findings, overlap
-from .steps import parts_of, telling
+from .steps import parts_of, telling, wall_and_device
 from .system_usage import panel
 from .time_breakdown import FIRST_PAGE, bars, wasted
 from .verdicts import ABSENT, ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS, Judged, counted, judged
@@ -183,6 +183,7 @@ def _names(those: Sequence[Judged]) -> Markup:
 def _costs(report: Report) -> Figure | None:
     """Kernel time by category, and the average step of the process that says most by part."""
     made = []
+    apart = ""
     if report.categories:
         ordered = sorted(report.categories, key=lambda share: -share.percent)
         head = [(share.name, share.percent, meaning_of(share.name)) for share in ordered[:_PIECES] if share.percent >= _SMALL]
@@ -191,6 +192,7 @@ def _costs(report: Report) -> Figure | None:
     if report.steps.parts:
         told = telling(report.steps.parts)
         shown = told.part
+        apart = wall_and_device(report, shown)
         parts = [
             (part.name, 100.0 * shown.mean_ns.get(key, 0.0) / shown.mean_step_ns, part.meaning)
             for key, part in parts_of([shown]).items()
@@ -206,7 +208,7 @@ def _costs(report: Report) -> Figure | None:
     if not made:
         return None
     alt = "; ".join(f"{strip.title}, most of it {max(strip.pieces, key=lambda p: p.percent).name}" for strip in made)
-    return Figure("summary-costs", strips(made), alt, say("What the time was spent on. Parts below 0.5 % are not named."))
+    return Figure("summary-costs", strips(made), alt, say("What the time was spent on. Parts below 0.5 % are not named.{}", apart))
 
 
 def _strip(title: str, parts: Sequence[tuple[str, float, str]]) -> Strip:

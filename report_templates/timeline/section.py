@@ -42,12 +42,17 @@ def timeline(given: Timeline) -> Section:
             say("No event has a time to be drawn: record the run with --gpu, or read the Kineto traces of its processes."),
         )
     shown = say(" {}", given.shown) if given.shown else Markup("")
-    lead = say("{} over {}.{}", plural(given.events_total, "event"), duration(given.span_ns), shown)
+    lead = say("{}{} over {}.{}", plural(given.events_total, "event"), _derived(given), duration(given.span_ns), shown)
     made = Section("timeline", "Timeline", lead, facts={"data": Markup(encode(given))})
     order = {key: place for place, key in enumerate(_HEADING)}
     for view in sorted(given.views, key=lambda one: order.get(one.key, len(order))):
         made.add(_strips(given, view))
     return made
+
+
+def _derived(given: Timeline) -> str:
+    """That steps, which no file has as events of their own, are among the events."""
+    return ", the steps among them," if any(track.kind == "steps" for track in given.tracks) else ""
 
 
 def _strips(given: Timeline, view: View) -> Figure | None:

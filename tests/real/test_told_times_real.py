@@ -1,0 +1,56 @@
+"""Do sentences say what their times are of: of a step, of several ranks, of the recording, of records and of events?"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from postrun.analysis import Options, analyze
+from postrun.analysis.report import Report
+from postrun.analysis.timeline import timeline
+from postrun.ingest import ingest
+from postrun.report_templates.sections.data_quality import data_quality
+from postrun.report_templates.sections.job_statistics import job_statistics
+from postrun.report_templates.sections.steps import telling
+from postrun.report_templates.sections.summary import summary
+from postrun.report_templates.timeline.section import timeline as timeline_section
+
+
+def plain(text: object) -> str:
+    return re.sub(r"\s", " ", re.sub(r"<[^>]*>", "", str(text)))
+
+
+def reported(folder: Path, *names: str) -> tuple[Report, str]:
+    """The report and the first words of its timeline."""
+    paths = [folder / "kineto" / name for name in names]
+    if not all(path.is_file() for path in paths):
+        pytest.skip("the traces are not here")
+    with ingest(paths) as store:
+        report = analyze(store, Options(generated_at_ns=0))
+        return report, plain(timeline_section(timeline(store, report)).lead)
+
+
+def test_the_wall_time_of_a_step_and_its_time_on_the_device(shared_data: Path) -> None:
+    # By the trace: ProfilerStep of 49.4 ms; work launched in it runs for 34.9 ms; kernels run for 45.2 ms of it.
+    report, _ = reported(shared_data, "h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")
+    told = plain(summary(report).figures["costs"].caption)
+    assert "the step time above, 34.9 ms, is from the first to the last of the work that a step launched on the GPU" in told
+    assert "At least 10.3 ms of the kernels in it were not launched in it." in told
+
+
+def test_steps_of_two_ranks_and_events(shared_data: Path) -> None:
+    report, shown = reported(shared_data, "sampled_2_ranks/sampled_rank-0.json.gz", "sampled_2_ranks/sampled_rank-1.json.gz")
+    assert plain(telling(report.steps.parts).title).startswith("Average step, wall time: 615 ms to 619 ms on 2 ranks; shown is rank ")
+    assert plain(data_quality(report).lead).startswith("2 files gave 9 485 records;")
+    assert shown.startswith("9 489 events, the steps among them, over ")
+    assert len(report.steps.steps) == 9489 - 9485
+
+
+def test_a_window_of_a_job_does_not_tell_its_end(shared_data: Path) -> None:
+    report, _ = reported(shared_data, "v100_ddp/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz")
+    made = job_statistics(report)
+    assert "how long the initialization and the finalization of the job took is not known" in plain(made.lead)
+    labels = [row[0].text for row in made.tables["times"].rows]
+    assert "Finalization time, within the recording" in labels
+    assert "Finalization time" not in labels
