@@ -358,7 +358,14 @@ def _write_report(
 
     progress("analysing", None)
     made_at = option_values.generated_at(generated_at)
-    made = analyze(store, Options(top=top, histograms=histograms, generated_at_ns=made_at, name=name, selection=selection))
+    ctx = click.get_current_context(silent=True)
+    of_file = ctx is not None and ctx.get_parameter_source("histograms") is ParameterSource.DEFAULT_MAP  # of many runs
+    options = Options(
+        top=top, histograms=histograms, histograms_if_present=of_file, generated_at_ns=made_at, name=name, selection=selection
+    )
+    made = analyze(store, options)
+    for name_of_file in () if quiet else (one for one in histograms if one not in made.annotations.histograms):
+        click.echo(f"note: histogram = {name_of_file!r} of the configuration: no annotated range of this run has this name", err=True)
     progress("drawing", None)
     timeline = timelines.timeline_for(store, made, formats, 0 if "timeline" in look.left_out else timeline_events)
     written = render(made, output, formats, paper=paper, printer=printer, progress=progress, timeline=timeline, look=look)

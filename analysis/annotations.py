@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
@@ -31,13 +31,14 @@ def base_name(text: pl.Expr) -> pl.Expr:
 def annotation_groups(store: Store, options: Options = Options()) -> Annotations:  # noqa: B008  (Options is frozen)
     """Durations of the ranges by base name, side (host or device) and phase, longest total first; ranges that never ended are left out.
 
-    ``histograms``: the names chosen in the options, else those with most time. Raises UsageError for a chosen name that no range has.
+    ``histograms``: the names chosen in the options, else those with most time. Raises UsageError for a chosen name that no range
+    has, unless they are chosen for the runs that have them.
     """
     rows = store.frame(
         "SELECT name, side, phase, process, duration_ns AS duration FROM annotation WHERE complete IS NOT FALSE AND duration_ns IS NOT NULL"
     )
     if rows.is_empty():
-        _check(options.histograms, [])
+        _chosen(options, [])
         return Annotations((), (), _ABSENT)
     names = store.frame("SELECT id AS name, text FROM name WHERE id IN (SELECT DISTINCT name FROM annotation)")
     named = rows.join(names.select("name", base=base_name(pl.col("text"))), on="name", how="left")
@@ -50,8 +51,7 @@ def annotation_groups(store: Store, options: Options = Options()) -> Annotations
     groups = [_group(base, side, phase, members) for (base, side, phase), members in merged.group_by(keys)]
     groups.sort(key=lambda group: (group.name == OTHER, -group.total_ns, group.name, group.side, group.phase or ""))
     present = list(dict.fromkeys(group.name for group in groups))
-    _check(options.histograms, present)
-    return Annotations(tuple(groups), tuple(options.histograms or present[:DRAWN]), None)
+    return Annotations(tuple(groups), _chosen(options, present) or tuple(present[:DRAWN]), None)
 
 
 def _group(base: object, side: object, phase: object, members: pl.DataFrame) -> AnnotationGroup:
@@ -69,8 +69,9 @@ def _group(base: object, side: object, phase: object, members: pl.DataFrame) -> 
     )
 
 
-def _check(chosen: Iterable[str], present: Sequence[str]) -> None:
-    for name in chosen:
-        if name not in present:
+def _chosen(options: Options, present: Sequence[str]) -> tuple[str, ...]:
+    for name in options.histograms:
+        if name not in present and not options.histograms_if_present:
             listed = ", ".join(repr(one) for one in present[:10]) + (f" and {len(present) - 10} more" if len(present) > 10 else "")
             raise UsageError(f"--histogram {name}: no annotated range has this name; there are {listed or 'none'}")
+    return tuple(name for name in options.histograms if name in present)

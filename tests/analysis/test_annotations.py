@@ -55,6 +55,9 @@ def test_names_chosen_for_histograms(make_store: Callable[..., Store]) -> None:
     assert len(annotation_groups(store).histograms) == DRAWN
     with pytest.raises(UsageError, match="--histogram step: no annotated range has this name; there are 'name a'"):
         annotation_groups(store, Options(histograms=("step",)))
+    for chosen, drawn in ((("step", "name j"), ("name j",)), (("step",), annotation_groups(store).histograms)):
+        assert annotation_groups(store, Options(histograms=chosen, histograms_if_present=True)).histograms == drawn
+    assert annotation_groups(make_store(), Options(histograms=("step",), histograms_if_present=True)).histograms == ()
 
 
 def test_without_annotations(make_store: Callable[..., Store]) -> None:
