@@ -223,6 +223,8 @@ def _finding(evaluated: pl.DataFrame, episodes: pl.DataFrame, worst: dict[str, A
     leak = evaluated.filter(pl.col("slope").is_not_null()).sort("slope", descending=True).head(1).rows(named=True)
     if leak and leak[0]["slope"] * (leak[0]["last_ns"] - leak[0]["first_ns"]) / _HOUR_NS >= 1:
         text += f"; on {_place(leak[0], run)} it rises by {leak[0]['slope']:.1f} percentage points per hour (Theil-Sen slope)"
+    if worst["source"] != FOOTPRINT:
+        text += "; how much memory is used was not recorded, so that it could rise unseen"
     return f"{text}."
 
 

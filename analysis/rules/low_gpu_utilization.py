@@ -48,6 +48,7 @@ GUESS: Final = (
 _IDLE: Final = (IDLE_TAIL, IDLE_HEAD, IDLE_ENDS)
 _LEAST_STRETCH: Final = 0.05
 _NEAR: Final = 0.05
+_SAME: Final = 0.01
 _GPU: Final = ["node", "unit"]
 
 Row = dict[str, Any]
@@ -389,13 +390,13 @@ def _advice(kind: str, rows: Sequence[Row], run: RunData) -> str:
     if kind in _IDLE:
         parts = []
         if kind != IDLE_HEAD:
-            takes = f" (finalisation takes {duration(run.job.finalization_ns)})" if run.job.finalization_ns else ""
+            takes = _beside("finalisation", run.job.finalization_ns, _longest(rows, "idle_tail_ns"))
             parts.append(
                 "End the job when training ends, and move what follows it (last evaluation, export, upload) to a machine without GPUs:"
                 f" {where(rows)} stood idle for the last {_tail(rows, run)}{takes}."
             )
         if kind != IDLE_TAIL:
-            takes = f" (initialisation takes {duration(run.job.initialization_ns)})" if run.job.initialization_ns else ""
+            takes = _beside("initialisation", run.job.initialization_ns, _longest(rows, "idle_head_ns"))
             parts.append(
                 "Begin to train sooner: download and prepare data before the job, or read it as a stream:"
                 f" {where(rows)} stood idle for the first {_head(rows, run)}{takes}."
@@ -412,6 +413,17 @@ def _advice(kind: str, rows: Sequence[Row], run: RunData) -> str:
         f"Raise `batch_size` while it fits into GPU memory, or use fewer or smaller GPUs: {gpu(worst)} is at"
         f" {percent(_mean(worst))} on average and leaves the rest unused."
     )
+
+
+def _longest(rows: Sequence[Row], key: str) -> int:
+    return max(int(row[key] or 0) for row in rows)
+
+
+def _beside(part: str, time_ns: int | None, idle_ns: int) -> str:
+    """How long a part of the job takes, where that is another time than the GPUs idled: samples tell one, steps the other."""
+    if not time_ns:
+        return ""
+    return f" ({part})" if abs(time_ns - idle_ns) <= _SAME * idle_ns else f" ({part} takes {duration(time_ns)})"
 
 
 def _mean(row: Row) -> float:

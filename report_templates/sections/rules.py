@@ -83,6 +83,9 @@ def _lead(found: Sequence[Judged]) -> str:
     most = min(judging, key=lambda one: (-one.rule.triggered, one.rule.rule)).rule
     if not most.triggered:
         return first
+    tied = sum(one.rule.triggered == most.triggered for one in judging)
+    if tied > 1:
+        return f"{first} Triggered most often: {plural(tied, 'rule')}, {plural(most.triggered, 'time')} each."
     points = f", at {plural(most.datapoints, 'data point')}" if most.datapoints else ""
     return f"{first} Triggered most often: {clip(most.rule, 60)}, {plural(most.triggered, 'time')}{points}."
 

@@ -140,6 +140,12 @@ def test_the_memory_controller_is_named() -> None:
     assert device(found)["memory_figure"] == "memory controller"
     assert str(found.finding).startswith("The memory-controller utilisation, recorded as GPU memory, grew on m0 GPU 0")
     assert "no proof of a leak" in str(found.recommendation)
+    fine = judge(memory([10.0] * 40, metric=CONTROLLER), window=4, patience=8)
+    assert (fine.verdict, fine.finding) == (
+        FINE,
+        "The memory-controller utilisation, recorded as GPU memory, did not grow from one window of 4 samples to the next; the threshold is"
+        " 10; how much memory is used was not recorded, so that it could rise unseen.",
+    )
 
 
 def test_a_slow_leak_shows_in_the_slope() -> None:

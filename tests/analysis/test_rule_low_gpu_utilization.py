@@ -176,7 +176,7 @@ def test_an_idle_tail_after_the_last_step() -> None:
         found = judged(store, RULE, patience=100, window=240)
     assert str(found.finding).endswith("; low only in an idle tail of 2 min 30 s, after the last step.")
     # The job ends with its last sample, at 599.5 s, its last step at 450 s.
-    assert "stood idle for the last 2 min 30 s, after the last step (finalisation takes 2 min 30 s)." in str(found.recommendation)
+    assert "stood idle for the last 2 min 30 s, after the last step (finalisation)." in str(found.recommendation)
 
 
 @pytest.mark.parametrize(("samples", "advice"), [(4, "record for longer"), (99, "record for longer"), (100, None), (101, None)])

@@ -215,6 +215,12 @@ def test_the_summary_has_issues_first_and_then_what_triggered_most_often(rich: R
     assert all(("none: the rule is fine" in row) == ("✓ Fine" in row) and ("Do what helps." in row) == ("✕ Issue" in row) for row in rows)
     lead = words(page(context(rich, quiet), "html"))
     assert "6 of 14 evaluated rules found an issue. Triggered most often: CPUBottleneck, 1 300 times, at 2 400 data points." in lead
+    tied = dataclasses.replace(
+        rich, rules=tuple(dataclasses.replace(rule, triggered=min(rule.triggered, 1)) for rule in rich.rules), findings=()
+    )
+    number = sum(rule.triggered == 1 for rule in tied.rules if rule.rule in names)
+    assert number > 1
+    assert f"Triggered most often: {number} rules, 1 time each." in words(page(context(tied, quiet), "html"))
 
 
 def test_every_evaluated_rule_has_a_section_with_its_texts(rich: Report) -> None:
