@@ -109,6 +109,7 @@ def assemble(store: Store, options: Options) -> Report:
             loader_recorded=_loader_recorded(store, found_steps),
             notes=notes,
             traced=_traced(store),
+            named_loading_ns=sum(part.total_ns for part in found_framework.step_parts if part.name == "data loading"),
         ),
         nodes=nodes,
         devices=devices,

@@ -86,12 +86,14 @@ def summary(
     loader_recorded: bool,
     notes: Sequence[Note],
     traced: int | None = None,
+    named_loading_ns: int = 0,
 ) -> Summary:
     """The first page. Shares over several GPUs are sums over all of them: busy time of all / span of all.
 
     ``breakdown`` has one row per device. A figure that the run does not give has the value "–" and says in its second line why.
     ``loader_recorded``: whether the trace has data-loader events at all; without them a share of 0 would mean nothing. ``traced``: of how
     many processes there is an event; those that are only known to have run are not traced.
+    ``named_loading_ns``: how long ranges that are named as data loading took.
     """
     sampled = [metric for metric in usage.nodes if metric.metric == "gpu" and not metric.derived]
     cpu = [metric for metric in usage.nodes if metric.metric == "cpu"]
@@ -118,7 +120,7 @@ def summary(
                     _gpu_busy(breakdown, sampled),
                     _step_time(steps),
                     _exposed_communication(breakdown, steps),
-                    _data_loading(steps, loader_recorded=loader_recorded),
+                    _data_loading(steps, loader_recorded=loader_recorded, named_ns=named_loading_ns),
                     _lower_precision(precision),
                 ],
                 strict=True,
@@ -385,7 +387,7 @@ def _exposed_communication(breakdown: Sequence[DeviceTime], steps: Steps) -> Til
     return Tile(key, label, wording.percent(100 * exposed / span), detail, anchor, 100 * exposed / span)
 
 
-def _data_loading(steps: Steps, *, loader_recorded: bool) -> Tile:
+def _data_loading(steps: Steps, *, loader_recorded: bool, named_ns: int) -> Tile:
     key, label, anchor = "data_loading", "data loading", "steps"
     loading = _loading(steps)
     if loading is None or not loading[1]:
@@ -393,6 +395,8 @@ def _data_loading(steps: Steps, *, loader_recorded: bool) -> Tile:
         return _unknown(key, label, profiled if steps.steps else "no steps recorded", anchor)
     if not loader_recorded:
         annotated = all(part.annotated for part in steps.parts)
+        if named_ns and not annotated:
+            return _unknown(key, label, f"no data-loader events; ranges named so took {wording.duration(named_ns)}", anchor)
         return _unknown(key, label, "no part of a step named as data loading" if annotated else "no data-loader events recorded", anchor)
     waited, whole, count = loading
     share = 100 * waited / whole

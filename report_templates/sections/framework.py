@@ -13,7 +13,7 @@ from .shares import shares_ring
 _STEP_PARTS = (("forward", "computation"), ("backward", "computation"), ("optim", "operator"), ("data", "loading"))
 _RANGES = (
     "Ranges on the host, summed over processes; they may overlap GPU work and lie between steps; "
-    "the data-loading wait of the first page counts only what nothing else covers."
+    "the data-loading wait of the first page counts only data-loader events, where nothing else covers them."
 )
 _HOST_ONLY = "Ranges on the host, summed over processes; they may lie between steps."
 _TWO_TIMES = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
 from postrun.analysis.timeline import timeline
+from postrun.analysis.wording import duration
 from postrun.ingest import ingest
 from postrun.report_templates.sections.data_quality import data_quality
 from postrun.report_templates.sections.job_statistics import job_statistics
@@ -54,3 +57,18 @@ def test_a_window_of_a_job_does_not_tell_its_end(shared_data: Path) -> None:
     labels = [row[0].text for row in made.tables["times"].rows]
     assert "Finalization time, within the recording" in labels
     assert "Finalization time" not in labels
+
+
+def test_ranges_named_as_data_loading_are_told_beside_absent_events(shared_data: Path) -> None:
+    # By the trace of rank 0: no enumerate(DataLoader), and `## data_load ##` ranges on the host.
+    path = shared_data / "kineto" / "sampled_2_ranks" / "sampled_rank-0.json.gz"
+    if not path.is_file():
+        pytest.skip(f"no real trace: {path} is no file")
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    own = [event["dur"] for event in events if event.get("cat") == "user_annotation" and event["name"] == "## data_load ##"]
+    assert own
+    assert not any("enumerate(DataLoader)" in str(event.get("name")) for event in events)
+    report, _ = reported(shared_data, "sampled_2_ranks/sampled_rank-0.json.gz")
+    [tile] = [tile for tile in report.summary.tiles if tile.key == "data_loading"]
+    assert tile.detail == f"no data-loader events; ranges named so took {duration(sum(own) * 1000)}"
+    assert [part.total_ns for part in report.framework.step_parts if part.name == "data loading"] == [sum(own) * 1000]
