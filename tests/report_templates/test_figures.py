@@ -6,13 +6,14 @@ import math
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from markupsafe import Markup
 from postrun.analysis.report import Share
 from postrun.report_templates.blocks import SECTORS
-from postrun.report_templates.figures import plots
+from postrun.report_templates.figures import palette, plots
 from postrun.report_templates.figures.axes import nice_ticks, time_unit
 from postrun.report_templates.figures.donut import Sector, donut, shaded
 from postrun.report_templates.figures.heat_map import Heat, heat_map
@@ -94,6 +95,12 @@ def test_neighbours_of_one_meaning_differ_in_shade() -> None:
     sectors = shaded([(str(i), 10.0, "computation") for i in range(SECTORS + 1)])
     assert len({sector.shade for sector in sectors}) == len(sectors)  # softmax is the seventh: not the blue of the first
     assert all(abs(a.shade - b.shade) > 0.15 for a, b in pairwise(sectors))
+
+
+def test_every_shade_has_a_swatch_of_the_same_opacity() -> None:
+    style = (Path(palette.__file__).parents[1] / "templates/style.css").read_text(encoding="utf-8")
+    for shade in palette.SHADES[1:]:
+        assert f".s{round(shade * 100)} {{ opacity: {shade:.2f}".replace("0.", ".") in style
 
 
 def test_the_others_are_no_second_number_beside_that_of_the_row() -> None:
