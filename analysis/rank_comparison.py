@@ -177,6 +177,8 @@ def _sentences(judged: Sequence[RankOverSteps], rows: Sequence[RankRow], limit: 
     worst = stragglers[0] if stragglers else max(judged, key=lambda rank: (rank.over, rank.excess_percent))
     where = place(worst.node, worst.rank, worst.device)
     how = f"{percent(worst.excess_percent)} longer per step than the median of {plural(len(judged), 'rank')}"
+    if len(judged) == 2:  # the median lies in the middle of the two
+        how += f" ({duration(2 * worst.excess_ns)} longer than the other)"
     often = f"is over it by more than {percent(limit)} in {worst.steps_over} of {plural(worst.steps, 'step')}"
     if stragglers:
         also = "" if len(stragglers) == 1 else f" They wait for {plural(len(stragglers) - 1, 'more rank')}, too."

@@ -23,6 +23,7 @@ from .host_bound import HostBound
 from .io_bottleneck import IOBottleneck
 from .load_balancing import LoadBalancing
 from .low_gpu_utilization import GUESS, IDLE_ENDS, IDLE_HEAD, IDLE_TAIL, UNUSED, LowGPUUtilization
+from .overall_system_usage import OverallSystemUsage
 from .short_kernels import ShortKernels
 from .step_outlier import StepOutlier
 from .straggler_rank import StragglerRank
@@ -59,7 +60,7 @@ def _extended(rule: Rule, outcome: Outcome, known: Outcomes) -> Outcome:
     warm = _sentence(WARM, rule, outcome, known)
     if warm:
         return dataclasses.replace(outcome, recommendation=f"{warm} {outcome.recommendation}")
-    for table, guess, instead in ((CAUSES, GUESS, ","), (LOADERS, MORE_WORKERS, "")):
+    for table, guess, instead in ((CAUSES, GUESS, ","), (LOADERS, MORE_WORKERS, ""), (DEFINITIONS, "", "")):
         sentence = _sentence(table, rule, outcome, known)
         if sentence:
             sure = (outcome.recommendation or "").replace(guess, instead)
@@ -115,6 +116,17 @@ def _straggler_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
     if not slow:
         return None
     return f"First look at {where(slow)} (StragglerRank): the other ranks wait for it in collectives."
+
+
+def _well_used(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
+    low = {row["node"] for row in later.details.get("devices", ()) if row.get("triggered")}
+    well = [row for row in first.details["nodes"] if row["node"] in low and (row["statement"] or "").startswith("Well used")]
+    if not well:
+        return None
+    return (
+        "OverallSystemUsage calls such machines well used: it looks at the median over the whole run, this rule at p95 and p5 of single"
+        " windows (both as documented)."
+    )
 
 
 def _processor_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
@@ -230,6 +242,9 @@ def _names_loaders(outcome: Outcome) -> bool:
 
 WARM: Final = (Reference((LowGPUUtilization, BatchSize, ShortKernels), HostBound, _warm_first),)
 """What is to be judged again, and begins the recommendation."""
+
+DEFINITIONS: Final = (Reference((LowGPUUtilization,), OverallSystemUsage, _well_used, FINE),)
+"""Where two definitions of the same word disagree."""
 
 CAUSES: Final = (
     Reference((LowGPUUtilization, BatchSize), LoadBalancing, _divide_first),

@@ -223,6 +223,8 @@ def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], t
 def _finding(ranks: list[RankOverSteps], bad: list[RankOverSteps], threshold: float) -> str:
     worst = bad[0] if bad else max(ranks, key=lambda rank: (rank.over, rank.excess_percent))
     limit = f"threshold {percent(threshold)}"
+    if len(ranks) == 2:  # the median lies in the middle of the two
+        limit = f"{duration(2 * worst.excess_ns)} longer than the other; {limit}"
     text = f"{worst.place} computes {_more(worst)} than the median of {len(ranks)} ranks ({limit})"
     often = f"and is over it in {worst.steps_over} of {plural(worst.steps, 'step')}"
     if bad:

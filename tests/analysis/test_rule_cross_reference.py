@@ -140,6 +140,19 @@ def test_loaders_are_not_both_to_be_more_and_to_be_left() -> None:
     assert MORE_WORKERS in load
 
 
+def test_two_definitions_of_well_used_are_told_apart() -> None:
+    def usage(node: str, statement: str | None) -> Outcome:
+        return outcome(FINE, nodes=[{"node": node, "statement": statement, "metrics": []}])
+
+    gpu = outcome(devices=[low("m0", 1)])
+    text = referred(LowGPUUtilization=gpu, OverallSystemUsage=usage("m0", "Well used: the median of the GPUs is 88 %."))[
+        "LowGPUUtilization"
+    ]
+    assert str(text).startswith("Do it. OverallSystemUsage calls such machines well used")
+    for other in (usage("m1", "Well used: it is."), usage("m0", "Under-utilised: it is."), usage("m0", None)):
+        assert referred(LowGPUUtilization=gpu, OverallSystemUsage=other)["LowGPUUtilization"] == "Do it."
+
+
 def waiting(node: str, device: int, **more: Any) -> dict[str, Any]:
     return {"node": node, "rank": 2, "device": device, "issue": True, "span_ns": 400, "host_wait_ns": 100, "exposed_percent": 12.5, **more}
 

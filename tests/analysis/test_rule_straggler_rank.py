@@ -240,3 +240,11 @@ def test_without_the_planted_problems_nothing_is_found(tmp_path_factory: pytest.
         rules = ["ExposedCommunication", "PageableCopies", "StragglerRank"]
         report = analyze(store, Options(generated_at_ns=0, selection=select(rules)))
     assert {result.rule: result.verdict for result in report.rules} == dict.fromkeys(rules, "NoIssuesFound")
+
+
+def test_of_two_ranks_the_difference_is_told(make_store: Callable[..., Store]) -> None:
+    # 100 and 130: the median is 115, 15 below the slow one, which is 30 longer than the other.
+    result, _ = judged(make_store(names=NAMES, **job([(100, 50)] * 3, [(130, 20)] * 3)))
+    assert "computes 15 ns per step (13.0 %) longer than the median of 2 ranks (30 ns longer than the other; threshold 10.0 %)" in str(
+        result.finding
+    )
