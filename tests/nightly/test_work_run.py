@@ -17,13 +17,17 @@ import pool_tasks
 import postrun
 import pytest
 import small_runs as small
+from postrun.analysis import Options, analyze
+from postrun.analysis.timeline_data import CAP
 from postrun.errors import InputError
+from postrun.ingest import ingest
 from postrun.ingest import objects as stores
 from postrun.ingest.objects import ChangedError, open_objects
 from postrun.nightly import engines, places, work
 from postrun.nightly.model import FoundRun, Row, row_of
 from postrun.nightly.pool import WorkerDied
 from postrun.simulate import Problems, write_demo
+from postrun.timelines import timeline_for
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +68,16 @@ def reported(place: str | Path, out: str | Path, **more: Any) -> Row:
 
 def test_the_files_are_those_of_a_report_of_the_folder(source: Path, tmp_path: Path, temporary: Path) -> None:
     row = reported(source, tmp_path / "out")
-    report = postrun.analyze(source / "team" / "first", generated_at_ns=small.AT_NS, threads=1)
-    expected = postrun.render(report, tmp_path / "expected", ("html", "json"))
+    with ingest([source / "team" / "first"], threads=1) as store:
+        report = analyze(store, Options(generated_at_ns=small.AT_NS))
+        drawn = timeline_for(store, report, ("html",), CAP)
+    expected = postrun.render(report, tmp_path / "expected", ("html", "json"), timeline=drawn)
     assert row.state == "reported"
     assert row.written == ("report.html", "report.json")
     assert row.folder is not None
     for path in expected.values():
-        assert (tmp_path / "out" / row.folder / path.name).read_bytes() == path.read_bytes()
+        alike = (tmp_path / "out" / row.folder / path.name).read_bytes() == path.read_bytes()
+        assert alike, path.name
     assert list(temporary.iterdir()) == []
 
 
