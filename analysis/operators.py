@@ -28,7 +28,7 @@ _WORK: Final = """
     WHERE e.kind <> 'sync' AND {} GROUP BY ALL
 """
 _OPERATORS: Final = """
-    SELECT process, tid, name, start_ns AS start, start_ns + duration_ns AS "end"
+    SELECT process, tid, name, start_ns AS start, start_ns + duration_ns AS "end", external_id AS number
     FROM host_event AS e WHERE kind = 'operator' AND duration_ns > 0 AND {}
 """
 # Of work whose launch is not in the trace. Some versions of the profiler write the correlation as external id, which says nothing.
@@ -114,22 +114,28 @@ def attribution(store: Store) -> pl.DataFrame:
 
 def attributed(work: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     """``work`` (process, tid, time, ...) that lies in a range of its thread, with the name of the innermost one as ``operator`` and its
-    ``start``. ``ranges``: process, tid, name, start, end; those of one thread lie in one another or apart."""
+    ``start``. ``ranges``: process, tid, name, start, end, number; those of one thread lie in one another or apart. Of those with
+    the same times the one with the highest number, which began last, is the innermost."""
     thread = ["process", "tid"]
     ranges = ranges.join(work.select(thread).unique(), on=thread, how="semi")
     points = pl.concat(
         [
-            ranges.select(*thread, time="start", delta=pl.lit(1, pl.Int32), order=-pl.col("end"), name="name", start="start"),
+            ranges.select(
+                *thread, time="start", delta=pl.lit(1, pl.Int32), order=-pl.col("end"), number="number", name="name", start="start"
+            ),
             ranges.select(
                 *thread,
                 time="end",
                 delta=pl.lit(-1, pl.Int32),
                 order=-pl.col("start"),
+                number=pl.lit(None, pl.Int64),
                 name=pl.lit(None, pl.Int32),
                 start=pl.lit(None, pl.Int64),
             ),
         ]
-    ).sort(*thread, "time", "delta", "order")  # what ends, ends before another begins; of those that begin together the longest is outside
+    )
+    # What ends, ends before another begins; of those that begin together the longest is outside.
+    points = points.sort(*thread, "time", "delta", "order", "number", "name")
     depth = pl.col("delta").cum_sum().over(thread)
     # What runs after a range has ended is the one that was last begun at the depth that is left.
     points = (

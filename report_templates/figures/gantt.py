@@ -114,14 +114,16 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
                 put(int(kind[first]), int(level[first]), at, width, cut=_SHARED if both else 0.0)
             if talk[first]:
                 put(_TALK, int(talk[first]), at, width, below=both)
+    free = 0.0  # from here on no name stands yet: events of several lanes share a strip
     for i in np.flatnonzero(own).tolist():
         kind_of = int(row.kind[i])
         gap = 0.8 if wide[i] > 5 else 0.0
         put(kind_of, _LEVELS, float(start[i]), float(wide[i]) - gap)
         name = row.names[i] if row.names else ""
         room = int((wide[i] - 8) / 5.6)
-        if name and room >= 4 and len(texts) < 60 and _HEIGHT.get(KINDS[kind_of], 1.0) >= 0.8:
+        if name and room >= 4 and start[i] >= free and len(texts) < 60 and _HEIGHT.get(KINDS[kind_of], 1.0) >= 0.8:
             meaning = _COLOUR.get(KINDS[kind_of], KINDS[kind_of])
+            free = float(end[i])
             texts.append(svg.text(left + float(start[i]) + 4, y + 12, clip(name, room), fill=ON[meaning], size=9))
     drawn = [svg.rect(left, y, (high - low) * scale, _BAR, GRID, opacity=0.3)]
     for (kind_of, level_of), shapes in sorted(paths.items()):

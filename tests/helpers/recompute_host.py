@@ -114,7 +114,8 @@ def gpu_operators(traces: Sequence[Trace]) -> dict[str, Any]:
             if event["id"] not in trace.called and event["external"] and event["external"] != event["id"]:
                 own = named[event["external"]]
             if own:
-                pairs.append((min(own, key=lambda row: (row["end"] - row["start"], row["name"]))["name"], event["end"] - event["start"]))
+                inner = min(own, key=lambda row: (row["end"] - row["start"], -(row["external"] or 0), row["name"]))
+                pairs.append((inner["name"], event["end"] - event["start"]))
     return grouped(pairs)
 
 
