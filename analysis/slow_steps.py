@@ -172,10 +172,11 @@ def _sentences(
     which = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {_listed([str(n) for n in sorted(numbers)])}"
     each = "took" if len(numbers) == 1 else "took on average"
     place = f" on {where}" if where else ""
+    low, high = duration(step.typical_low_ns), duration(step.typical_high_ns)
+    spread = f", between {low} and {high}" if low != high else ""
     made = [
         f"{_capital(which)} of {count(steps)} {each} {duration(step.slow_ns)}{place}, {duration(abs(step.extra_ns))}"
-        f" {'longer' if step.extra_ns >= 0 else 'shorter'} than the typical step ({duration(step.typical_ns)}, between"
-        f" {duration(step.typical_low_ns)} and {duration(step.typical_high_ns)})."
+        f" {'longer' if step.extra_ns >= 0 else 'shorter'} than the typical step ({duration(step.typical_ns)}{spread})."
     ]
     longer = _largest([part for part in parts[1:] if part.claimed and part.extra_ns > 0])
     if longer:

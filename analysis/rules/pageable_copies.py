@@ -20,7 +20,7 @@ from ..report import MemoryOperation
 from ..wording import count, duration, plural, significant, size
 from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from .coverage import DEVICE, with_covered
-from .device_share import DeviceShare, above, finding, no_device_activity, outcome
+from .device_share import DeviceShare, above, finding, issues, no_device_activity, outcome
 from .run_data import RunData
 
 _THRESHOLD: Final = Parameter("threshold", "%", 1, 1, "percentile", "share of a device's span that pageable copies may take")
@@ -53,6 +53,7 @@ class PageableCopies(Rule):
         pageable = _lengths(run.store)
         threshold = parameters["threshold"]
         calls, blocked = _host_calls(run.store)
+        blocking = _blocking(calls, blocked)
         shares = []
         for device in run.breakdown:
             at = (device.node, device.rank, device.pid, device.device)
@@ -76,9 +77,10 @@ class PageableCopies(Rule):
                 "host_calls": calls,
                 "host_blocked_ns": blocked,
             },
-            finding=finding(shares, "Copies from or to pageable host memory take", threshold) + _blocking(calls, blocked),
+            # Of an issue the finding is one sentence; the recommendation tells more.
+            finding=finding(shares, "Copies from or to pageable host memory take", threshold) + ("" if issues(shares) else blocking),
             title="Copy from pinned memory",
-            recommendation=_recommendation(run),
+            recommendation=_recommendation(run) + blocking,
             saving_ns=sum(_exposed(pageable, share) for share in shares if share.issue),
         )
 

@@ -100,7 +100,7 @@ def _ranks(found: RankComparison, shown: Sequence[RankRow]) -> Table | None:
             *([Column("Waits most in", html_only=True)] if several else []),
             *([Column("Data loading", "number", html_only=True)] if loading else []),
             Column("Against the median", "number"),
-            Column("Over in", "number"),
+            Column("Over in", "number", html_only=True),
             Column("Waited for", html_only=True),
         ],
         [

@@ -28,6 +28,13 @@ def work(name: str, duration: int, correlation: int | None, **other: Any) -> dic
     return {"kind": "kernel", "name": name, "start_ns": 1000, "duration_ns": duration, "correlation": correlation, **other}
 
 
+@pytest.mark.parametrize("inner_first", [False, True])
+def test_of_operators_with_the_same_times_the_one_that_began_last_is_inside(make_store: Callable[..., Store], inner_first: bool) -> None:
+    both = [operator("matmul", 0, 100, external_id=7), operator("mm", 0, 100, external_id=8)]
+    store = make_store(host_event=[*(both[::-1] if inner_first else both), launch(5, 1)], device_event=[work("gemm", 20, 1)])
+    assert [(row.name, row.total_ns) for row in operators(store).rows] == [("mm", 20)]
+
+
 def test_innermost_on_the_thread(make_store: Callable[..., Store]) -> None:
     # Thread 1: linear 0..100 holds addmm 10..40 and, touching it, copy 40..60; between 60 and 100 linear itself launches. Thread 2: relu.
     store = make_store(

@@ -135,6 +135,11 @@ def test_how_long_the_calls_held_the_host(make_store: Callable[..., Store]) -> N
     # 252 on one thread and 103 on another; the pinned copy and the call without a copy do not count
     assert (result.verdict, result.details["host_calls"], result.details["host_blocked_ns"]) == ("NoIssuesFound", 2, 355)
     assert str(result.finding).endswith(" The host was in 2 calls of such copies for 355 ns; they return when the data is there.")
+    # Of an issue it stands with what to do: 40 of 1,000 are above the threshold.
+    result, _ = judged(make_store(names=NAMES, device_event=[run(0, 1000), copy(300, 340, "DtoH", correlation=1)], host_event=calls[:1]))
+    assert result.verdict == "IssuesFound"
+    assert "The host was in" not in str(result.finding)
+    assert str(result.recommendation).endswith(" The host was in 1 call of such copies for 252 ns; they return when the data is there.")
 
 
 def test_the_calls_of_a_real_trace(shared_data: Path) -> None:

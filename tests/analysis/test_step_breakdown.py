@@ -224,6 +224,16 @@ def test_a_slow_step_on_paper(make_store: MakeStore) -> None:
     )
 
 
+def test_typical_steps_of_one_length_have_no_range(make_store: MakeStore) -> None:
+    ends = [(100 * n, 100 * n + 100) for n in range(9)] + [(900, 1800)]
+    store = make_store(
+        names=NAMES,
+        device_event=[kernel("gemm", start, end) for start, end in ends],
+        step=[step(n, (start, end), (start, end)) for n, (start, end) in enumerate(ends)],
+    )
+    assert slow_steps(store).sentences[0] == "Step 9 of 10 took 900 ns, 800 ns longer than the typical step (100 ns)."
+
+
 def test_no_step_stands_out_of_a_noisy_run(make_store: MakeStore) -> None:
     # 100, 110, ... 190: quartiles 122.5 and 167.5, so that 235 would be slow.
     store = make_store(

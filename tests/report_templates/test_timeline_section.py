@@ -90,6 +90,14 @@ def test_many_devices_and_threads_are_capped_and_told() -> None:
     assert len(whole.svg) < 60_000
 
 
+def test_names_of_events_of_several_lanes_do_not_stand_over_each_other() -> None:
+    """Two events at the same time, then one alone, which is named again."""
+    times = np.array([[0, 4 * MS], [1, 4 * MS + 1], [5 * MS, 9 * MS]], np.float64)
+    kinds = np.full(3, KINDS.index("step"), np.int64)
+    svg = gantt([Row("Steps", times[:, 0], times[:, 1], kinds, ("first", "second", "third"))], 0, 10 * MS)
+    assert [name for name in ("first", "second", "third") if f">{name}<" in svg] == ["first", "third"]
+
+
 def test_no_event_is_a_sentence() -> None:
     for made in (empty(), NOTHING):
         section = timeline(made)
