@@ -35,7 +35,7 @@ def export(
 
     SOURCE is what `postrun report` reads: a trace file, a folder, a run store, or a URL of any of them.
     """
-    from ..ingest import ingest
+    from ..ingest import ingest, summary
     from .write import check, write
 
     check(sources, kind, output)
@@ -46,8 +46,10 @@ def export(
         progress("writing", None)
         counts = write(store, kind, output, progress)
         progress("", None)
+        # The other tool cannot say what was missing in the files.
+        warnings = [note["message"] for note in summary(store)["notes"] if note["severity"] != "info"]
     if as_json:
-        print_json({"output": str(output), "format": kind, **asdict(counts)})
+        print_json({"output": str(output), "format": kind, **asdict(counts), "warnings": warnings})
     elif not quiet:
         click.echo(f"{output}: {_told(counts)}")
         if counts.shifted_ns:
@@ -56,6 +58,8 @@ def export(
             click.echo(f"note: {_many(counts.cut, 'event')} would end before the start or too late for a trace, and were cut", err=True)
         if not counts.rows and not counts.slices and not counts.values:
             click.echo("note: nothing in this run has a time that could be drawn", err=True)
+        for message in warnings:
+            click.echo(f"note: {message}", err=True)
 
 
 def _told(counts: Counts) -> str:

@@ -172,6 +172,18 @@ def test_the_threshold_is_that_of_the_rule(make_store: MakeStore) -> None:
     assert [row.steps_over for row in rank_comparison(store, 40.0).ranks] == [0, 0, 0]
 
 
+def test_bars_are_of_the_ranks_that_differ_most(make_store: MakeStore) -> None:
+    """Of computations 60, 20, 50, 10, 40, 30: the least, the third of six, the two most, in the order of the ranks."""
+    found = step_breakdown(make_store(names=NAMES, **job(*([(length, 0)] * 2 for length in (60, 20, 50, 10, 40, 30)))))
+    assert [row.rank for row in found.ranks] == [0, 2, 3, 5]
+
+
+@pytest.mark.parametrize(("ranks", "told"), [(16, False), (17, True)])
+def test_quantiles_are_told_of_more_than_sixteen_ranks(make_store: MakeStore, ranks: int, told: bool) -> None:
+    found = rank_comparison(make_store(names=NAMES, **job(*([(100, 50)] * 2 for _ in range(ranks)))))
+    assert (len(found.ranks), bool(found.spread)) == (ranks, told)
+
+
 def test_many_ranks_are_told_in_quantiles(make_store: MakeStore) -> None:
     # Rank r computes 100 + r: 100..119 in equal distances.
     found = rank_comparison(make_store(names=NAMES, **job(*([(100 + rank, 200 - rank)] * 2 for rank in range(20)))))

@@ -157,3 +157,16 @@ def test_lanes_on_paper() -> None:
     assert (rest.times.tolist(), rest.tracks.tolist(), rest.lanes.tolist()) == ([3], [4], [0])
     runs = Lanes(nested=False)
     assert [lane for lane, _ in placed(runs, [(0, 10), (2, 5), (5, 9), (10, 10), (10, 11)])] == [0, 1, 1, 0, 0]
+
+
+def test_what_the_readers_missed_is_told(tmp_path: Path) -> None:
+    """A trace whose text ends within its third event: two are exported, and the break is told."""
+    whole = {"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": f"op{i}", "pid": 1, "tid": 1, "ts": 10 * i, "dur": 5} for i in range(3)]}
+    (tmp_path / "cut.json").write_text(json.dumps(whole)[:-30])
+    arguments = ["export", str(tmp_path / "cut.json"), "-f", "chrome", "-o", str(tmp_path / "out.json")]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    assert "2 events" in done.stdout
+    assert "breaks off" in done.stderr
+    told = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
+    assert any("breaks off" in message for message in told["warnings"])
