@@ -11,7 +11,6 @@ from ..errors import InputError, PostrunError, UsageError
 from .checksum import Checksums
 from .objects import is_url
 from .source import (
-    CAPTURE,
     END_MARKER,
     JOB,
     KNOWN,
@@ -19,11 +18,9 @@ from .source import (
     SYSTEM_METRICS,
     TIMELINE,
     TRACE,
-    TRACE_HEAD_BYTES,
     UNKNOWN,
     Found,
     find_files,
-    read_head,
 )
 from .store import SCHEMA, Store, storable
 
@@ -236,6 +233,7 @@ class _Reading:
 
     def read(self, checksums: Checksums) -> None:
         """Every readable file once, system metrics together; notes for all others."""
+        from .readers import READERS
         from .smdebug_metrics import read_system_metrics_many
 
         duplicates = checksums.duplicates()
@@ -248,9 +246,9 @@ class _Reading:
             lines = None if self.partials is None else self.partials.lines()
             self.results.update(zip(metrics, read_system_metrics_many(self.store, pairs, self.registry, lines), strict=True))
             self._done += sum(self.found[i].bytes or 0 for i in metrics)
-        # Recordings name their machine and process; traces often do not, and are then found among them.
-        for i in sorted(reading, key=lambda i: self._format(i) != CAPTURE):
-            if self._format(i) in {CAPTURE, TRACE, TIMELINE, JOB}:
+        order = {name: position for position, name in enumerate(READERS)}
+        for i in sorted(reading, key=lambda i: order.get(self._format(i) or "", 0)):
+            if self._format(i) in READERS:
                 self._tell(f"reading {self.found[i].path.name}")
                 checksums.start(i)
                 self._read_one(i)
@@ -261,26 +259,18 @@ class _Reading:
                 self.results[i] = replace(result, partial=True)
 
     def _read_one(self, i: int) -> None:
-        from .kineto import read_trace
-        from .run_row import read_job
-        from .smdebug_pevents import read_pevents
+        from .readers import READERS, Place
 
         path, size, source = self.found[i].path, self.found[i].bytes or 0, self.ids[i]
         part = self.partials.get(path) if self.partials is not None else None
         try:
             if part is not None and self._format(i) in {TRACE, TIMELINE}:
                 self.results[i] = part.read(self.store, self.placement, source)
-            elif self._format(i) == CAPTURE:
-                self.results[i] = self.captures.read(path, source, lambda part: self._tell(f"reading {path.name}", part * size))
-            elif self._format(i) == TRACE:
-                head = read_head(path, TRACE_HEAD_BYTES)
-                self.results[i] = read_trace(
-                    self.store, self.placement, path, source, head, lambda part: self._tell(f"reading {path.name}", part * size)
-                )
-            elif self._format(i) == TIMELINE:
-                self.results[i] = read_pevents(self.store, path, source, self.registry)
-            else:
-                self.job.update(read_job(self.store, path, source))
+            elif (reader := READERS.get(self._format(i) or "")) is not None:
+                place = Place(self.store, self.registry, self.placement, self.captures, self.job)
+                result = reader(place, path, source, lambda part: self._tell(f"reading {path.name}", part * size))
+                if result is not None:
+                    self.results[i] = result
         except (InputError, OSError) as error:
             self.store.note("error", "not_readable", f"The file cannot be read: {error}", source=source, file=path.name)
 

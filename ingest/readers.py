@@ -1,0 +1,68 @@
+"""Which function reads the files of which format, and in which order are they read?
+
+A reader adds the events of one file to the run store and says what it added; None where a file has no events by its nature. What is
+damaged is noted in the store; InputError and OSError say that nothing of the file can be read. `progress` takes the part that is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from .source import CAPTURE, JOB, TIMELINE, TRACE, TRACE_HEAD_BYTES, read_head
+
+if TYPE_CHECKING:
+    from .capture import Captures
+    from .identity import Placement
+    from .registry import ReadResult, Registry
+    from .store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the events of the files of one run go, and what is known of them so far. ``job``: what job.json says, filled by its reader."""
+
+    store: Store
+    registry: Registry
+    placement: Placement
+    captures: Captures
+    job: dict[str, Any]
+
+
+Progress = Callable[[float], None]
+Reader = Callable[[Place, Path, int, Progress], "ReadResult | None"]
+
+
+def _capture(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    return place.captures.read(path, source, progress)
+
+
+def _trace(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .kineto import read_trace
+
+    return read_trace(place.store, place.placement, path, source, read_head(path, TRACE_HEAD_BYTES), progress)
+
+
+def _timeline(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .smdebug_pevents import read_pevents
+
+    return read_pevents(place.store, path, source, place.registry)
+
+
+def _job(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .run_row import read_job
+
+    place.job.update(read_job(place.store, path, source))
+    return None
+
+
+# In the order in which files are read: recordings name their machine and process; traces often do not, and are then found among them.
+# Files of system metrics are read many at a time (load.py).
+READERS: Final[Mapping[str, Reader]] = {
+    CAPTURE: _capture,
+    TRACE: _trace,
+    TIMELINE: _timeline,
+    JOB: _job,
+}
