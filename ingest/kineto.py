@@ -119,7 +119,7 @@ def read_trace(
     scan = TraceScan(args=_ARGS, wide_args=_WIDE_ARGS, wide_categories=_WIDE_CATEGORIES)
     inflate = Inflate(path)
     trace = _Trace(store, placement, path, source, header_members(head))
-    for batch in _batches(inflate, scan, path.stat().st_size, progress):
+    for batch in batches(inflate, scan, path.stat().st_size, progress):
         trace.add(batch)
     return trace.finish(scan, inflate)
 
@@ -137,7 +137,7 @@ def header_members(head: bytes) -> dict[str, Any]:
     return {key: value for key, value in members.items() if key != "traceEvents"} if isinstance(members, dict) else {}
 
 
-def _batches(inflate: Inflate, scan: TraceScan, size: int, progress: Progress | None) -> Iterator[Batch]:
+def batches(inflate: Inflate, scan: TraceScan, size: int, progress: Progress | None) -> Iterator[Batch]:
     """Batches of the whole file. Inflating and scanning run in a thread of their own, at most two batches ahead."""
     ready: queue.Queue[Batch | BaseException | None] = queue.Queue(1)
     stop = threading.Event()
@@ -208,7 +208,7 @@ class _Trace:
         self.path = path
         self.source = source
         self.header = header
-        self.names = _Names(store)
+        self.names = Names(store)
         self.waiting: dict[str, list[pl.DataFrame]] = {
             "device_event": [], "host_event": [], "annotation": [], "collective": [], "allocation": [],
         }  # fmt: skip
@@ -663,7 +663,7 @@ class _Trace:
         )  # fmt: skip
 
 
-class _Names:
+class Names:
     """The distinct strings of one file: what each says as a name, and its id in the store once it is used as one."""
 
     def __init__(self, store: Store) -> None:
