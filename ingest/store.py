@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION: Final = 5
 
 Severity = Literal["info", "warning", "error"]
 
@@ -34,10 +34,11 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
         # of its recorders (`postrun record`): when the command began and ended; null where that is not known
         "job_started_ns": "BIGINT", "job_ended_ns": "BIGINT",
     },
-    # one row per file that was given or found; format "unknown" where no reader knows it (events 0)
+    # one row per file that was given or found; format "unknown" where no reader knows it (events 0). clock_offset_ns: what was added to
+    # the times of the file to bring them to the clock of the others, clock_evidence: by what it was found; null where nothing was added
     "source": {
         "id": "INTEGER", "path": "VARCHAR", "format": "VARCHAR", "bytes": "BIGINT", "sha256": "VARCHAR", "events": "BIGINT",
-        "first_ns": "BIGINT", "last_ns": "BIGINT",
+        "first_ns": "BIGINT", "last_ns": "BIGINT", "clock_offset_ns": "BIGINT", "clock_evidence": "VARCHAR",
     },
     # one row per machine
     "node": {"id": "INTEGER", "hostname": "VARCHAR", "cores": "INTEGER", "memory_bytes": "BIGINT", "gpus": "INTEGER", "quota": "DOUBLE"},
@@ -104,10 +105,31 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
     # one row per metric value. metric: see METRICS, or COUNTER and a name; unit: index of the core or GPU, null for the whole node; of a
     # counter the process that recorded it
     "sample": {"node": "INTEGER", "metric": "VARCHAR", "unit": "INTEGER", "time_ns": "BIGINT", "value": "DOUBLE"},
-    # one row per function of a Python profile
+    # one row per file of a Python profile: what its folder says of when it began and ended. profiler: cprofile, pyinstrument. timer:
+    # total_time, cpu_time, off_cpu_time; null where nothing says it. modes: train, eval, predict, global, prestepzero, posthookclose;
+    # phases: start, stepstart, forwardpassend, stepend, end. calls: null where the profiler samples. total_s: own time of all functions
+    "python_window": {
+        "id": "INTEGER", "source": "INTEGER", "node": "INTEGER", "process": "INTEGER", "profiler": "VARCHAR", "timer": "VARCHAR",
+        "start_mode": "VARCHAR", "start_step": "BIGINT", "start_phase": "VARCHAR", "end_mode": "VARCHAR", "end_step": "BIGINT",
+        "end_phase": "VARCHAR", "start_ns": "BIGINT", "duration_ns": "BIGINT", "functions": "BIGINT", "calls": "BIGINT",
+        "total_s": "DOUBLE",
+    },
+    # one row per function of a Python profile. id: within its window. function: as pstats prints it; file, line: null for built-in ones.
+    # first_step, last_step: of the window; total_s: own time; cumulative_s: with what it called, of recursive calls the outermost only
     "python_profile": {
-        "node": "INTEGER", "process": "INTEGER", "first_step": "BIGINT", "last_step": "BIGINT", "timer": "VARCHAR", "function": "VARCHAR",
-        "calls": "BIGINT", "primitive_calls": "BIGINT", "total_s": "DOUBLE", "cumulative_s": "DOUBLE",
+        "node": "INTEGER", "process": "INTEGER", "window": "INTEGER", "id": "INTEGER", "first_step": "BIGINT", "last_step": "BIGINT",
+        "timer": "VARCHAR", "function": "VARCHAR", "file": "VARCHAR", "line": "BIGINT", "calls": "BIGINT", "primitive_calls": "BIGINT",
+        "total_s": "DOUBLE", "cumulative_s": "DOUBLE",
+    },
+    # one row per pair of functions of a cProfile window, of which one called the other; ids as in python_profile. The figures are
+    # those of the callee in these calls
+    "python_call": {
+        "window": "INTEGER", "caller": "INTEGER", "callee": "INTEGER", "calls": "BIGINT", "primitive_calls": "BIGINT",
+        "total_s": "DOUBLE", "cumulative_s": "DOUBLE",
+    },
+    # one row per frame of the call tree of a Pyinstrument window. id, parent (null: a root): within the window; function: python_profile.id
+    "python_frame": {
+        "window": "INTEGER", "id": "INTEGER", "parent": "INTEGER", "function": "INTEGER", "total_s": "DOUBLE", "cumulative_s": "DOUBLE",
     },
     # one row per kind of thing the reader repaired, dropped or guessed in one file
     "ingest_note": {
