@@ -1,0 +1,126 @@
+"""What does a TOML file of profiling ask for? The parameters of the documented classes, a table per class::
+
+    system_monitor_interval_millis = 500      # ProfilerConfig
+
+    [framework_profile]                       # FrameworkProfile
+    file_max_size = 10485760
+
+    [framework_profile.detailed]              # DetailedProfilingConfig
+    start_step = 10
+    num_steps = 2
+
+    [framework_profile.python]                # PythonProfilingConfig
+    profile_default_steps = true
+
+or, for deep profiling, ``[profiler]`` with ``cpu_profiling_duration``. All keys: docs/profiling-configuration.md.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from .errors import UsageError
+from .framework_profile import (
+    DataloaderProfilingConfig,
+    DetailedProfilingConfig,
+    FrameworkProfile,
+    HorovodProfilingConfig,
+    MetricsConfigBase,
+    PythonProfilingConfig,
+    SMDataParallelProfilingConfig,
+)
+from .profiler_config import Profiler, ProfilerConfig
+
+_RANGE: Final = {
+    "start_step": "whole numbers from 0 on",
+    "num_steps": "whole numbers from 1 on",
+    "start_unix_time": "whole seconds since 1970-01-01 in UTC",
+    "duration": "seconds greater than 0",
+}
+_ROOT: Final = {
+    "system_monitor_interval_millis": "100, 200, 500, 1000, 5000, 60000",
+    "s3_output_path": "a text",
+    "disable_profiler": "true, false",
+    "profiler": "a table",
+    "framework_profile": "a table",
+}
+_PROFILER: Final = {"cpu_profiling_duration": "whole seconds", "file_rotation_interval": "whole seconds"}
+_FILES: Final = {
+    "local_path": "the path of a folder",
+    "file_max_size": "whole numbers from 1 on",
+    "file_close_interval": "seconds greater than 0",
+    "file_open_fail_threshold": "whole numbers from 1 on",
+}
+_KIND: Final = {**_RANGE, "profile_default_steps": "true, false"}
+_KINDS: Final[dict[str, tuple[type[MetricsConfigBase], dict[str, str]]]] = {
+    "detailed": (DetailedProfilingConfig, _KIND),
+    "dataloader": (DataloaderProfilingConfig, {**_KIND, "metrics_regex": "a regular expression"}),
+    "python": (
+        PythonProfilingConfig,
+        {**_KIND, "python_profiler": "cprofile, pyinstrument", "cprofile_timer": "total_time, cpu_time, off_cpu_time, default"},
+    ),
+    "horovod": (HorovodProfilingConfig, _KIND),
+    "smdataparallel": (SMDataParallelProfilingConfig, _KIND),
+}
+_SWITCHES: Final = frozenset({"disable_profiler", "profile_default_steps"})
+_Made = TypeVar("_Made")
+
+
+def config_of(content: Mapping[str, Any], source: str) -> ProfilerConfig:
+    """The configuration of a file's content. ``source`` stands before every message. Raises UsageError."""
+    root = _checked(content, _ROOT, source)
+    params: dict[str, Any] = {key: value for key, value in root.items() if key not in ("profiler", "framework_profile")}
+    if "profiler" in root:
+        params["profile_params"] = _profiler(_table(root["profiler"], f"{source}: profiler"), f"{source}: [profiler]")
+    if "framework_profile" in root:
+        params["framework_profile_params"] = _framework(_table(root["framework_profile"], f"{source}: framework_profile"), source)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of framework profiling in the hosted service
+        return _made(ProfilerConfig, params, _ROOT, source)
+
+
+def _profiler(table: Mapping[str, Any], place: str) -> Profiler:
+    values = _checked(table, _PROFILER, place)
+    for key, value in values.items():
+        if not str(value).isdecimal():
+            raise UsageError(f"{place} {key} = {value!r}; accepted: {_PROFILER[key]}")
+    return Profiler(**values)
+
+
+def _framework(table: Mapping[str, Any], source: str) -> FrameworkProfile:
+    place = f"{source}: [framework_profile]"
+    accepted = {**_FILES, **_RANGE, **dict.fromkeys(_KINDS, "a table")}
+    values = _checked(table, accepted, place)
+    for name, (kind, keys) in _KINDS.items():
+        if name in values:
+            inner = f"{source}: [framework_profile.{name}]"
+            found = _checked(_table(values.pop(name), inner), keys, inner)
+            values[f"{name}_profiling_config"] = _made(kind, found, keys, inner)
+    return _made(FrameworkProfile, values, accepted, place)
+
+
+def _made(kind: Callable[..., _Made], values: Mapping[str, Any], accepted: Mapping[str, str], place: str) -> _Made:
+    try:
+        return kind(**values)
+    except (AssertionError, ValueError) as error:
+        key = str(error).partition(" ")[0]
+        told = f" {key} = {values[key]!r}:" if key in values else ""
+        raise UsageError(f"{place}{told} {error}" + (f" Accepted: {accepted[key]}" if key in accepted else "")) from error
+
+
+def _checked(table: Mapping[str, Any], accepted: Mapping[str, str], place: str) -> dict[str, Any]:
+    """``table``, with known keys only, and true and false only where they are accepted."""
+    for key, value in table.items():
+        if key not in accepted:
+            raise UsageError(f"{place}: unknown key {key[:60]!r}; possible: {', '.join(accepted)}")
+        if isinstance(value, bool) != (key in _SWITCHES):
+            raise UsageError(f"{place} {key} = {str(value)[:60]}; accepted: {accepted[key]}")
+    return dict(table)
+
+
+def _table(value: Any, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{place} = {str(value)[:60]}; accepted: a table")
+    return value
