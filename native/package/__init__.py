@@ -5,7 +5,8 @@ The one way through: ``postrun.ingest`` loads trace files into a run store (Duck
 ``postrun.report_templates`` renders that as HTML, PDF and JSON. ``postrun.cli`` is the command line.
 
 From Python: :func:`analyze` makes a Report, :func:`render` writes its files; ``rule_configs`` and ``ProfilerRule`` choose the rules and
-their values; a rule of your own derives from :class:`Rule`. See docs/rules-api.md.
+their values; a rule of your own derives from :class:`Rule`. See docs/rules-api.md. ``ProfilerConfig``, ``FrameworkProfile`` and their like
+say what a recording profiles; ``profiler_requests`` has the launcher's side of them. See docs/profiling-configuration.md.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import profiler_requests as profiler_requests
     from .analysis.report import Report as Report
     from .analysis.rules import config as rule_configs
     from .analysis.rules.base import Cost as Cost
@@ -24,6 +26,18 @@ if TYPE_CHECKING:
     from .analysis.rules.base import not_evaluated as not_evaluated
     from .analysis.rules.config import ProfilerRule as ProfilerRule
     from .api import analyze as analyze
+    from .framework_profile import DataloaderProfilingConfig as DataloaderProfilingConfig
+    from .framework_profile import DetailedProfilingConfig as DetailedProfilingConfig
+    from .framework_profile import FrameworkProfile as FrameworkProfile
+    from .framework_profile import HorovodProfilingConfig as HorovodProfilingConfig
+    from .framework_profile import PythonProfiler as PythonProfiler
+    from .framework_profile import PythonProfilingConfig as PythonProfilingConfig
+    from .framework_profile import SMDataParallelProfilingConfig as SMDataParallelProfilingConfig
+    from .framework_profile import StepRange as StepRange
+    from .framework_profile import TimeRange as TimeRange
+    from .framework_profile import cProfileTimer as cProfileTimer
+    from .profiler_config import Profiler as Profiler
+    from .profiler_config import ProfilerConfig as ProfilerConfig
     from .report_templates.render import render as render
 
 __version__ = "0.1.0"
@@ -31,27 +45,53 @@ __version__ = "0.1.0"
 # Name -> module and attribute; loaded at first use, so that the command line's --help stays fast.
 _PUBLIC = {
     "Cost": (".analysis.rules.base", "Cost"),
+    "DataloaderProfilingConfig": (".framework_profile", "DataloaderProfilingConfig"),
+    "DetailedProfilingConfig": (".framework_profile", "DetailedProfilingConfig"),
+    "FrameworkProfile": (".framework_profile", "FrameworkProfile"),
+    "HorovodProfilingConfig": (".framework_profile", "HorovodProfilingConfig"),
     "Outcome": (".analysis.rules.base", "Outcome"),
     "Parameter": (".analysis.rules.base", "Parameter"),
+    "Profiler": (".profiler_config", "Profiler"),
+    "ProfilerConfig": (".profiler_config", "ProfilerConfig"),
     "ProfilerRule": (".analysis.rules.config", "ProfilerRule"),
+    "PythonProfiler": (".framework_profile", "PythonProfiler"),
+    "PythonProfilingConfig": (".framework_profile", "PythonProfilingConfig"),
     "Report": (".analysis.report", "Report"),
     "Rule": (".analysis.rules.base", "Rule"),
+    "SMDataParallelProfilingConfig": (".framework_profile", "SMDataParallelProfilingConfig"),
     "SampleRule": (".analysis.rules.base", "SampleRule"),
+    "StepRange": (".framework_profile", "StepRange"),
+    "TimeRange": (".framework_profile", "TimeRange"),
     "analyze": (".api", "analyze"),
+    "cProfileTimer": (".framework_profile", "cProfileTimer"),
     "not_evaluated": (".analysis.rules.base", "not_evaluated"),
+    "profiler_requests": (".profiler_requests", None),
     "render": (".report_templates", "render"),
     "rule_configs": (".analysis.rules.config", None),
 }
 __all__ = [
     "Cost",
+    "DataloaderProfilingConfig",
+    "DetailedProfilingConfig",
+    "FrameworkProfile",
+    "HorovodProfilingConfig",
     "Outcome",
     "Parameter",
+    "Profiler",
+    "ProfilerConfig",
     "ProfilerRule",
+    "PythonProfiler",
+    "PythonProfilingConfig",
     "Report",
     "Rule",
+    "SMDataParallelProfilingConfig",
     "SampleRule",
+    "StepRange",
+    "TimeRange",
     "analyze",
+    "cProfileTimer",
     "not_evaluated",
+    "profiler_requests",
     "render",
     "rule_configs",
 ]
