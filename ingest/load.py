@@ -14,6 +14,7 @@ from .source import (
     END_MARKER,
     JOB,
     KNOWN,
+    PYTHON_BESIDE,
     RUN_STORE,
     SYSTEM_METRICS,
     TIMELINE,
@@ -164,7 +165,7 @@ def summary(store: Store) -> dict[str, Any]:
 
 
 def _gives_events(found: Found) -> bool:
-    return found.readable and found.format is not None and found.format.name not in {RUN_STORE, END_MARKER, JOB}
+    return found.readable and found.format is not None and found.format.name not in {RUN_STORE, END_MARKER, JOB, PYTHON_BESIDE}
 
 
 def _read_all(
@@ -182,7 +183,7 @@ def _read_all(
     names = [one.path.name if one.format is not None and one.format.name == TIMELINE else "" for one in found]
     known = partials.checksums(found) if partials is not None else None
     files = [(one.path, one.bytes if one.readable else None, said) for one, said in zip(found, names, strict=True)]
-    with Checksums(files, known) as checksums:
+    with Checksums(files, known) as checksums, run.stats_process:
         run.read(checksums)
         run.write_sources(checksums)
     report("deriving steps", 0.95)
@@ -216,6 +217,7 @@ class _Reading:
     def __init__(self, store: Store, found: list[Found], report: Progress, partials: Partials | None) -> None:
         from .capture import Captures
         from .identity import Placement
+        from .python_stats_process import StatsProcess
         from .registry import Registry
 
         self.store = store
@@ -226,6 +228,7 @@ class _Reading:
         self.registry = Registry(store)
         self.placement = Placement(self.registry)
         self.captures = Captures(store, self.placement)
+        self.stats_process = StatsProcess()
         self.results: dict[int, ReadResult] = {}
         self.job: dict[str, Any] = {}
         self._total = sum(one.bytes or 0 for one in found if one.readable) or 1
@@ -267,7 +270,7 @@ class _Reading:
             if part is not None and self._format(i) in {TRACE, TIMELINE}:
                 self.results[i] = part.read(self.store, self.placement, source)
             elif (reader := READERS.get(self._format(i) or "")) is not None:
-                place = Place(self.store, self.registry, self.placement, self.captures, self.job)
+                place = Place(self.store, self.registry, self.placement, self.captures, self.job, self.stats_process)
                 result = reader(place, path, source, lambda part: self._tell(f"reading {path.name}", part * size))
                 if result is not None:
                     self.results[i] = result

@@ -11,24 +11,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .source import CAPTURE, JOB, TIMELINE, TRACE, TRACE_HEAD_BYTES, read_head
+from .source import CAPTURE, JOB, PYTHON_STATS, PYTHON_TREE, TIMELINE, TRACE, TRACE_HEAD_BYTES, read_head
 
 if TYPE_CHECKING:
     from .capture import Captures
     from .identity import Placement
+    from .python_stats_process import StatsProcess
     from .registry import ReadResult, Registry
     from .store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the events of the files of one run go, and what is known of them so far. ``job``: what job.json says, filled by its reader."""
+    """Where the events of the files of one run go, and what is known of them so far. ``job``: what job.json says, filled by its reader.
+    ``stats_process``: reads the dumps of cProfile."""
 
     store: Store
     registry: Registry
     placement: Placement
     captures: Captures
     job: dict[str, Any]
+    stats_process: StatsProcess
 
 
 Progress = Callable[[float], None]
@@ -51,6 +54,18 @@ def _timeline(place: Place, path: Path, source: int, progress: Progress) -> Read
     return read_pevents(place.store, path, source, place.registry)
 
 
+def _python_stats(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .python_stats import read_dump
+
+    return read_dump(place.store, place.registry, place.stats_process, path, source)
+
+
+def _python_tree(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .python_stats import read_pyinstrument
+
+    return read_pyinstrument(place.store, place.registry, path, source)
+
+
 def _job(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
     from .run_row import read_job
 
@@ -64,5 +79,7 @@ READERS: Final[Mapping[str, Reader]] = {
     CAPTURE: _capture,
     TRACE: _trace,
     TIMELINE: _timeline,
+    PYTHON_STATS: _python_stats,
+    PYTHON_TREE: _python_tree,
     JOB: _job,
 }

@@ -13,6 +13,7 @@ from typing import Final
 
 from ..errors import InputError, UsageError
 from .objects import is_url
+from .python_stats import recognises_dump, recognises_tree
 from .smdebug_metrics import recognises_system_metrics
 from .smdebug_pevents import recognises_pevents
 from .trace_format import MAGIC
@@ -25,6 +26,9 @@ TRACE_HEAD_BYTES: Final = 1 << 20
 RUN_STORE: Final = "run store"
 END_MARKER: Final = "end marker"
 JOB: Final = "job information"
+PYTHON_STATS: Final = "cProfile result"
+PYTHON_TREE: Final = "Pyinstrument result"
+PYTHON_BESIDE: Final = "page of a Python profile, or its timer"
 SYSTEM_METRICS: Final = "hosted system metrics"
 TIMELINE: Final = "hosted framework timeline"
 TRACE: Final = "PyTorch profiler trace"
@@ -99,7 +103,9 @@ FORMATS: Final[tuple[Format, ...]] = (
         _named(r"/detailed_profiling/.*\.(pb|metadata|profile-empty)$|/[^/]*\.tfevents\.[^/]*$|/plugins/profile/[^/]+/[^/]+\.pb$"),
         f"TensorFlow profiles are {_NOT_YET}",
     ),
-    Format("hosted Python profile", _named(r"/python_stats(\.json|\.html)?$"), f"Python profiles are {_NOT_YET}"),
+    Format(PYTHON_BESIDE, _named(r"/python_stats\.html$|/(cprofile|pyinstrument)/[^/]+/[^/]+/postrun\.json$")),
+    Format(PYTHON_STATS, recognises_dump),
+    Format(PYTHON_TREE, recognises_tree),
     Format("hosted raw capture", _named(r"\.smpraw$"), "the format of .smpraw files is not published; give the job's rule-output folder"),
     Format(
         "Nsight Systems export",
@@ -112,6 +118,7 @@ FORMATS: Final[tuple[Format, ...]] = (
 
 KNOWN: Final = (
     "PyTorch profiler traces (.json, .json.gz, .json.zst), folders of the hosted profiler (system metrics, framework timelines),"
+    " results of cProfile (python_stats, .pstats, .prof) and Pyinstrument (JSON),"
     " recordings of the capture library (.prt) and run stores (.duckdb)"
 )
 
