@@ -17,6 +17,7 @@ from .source import (
     PYTHON_BESIDE,
     RUN_STORE,
     SYSTEM_METRICS,
+    TENSORFLOW_TIME,
     TIMELINE,
     TRACE,
     UNKNOWN,
@@ -165,7 +166,11 @@ def summary(store: Store) -> dict[str, Any]:
 
 
 def _gives_events(found: Found) -> bool:
-    return found.readable and found.format is not None and found.format.name not in {RUN_STORE, END_MARKER, JOB, PYTHON_BESIDE}
+    return (
+        found.readable
+        and found.format is not None
+        and found.format.name not in {RUN_STORE, END_MARKER, JOB, PYTHON_BESIDE, TENSORFLOW_TIME}
+    )
 
 
 def _read_all(
@@ -300,6 +305,7 @@ class _Reading:
 
     def _note_others(self, duplicates: dict[int, int]) -> None:
         unknown = 0
+        not_read: dict[str, list[tuple[str, int | None, str | None]]] = {}
         for i, one in enumerate(self.found):
             source, file = self.ids[i], storable(one.path.name)
             if one.problem is not None:
@@ -312,10 +318,13 @@ class _Reading:
             elif one.format is None:
                 unknown += 1
             elif one.format.not_read is not None:
-                self.store.note("info", "format_not_read", f"{one.format.name}: {one.format.not_read}.", source=source, file=file)
+                not_read.setdefault(one.format.name, []).append((f"{one.format.name}: {one.format.not_read}.", source, file))
             elif one.format.name == RUN_STORE:
                 text = "A run store was left out; to report it give it alone."
                 self.store.note("info", "run_store_left_out", text, source=source, file=file)
+        for files in not_read.values():
+            told, only, name = files[0] if len(files) == 1 else (files[0][0], None, None)
+            self.store.note("info", "format_not_read", told, count=len(files), source=only, file=name)
         if unknown:
             text = "Files of unknown formats are listed among the sources and otherwise ignored."
             self.store.note("info", "unknown_format", text, count=unknown)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .source import CAPTURE, JOB, PYTHON_STATS, PYTHON_TREE, TIMELINE, TRACE, TRACE_HEAD_BYTES, read_head
+from .source import CAPTURE, JOB, PYTHON_STATS, PYTHON_TREE, TENSORFLOW, TIMELINE, TRACE, TRACE_HEAD_BYTES, read_head
 
 if TYPE_CHECKING:
     from .capture import Captures
@@ -54,6 +54,12 @@ def _timeline(place: Place, path: Path, source: int, progress: Progress) -> Read
     return read_pevents(place.store, path, source, place.registry)
 
 
+def _tensorflow(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .tensorflow import read_tensorflow
+
+    return read_tensorflow(place.store, place.placement, path, source, progress)
+
+
 def _python_stats(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
     from .python_stats import read_dump
 
@@ -79,6 +85,7 @@ READERS: Final[Mapping[str, Reader]] = {
     CAPTURE: _capture,
     TRACE: _trace,
     TIMELINE: _timeline,
+    TENSORFLOW: _tensorflow,  # timelines tell whether the number in a node's name is a process id or a rank
     PYTHON_STATS: _python_stats,
     PYTHON_TREE: _python_tree,
     JOB: _job,

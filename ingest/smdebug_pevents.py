@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .store import Severity, Store
 
 _TIMELINES: Final = ("pythontimeline.json", "model_timeline.json", "horovod_timeline.json", "smdataparallel_timeline.json")
+# What Horovod itself writes has no start time and may have any name.
+_RAW_HOROVOD: Final = re.compile(rb'"name"\s*:\s*"(CYCLE_START|NEGOTIATE_[A-Z_]+)"')
 _BASE: Final = "start_time_since_epoch_in_micros"
 # Members of ``args`` that are kept as JSON in ``annotation.arguments``: the settings of data loaders.
 _SETTINGS: Final = ("num_workers", "pin_memory", "worker_id", "prefetch_factor")
@@ -26,6 +28,8 @@ def recognises_pevents(head: bytes, name: str) -> bool:
     """Whether a file is a framework timeline of the hosted profiler, by its path ``name`` and its first bytes ``head``."""
     if head.lstrip()[:1] not in (b"[", b""):
         return False
+    if _RAW_HOROVOD.search(head):
+        return True
     base = PurePosixPath(name).name
     named = base.endswith(_TIMELINES) or (base.endswith(".json") and "pevents" in PurePosixPath(name).parts)
     return (named and re.match(r"\d+_[^_]+_", base) is not None) or _BASE.encode() in head

@@ -16,6 +16,7 @@ from .objects import is_url
 from .python_stats import recognises_dump, recognises_tree
 from .smdebug_metrics import recognises_system_metrics
 from .smdebug_pevents import recognises_pevents
+from .tensorflow_head import recognises_tensorflow
 from .trace_format import MAGIC
 
 HEAD_BYTES: Final = 16 << 10
@@ -32,6 +33,8 @@ PYTHON_BESIDE: Final = "page of a Python profile, or its timer"
 SYSTEM_METRICS: Final = "hosted system metrics"
 TIMELINE: Final = "hosted framework timeline"
 TRACE: Final = "PyTorch profiler trace"
+TENSORFLOW: Final = "TensorFlow trace"
+TENSORFLOW_TIME: Final = "time of a TensorFlow trace"
 CAPTURE: Final = "postrun capture"
 REPORT: Final = "postrun report"
 UNKNOWN: Final = "unknown"
@@ -97,11 +100,12 @@ FORMATS: Final[tuple[Format, ...]] = (
     ),
     Format(SYSTEM_METRICS, recognises_system_metrics),
     Format(TIMELINE, recognises_pevents),
-    Format("TensorFlow trace", _named(r"/plugins/profile/[^/]+/[^/]+\.trace\.json(\.gz)?$"), f"TensorFlow profiles are {_NOT_YET}"),
+    Format(TENSORFLOW_TIME, _named(r"/detailed_profiling/.*_\d+_\d+\.metadata$")),
+    Format(TENSORFLOW, recognises_tensorflow),
     Format(
         "TensorFlow profile data",
         _named(r"/detailed_profiling/.*\.(pb|metadata|profile-empty)$|/[^/]*\.tfevents\.[^/]*$|/plugins/profile/[^/]+/[^/]+\.pb$"),
-        f"TensorFlow profiles are {_NOT_YET}",
+        "of a TensorFlow profile its .trace.json.gz is read",
     ),
     Format(PYTHON_BESIDE, _named(r"/python_stats\.html$|/(cprofile|pyinstrument)/[^/]+/[^/]+/postrun\.json$")),
     Format(PYTHON_STATS, recognises_dump),
@@ -118,6 +122,7 @@ FORMATS: Final[tuple[Format, ...]] = (
 
 KNOWN: Final = (
     "PyTorch profiler traces (.json, .json.gz, .json.zst), folders of the hosted profiler (system metrics, framework timelines),"
+    " TensorFlow traces (.trace.json.gz), timelines of Horovod,"
     " results of cProfile (python_stats, .pstats, .prof) and Pyinstrument (JSON),"
     " recordings of the capture library (.prt) and run stores (.duckdb)"
 )

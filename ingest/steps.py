@@ -1,8 +1,8 @@
 """Which training steps does a run have, and when did the device work of each begin and end? -> ``step``.
 
 Steps come from annotations on the host: ``ProfilerStep#N``, ``step_N`` (also "step N", "step-N", "stepN", in any case), ``step`` with
-a value, and the phase events ``Step:ModeKeys.<PHASE>`` of the hosted profiler. A process that has ProfilerStep#N has no step_N: both
-mean one thing.
+a value, ranges that TensorFlow's profiler says are steps (their phase is ``step``), and the phase events ``Step:ModeKeys.<PHASE>`` of the
+hosted profiler. A process that has ProfilerStep#N has no step_N: both mean one thing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ WITH named AS (
             WHEN regexp_matches(n.text, '^Step:ModeKeys\.') OR regexp_matches(coalesce(a.phase, ''), '^Step:ModeKeys\.') THEN 0
             WHEN regexp_full_match(n.text, 'ProfilerStep#\d+') THEN 1
             WHEN regexp_full_match(n.text, '(?i)step[_ -]?\d+') OR (lower(n.text) = 'step' AND a.value IS NOT NULL) THEN 2
+            WHEN a.phase = 'step' THEN 2
         END AS family,
         nullif(coalesce(nullif(regexp_extract(n.text, '^Step:ModeKeys\.(\w+)', 1), ''),
             regexp_extract(a.phase, '^Step:ModeKeys\.(\w+)', 1)), '') AS phase

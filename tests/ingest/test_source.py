@@ -14,6 +14,7 @@ from postrun.ingest.source import find_files, format_of, read_head
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 7, "tid": 7, "ts": 1_700_000_000_000_000, "dur": 5}
 TRACE = json.dumps({"schemaVersion": 1, "traceEvents": [EVENT]}).encode()
+TF = b'{"traceEvents": [{"ph": "M", "pid": 9, "name": "process_name", "args": {"name": "/host:CPU"}}, {}]}'
 REPORT = {"schema_version": 1, "generator": {"name": "postrun", "version": "0.1.0"}, "run": {"name": "x"}}
 METRIC = b'{"Type":"cpu","Name":"cpu0","Dimension":"CPUUtilization","Value":4.5,"NodeId":"algo-1","Timestamp":1700000000.5}\n'
 PEVENTS = (
@@ -60,8 +61,9 @@ def put(path: Path, content: bytes) -> Path:
         ("x.prt", b"whatever", "postrun capture"),
         ("framework/x.smpraw", b"whatever", "hosted raw capture"),
         ("framework/pytorch/cprofile/n/x/python_stats", b"{", "hosted Python profile"),
-        ("f/detailed_profiling/2020080513/0/1-h_1_2.metadata", b"", "TensorFlow profile data"),
-        ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TRACE), "TensorFlow trace"),
+        ("f/detailed_profiling/2020080513/0/1-h_1_2.metadata", b"", source.TENSORFLOW_TIME),
+        ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TF), source.TENSORFLOW),
+        ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TRACE), source.TRACE),
         ("cut.gz", gzip.compress(TRACE)[:-8], source.TRACE),
         ("garbage.json.gz", b"\x1f\x8b\x08\x00" + bytes(40), None),
     ],
