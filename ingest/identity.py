@@ -102,9 +102,11 @@ class _Placed:
 
 @dataclass(slots=True)
 class Placement:
-    """Gives every trace file its node and process in the run store."""
+    """Gives every trace file its node and process in the run store. ``exports``: what tells exports of one session apart from others,
+    with the source that was read and its name."""
 
     registry: Registry
+    exports: dict[tuple[Any, ...], tuple[int, str]] = field(default_factory=dict)
     _placed: list[_Placed] = field(default_factory=list)
     _files: dict[int, list[int]] = field(default_factory=dict)  # sources by process, in the order in which they were read
     _recorded: list[tuple[int, int, Identity, int, int]] = field(default_factory=list)

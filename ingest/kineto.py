@@ -189,6 +189,11 @@ class TraceResult(ReadResult):
     process: int | None = None
     framework: str | None = None
 
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """The rows of all processes whose rank can be asked for."""
+        return () if self.process is None else (self.process,)
+
 
 @dataclass(slots=True)
 class _Dropped:

@@ -199,7 +199,7 @@ def _read_all(
     traces = [result for result in results if isinstance(result, TraceResult)]
     jobs = run.captures.jobs
     note_several_runs(store, results)
-    ranks_by_order(store, [trace.process for trace in traces if trace.process is not None and trace.events])
+    ranks_by_order(store, [process for trace in traces if trace.events for process in trace.processes])
     write_run(
         store,
         results,

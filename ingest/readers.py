@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .source import CAPTURE, JOB, PYTHON_STATS, PYTHON_TREE, TENSORFLOW, TIMELINE, TRACE, TRACE_HEAD_BYTES, read_head
+from .source import CAPTURE, JOB, NSIGHT, PYTHON_STATS, PYTHON_TREE, TENSORFLOW, TIMELINE, TRACE, TRACE_HEAD_BYTES, read_head
 
 if TYPE_CHECKING:
     from .capture import Captures
@@ -46,6 +46,12 @@ def _trace(place: Place, path: Path, source: int, progress: Progress) -> ReadRes
     from .kineto import read_trace
 
     return read_trace(place.store, place.placement, path, source, read_head(path, TRACE_HEAD_BYTES), progress)
+
+
+def _nsight(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .nsys import read_export
+
+    return read_export(place.store, place.registry, place.placement, path, source, progress)
 
 
 def _timeline(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
@@ -83,6 +89,7 @@ def _job(place: Place, path: Path, source: int, progress: Progress) -> ReadResul
 # Files of system metrics are read many at a time (load.py).
 READERS: Final[Mapping[str, Reader]] = {
     CAPTURE: _capture,
+    NSIGHT: _nsight,
     TRACE: _trace,
     TIMELINE: _timeline,
     TENSORFLOW: _tensorflow,  # timelines tell whether the number in a node's name is a process id or a rank

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import InputError, UsageError
+from .nsys_schema import HEAD as SQLITE
+from .nsys_schema import other_database
 from .objects import is_url
 from .python_stats import recognises_dump, recognises_tree
 from .smdebug_metrics import recognises_system_metrics
@@ -35,6 +37,8 @@ TIMELINE: Final = "hosted framework timeline"
 TRACE: Final = "PyTorch profiler trace"
 TENSORFLOW: Final = "TensorFlow trace"
 TENSORFLOW_TIME: Final = "time of a TensorFlow trace"
+NSIGHT: Final = "Nsight Systems export"
+NSIGHT_REPORT: Final = "Nsight Systems report"
 CAPTURE: Final = "postrun capture"
 REPORT: Final = "postrun report"
 UNKNOWN: Final = "unknown"
@@ -112,10 +116,12 @@ FORMATS: Final[tuple[Format, ...]] = (
     Format(PYTHON_TREE, recognises_tree),
     Format("hosted raw capture", _named(r"\.smpraw$"), "the format of .smpraw files is not published; give the job's rule-output folder"),
     Format(
-        "Nsight Systems export",
-        lambda head, path: head.startswith(b"SQLite format 3\0") or path.lower().endswith((".nsys-rep", ".qdrep")),
-        "reading Nsight Systems exports is not part of this version",
+        NSIGHT_REPORT,
+        _named(r"\.(nsys-rep|qdrep|qdstrm)$"),
+        "only its exports are read; make one with `nsys export --type sqlite --output REPORT.sqlite REPORT.nsys-rep` and give that",
     ),
+    Format("SQLite database", other_database, "no table of an Nsight Systems export is in it, and no other databases are read"),
+    Format(NSIGHT, lambda head, path: head.startswith(SQLITE)),
     Format(CAPTURE, lambda head, path: head.startswith(MAGIC) or path.lower().endswith(".prt")),
     Format(TRACE, _is_trace),
 )
@@ -124,7 +130,7 @@ KNOWN: Final = (
     "PyTorch profiler traces (.json, .json.gz, .json.zst), folders of the hosted profiler (system metrics, framework timelines),"
     " TensorFlow traces (.trace.json.gz), timelines of Horovod,"
     " results of cProfile (python_stats, .pstats, .prof) and Pyinstrument (JSON),"
-    " recordings of the capture library (.prt) and run stores (.duckdb)"
+    " exports of Nsight Systems (.sqlite), recordings of the capture library (.prt) and run stores (.duckdb)"
 )
 
 
