@@ -4,14 +4,15 @@ To which run an object belongs follows from its path, so that a listing of any l
 current path lies in are held. The run's folder, whose path is its id, is
 
 * for the hosted profiler's layout: the folder above ``system/`` or ``framework/``, and above ``profiler-output/`` where that comes before;
-* for traces, recordings (``.prt``) and ``job.json``: the folder they stand in; traces side by side are one run.
+* for traces, recordings (``.prt``) and ``job.json``: the folder they stand in; traces side by side are one run;
+* for TensorFlow's profiles outside of that layout: the folder above ``plugins/profile/``; the profiles of all dates are one run.
 
 Folders that only divide a run are left out at the end of it: those of a rank or machine (``rank0``, ``worker-3``, ``node_1``, ``algo-2``,
 ``ip-10-0-0-7``, or named like the machine in the name of the file), and those of a kind of files (``kineto``, ``traces``, ``profiler``).
 A folder with a run may have others below: each is a run of its own. A run store is a run by itself, named by its file, unless it
 stands among the files of a run, which it was made from.
 
-Left out: what postrun writes itself, checkpoints, hidden files, TensorFlow profiles outside of the hosted layout, and everything else.
+Left out: what postrun writes itself, checkpoints, hidden files, and everything else.
 
 A run is complete when its end marker is there (hosted layout), when every recorder that began has left its mark (``.postrun-run/``), or
 when nothing was written to it for a while.
@@ -39,6 +40,7 @@ _HOSTED: Final = re.compile(
 )
 _METRICS: Final = re.compile(r"(?:^|/)\d{10}\.[^/]+\.json$")
 _TIMELINE: Final = re.compile(r"(?:^|/)framework/pevents/.*\.json$", re.IGNORECASE)
+_TENSORFLOW: Final = re.compile(r"(?:^|/)plugins/profile/[^/]+/[^/]*trace\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
 _PART: Final = re.compile(
     r"(?:(?:global[-_]?|local[-_]?)?rank|worker|node|host|machine|algo|gpu|device|process|proc|pid)[-_ =.]?\d+(?:[-_ ]?of[-_ ]?\d+)?"
     r"|ip(?:-\d{1,3}){4}(?:\..*)?"
@@ -56,8 +58,8 @@ _NO_TRACE: Final = re.compile(
     re.IGNORECASE,
 )
 _NO_TRACES: Final = re.compile(
-    r"(?:^|/)(?:profiler-reports|checkpoints?|checkpoint[-_]\d+|ckpts?|global_step\d+|node_modules|site-packages|__pycache__"
-    r"|plugins/profile)(?:/|$)",
+    r"(?:^|/)(?:profiler-reports|checkpoints?|checkpoint[-_]\d+|ckpts?|global_step\d+|node_modules|site-packages|__pycache__)"
+    r"(?:/|$)",
     re.IGNORECASE,
 )
 _MARK: Final = re.compile(r"(?:^|(?P<folder>.*)/)\.postrun-run/(?P<name>(?:rank-\d+|job)(?:\.\d+)?(?:\.ended)?)$")
@@ -121,13 +123,17 @@ def place_of(path: str) -> tuple[str, Role] | None:
     if above := _above_hosted(folder, lower == "training_job_end.ts"):
         if lower == "training_job_end.ts":
             return above, "end"
-        return above, "hosted" if metrics or _TIMELINE.search(path) else "beside"
+        return above, "hosted" if metrics or _TIMELINE.search(path) or _TENSORFLOW.search(path) else "beside"
     if lower.endswith(".duckdb"):
         return _run_folder(folder), "store"
     if lower.endswith(".prt"):
         return _run_folder(folder, _host_of(name)), "recording"
     if not lower.endswith((".json", ".json.gz", ".json.zst")):
         return None
+    if "plugins/profile/" in path:
+        profile = _TENSORFLOW.search(path)
+        above = path[: profile.start()] if profile else ""
+        return (_run_folder(above), "trace") if profile and not _without_traces(above) else None
     if name == "job.json":
         return _run_folder(folder), "job"
     if metrics:

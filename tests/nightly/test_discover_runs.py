@@ -60,7 +60,11 @@ def ids(*paths: str) -> dict[str, str]:
         (["job.json", "README.md", "x/config.json", "x/model.safetensors"], {}),
         (["a/.hidden/trace.json", ".cache/trace.json", "a/.trace.json", "a//trace.json", "a/"], {}),
         (["a/checkpoints/trace.json", "a/checkpoint-500/trainer.json", "a/b/profiler-reports/LowGPUUtilization.json"], {}),
-        (["a/plugins/profile/2026_01_01/host.trace.json.gz"], {}),
+        (["a/plugins/profile/2026_01_01/host.trace.json.gz", "a/plugins/profile/2026_01_02/host.trace.json.gz"], {"a": "traces"}),
+        (["a/plugins/profile/2026_01_01/host.xplane.pb", "a/plugins/profile/2026_01_01/x.json"], {}),
+        (["ckpt/plugins/profile/2026_01_01/host.trace.json.gz"], {}),
+        (["j/framework/tensorflow/detailed_profiling/2020080513/5/plugins/profile/d/h.trace.json.gz"], {"j": "hosted"}),
+        (["j/framework/tensorflow/detailed_profiling/2020080513/5/1-h_1_2.metadata"], {}),
         (["index.json", "index.claim.json", "index.parquet", "runs/a/done.json", "runs/a/claim.json", "runs/a/0/report.json"], {}),
     ],
 )  # fmt: skip
