@@ -1,0 +1,440 @@
+"""What do PyTorch's data loaders do in a window: how long do iterations take, their initialisation, and the workers' fetches?
+
+The events are the hosted profiler's. ``metrics_regex`` is searched in the phase and in the name:
+
+| phase | name | what |
+|---|---|---|
+| ``DataLoaderIter`` | ``_MultiProcessingDataLoaderIter::GetNext``, ``_SingleProcessDataLoaderIter::GetNext`` | a wait for ``next`` |
+| ``DataLoaderIterInitialize`` | ``_MultiProcessingDataLoaderIter.__init__``, ``_SingleProcessDataLoaderIter.__init__`` | a loader begins |
+| ``DataLoaderWorker`` | ``DataLoaderWorker`` | a worker process makes a batch |
+
+Iterations that begin while the window is open are recorded, and fetches that overlap it. The batch of a step is often asked for before
+that step begins: where the last step of the window asks for none inside of itself, so it was with the first one, and the window is taken
+to begin with what was asked for right before it.
+
+torch's classes are wrapped while they are needed and only then: nothing is when the window has closed. Workers learn of the window by
+shared memory: those that are forked or spawned after the part was made; not those that ran before.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import mmap
+import os
+import re
+import struct
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from ..profiling_plan import LoaderPlan
+from .part import FileLimits
+from .timeline_writer import TimelineWriter, finish_leftovers
+from .when_imported import when_imported
+
+ITERATION: Final = "DataLoaderIter"
+INITIALISATION: Final = "DataLoaderIterInitialize"
+FETCH: Final = "DataLoaderWorker"
+
+_MODULE: Final = "torch.utils.data.dataloader"
+_WORKER: Final = "torch.utils.data._utils.worker"
+_FETCHERS: Final = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
+_ITERATORS: Final = ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
+# The first byte of the shared memory. Before the window what came last is kept in mind.
+_CLOSED: Final = 0
+_OPEN: Final = 1
+_AHEAD: Final = 2
+_SINCE: Final = struct.Struct("<q")  # the second eight bytes
+_TOKEN: Final = 16
+_BYTES: Final = 4096
+_KEPT: Final = 16
+
+
+class LoaderPart:
+    """Records the data loaders of this process and of its workers while it is open."""
+
+    def __init__(self, plan: LoaderPlan, folder: Path, files: FileLimits) -> None:
+        self._ahead = plan.window.by_steps
+        self._patches: list[_Patch] = []
+        self._recent: deque[tuple[weakref.ref[Any], str, int, int, int]] = deque(maxlen=_KEPT)
+        self._kept: list[tuple[str, str, int, int, dict[str, Any]]] = []
+        self._iterated = False
+        self._pid = os.getpid()
+        self._forget: Callable[[], None] = lambda: None
+        self._recorder: _Recorder | None = None
+        try:
+            re.compile(plan.metrics_regex)
+        except re.error as error:
+            _warn(f"metrics_regex {plan.metrics_regex!r} is no regular expression ({error}); data loaders are not profiled")
+            return
+        flag = _Flag.made()
+        self._recorder = _Recorder(flag, folder, files, plan.metrics_regex)
+        flag.state[0] = _AHEAD
+        self._forget = when_imported(_MODULE, self._wrap)
+
+    def open(self, step: int | None) -> None:
+        """Data loaders are recorded from now on."""
+        recorder = self._recorder
+        if recorder is None:
+            return
+        module = sys.modules.get(_MODULE)
+        if module is not None and not self._patches:
+            self._wrap(module)
+        if self._ahead and step is not None:
+            self._kept = self._just_before()
+        self._recent.clear()
+        self._iterated = False
+        recorder.begin(min((start for _, _, start, _, _ in self._kept), default=None))
+        recorder.flag.state[0] = _OPEN
+
+    def step(self, step: int) -> None:
+        """The next step begins."""
+        self._iterated = False
+
+    def close(self, step: int | None) -> None:
+        """Nothing that begins from now on is recorded; files get their names."""
+        recorder = self._recorder
+        if recorder is None:
+            return
+        if self._kept and not self._iterated:
+            for event in self._kept:
+                recorder.add(*event)
+            recorder.flag.set_since(min(start for _, _, start, _, _ in self._kept))
+        recorder.flag.state[0] = _CLOSED
+        self._forget()
+        for patch in self._patches:
+            patch.undo()
+        self._kept = []
+        recorder.finish()
+        finish_leftovers(recorder.folder, recorder.token)
+        recorder.flag.close()
+
+    def _just_before(self) -> list[tuple[str, str, int, int, dict[str, Any]]]:
+        """What this thread asked its loaders for since they last ended: of each the last initialisation and iteration, back to where one
+        repeats, which is a step before."""
+        here, found, seen = threading.get_ident(), [], set()
+        for reference, phase, start, duration, thread in reversed(self._recent):
+            iterator = reference()
+            if (id(iterator), phase) in seen:
+                break
+            if iterator is not None and thread == here:
+                seen.add((id(iterator), phase))
+                found.append((phase, _name(iterator, phase), start, duration, _settings(iterator)))
+        return found[::-1]
+
+    # -------------------------------------------------------------- torch's classes
+
+    def _wrap(self, module: ModuleType) -> None:
+        recorder = self._recorder
+        base = getattr(module, "_BaseDataLoaderIter", None)
+        if recorder is None or self._patches or os.getpid() != self._pid:
+            return
+        if base is None or "__next__" not in vars(base):
+            _warn("this torch has no data loaders as they are known here; they are not profiled")
+            self._recorder = None
+            return
+        self._patches.append(_Patch(base, "__next__", self._around_next))
+        for name in _ITERATORS:
+            if "__init__" in vars(iterators := getattr(module, name, base)) and iterators is not base:
+                self._patches.append(_Patch(iterators, "__init__", self._around_init))
+        worker = sys.modules.get(_WORKER)
+        if worker is not None and hasattr(worker, "_worker_loop") and recorder.matches(FETCH, FETCH):
+            self._patches.append(_Patch(worker, "_worker_loop", functools.partial(_LoaderWorker, recorder)))
+
+    def _around_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        recorder = self._recorder
+        assert recorder is not None
+        state = recorder.flag.state
+
+        @functools.wraps(original)
+        def __next__(iterator: Any) -> Any:  # noqa: N807
+            mode = state[0]
+            if mode == _CLOSED:
+                return original(iterator)
+            if mode == _OPEN:
+                recorder.begin(None)
+            start, begun = time.time_ns(), time.perf_counter_ns()
+            try:
+                batch = original(iterator)
+            except StopIteration:
+                self._recent.clear()
+                raise
+            except BaseException:
+                self._ended(mode, iterator, ITERATION, start, time.perf_counter_ns() - begun)
+                raise
+            self._ended(mode, iterator, ITERATION, start, time.perf_counter_ns() - begun)
+            return batch
+
+        return __next__
+
+    def _around_init(self, original: Callable[..., None]) -> Callable[..., None]:
+        recorder = self._recorder
+        assert recorder is not None
+        state = recorder.flag.state
+
+        @functools.wraps(original)
+        def __init__(iterator: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+            mode = state[0]
+            if mode == _OPEN:
+                recorder.begin(None)
+            start, begun = time.time_ns(), time.perf_counter_ns()
+            original(iterator, *args, **kwargs)
+            if mode != _CLOSED:
+                self._ended(mode, iterator, INITIALISATION, start, time.perf_counter_ns() - begun)
+
+        return __init__
+
+    def _ended(self, mode: int, iterator: Any, phase: str, start: int, duration: int) -> None:
+        if mode == _AHEAD:
+            self._recent.append((weakref.ref(iterator), phase, start, duration, threading.get_ident()))
+            return
+        recorder = self._recorder
+        if recorder is None:
+            return
+        if phase == ITERATION:
+            self._iterated = True
+        recorder.add(phase, _name(iterator, phase), start, duration, _settings(iterator))
+
+
+class _Patch:
+    """An attribute of torch with something around it, until it is undone; where somebody else has wrapped it again, it stays."""
+
+    def __init__(self, owner: Any, name: str, around: Callable[[Any], Any]) -> None:
+        self._owner = owner
+        self._name = name
+        self._original = getattr(owner, name)
+        self._replacement = around(self._original)
+        setattr(owner, name, self._replacement)
+
+    def undo(self) -> None:
+        if getattr(self._owner, self._name) is self._replacement:
+            setattr(self._owner, self._name, self._original)
+
+
+def _name(iterator: Any, phase: str) -> str:
+    return type(iterator).__name__ + ("::GetNext" if phase == ITERATION else ".__init__")
+
+
+def _settings(iterator: Any) -> dict[str, Any]:
+    """The settings of a loader, by its iterator. ``worker_id`` only in a worker, whose data set has a loader itself."""
+    found = {
+        "num_workers": getattr(iterator, "_num_workers", None),
+        "pin_memory": getattr(iterator, "_pin_memory", None),
+        "prefetch_factor": getattr(iterator, "_prefetch_factor", None),
+        "worker_id": _worker_id(),
+    }
+    return {key: value for key, value in found.items() if isinstance(value, int)}
+
+
+def _worker_id() -> int | None:
+    information = getattr(sys.modules.get(_WORKER), "_worker_info", None)
+    return getattr(information, "id", None)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+# ------------------------------------------------------------------ in every process
+
+
+class _Flag:
+    """Shared memory: where the window is, and from when on what ended before it belongs to it.
+
+    Forked processes have it; others open it by ``path``, while it is there, and know it by ``token``.
+    """
+
+    def __init__(self, state: mmap.mmap, token: str, path: str | None, descriptor: int | None) -> None:
+        self.state = state
+        self.token = token
+        self.path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def made(cls) -> _Flag:
+        token = f"loader-{os.getpid()}-{time.time_ns():x}"
+        try:
+            descriptor = os.memfd_create("postrun-loader")
+        except (AttributeError, OSError):  # forked processes have this one, too
+            return cls(mmap.mmap(-1, _BYTES), token, None, None)
+        os.ftruncate(descriptor, _BYTES)
+        state = mmap.mmap(descriptor, _BYTES)
+        state[_TOKEN : _TOKEN + len(token)] = token.encode()
+        return cls(state, token, f"/proc/{os.getpid()}/fd/{descriptor}", descriptor)
+
+    @classmethod
+    def of(cls, path: str | None, token: str) -> _Flag | None:
+        """The one of another process; None where it is no more, which is after the window."""
+        if path is None:
+            return None
+        try:
+            with open(path, "r+b") as file:  # noqa: PTH123
+                state = mmap.mmap(file.fileno(), _BYTES)
+        except (OSError, ValueError):
+            return None
+        return cls(state, token, path, None) if state[_TOKEN : _TOKEN + len(token)] == token.encode() else None
+
+    def set_since(self, time_ns: int) -> None:
+        _SINCE.pack_into(self.state, _SINCE.size, time_ns)
+
+    def since(self) -> int | None:
+        return _SINCE.unpack_from(self.state, _SINCE.size)[0] or None
+
+    def close(self) -> None:
+        """No other process can open it any more."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+class _Recorder:
+    """Writes the events that match, those of each process to its own files."""
+
+    def __init__(self, flag: _Flag, folder: Path, files: FileLimits, regex: str) -> None:
+        self.flag = flag
+        self.folder = folder
+        self.token = flag.token
+        self._files = files
+        self._regex = regex
+        self._pattern = re.compile(regex)
+        self._matched: dict[tuple[str, str], bool] = {}
+        self._writer: TimelineWriter | None = None
+        self._pid = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _recorder_of, (self.flag.path, self.token, os.fspath(self.folder), self._files, self._regex)
+
+    @property
+    def writes(self) -> bool:
+        """Whether this process has a file open."""
+        return self._writer is not None and self._pid == os.getpid()
+
+    def matches(self, phase: str, name: str) -> bool:
+        found = self._matched.get((phase, name))
+        if found is None:
+            found = self._matched[phase, name] = any(map(self._pattern.search, (phase, name)))
+        return found
+
+    def begin(self, base_ns: int | None) -> None:
+        """An event of this process begins: times count from before it."""
+        if self._writer is None or self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._writer = TimelineWriter(self.folder, self._files, self.token, base_ns)
+
+    def add(self, phase: str, name: str, start: int, duration: int, arguments: dict[str, Any]) -> None:
+        """An event of this process ends."""
+        if not self.matches(phase, name):
+            return
+        self.begin(start)
+        if self._writer is not None:
+            self._writer.add(phase, name, start, duration, {"thread_id": threading.get_native_id(), **arguments})
+        if self.flag.state[0] == _CLOSED:  # it began inside of the window: nobody else closes the file
+            self.finish()
+
+    def finish(self) -> None:
+        if self.writes:
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.close()
+
+
+def _recorder_of(path: str | None, token: str, folder: str, files: FileLimits, regex: str) -> _Recorder | None:
+    """The recorder in a process that was not forked."""
+    flag = _Flag.of(path, token)
+    return None if flag is None else _Recorder(flag, Path(folder), files, regex)
+
+
+class _LoaderWorker:
+    """What a worker process runs instead of torch's function: the same, with fetches recorded."""
+
+    def __init__(self, recorder: _Recorder | None, original: Callable[..., Any] | None) -> None:
+        self._recorder = recorder
+        self._original = original
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _LoaderWorker, (self._recorder, None)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        original = self._original or importlib.import_module(_WORKER)._worker_loop
+        while isinstance(original, _LoaderWorker):  # a recording of this process: the one of its parent knows the window
+            original = original._original
+        recorder = self._recorder
+        if recorder is None:
+            return original(*args, **kwargs)
+        fetches = _Fetches(recorder)
+        _wrap_fetchers(fetches)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            if recorder.flag.state[0] == _CLOSED:
+                fetches.settle()
+            recorder.finish()
+
+
+def _wrap_fetchers(fetches: _Fetches) -> None:
+    fetch = sys.modules.get("torch.utils.data._utils.fetch")
+    for name in _FETCHERS:
+        fetcher = getattr(fetch, name, None)
+        if fetcher is not None and hasattr(fetcher, "fetch"):
+            fetcher.fetch = fetches.around(fetcher.fetch)
+
+
+class _Fetches:
+    """The fetches of this worker process: those that the window overlaps are recorded."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        self._recorder = recorder
+        self._last: tuple[int, int] | None = None  # start and duration of the last one that ended before the window
+
+    def around(self, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        state = self._recorder.flag.state
+
+        @functools.wraps(original)
+        def fetch(fetcher: Any, index: Any) -> Any:
+            mode = state[0]
+            if mode == _CLOSED:
+                self.settle()
+                return original(fetcher, index)
+            if mode == _OPEN:
+                self._recorder.begin(None)
+            start, begun = time.time_ns(), time.perf_counter_ns()
+            try:
+                batch = original(fetcher, index)
+            except StopIteration:
+                raise
+            except BaseException:
+                self._ended(mode, start, time.perf_counter_ns() - begun)
+                raise
+            self._ended(mode, start, time.perf_counter_ns() - begun)
+            return batch
+
+        return fetch
+
+    def settle(self) -> None:
+        """The window has closed: of what ended before it, what belongs to it is written, and the file gets its name."""
+        if self._last is not None:
+            (start, duration), self._last = self._last, None
+            since = self._recorder.flag.since()
+            self._recorder.finish()
+            if since is not None and start + duration >= since:
+                self._write(start, duration)
+        elif self._recorder.writes:
+            self._recorder.finish()
+
+    def _ended(self, mode: int, start: int, duration: int) -> None:
+        if mode == _AHEAD and self._recorder.flag.state[0] == _AHEAD:
+            self._last = start, duration
+        else:
+            self._write(start, duration)
+
+    def _write(self, start: int, duration: int) -> None:
+        worker = _worker_id()
+        self._recorder.add(FETCH, FETCH, start, duration, {} if worker is None else {"worker_id": worker})

@@ -1,0 +1,337 @@
+"""Which Python functions take the time of the steps in a window? A profile of the training thread for each step, split after the forward.
+
+Each is a folder as the hosted profiler names it, ``framework/pytorch/<cprofile|pyinstrument>/<pid>-<host>/<from>_<to>`` with from and to
+``<mode>-<step>-<phase>-<microseconds>``: from stepstart to forwardpassend, from there to stepend. A file postrun.json beside the profile
+says its timer. Without a forward of a torch module it is one from stepstart to stepend; where no steps are known, from start to end with
+the step ``*``. The first outermost module that returns ends the forward. The last thing of a step is what comes before the next one.
+
+Timers: total_time is wall-clock time; cpu_time is processor time of the training thread, not of the process, whose other threads would be
+charged to whatever function the training thread is in; off_cpu_time is the difference. "default" takes them in this order, one a step.
+Functions of this package that run beside the program's are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import marshal
+import os
+import shutil
+import sys
+import time
+import warnings
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Protocol
+
+from ..profiling_plan import PythonPlan, Timer
+from .timeline_writer import node_name
+
+_TIMERS: Final[tuple[Timer, ...]] = ("total_time", "cpu_time", "off_cpu_time")
+_HERE: Final = os.fspath(Path(__file__).parent)
+
+
+def _off_cpu_clock() -> Callable[[], int]:
+    """Nanoseconds in which this thread did not run. The two clocks are not read at once: it never goes back all the same."""
+    latest = 0
+
+    def clock() -> int:
+        nonlocal latest
+        latest = max(latest, time.perf_counter_ns() - time.thread_time_ns())
+        return latest
+
+    return clock
+
+
+class _Profiler(Protocol):
+    """Something that profiles this thread from its making until it is stopped."""
+
+    def stop(self) -> None:
+        """It profiles no more."""
+
+    def write(self, folder: Path) -> None:
+        """Writes its files."""
+
+
+class _CProfile:
+    def __init__(self, timer: str) -> None:
+        import cProfile
+
+        if timer == "total_time":
+            self._profile = cProfile.Profile()
+        else:
+            self._profile = cProfile.Profile(time.thread_time_ns if timer == "cpu_time" else _off_cpu_clock(), 1e-9)
+        self._profile.enable()
+
+    def stop(self) -> None:
+        self._profile.disable()
+
+    def write(self, folder: Path) -> None:
+        self._profile.create_stats()
+        with (folder / "python_stats").open("wb") as file:
+            marshal.dump(_of_program(self._profile.stats), file)
+
+
+class _Pyinstrument:
+    def __init__(self, module: ModuleType) -> None:
+        self._profiler = module.Profiler(async_mode="disabled")
+        self._profiler.start()
+
+    def stop(self) -> None:
+        self._profiler.stop()
+
+    def write(self, folder: Path) -> None:
+        renderers = importlib.import_module("pyinstrument.renderers")
+        for suffix, renderer in (("json", renderers.JSONRenderer()), ("html", renderers.HTMLRenderer())):
+            (folder / f"python_stats.{suffix}").write_text(self._profiler.output(renderer), encoding="utf-8")
+
+
+_Function = tuple[str, int, str]
+
+
+def _of_program(stats: dict[_Function, Any]) -> dict[_Function, Any]:
+    """What :mod:`pstats` reads, without this package's own functions, what they call of the interpreter, and the end of the profile."""
+    kept: dict[_Function, Any] = {}
+    for function, (primitive, calls, own, cumulative, callers) in stats.items():
+        if _of_package(function):
+            continue
+        others = {caller: figures for caller, figures in callers.items() if not _of_package(caller)}
+        if function[0] == "~" and len(others) < len(callers):
+            for caller in callers.keys() - others.keys():
+                of_caller = callers[caller]
+                calls, primitive = calls - of_caller[0], primitive - of_caller[1]
+                own, cumulative = max(0.0, own - of_caller[2]), max(0.0, cumulative - of_caller[3])
+            if calls <= 0:
+                continue
+        kept[function] = primitive, calls, own, cumulative, others
+    return kept
+
+
+def _of_package(function: _Function) -> bool:
+    return function[0].startswith(_HERE) or "_lsprof.Profiler" in function[2]
+
+
+@dataclass(slots=True)
+class _Segment:
+    """One profile: from one point of a step to the next."""
+
+    profiler: _Profiler
+    timer: str
+    phase: str
+    start_ns: int
+    end_phase: str = ""
+    end_ns: int = 0
+
+
+@dataclass(slots=True)
+class _Step:
+    """What is profiled of a step; ``number`` None: no step is known."""
+
+    number: int | None
+    timer: str
+    segments: list[_Segment] = field(default_factory=list)
+    mode: str = "global"
+    depth: int = 0
+    forward_ended: bool = False
+
+
+class PythonPart:
+    """Profiles the Python functions of each step while it is open."""
+
+    def __init__(self, plan: PythonPlan, folder: Path) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._node = ""
+        self._steps = 0
+        self._current: _Step | None = None
+        self._hooks: list[Any] = []
+        self._off = False
+        self._told = False
+        self._pyinstrument: ModuleType | None = None
+        if plan.profiler == "pyinstrument":
+            try:
+                self._pyinstrument = importlib.import_module("pyinstrument")
+            except ImportError:
+                self._turn_off("pyinstrument is not installed (pip install pyinstrument)")
+        else:
+            importlib.import_module("cProfile")
+
+    def open(self, step: int | None) -> None:
+        """Profiles from now on."""
+        if self._off:
+            return
+        self._node = node_name()
+        _stop_in_children(self)
+        self._hook_forward()
+        self._begin(step)
+
+    def step(self, step: int) -> None:
+        """The step before ends, and ``step`` begins."""
+        ended = self._end()
+        self._write(ended)
+        self._begin(step)
+
+    def close(self, step: int | None) -> None:
+        """Profiles no more."""
+        ended = self._end()
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        self._write(ended)
+
+    # -------------------------------------------------------------- steps and their phases
+
+    def _begin(self, number: int | None) -> None:
+        if self._off:
+            return
+        timer = self._plan.timer
+        if self._plan.profiler == "pyinstrument":
+            timer = "total_time"
+        elif timer == "default":
+            timer = _TIMERS[self._steps % len(_TIMERS)]
+        self._steps += number is not None
+        self._current = _Step(number, timer)
+        self._start(self._current, "start" if number is None else "stepstart")
+
+    def _start(self, step: _Step, phase: str) -> None:
+        if sys.getprofile() is not None:
+            self._turn_off("another profiler is active in this thread")
+            return
+        if sys.gettrace() is not None and not self._told:
+            self._told = True
+            _warn("a debugger or a coverage tool traces this thread: the times of Python functions contain what it costs")
+        start_ns = time.time_ns()
+        try:
+            profiler: _Profiler = _Pyinstrument(self._pyinstrument) if self._pyinstrument is not None else _CProfile(step.timer)
+        except (ValueError, RuntimeError) as error:  # from Python 3.12 on it says so itself
+            self._turn_off(str(error))
+            return
+        step.segments.append(_Segment(profiler, step.timer, phase, start_ns))
+
+    def _stop(self, step: _Step, phase: str) -> None:
+        segment = step.segments[-1] if step.segments else None
+        if segment is not None and not segment.end_phase:
+            segment.profiler.stop()
+            segment.end_phase, segment.end_ns = phase, time.time_ns()
+
+    def _end(self) -> _Step | None:
+        ended, self._current = self._current, None
+        if ended is not None:
+            self._stop(ended, "end" if ended.number is None else "stepend")
+        return ended
+
+    def stopped_in_child(self) -> None:
+        """A forked process does not profile."""
+        step, self._current, self._off = self._current, None, True
+        if step is not None and step.segments and not step.segments[-1].end_phase:
+            with contextlib.suppress(Exception):
+                if isinstance(step.segments[-1].profiler, _CProfile):
+                    step.segments[-1].profiler.stop()
+                else:
+                    sys.setprofile(None)
+
+    # -------------------------------------------------------------- the forward of torch modules
+
+    def _hook_forward(self) -> None:
+        """Hooks for all modules, while the window is open. Compiled models would be compiled anew for them: their steps are not split."""
+        module = sys.modules.get("torch.nn.modules.module")
+        if module is None or _compiled() or not hasattr(module, "register_module_forward_pre_hook"):
+            return
+        self._hooks.append(module.register_module_forward_pre_hook(self._forward_begins))
+        try:
+            self._hooks.append(module.register_module_forward_hook(self._forward_ends, always_call=True))
+        except TypeError:  # an older torch: without a call where the forward fails
+            self._hooks.append(module.register_module_forward_hook(self._forward_ends))
+
+    def _forward_begins(self, module: Any, arguments: Any) -> None:
+        step = self._current
+        if step is None or step.forward_ended:
+            return
+        if not step.depth:
+            step.mode = "train" if getattr(module, "training", True) else "eval"
+        step.depth += 1
+
+    def _forward_ends(self, module: Any, arguments: Any, output: Any) -> None:
+        step = self._current
+        if step is None or step.forward_ended or not step.depth:
+            return
+        step.depth -= 1
+        if not step.depth and step.number is not None:
+            step.forward_ended = True
+            self._stop(step, "forwardpassend")
+            self._start(step, "forwardpassend")
+
+    # -------------------------------------------------------------- files
+
+    def _write(self, step: _Step | None) -> None:
+        if step is None:
+            return
+        number = "*" if step.number is None else step.number
+        root = self._folder / "framework" / "pytorch" / self._plan.profiler / self._node
+        for segment in step.segments:
+            start = f"{step.mode}-{number}-{segment.phase}-{_us(segment.start_ns)}"
+            end = f"{step.mode}-{number}-{segment.end_phase}-{_us(segment.end_ns)}"
+            hidden = root / f".{start}"
+            try:
+                try:
+                    hidden.mkdir(parents=True)
+                    segment.profiler.write(hidden)
+                    (hidden / "postrun.json").write_text(json.dumps(_facts(self._plan.profiler, segment.timer)) + "\n", encoding="ascii")
+                    hidden.rename(root / f"{start}_{end}")
+                except BaseException:
+                    shutil.rmtree(hidden, ignore_errors=True)
+                    raise
+            except OSError as error:
+                self._turn_off(f"{root / f'{start}_{end}'} cannot be written ({error.strerror or error})")
+                return
+
+    def _turn_off(self, reason: str) -> None:
+        if not self._off:
+            self._off = True
+            _warn(f"Python functions are not profiled: {reason}")
+
+
+def _facts(profiler: str, timer: str) -> dict[str, Any]:
+    from ..capture import _rank
+
+    return {"profiler": profiler, "timer": timer, "rank": _rank()}
+
+
+def _us(ns: int) -> str:
+    return f"{ns // 1000}.{ns % 1000:03d}"
+
+
+def _compiled() -> bool:
+    """Whether torch.compile has compiled something."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    try:
+        return bool(counters["stats"].get("unique_graphs"))  # type: ignore[index]
+    except (TypeError, KeyError, AttributeError):
+        return False
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=5)
+
+
+# ------------------------------------------------------------------ forked processes
+
+_open: weakref.WeakSet[PythonPart] = weakref.WeakSet()
+_registered: list[Callable[[], None]] = []
+
+
+def _stop_in_children(part: PythonPart) -> None:
+    """A process that is forked while ``part`` profiles, such as a data loader's worker, does not go on with it."""
+    _open.add(part)
+    if not _registered:
+        _registered.append(_in_child)
+        os.register_at_fork(after_in_child=_in_child)
+
+
+def _in_child() -> None:
+    for part in list(_open):
+        part.stopped_in_child()
