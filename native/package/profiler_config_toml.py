@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from .errors import UsageError
@@ -36,7 +37,7 @@ from .profiler_config import Profiler, ProfilerConfig
 _RANGE: Final = {
     "start_step": "whole numbers from 0 on",
     "num_steps": "whole numbers from 1 on",
-    "start_unix_time": "whole seconds since 1970-01-01 in UTC",
+    "start_unix_time": "whole seconds since 1970-01-01 in UTC, or a time like 2026-11-22T05:00:00Z",
     "duration": "seconds greater than 0",
 }
 _ROOT: Final = {
@@ -85,7 +86,7 @@ def _profiler(table: Mapping[str, Any], place: str) -> Profiler:
     values = _checked(table, _PROFILER, place)
     for key, value in values.items():
         if not str(value).isdecimal():
-            raise UsageError(f"{place} {key} = {value!r}; accepted: {_PROFILER[key]}")
+            raise UsageError(f"{place}: {key} = {value!r}; accepted: {_PROFILER[key]}")
     return Profiler(**values)
 
 
@@ -106,18 +107,18 @@ def _made(kind: Callable[..., _Made], values: Mapping[str, Any], accepted: Mappi
         return kind(**values)
     except (AssertionError, ValueError) as error:
         key = str(error).partition(" ")[0]
-        told = f" {key} = {values[key]!r}:" if key in values else ""
-        raise UsageError(f"{place}{told} {error}" + (f" Accepted: {accepted[key]}" if key in accepted else "")) from error
+        told = f"{key} = {str(values[key])[:60]}: " if key in values else ""
+        raise UsageError(f"{place}: {told}{error}" + (f" Accepted: {accepted[key]}" if key in accepted else "")) from error
 
 
 def _checked(table: Mapping[str, Any], accepted: Mapping[str, str], place: str) -> dict[str, Any]:
-    """``table``, with known keys only, and true and false only where they are accepted."""
+    """``table``, with known keys only, true and false only where they are accepted, and times with a zone as seconds."""
     for key, value in table.items():
         if key not in accepted:
             raise UsageError(f"{place}: unknown key {key[:60]!r}; possible: {', '.join(accepted)}")
         if isinstance(value, bool) != (key in _SWITCHES):
-            raise UsageError(f"{place} {key} = {str(value)[:60]}; accepted: {accepted[key]}")
-    return dict(table)
+            raise UsageError(f"{place}: {key} = {str(value)[:60]}; accepted: {accepted[key]}")
+    return {key: int(value.timestamp()) if isinstance(value, datetime) and value.tzinfo else value for key, value in table.items()}
 
 
 def _table(value: Any, place: str) -> Mapping[str, Any]:
