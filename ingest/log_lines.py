@@ -1,0 +1,98 @@
+"""What are the lines of a text log, plain or compressed, in portions that fit in memory?
+
+UTF-8, or UTF-16 with a byte order mark (what Windows PowerShell makes of redirected output). Bytes that are neither are replaced.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from .inflate import Inflate
+from .store import Store
+from .trace_notes import note_defects
+
+BATCH_BYTES: Final = 8 << 20
+LONGEST_LINE: Final = 64 << 10
+"""Longer lines are none of a log."""
+_UTF16: Final = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+
+
+class LogLines:
+    """Iterates once over the lines of ``path``, in series of texts without their ends.
+
+    ``cut``: the last line has no end, so it may be cut anywhere; it is left out. ``too_long``: lines that were left out because they are
+    longer than ``LONGEST_LINE`` bytes. ``part``: which part of the file has been read. Raises InputError where the file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._size = path.stat().st_size
+        self._inflate = Inflate(path)
+        self.cut = False
+        self.too_long = 0
+
+    @property
+    def part(self) -> float:
+        return min(self._inflate.read_bytes / self._size, 1.0) if self._size else 1.0
+
+    @property
+    def damaged(self) -> bool:
+        return bool(self._inflate.defects)
+
+    def note_defects(self, store: Store, source: int, file: str) -> None:
+        """What is wrong with a compressed file; to be asked at the end."""
+        note_defects(store, source, file, self._inflate.defects)
+
+    def __iter__(self) -> Iterator[pl.Series]:
+        rest = b""
+        skipping = False
+        for piece in self._text():
+            if skipping:
+                _, end, piece = piece.partition(b"\n")
+                skipping = not end
+            rest += piece
+            if len(rest) >= BATCH_BYTES:
+                whole, _, rest = rest.rpartition(b"\n")
+                yield from self._series(whole)
+                if len(rest) > LONGEST_LINE:
+                    rest, skipping = b"", True
+                    self.too_long += 1
+        whole, _, rest = rest.rpartition(b"\n")
+        yield from self._series(whole)
+        if len(rest) > LONGEST_LINE:
+            self.too_long += 1
+        else:
+            self.cut = bool(rest.strip())
+
+    def _series(self, whole: bytes) -> Iterator[pl.Series]:
+        if not whole:
+            return
+        # "\0" is what a file system leaves of a file that was being written when the machine went down.
+        text = whole.decode("utf-8", "replace").replace("\0", " ")
+        lines = pl.Series("line", [text]).str.split("\n").explode().str.strip_chars(" \t\r\ufeff")
+        lines = lines.filter(lines.str.len_bytes() > 0)
+        short = lines.filter(lines.str.len_bytes() <= LONGEST_LINE)
+        self.too_long += len(lines) - len(short)
+        if len(short):
+            yield short
+
+    def _text(self) -> Iterator[bytes]:
+        decoder: codecs.IncrementalDecoder | None = None
+        first = True
+        for piece in self._inflate:
+            if first:
+                first = False
+                if name := _UTF16.get(piece[:2]):
+                    decoder = codecs.getincrementaldecoder(name)("replace")
+            yield piece if decoder is None else decoder.decode(piece).encode("utf-8", "replace")
+
+
+def head_lines(head: bytes, most: int = 60) -> list[str]:
+    """The first lines of a log that are not empty, of its beginning ``head``."""
+    name = _UTF16.get(head[:2])
+    text = head.decode(name or "utf-8", "replace")
+    return [line for raw in text.split("\n")[:most] if (line := raw.strip(" \t\r\ufeff\0"))]

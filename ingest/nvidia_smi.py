@@ -1,0 +1,364 @@
+"""What do logs of nvidia-smi say? ``--query-gpu=... --format=csv -l N`` and ``dmon -o DT`` -> ``sample``.
+
+Columns are told by the header line, in any order; a header in the middle begins anew. Times are local times without a zone: they are
+taken for UTC until the other files of the run tell more (:mod:`.clock_offset`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from ..errors import InputError
+from .gpu_log import LIMITS, PERCENT_LIMIT, TOTAL, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US, GpuLogs, Log
+from .log_lines import LogLines, head_lines
+from .registry import ReadResult
+from .store import Severity, Store
+
+# Column of --query-gpu -> metric, and the unit of values that say none. Of several columns of one metric the first here counts.
+COLUMNS: Final[dict[str, tuple[str, str]]] = {
+    "utilization.gpu": (UTILIZATION, "%"),
+    "utilization.memory": ("gpu_memory_controller", "%"),
+    "memory.used": (USED, "MiB"),
+    "memory.total": (TOTAL, "MiB"),
+    "power.draw": ("gpu_power", "W"),
+    "power.draw.average": ("gpu_power", "W"),
+    "power.draw.instant": ("gpu_power", "W"),
+    "clocks.current.sm": ("gpu_sm_clock", "MHz"),
+    "clocks.sm": ("gpu_sm_clock", "MHz"),
+    "clocks_event_reasons.active": ("gpu_throttle_reasons", ""),
+    "clocks_throttle_reasons.active": ("gpu_throttle_reasons", ""),
+}
+KEY_COLUMNS: Final = {
+    "index": "index", "gpu_index": "index", "uuid": "uuid", "gpu_uuid": "uuid", "pci.bus_id": "bus", "gpu_bus_id": "bus",
+    "name": "name", "gpu_name": "name",
+}  # fmt: skip
+# Column of dmon -> metric and unit. Its clocks (pclk) are not said to be those of the multiprocessors.
+DMON_COLUMNS: Final[dict[str, tuple[str, str]]] = {
+    "sm": (UTILIZATION, "%"),
+    "mem": ("gpu_memory_controller", "%"),
+    "pwr": ("gpu_power", "W"),
+    "fb": (USED, "MiB"),
+}
+QUERY: Final = (
+    "TZ=UTC nvidia-smi --query-gpu=timestamp,index,uuid,name,utilization.gpu,utilization.memory,memory.used,memory.total,power.draw,"
+    "clocks.current.sm --format=csv -l 1 -f nvidia-smi.HOST.csv"
+)
+"""The command that makes the best log."""
+
+_FACTORS: Final = {
+    "%": 1.0, "": 1.0, "w": 1.0, "mw": 1e-3, "mhz": 1.0, "b": 1.0, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30,
+    # what older drivers call them
+    "kb": 2.0**10, "mb": 2.0**20, "gb": 2.0**30,
+}  # fmt: skip
+_HEADER: Final = re.compile(
+    r"[#\"\s]*[a-z][a-z0-9_.]*(\s*\[[^\]\[,]{1,12}\])?\"?(\s*,\s*\"?[a-z][a-z0-9_.]*(\s*\[[^\]\[,]{1,12}\])?\"?)*\s*,?"
+)
+_ITEM: Final = re.compile(r"([a-z][a-z0-9_.]*)\s*(?:\[([^\]]*)\])?")
+_REASON: Final = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w+)")
+_REASON_BITS: Final = {
+    "gpu_idle": 1, "applications_clocks_setting": 2, "sw_power_cap": 4, "hw_slowdown": 8, "sync_boost": 16, "sw_thermal_slowdown": 32,
+    "hw_thermal_slowdown": 64, "hw_power_brake_slowdown": 128,
+}  # fmt: skip
+_TIMED_LINE: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}\s*,")
+_DMON_HEADER: Final = re.compile(r"#\s*(?:Date|Time|gpu)\b.*\bgpu\b|#\s*gpu\b", re.I)
+_PMON_HEADER: Final = re.compile(r"#.*\bgpu\b.*\bpid\b.*\btype\b", re.I)
+_TABLE: Final = re.compile(r"\|\s*NVIDIA-SMI\s+\d|=+NVSMI LOG=+")
+_NOTHING: Final = (
+    r"^(-|\[?(n/?a|not supported|not available|unknown error|insufficient permissions|gpu requires reset|gpu is lost)\]?|err!)$"
+)
+
+Columns = dict[str, tuple[int, str, str]]
+
+
+def header_of(line: str) -> list[tuple[str, str]] | None:
+    """The columns of a line that is a header of ``--query-gpu``: names and units. None where it is none."""
+    if not _HEADER.fullmatch(line):
+        return None
+    items = [_ITEM.match(item.strip(' "#')) for item in line.rstrip(", ").split(",")]
+    columns = [(item[1], item[2] or "") for item in items if item]
+    known = [name for name, _ in columns if name in COLUMNS or name in KEY_COLUMNS or name == "timestamp" or _REASON.match(name)]
+    # `name` and `index` alone could be of any table.
+    telling = [name for name in known if "." in name or name.startswith("gpu_")]
+    return columns if len(columns) == len(items) and (telling or "timestamp" in known) and len(known) >= 2 else None
+
+
+def recognises_smi(head: bytes, path: str) -> bool:
+    """Whether a file is a log of nvidia-smi that has numbers of GPUs, with or without a header."""
+    lines = head_lines(head)
+    if any(header_of(line) is not None and _telling(line) for line in lines[:30]):
+        return True
+    if any(_DMON_HEADER.match(line) for line in lines[:30]) or any(_PMON_HEADER.match(line) for line in lines[:30]):
+        return any(word in head[:4000].lower() for word in (b" sm ", b"pwr", b" fb ", b"mclk", b"pid"))
+    if any(_TABLE.search(line) for line in lines[:10]):
+        return True
+    return (
+        len(lines) > 0 and all(_TIMED_LINE.match(line) for line in lines[:3]) and re.search(r"\d (%|MiB|W|MHz)|, *\d", lines[0]) is not None
+    )
+
+
+def _telling(line: str) -> bool:
+    """A header names something that only nvidia-smi calls so."""
+    return any(name in COLUMNS or _REASON.match(name) or name in {"pci.bus_id", "gpu_uuid", "gpu_bus_id", "temperature.gpu", "pstate"}
+               for name, _ in header_of(line) or ())  # fmt: skip
+
+
+def read_smi(store: Store, logs: GpuLogs, path: Path, source: int, progress: Callable[[float], None] | None = None) -> ReadResult:
+    """Hand the samples of one log to ``logs`` and note what could not be read. Raises InputError for a log that says too little."""
+    return _Reader(store, logs, path, source).read(progress)
+
+
+class _Reader:
+    def __init__(self, store: Store, logs: GpuLogs, path: Path, source: int) -> None:
+        self.store, self.logs, self.path, self.source = store, logs, path, source
+        self.log: Log | None = None
+        self.header: list[tuple[str, str]] | None = None
+        self.dmon = False
+        self.found: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
+        self.unread: set[str] = set()
+        self.absent: set[str] = set()
+        self.last_time: pl.DataFrame | None = None
+        self.alone: list[pl.Series] = []
+
+    def read(self, progress: Callable[[float], None] | None) -> ReadResult:
+        lines = LogLines(self.path)
+        self.log = self.logs.begin(self.source, self.path, zoned=False)
+        try:
+            for series in lines:
+                self._add(series)
+                if progress is not None:
+                    progress(lines.part)
+            if self.header is None:
+                raise InputError(self._why_none())
+            if self.alone:
+                several_without_number(self.path, pl.concat(self.alone))
+        except InputError:
+            self.logs.discard(self.log)
+            raise
+        self.log.partial = lines.damaged
+        lines.note_defects(self.store, self.source, self.path.name)
+        if lines.cut:
+            self._count("cut_line", 1)
+        self._count("too_long", lines.too_long)
+        self._notes()
+        return ReadResult(self.log.rows, self.log.first_ns, self.log.last_ns, partial=lines.damaged)
+
+    def _why_none(self) -> str:
+        if self.found["pmon"]:
+            return f"{self.path}: nvidia-smi pmon lists processes, not the use of GPUs; log it with {QUERY}"
+        if self.found["table"]:
+            return f"{self.path}: the table of nvidia-smi is for people and has no time of each value; log with {QUERY}"
+        return (
+            f"{self.path}: the log has no header line, so its columns cannot be told. Put the names of its columns in a first line"
+            f" (timestamp, index, utilization.gpu [%], ...), or log without noheader: {QUERY}"
+        )
+
+    def _add(self, lines: pl.Series) -> None:
+        """Lines between two headers are of the columns of the first."""
+        first = lines.str.slice(0, 1)
+        perhaps = lines.str.contains(r"^[#\"\s]*[a-zA-Z][a-zA-Z0-9_.]*(\s*\[[^\]]*\])?\"?\s*,") | (first == "#")
+        heads = [(place, lines[place]) for place in perhaps.arg_true().to_list()[:10_000]]
+        begin = 0
+        for place, line in heads:
+            if (found := self._header(line)) is None:
+                continue
+            self._rows(lines[begin:place])
+            if self.header is not None and self.header != found:
+                self._count("columns_change", 1)
+            self.header = found
+            self._check()
+            begin = place + 1
+        self._rows(lines[begin:])
+
+    def _header(self, line: str) -> list[tuple[str, str]] | None:
+        if line.startswith("#") and _PMON_HEADER.match(line):
+            self.found["pmon"] += 1
+            return None
+        if line.startswith("#") and _DMON_HEADER.match(line):
+            self.dmon = True
+            return [(name.lower(), "") for name in line.lstrip("# ").replace(",", " ").split()]
+        return header_of(line)
+
+    def _check(self) -> None:
+        names = [name for name, _ in self.header or ()]
+        if self.dmon:
+            if "date" not in names or "time" not in names:
+                raise InputError(f"{self.path}: the log of nvidia-smi dmon has no times; log with nvidia-smi dmon -s pum -o DT -d 1")
+            if not set(names) & set(DMON_COLUMNS):
+                raise InputError(f"{self.path}: none of the columns of the log is read; log with nvidia-smi dmon -s pum -o DT -d 1")
+            return
+        if "timestamp" not in names:
+            raise InputError(f"{self.path}: the log has no column timestamp, so it is not known when its values were; log with {QUERY}")
+        if not any(name in COLUMNS or _REASON.match(name) for name in names):
+            raise InputError(f"{self.path}: none of the columns of the log is read ({', '.join(names[:8])}); log with {QUERY}")
+
+    def _rows(self, lines: pl.Series) -> None:
+        """The lines below one header."""
+        if not len(lines):
+            return
+        if self.header is None:
+            for line in lines[:40]:
+                self.found["table"] += bool(_TABLE.search(line))
+                self.found["pmon"] += bool(_PMON_HEADER.match(line))
+            self.found["before_header"] += len(lines)
+            return
+        if self.dmon:
+            lines = lines.filter(~lines.str.starts_with("#"))
+            fields = lines.str.replace_all(",", " ", literal=True).str.strip_chars().str.replace_all(r"\s+", " ").str.split(" ")
+        else:
+            fields = lines.str.strip_chars_end(", ").str.split(",")
+        whole = fields.list.len() == len(self.header)
+        self._count("wrong_length", int((~whole).sum()), lines.filter(~whole))
+        fields, lines = fields.filter(whole), lines.filter(whole)
+        if not len(lines):
+            return
+        names = [name for name, _ in self.header]
+        table = pl.DataFrame({"line": lines, "field": fields})
+        # One frame of texts; of columns of one name the first counts.
+        places = {name: place for place, name in reversed(list(enumerate(names)))}
+        table = table.with_columns(
+            pl.col("field").list.get(place).str.strip_chars(' "').alias(f"c{place}") for place in places.values()
+        ).drop("field")
+        table = table.with_columns(self._times(places))
+        bad = table["time_us"].is_null()
+        self._count("bad_time", int(bad.sum()), table.filter(bad)["line"])
+        table = table.filter(~bad)
+        if table.is_empty():
+            return
+        self._back(table, places)
+        columns = [pl.col("time_us").cast(pl.Int64).mul(1000).alias("time_ns")]
+        keys = {"gpu": "index"} if self.dmon else KEY_COLUMNS
+        given = {}
+        for name, key in keys.items():
+            if name in places and key not in given:
+                given[key] = pl.col(f"c{places[name]}")
+        columns += [pl.when(~column.str.to_lowercase().str.contains(_NOTHING)).then(column).alias(key) for key, column in given.items()]
+        if not set(given) & {"index", "uuid", "bus"}:
+            self.alone.append(table["time_us"])
+        rows = table.select(*columns, *self._values(table, places))
+        assert self.log is not None
+        self.logs.add(self.log, rows)
+
+    def _times(self, places: Mapping[str, int]) -> pl.Expr:
+        if self.dmon:
+            date = pl.col(f"c{places['date']}").str.replace_all(r"[/-]", "")
+            text = pl.concat_str(date, pl.lit(" "), pl.col(f"c{places['time']}"))
+            time = text.str.to_datetime("%Y%m%d %H:%M:%S%.f", time_unit="us", strict=False)
+        else:
+            text = pl.col(f"c{places['timestamp']}").str.replace_all("-", "/", literal=True).str.replace("T", " ", literal=True)
+            time = text.str.to_datetime("%Y/%m/%d %H:%M:%S%.f", time_unit="us", strict=False)
+        micros = time.cast(pl.Int64)
+        return pl.when(micros.is_between(YEAR_2001_US, YEAR_2200_US)).then(micros).alias("time_us")
+
+    def _values(self, table: pl.DataFrame, places: Mapping[str, int]) -> list[pl.Series]:
+        """A series of numbers per metric."""
+        known = DMON_COLUMNS if self.dmon else COLUMNS
+        assert self.header is not None
+        units = dict(reversed(self.header))
+        found: dict[str, pl.Series] = {}
+        for name, (metric, unit) in known.items():
+            if name in places and metric not in found:
+                found[metric] = self._numbers(table[f"c{places[name]}"], name, metric, units.get(name) or unit)
+        single = {name: match[1] for name in places if not self.dmon and (match := _REASON.match(name)) and match[1] in _REASON_BITS}
+        if single and "gpu_throttle_reasons" not in found:
+            found["gpu_throttle_reasons"] = self._reasons(table, places, single)
+        others = set(places) - set(known) - set(KEY_COLUMNS) - set(single) - {"timestamp", "date", "time", "gpu"}
+        self.unread |= {name for name in others if len(name) <= 60}
+        return [series.alias(metric) for metric, series in found.items()]
+
+    def _numbers(self, text: pl.Series, name: str, metric: str, unit: str) -> pl.Series:
+        lower = text.str.to_lowercase()
+        nothing = lower.str.contains(_NOTHING)
+        if absent := int(nothing.sum()):
+            self._count("no_value", absent)
+            self.absent.add(name)
+        if metric == "gpu_throttle_reasons":
+            value = (
+                text.str.extract(r"^0[xX]([0-9a-fA-F]{1,16})$", 1).str.to_integer(base=16, strict=False, dtype=pl.UInt64).cast(pl.Float64)
+            )
+        else:
+            parts = text.str.extract_groups(r"^(?<number>\d{1,15}(?:\.\d{1,9})?)\s*(?<unit>[A-Za-z%]{0,4})$").struct.unnest()
+            own = parts["unit"].str.to_lowercase()
+            factor = own.replace_strict(_FACTORS | {"": _FACTORS.get(unit.lower(), 1.0)}, default=None, return_dtype=pl.Float64)
+            value = parts["number"].cast(pl.Float64, strict=False) * factor
+        # A line that was cut inside of a value or a garbled number is no number, and beyond what can be no sample.
+        high = LIMITS.get(metric, PERCENT_LIMIT)
+        wrong = ~nothing & (value.is_null() | (value > high)).fill_null(True)
+        if bad := int(wrong.sum()):
+            self._count("no_number", bad, text.filter(wrong))
+        return value.set(nothing | wrong, None)
+
+    def _reasons(self, table: pl.DataFrame, places: Mapping[str, int], single: Mapping[str, str]) -> pl.Series:
+        bits = pl.lit(0.0)
+        for name, reason in single.items():
+            text = pl.col(f"c{places[name]}").str.to_lowercase()
+            bits = bits + pl.when(text == "active").then(float(_REASON_BITS[reason])).when(text == "not active").then(0.0)
+        return table.select(bits=bits)["bits"]
+
+    def _back(self, table: pl.DataFrame, places: Mapping[str, int]) -> None:
+        """Count how often the clock goes back by more than a minute: daylight saving time that ends, or a clock that was set."""
+        series = table["time_us"]
+        if self.last_time is not None:
+            series = pl.concat([self.last_time["time_us"], series])
+        self._count("time_goes_back", int((series.diff() < -60_000_000).sum()))
+        self.last_time = table.select("time_us").tail(1)
+
+    def _count(self, code: str, count: int, lines: pl.Series | None = None) -> None:
+        if count:
+            self.found[code] += count
+            if lines is not None and len(lines):
+                self.examples.setdefault(code, str(lines[0])[:60])
+
+    def _notes(self) -> None:
+        assert self.log is not None
+        note = self.store.note
+        for code, (severity, text) in NOTES.items():
+            if self.found[code]:
+                message = text.format(columns=", ".join(sorted(self.absent)))
+                if code in self.examples:
+                    message = f"{message[:-1]}; the first: {self.examples[code]!r}."
+                note(severity, code, message, count=self.found[code], source=self.source, file=self.path.name)
+        if self.unread:
+            shown = sorted(self.unread)
+            text = f"Columns that are not used: {', '.join(shown[:8])}{f' and {len(shown) - 8} more' if len(shown) > 8 else ''}."
+            note("info", "column_not_read", text, count=len(shown), source=self.source, file=self.path.name)
+        if not self.log.rows:
+            note("warning", "no_events", "The log holds no value that is read.", count=0, source=self.source, file=self.path.name)
+
+
+NOTES: Final[dict[str, tuple[Severity, str]]] = {
+    "before_header": ("info", "Lines before the header were left out."),
+    "columns_change": ("info", "The log has a header in the middle with other columns; what follows was read by it."),
+    "wrong_length": ("warning", "Lines with more or fewer fields than the header (cut off or mixed) were left out."),
+    "cut_line": ("info", "The last line has no end; it was left out, since its last value may be cut."),
+    "too_long": ("warning", "Lines longer than 64 KiB were left out."),
+    "bad_time": ("warning", "Lines whose time could not be read were left out."),
+    "no_value": ("info", "Values that the driver did not give ([N/A], [Not Supported], ERR!) are missing: {columns}."),
+    "no_number": ("warning", "Values that are no number, or are beyond what can be, were left out."),
+    "time_goes_back": (
+        "warning",
+        "The clock of the log goes back by more than a minute (the end of daylight saving time, or it was set): samples of two times have"
+        " one. Log with TZ=UTC.",
+    ),
+    "unknown_metric": ("info", "Values of fields that are not used were left out: {columns}."),
+    "part_of_gpu": ("info", "Values of parts of a GPU (MIG) were left out; those of whole GPUs are shown."),
+    "no_gpu": ("warning", "Lines that name no GPU were left out."),
+}
+
+
+def several_without_number(path: Path, times: pl.Series) -> None:
+    """Raises InputError where lines come in bunches: they are of several GPUs, and nothing says which is of which."""
+    gaps = times.diff().drop_nulls()
+    if len(gaps) < 3:
+        several = len(gaps) > 0 and gaps.max() is not None and int((gaps < 100_000).sum()) > 0
+    else:
+        usual = gaps.sort()[int(0.9 * (len(gaps) - 1))]
+        several = float((gaps <= usual // 10).mean() or 0.0) > 0.3
+    if several:
+        raise InputError(f"{path}: the log has lines of several GPUs and no column that tells which; add index: {QUERY}")
