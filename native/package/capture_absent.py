@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from os import PathLike
 from types import TracebackType
 from typing import Any, SupportsFloat, SupportsIndex, TypeVar, final
@@ -132,6 +133,10 @@ def gpu_driver() -> bool:
 
 def gpu_reason() -> str:
     return "this installation of postrun has no C library"
+
+
+def watch_steps(watcher: Callable[[bool, int | None], bool] | None, /) -> None:
+    return None
 
 
 def now_ns() -> int:

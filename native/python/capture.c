@@ -16,6 +16,7 @@
 #include <structmember.h>
 
 #include "postrun.h"
+#include "step_name.h"
 
 #define CACHED_LENGTH_MAX 255 /* longer texts are not kept alive */
 
@@ -210,6 +211,80 @@ static PyObject *system_error(int error) {
     return PyErr_SetFromErrno(PyExc_OSError);
 }
 
+/* ---------------------------------------------------------------- who wants to know of steps
+ *
+ * The watcher is told before the range of a step begins, and after it has ended, on the program's thread: what it does then is no part of
+ * the step. A step inside of a step is none. While nobody watches this costs a comparison. */
+
+static _Atomic bool watched;
+
+#define WATCHED() __builtin_expect(atomic_load_explicit(&watched, memory_order_relaxed), 0)
+
+static int tell(capture_state *state, bool begins, int64_t number) {
+    state->telling = 1;
+    PyObject *told = number < 0 ? PyObject_CallFunction(state->watcher, "OO", begins ? Py_True : Py_False, Py_None)
+                                : PyObject_CallFunction(state->watcher, "OL", begins ? Py_True : Py_False, (long long)number);
+    state->telling = 0;
+    int wanted = told ? PyObject_IsTrue(told) : -1;
+    Py_XDECREF(told);
+    return wanted;
+}
+
+/* Before a range begins. 0, or -1: the watcher has raised. `range`: of one by handle. */
+static int watch_begin(capture_state *state, PyObject *name, int64_t value, PyObject *range) {
+    if (!state->watcher || state->telling) return 0;
+    bool by_handle = state->step_range != NULL;
+    if (state->step_thread && !(by_handle && range)) {
+        if (!by_handle && !range && state->step_thread == PyThread_get_thread_ident()) state->step_depth++;
+        return 0;
+    }
+    Py_ssize_t length;
+    int64_t number;
+    const char *text = PyUnicode_AsUTF8AndSize(name, &length);
+    if (!text) PyErr_Clear();
+    if (!text || !step_name(text, (size_t)length, &number)) return 0;
+    if (value != POSTRUN_NO_VALUE) number = value;
+    if (state->step_thread) { /* the one before has not been ended by its handle yet */
+        state->step_thread = 0;
+        state->step_range = NULL;
+        if (tell(state, false, -1) < 0) return -1;
+    }
+    int wanted = tell(state, true, number);
+    if (wanted <= 0) return wanted;
+    state->step_depth = 0;
+    state->step_range = range;
+    state->step_thread = PyThread_get_thread_ident();
+    return 0;
+}
+
+/* After a range has ended. */
+static int watch_end(capture_state *state, PyObject *range) {
+    if (!state->step_thread || state->telling || state->step_range != range) return 0;
+    if (!range) {
+        if (state->step_thread != PyThread_get_thread_ident()) return 0;
+        if (state->step_depth) {
+            state->step_depth--;
+            return 0;
+        }
+    }
+    state->step_thread = 0;
+    state->step_range = NULL;
+    return tell(state, false, -1) < 0 ? -1 : 0;
+}
+
+static PyObject *py_watch_steps(PyObject *module, PyObject *watcher) {
+    capture_state *state = PyModule_GetState(module);
+    state->step_thread = 0;
+    state->step_range = NULL;
+    if (watcher != Py_None && watcher != state->watcher) {
+        if (state->watcher) return PyErr_Format(PyExc_ValueError, "there is a watcher already");
+        Py_INCREF(watcher);
+        state->watcher = watcher;
+    }
+    atomic_store(&watched, watcher != Py_None);
+    Py_RETURN_NONE;
+}
+
 /* ---------------------------------------------------------------- ranges on the thread's stack */
 
 static PyObject *py_begin(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
@@ -217,14 +292,17 @@ static PyObject *py_begin(PyObject *module, PyObject *const *args, Py_ssize_t co
     PyObject *name;
     int64_t value;
     if (read_arguments(state, args, count, keywords, &name, &value)) return NULL;
-    if (postrun_recording()) postrun_begin(name_id(state, name), value);
+    if (postrun_recording()) {
+        if (WATCHED() && watch_begin(state, name, value, NULL)) return NULL;
+        postrun_begin(name_id(state, name), value);
+    }
     Py_RETURN_NONE;
 }
 
 static PyObject *py_end(PyObject *module, PyObject *unused) {
-    (void)module;
     (void)unused;
     postrun_end();
+    if (WATCHED() && watch_end(PyModule_GetState(module), NULL)) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -242,7 +320,14 @@ static PyObject *range_begin(capture_state *state, PyObject *name, int64_t value
     if (!self) return NULL;
     self->generation = now_generation();
     self->ended = false;
-    self->handle = postrun_recording() ? postrun_range_begin(name_id(state, name), value) : 0;
+    self->handle = 0;
+    if (postrun_recording()) {
+        if (WATCHED() && watch_begin(state, name, value, (PyObject *)self)) {
+            Py_DECREF((PyObject *)self);
+            return NULL;
+        }
+        self->handle = postrun_range_begin(name_id(state, name), value);
+    }
     return (PyObject *)self;
 }
 
@@ -278,6 +363,7 @@ static PyObject *py_range_end(PyObject *module, PyObject *object) {
     if (before) return PyErr_Format(PyExc_ValueError, "the range has been ended before");
     /* one of a session that has stopped was closed there */
     if (self->handle && self->generation == now_generation()) postrun_range_end(self->handle);
+    if (WATCHED() && watch_end(PyModule_GetState(module), object)) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -352,6 +438,7 @@ static PyObject *annotation_enter(PyObject *object, PyObject *unused) {
     (void)unused;
     if (postrun_recording()) {
         annotation_object *self = (annotation_object *)object;
+        if (WATCHED() && watch_begin(self->state, self->name, self->value, NULL)) return NULL;
         uint32_t now = now_generation();
         ALONE(object);
         self->entered = self->generation == now ? self->entered + 1 : 1;
@@ -372,7 +459,10 @@ static PyObject *annotation_exit(PyObject *object, PyObject *const *args, Py_ssi
     entered = self->entered && self->generation == now_generation();
     if (entered) self->entered--;
     ALONE_END();
-    if (entered) postrun_end();
+    if (entered) {
+        postrun_end();
+        if (WATCHED() && watch_end(self->state, NULL)) return NULL;
+    }
     Py_RETURN_NONE;
 }
 
@@ -406,7 +496,9 @@ static PyObject *annotation_async_exit(PyObject *object, PyObject *const *args, 
     self->range = NULL;
     ALONE_END();
     if (range && range->handle && range->generation == now_generation()) postrun_range_end(range->handle);
+    int raised = WATCHED() && range && watch_end(self->state, (PyObject *)range);
     Py_XDECREF((PyObject *)range);
+    if (raised) return NULL;
     Py_INCREF(object);
     return object;
 }
@@ -679,18 +771,19 @@ static void stop_with_interpreter(void) {
 static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywords) {
     (void)module;
     static char *names[] = {"directory",  "rotate_bytes", "ring_records", "drain_ms", "sample_ms", "sample_for_s",
-                            "zstd_level", "follow_fork",  "gpu",          "gpu_later", NULL};
+                            "zstd_level", "follow_fork",  "gpu",          "gpu_later", "cpu_for_s", NULL};
     PyObject *directory = Py_None, *folder = NULL;
     unsigned long long rotate_bytes = 0;
-    long long ring_records = 0, drain_ms = 0, sample_ms = 0, sample_for_s = 0;
+    long long ring_records = 0, drain_ms = 0, sample_ms = 0, sample_for_s = 0, cpu_for_s = 0;
     int zstd_level = 0, follow_fork = 0, gpu = 0, gpu_later = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OKLLLLippp:configure", names, &directory, &rotate_bytes, &ring_records, &drain_ms,
-                                     &sample_ms, &sample_for_s, &zstd_level, &follow_fork, &gpu, &gpu_later))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OKLLLLipppL:configure", names, &directory, &rotate_bytes, &ring_records, &drain_ms,
+                                     &sample_ms, &sample_for_s, &zstd_level, &follow_fork, &gpu, &gpu_later, &cpu_for_s))
         return NULL;
     const long long numbers[] = {ring_records, drain_ms, sample_ms, sample_for_s};
     for (size_t i = 0; i < 4; i++) {
         if (numbers[i] < 0 || numbers[i] > UINT32_MAX) return PyErr_Format(PyExc_ValueError, "%s: %lld is out of range", names[2 + i], numbers[i]);
     }
+    if (cpu_for_s < 0 || cpu_for_s > UINT32_MAX) return PyErr_Format(PyExc_ValueError, "cpu_for_s: %lld is out of range", cpu_for_s);
     if (directory != Py_None && !PyUnicode_FSConverter(directory, &folder)) return NULL;
     postrun_config config = POSTRUN_CONFIG_INIT;
     config.directory = folder ? PyBytes_AsString(folder) : NULL;
@@ -699,6 +792,7 @@ static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywor
     config.drain_ms = (uint32_t)drain_ms;
     config.sample_ms = (uint32_t)sample_ms;
     config.sample_for_s = (uint32_t)sample_for_s;
+    config.cpu_for_s = (uint32_t)cpu_for_s;
     config.zstd_level = zstd_level;
     config.flags = (follow_fork ? POSTRUN_FOLLOW_FORK : 0) | (gpu ? POSTRUN_GPU : 0) | (gpu_later ? POSTRUN_NO_GPU_YET : 0);
     int error;
@@ -856,6 +950,8 @@ static PyMethodDef functions[] = {
     {"gpu_when_used", py_gpu_when_used, METH_NOARGS, "gpu_when_used(): the session records GPU activity once the program has used CUDA."},
     {"gpu_driver", py_gpu_driver, METH_NOARGS, "gpu_driver(): whether the NVIDIA driver can be loaded; CUDA is not initialised."},
     {"gpu_reason", py_gpu_reason, METH_NOARGS, "gpu_reason(): why GPU activity is not recorded; empty where it is, or can be."},
+    {"watch_steps", py_watch_steps, METH_O,
+     "watch_steps(f): f(begins, number) is told of steps, whether it wants them, until watch_steps(None); always the same f."},
     {"now_ns", py_now_ns, METH_NOARGS, "now_ns(): the time of the library's clock."},
     {"set_decorator", py_set_decorator, METH_O, "set_decorator(f): f(function, name, value) is what a decorator does."},
     {NULL, NULL, 0, NULL},
@@ -889,6 +985,7 @@ int capture_traverse(PyObject *module, visitproc visit, void *arg) {
         Py_VISIT(state->range);
         Py_VISIT(state->bound);
         Py_VISIT(state->decorator);
+        Py_VISIT(state->watcher);
     }
     return 0;
 }
@@ -897,6 +994,7 @@ int capture_clear(PyObject *module) {
     capture_state *state = PyModule_GetState(module);
     if (state) {
         Py_CLEAR(state->decorator);
+        Py_CLEAR(state->watcher);
         Py_CLEAR(state->value_text);
         names_clear(state);
         Py_CLEAR(state->annotation);

@@ -25,6 +25,11 @@ typedef struct { /* what one interpreter's module holds */
     void *spare; /* memory of annotations that are gone */
     void *spare_bound; /* and of their methods */
     unsigned int spare_count, spare_bound_count;
+    PyObject *watcher; /* is told of steps; never released while the module lives, as another thread may be calling it */
+    PyObject *step_range; /* of the step that is open, where it is one by handle; compared only */
+    unsigned long step_thread; /* of the step that is open, 0: none */
+    unsigned int step_depth; /* ranges of that thread inside of it */
+    unsigned char telling; /* ranges of the watcher itself are no steps */
     name_place names[NAME_SETS][2];
 } capture_state;
 

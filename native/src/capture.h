@@ -30,6 +30,7 @@ uint32_t postrun_sampler_interval_ms(const struct sampler *sampler); /* longer t
 void postrun_sampler_free(struct sampler *sampler);
 /* Before the first sample: GPUs are sampled, too. `visible` must live as long as the sampler. */
 struct gpu_visible;
+void postrun_sampler_without_cores(struct sampler *sampler); /* from now on: neither cores nor perf counters */
 void postrun_sampler_gpus(struct sampler *sampler, const struct gpu_visible *visible);
 
 #endif

@@ -13,6 +13,7 @@
 #include "names.h"
 #include "postrun.h"
 #include "ring.h"
+#include "step_name.h"
 
 /* ---------------------------------------------------------------- the environment */
 
@@ -85,23 +86,8 @@ static bool is_step(uint32_t name, int64_t value, int64_t *number) {
         return false;
     }
     prt_text text = postrun_names_text(name);
-    size_t at = 4;
-    if (text.length >= 13 && strncasecmp(text.at, "ProfilerStep#", 13) == 0) {
-        at = 13;
-    } else if (text.length < 4 || strncasecmp(text.at, "step", 4) != 0) {
+    if (!step_name(text.at, text.length, number)) {
         return false;
-    } else if (text.length > 5 && memchr("_ -", text.at[4], 3)) {
-        at = 5;
-    }
-    *number = -1;
-    if (at == text.length && at != 4) {
-        return false;
-    }
-    for (size_t i = at; i < text.length; i++) {
-        if (text.at[i] < '0' || text.at[i] > '9' || i - at > 17) {
-            return false;
-        }
-        *number = (i == at ? 0 : *number * 10) + (text.at[i] - '0');
     }
     if (value != POSTRUN_NO_VALUE) {
         *number = value;

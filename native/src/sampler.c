@@ -151,6 +151,8 @@ void postrun_sampler_free(struct sampler *sampler) {
     free(sampler);
 }
 
+void postrun_sampler_without_cores(struct sampler *sampler) { sampler->cores_off = 1; }
+
 void postrun_sampler_gpus(struct sampler *sampler, const struct gpu_visible *visible) {
     sampler->gpu_wanted = visible;
 }
@@ -200,7 +202,8 @@ int postrun_sampler_sample(struct sampler *sampler, int64_t ticks) {
     postrun_sampler_cgroup_sample(sampler);
     if (first)
         postrun_sampler_perf_open(sampler);
-    postrun_sampler_perf_sample(sampler);
+    if (!sampler->cores_off)
+        postrun_sampler_perf_sample(sampler);
     int64_t of_gpus = postrun_sampler_gpu_sample(sampler);
     sampler->last_ticks = ticks;
 

@@ -145,6 +145,7 @@ struct sampler {
     int stat, meminfo, diskstats, net;
     struct sampler_core *cores;
     size_t core_count;
+    int cores_off; /* neither they nor perf counters are sampled any more */
     struct sampler_devices disks, interfaces;
     int block_folder; /* sys/block is there */
     struct sampler_psi psi[PSI_FILES];

@@ -449,7 +449,8 @@ void postrun_sampler_proc_open(struct sampler *sampler) {
 }
 
 void postrun_sampler_proc_sample(struct sampler *sampler) {
-    sample_cores(sampler);
+    if (!sampler->cores_off)
+        sample_cores(sampler);
     sample_memory(sampler);
     sample_disks(sampler);
     sample_network(sampler);

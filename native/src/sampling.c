@@ -19,7 +19,11 @@ void *postrun_sample_loop(void *argument) {
     }
     int64_t begin = postrun_clock_monotonic(), due = begin;
     int64_t end = s->config.sample_for_s ? begin + (int64_t)s->config.sample_for_s * 1000000000 : INT64_MAX;
+    int64_t cores_end = s->config.cpu_for_s ? begin + (int64_t)s->config.cpu_for_s * 1000000000 : INT64_MAX;
     while (!atomic_load(&s->stopping) && due < end) {
+        if (due >= cores_end) {
+            postrun_sampler_without_cores(sampler);
+        }
         postrun_sampler_sample(sampler, clock_ticks());
         int64_t interval = (int64_t)postrun_sampler_interval_ms(sampler) * NS_PER_MS, now = postrun_clock_monotonic();
         due += interval;

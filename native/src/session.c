@@ -139,6 +139,10 @@ static void library_facts(struct session *s) {
     postrun_facts_add(&s->facts, "command", text, false);
     snprintf(text, sizeof text, "%u", s->config.sample_ms);
     postrun_facts_add(&s->facts, "sample_ms", text, false);
+    if (s->config.sample_ms && s->config.cpu_for_s) {
+        snprintf(text, sizeof text, "%u", s->config.cpu_for_s);
+        postrun_facts_add(&s->facts, "sample_cpu_for_s", text, false);
+    }
     if (parent) {
         snprintf(text, sizeof text, "%ld", (long)parent->pid);
         postrun_facts_add(&s->facts, "forked_from", text, false);
