@@ -111,7 +111,8 @@ class TimelineWriter:
         file, self._file = self._file, None
         if file is not None:
             file.close()
-            _name(file.path, self._folder, file.end_us, self._node)
+            if not file.broken:
+                _name(file.path, self._folder, file.end_us, self._node)
 
     def _failed(self, error: OSError) -> None:
         self._failures += 1
@@ -135,13 +136,14 @@ class TimelineWriter:
 
 
 class _OpenFile:
-    """A hidden file, a valid array from its first byte on. Raises OSError where it cannot be written; then it is as it was."""
+    """A hidden file, a valid array from its first byte on. Raises OSError where it cannot be written; then it is as it was, or broken."""
 
     def __init__(self, path: Path, base_us: int) -> None:
         self.path = path
         self.base_us = base_us
         self.end_us = base_us
         self.opened = time.monotonic()
+        self.broken = False
         self._phases: dict[str, int] = {}
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._at = 0  # where the closing bracket stands
@@ -183,9 +185,10 @@ class _OpenFile:
                 written = os.pwrite(self._descriptor, whole, at)
                 whole, at = whole[written:], at + written
         except OSError:
-            if self._at:
-                os.ftruncate(self._descriptor, self._at)
-                os.pwrite(self._descriptor, _END, self._at)
+            if self._at:  # the bracket's place is one that the file has already
+                self.broken = True
+                self.broken = os.pwrite(self._descriptor, _END, self._at) < len(_END)
+                os.ftruncate(self._descriptor, self._at + len(_END))
             raise
         self._at += len(text)
 
