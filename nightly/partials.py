@@ -19,7 +19,7 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -181,7 +181,9 @@ def _prepare(most: int, task: Task, source: Objects, work: Path) -> tuple[Path, 
     run, out = task.run, _opened(task.out)
     divided = parts(task, most)
     said, tables = _said(out, divided), work / "tables"
-    root, rest = _fetch_rest(task, source, work, {file["path"] for marker in said for file in marker["files"]})
+    whole = {file["path"] for marker in said for file in marker["files"] if _is_read_whole(file)}
+    held = {file["path"] for marker in said for file in marker["files"]} - whole
+    root, rest = _fetch_rest(task, source, work, whole, held)
     tables.mkdir()
     names = [(f"{divided[0].folder}/{name}", tables / name) for marker in said for name in marker["tables"]]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
@@ -191,6 +193,8 @@ def _prepare(most: int, task: Task, source: Objects, work: Path) -> tuple[Path, 
     infos = {one.path: one for one in run.objects}
     for marker in said:
         for file in marker["files"]:
+            if file["path"] in whole:
+                continue
             entries[_path(root, run, infos[file["path"]])] = (file, tables)
     # What no part holds under its name, but is of a format that parts are made of.
     strays = [one for one in rest if one.readable and one.format is not None and one.format.name in _mapped()]
@@ -203,6 +207,14 @@ def _prepare(most: int, task: Task, source: Objects, work: Path) -> tuple[Path, 
     found = _once(sorted(found, key=lambda one: _order(one.path.relative_to(root))), root, task)
     options = task.options
     return root, partial(load, found, [root], partials=partials, memory_limit=options.memory_limit, threads=options.threads)
+
+
+def _is_read_whole(file: Mapping[str, Any]) -> bool:
+    """Whether a file that a part looked at has to be read as it is: its format is read, but not in parts."""
+    from ..ingest.source import FORMATS, RUN_STORE
+
+    formats = {known.name for known in FORMATS if known.not_read is None} - _mapped() - {RUN_STORE}
+    return file["problem"] is None and file["format"] in formats
 
 
 def _mapped() -> frozenset[str]:
@@ -236,11 +248,11 @@ def _said(out: Objects, divided: Sequence[Part]) -> list[dict[str, Any]]:
     return said
 
 
-def _fetch_rest(task: Task, source: Objects, work: Path, held: set[str]) -> tuple[Path, list[Found]]:
-    """The folder of the run, and the files in it that no part holds."""
+def _fetch_rest(task: Task, source: Objects, work: Path, whole: set[str], held: set[str]) -> tuple[Path, list[Found]]:
+    """The folder of the run, and the files in it that no part holds. ``whole``: those that parts left to be read as they are."""
     from ..ingest.source import find_files
 
-    rest = tuple(one for one in task.run.objects if one.path not in held and _read_at_the_end(one))
+    rest = tuple(one for one in task.run.objects if one.path in whole or (one.path not in held and _read_at_the_end(one)))
     root = fetch(replace(task, run=replace(task.run, objects=rest)), source, work)
     root.mkdir(parents=True, exist_ok=True)
     return root, find_files([root])

@@ -137,6 +137,21 @@ def test_real_traces_of_two_ranks(shared_data: Path, tmp_path: Path) -> None:
     assert_same_report(str(tmp_path / "source"), tmp_path, 1)
 
 
+def test_a_profile_of_tensorflow_is_read_whole_with_the_file_that_times_it(tmp_path: Path) -> None:
+    host = {"ph": "M", "pid": 9, "name": "process_name", "args": {"name": "/host:CPU"}}
+    work_of = [{"ph": "X", "pid": 9, "tid": 1, "name": f"dense/MatMul_{i}:MatMul", "ts": 10 * i, "dur": 5} for i in range(50)]
+    source = f"memory://{tmp_path.name}/in"
+    store = open_objects(source)
+    step = "run/framework/tensorflow/detailed_profiling/2024010100/000000005"
+    store.write(f"{step}/12-algo-1_1704067200000000_1704067201000000.metadata", b"")
+    store.write(
+        f"{step}/plugins/profile/2024_01_01/ip-10-0-0-1.trace.json.gz",
+        gzip.compress(json.dumps({"traceEvents": [host, *work_of]}).encode()),
+    )
+    row = assert_same_report(source, tmp_path, 1)
+    assert (row.id, row.files) == ("run", 2)
+
+
 @pytest.mark.parametrize("name", ["kineto/diff_pair", "kineto/quirks", "kineto/h100", "smdebug/test_traces"])
 def test_stores_of_real_files(shared_data: Path, tmp_path: Path, name: str) -> None:
     assert_same(shared_data / name, tmp_path / "tables")
