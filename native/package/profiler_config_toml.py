@@ -34,6 +34,7 @@ from .framework_profile import (
 )
 from .profiler_config import Profiler, ProfilerConfig
 
+_TABLE: Final = "a table"
 _RANGE: Final = {
     "start_step": "whole numbers from 0 on",
     "num_steps": "whole numbers from 1 on",
@@ -44,8 +45,8 @@ _ROOT: Final = {
     "system_monitor_interval_millis": "100, 200, 500, 1000, 5000, 60000",
     "s3_output_path": "a text",
     "disable_profiler": "true, false",
-    "profiler": "a table",
-    "framework_profile": "a table",
+    "profiler": _TABLE,
+    "framework_profile": _TABLE,
 }
 _PROFILER: Final = {"cpu_profiling_duration": "whole seconds", "file_rotation_interval": "whole seconds"}
 _FILES: Final = {
@@ -86,13 +87,13 @@ def _profiler(table: Mapping[str, Any], place: str) -> Profiler:
     values = _checked(table, _PROFILER, place)
     for key, value in values.items():
         if not str(value).isdecimal():
-            raise UsageError(f"{place}: {key} = {value!r}; accepted: {_PROFILER[key]}")
+            raise UsageError(f"{place}: {key} = {_shown(value)}; accepted: {_PROFILER[key]}")
     return Profiler(**values)
 
 
 def _framework(table: Mapping[str, Any], source: str) -> FrameworkProfile:
     place = f"{source}: [framework_profile]"
-    accepted = {**_FILES, **_RANGE, **dict.fromkeys(_KINDS, "a table")}
+    accepted = {**_FILES, **_RANGE, **dict.fromkeys(_KINDS, _TABLE)}
     values = _checked(table, accepted, place)
     for name, (kind, keys) in _KINDS.items():
         if name in values:
@@ -107,8 +108,9 @@ def _made(kind: Callable[..., _Made], values: Mapping[str, Any], accepted: Mappi
         return kind(**values)
     except (AssertionError, ValueError) as error:
         key = str(error).partition(" ")[0]
-        told = f"{key} = {str(values[key])[:60]}: " if key in values else ""
-        raise UsageError(f"{place}: {told}{error}" + (f" Accepted: {accepted[key]}" if key in accepted else "")) from error
+        told = f"{key} = {_shown(values[key])}: " if key in values else ""
+        values_told = f" Accepted: {accepted[key]}" if key in accepted and accepted[key] not in str(error) else ""
+        raise UsageError(f"{place}: {told}{error}{values_told}") from error
 
 
 def _checked(table: Mapping[str, Any], accepted: Mapping[str, str], place: str) -> dict[str, Any]:
@@ -116,12 +118,18 @@ def _checked(table: Mapping[str, Any], accepted: Mapping[str, str], place: str) 
     for key, value in table.items():
         if key not in accepted:
             raise UsageError(f"{place}: unknown key {key[:60]!r}; possible: {', '.join(accepted)}")
-        if isinstance(value, bool) != (key in _SWITCHES):
-            raise UsageError(f"{place}: {key} = {str(value)[:60]}; accepted: {accepted[key]}")
+        if isinstance(value, bool) != (key in _SWITCHES) or (isinstance(value, dict | list) and accepted[key] != _TABLE):
+            raise UsageError(f"{place}: {key} = {_shown(value)}; accepted: {accepted[key]}")
     return {key: int(value.timestamp()) if isinstance(value, datetime) and value.tzinfo else value for key, value in table.items()}
 
 
 def _table(value: Any, place: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise UsageError(f"{place} = {str(value)[:60]}; accepted: a table")
+        raise UsageError(f"{place} = {_shown(value)}; accepted: {_TABLE}")
     return value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):  # as deep as the file nests it
+        return _TABLE if isinstance(value, dict) else "a list"
+    return str(value)[:60]
