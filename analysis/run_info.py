@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 from ..ingest.store import Store
@@ -14,6 +15,9 @@ from .report import Device, Node, Note, Process, Run, Source
 _FIRST_EPOCH_NS: Final = 10**18
 
 _SEVERITIES: Final = ("error", "warning", "info")
+_ADVISED_STEPS: Final = 300
+_ADVISED_MACHINES: Final = 7
+"""What the documentation of the hosted profiler advises for a profile of what runs on GPUs; no limit here."""
 
 
 def run(store: Store, *, name: str | None = None) -> Run:
@@ -85,15 +89,30 @@ def processes(store: Store) -> tuple[Process, ...]:
 def data_quality(store: Store) -> tuple[Note, ...]:
     """What the readers repaired, dropped or guessed, errors, then warnings, then the rest by code.
 
-    Errors and warnings have an entry per file; what needs no attention has one per code.
+    Errors and warnings have an entry per file; what needs no attention has one per code. A profile of more steps or machines than the
+    documentation of the hosted profiler advises is told, too.
     """
     rows = store.frame("""
         SELECT arg_min(file, (coalesce(file, ''), message)), severity, code, arg_min(message, (coalesce(file, ''), message)),
             sum("count")::BIGINT, min(first_ns), max(last_ns), greatest(count(DISTINCT file), 1)
         FROM ingest_note GROUP BY severity, code, CASE WHEN severity <> 'info' THEN (file, message) END
     """).rows()
-    notes = [Note(*row) for row in rows]
+    notes = [*(Note(*row) for row in rows), *_beyond_advice(store)]
     return tuple(sorted(notes, key=lambda n: (_SEVERITIES.index(n.severity), n.file or "", n.code, n.message)))
+
+
+def _beyond_advice(store: Store) -> Iterator[Note]:
+    steps, machines = store.frame("""
+        SELECT coalesce((SELECT max(steps) FROM (SELECT count(*) AS steps FROM step WHERE device_events > 0 GROUP BY process)), 0),
+               (SELECT count(DISTINCT node) FROM device_event)
+    """).row(0)
+    advised = "; the documentation of the hosted profiler advises at most"
+    if steps > _ADVISED_STEPS:
+        text = f"What ran on GPUs was profiled in {steps:,} steps of a process{advised} {_ADVISED_STEPS}. All are in this report."
+        yield Note(None, "info", "many_steps", text, steps, None, None)
+    if machines > _ADVISED_MACHINES:
+        text = f"What ran on GPUs was profiled on {machines:,} machines{advised} {_ADVISED_MACHINES}. All are in this report."
+        yield Note(None, "info", "many_machines", text, machines, None, None)
 
 
 def _sources(store: Store) -> tuple[Source, ...]:

@@ -104,3 +104,20 @@ def test_notes_of_many_files_are_one_entry_where_they_need_no_attention(make_sto
         ("warning", "b.json", 1, 1, "Breaks off at b.json."),
         ("info", "a.json", 2, 6, "Not stored in a.json."),
     ]
+
+
+def test_more_steps_or_machines_than_the_documentation_advises_are_told(make_store: MakeStore) -> None:
+    def told(steps: int, machines: int, device_events: int = 1) -> list[tuple[str, str, int]]:
+        store = make_store(
+            step=[
+                {"node": 0, "process": process, "phase": "train", "index": i, "host_start_ns": i, "host_duration_ns": 1,
+                 "device_events": device_events}
+                for process in range(2) for i in range(steps)
+            ],
+            device_event=[{"node": node, "process": node, "device": 0, "kind": "kernel", "start_ns": 0} for node in range(machines)],
+        )  # fmt: skip
+        return [(note.severity, note.code, note.count) for note in run_info.data_quality(store)]
+
+    assert told(300, 7) == []
+    assert told(301, 8, device_events=0) == [("info", "many_machines", 8)]
+    assert told(301, 8) == [("info", "many_machines", 8), ("info", "many_steps", 301)]
