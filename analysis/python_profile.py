@@ -1,22 +1,188 @@
-"""Which Python functions took the time, by a Python profile?"""
+"""Which Python functions took the time, by a Python profile: in which steps, in which phase, through which calls?"""
 
 from __future__ import annotations
 
-from ..ingest.store import Store
-from .report import ProfileRow, PythonProfile
+from collections.abc import Sequence
+from typing import Final
 
-_ABSENT = (
-    "No Python profile in this run: reading Python profiles (the files python_stats of the hosted profiler) is not part of this version."
+from ..ingest.store import Store
+from .flame_graph import LEAST_PERCENT, called_tree, sampled_tree
+from .python_names import kind_of, short_names
+from .python_windows import Question, Window, label, windows
+from .report import FlameGraph, ProfileGroup, ProfileRow, PythonProfile
+
+STEP_ROWS: Final = 100
+PHASE_ROWS: Final = 10
+MOST_STEP_GROUPS: Final = 24
+"""Of one profiler and timer: with more, the steps of each mode are one group."""
+MOST_FLAMES: Final = 6
+NOT_STATED: Final = "not stated"
+_LOOP: Final = "training loop"
+
+_ABSENT: Final = (
+    "No Python profile in this run. To record one, give `postrun record` a configuration with PythonProfilingConfig (--profiler-config), or"
+    " pass results of cProfile or Pyinstrument (python_stats, .pstats, .pyisession) with the other files."
 )
+_MANY_STEPS: Final = "Of more than {} groups of steps those of each mode are told together."
+_NO_TIMER: Final = (
+    "What the timer counted (total, CPU or off-CPU time) is not stated in files of cProfile; the hosted profiler's default is one after the"
+    " other on steps 9, 10 and 11."
+)
+_ADDED: Final = "Times are added up over {} processes."
+_ESTIMATED: Final = (
+    "cProfile keeps who called whom, but not through which calls: in its flame graph the time of a function is divided over its callers by"
+    " their share of its cumulative time. That is an estimate, above all where functions call each other in a circle."
+)
+_SAMPLED: Final = "Pyinstrument takes samples: it counts no calls, and functions that it hardly met are added to their callers by it."
+
+Key = tuple[str, str | None, str]
+"""Profiler, timer and label."""
 
 
 def python_profile(store: Store) -> PythonProfile:
-    """Every function of every Python profile; per timer and steps the one with most time of its own first. Functions of the same name,
-    timer and steps are added up over processes."""
-    rows = store.frame("""
-        SELECT function, timer, first_step, last_step, sum(calls)::BIGINT AS calls,
-            sum(total_s) AS total_s, sum(cumulative_s) AS cumulative_s
-        FROM python_profile GROUP BY ALL
-        ORDER BY first_step NULLS FIRST, last_step NULLS FIRST, timer, total_s DESC, function
+    """The functions with most own time by profiler, timer and steps, and by phase; a flame graph per profiler, timer and phase of the job.
+    Functions of the same name are added up over the processes and windows of a group."""
+    found = windows(store)
+    if not any(window.functions for window in found):
+        return PythonProfile(rows=(), absent=_ABSENT)
+    steps, merged = _step_groups(found)
+    rows, groups = _told(store, steps, "steps", STEP_ROWS)
+    phases: list[ProfileGroup] = []
+    questions: tuple[Question, ...] = ("job phase", "modes", "training phase")
+    for question in questions:
+        members = _members(found, question)
+        if question == "modes" and len({name for _, _, name in members}) < 2:
+            continue
+        # One group of all that is told by its steps already says nothing new.
+        if {frozenset(some) for some in members.values()} != {frozenset(some) for some in steps.values()}:
+            told, made = _told(store, members, question, PHASE_ROWS)
+            phases += [
+                ProfileGroup(
+                    by=one.by, label=one.label, profiler=one.profiler, timer=one.timer, windows=one.windows, processes=one.processes,
+                    wall_ns=one.wall_ns, total_s=one.total_s, calls=one.calls, functions=one.functions,
+                    rows=tuple(row for row in told if (row.profiler, row.timer, row.label) == (one.profiler, one.timer, one.label)),
+                )
+                for one in made
+            ]  # fmt: skip
+    flames = _flames(store, found)
+    return PythonProfile(
+        rows=tuple(rows), absent=None, groups=(*groups, *phases), flames=flames, notes=tuple(_notes(found, flames, merged=merged))
+    )
+
+
+def _members(found: Sequence[Window], question: Question) -> dict[Key, list[Window]]:
+    members: dict[Key, list[Window]] = {}
+    for window in found:
+        if window.functions and (name := label(window, question)) is not None:
+            members.setdefault((window.profiler, window.timer, name), []).append(window)
+    return members
+
+
+def _step_groups(found: Sequence[Window]) -> tuple[dict[Key, list[Window]], bool]:
+    """By steps; whether the steps of a mode are one group because there are too many of them."""
+    members: dict[Key, list[Window]] = {}
+    kinds: dict[tuple[str, str | None], set[str]] = {}
+    for window in found:
+        name = label(window, "steps") or NOT_STATED
+        kinds.setdefault((window.profiler, window.timer), set()).add(name)
+    many = {kind for kind, names in kinds.items() if len(names) > MOST_STEP_GROUPS}
+    for window in found:
+        if not window.functions:
+            continue
+        name = label(window, "steps") or NOT_STATED
+        if (window.profiler, window.timer) in many:
+            name = label(window, "modes") or label(window, "job phase") or NOT_STATED
+        members.setdefault((window.profiler, window.timer, name), []).append(window)
+    return members, bool(many)
+
+
+def _told(store: Store, members: dict[Key, list[Window]], by: str, most: int) -> tuple[list[ProfileRow], list[ProfileGroup]]:
+    """The rows and the groups, in the order of the first window of each."""
+    if not members:
+        return [], []
+    keys = list(members)
+    pairs = ", ".join(f"({window.id}, {i})" for i, key in enumerate(keys) for window in members[key])
+    frame = store.frame(f"""
+        SELECT g AS "group", function, any_value(file ORDER BY file) AS file, sum(p.calls)::DOUBLE::BIGINT AS calls,
+            sum(p.primitive_calls)::DOUBLE::BIGINT AS primitive_calls, (sum(round(p.total_s * 1e9)::BIGINT) / 1e9)::DOUBLE AS total_s,
+            (sum(round(p.cumulative_s * 1e9)::BIGINT) / 1e9)::DOUBLE AS cumulative_s, count(*) OVER (PARTITION BY g) AS functions
+        FROM python_profile AS p JOIN (VALUES {pairs}) AS chosen(w, g) ON chosen.w = p."window" GROUP BY g, function
+        QUALIFY row_number() OVER (PARTITION BY g ORDER BY sum(round(p.total_s * 1e9)::BIGINT) DESC, function) <= {most}
+        ORDER BY g, sum(round(p.total_s * 1e9)::BIGINT) DESC, function
     """).rows(named=True)
-    return PythonProfile(rows=tuple(ProfileRow(**row) for row in rows), absent=None if rows else _ABSENT)
+    shorts = short_names({row["function"]: row["file"] for row in frame}.items())
+    functions = {row["group"]: row["functions"] for row in frame}
+    ranges = {key: _range(some) for key, some in members.items()}
+    rows = [
+        ProfileRow(
+            function=row["function"], timer=keys[row["group"]][1], first_step=ranges[keys[row["group"]]][0],
+            last_step=ranges[keys[row["group"]]][1], calls=row["calls"], total_s=row["total_s"], cumulative_s=row["cumulative_s"],
+            primitive_calls=row["primitive_calls"], short=shorts[row["function"]], kind=kind_of(row["file"]),
+            profiler=keys[row["group"]][0], label=keys[row["group"]][2],
+        )
+        for row in frame
+    ]  # fmt: skip
+    groups = []
+    for i, (key, some) in enumerate(members.items()):
+        walls = [window.duration_ns for window in some]
+        counted = [window.calls for window in some if window.calls is not None]
+        groups.append(
+            ProfileGroup(
+                by=by, label=key[2], profiler=key[0], timer=key[1], windows=len(some), processes=len({w.process for w in some}),
+                wall_ns=None if None in walls else sum(wall for wall in walls if wall is not None),
+                total_s=round(sum(window.total_s for window in some), 9), calls=sum(counted) if counted else None,
+                functions=functions.get(i, 0),
+            )
+        )  # fmt: skip
+    return rows, groups
+
+
+def _range(some: Sequence[Window]) -> tuple[int | None, int | None]:
+    firsts = [window.first_step for window in some if window.first_step is not None]
+    lasts = [last for window in some if (last := window.last_step if window.last_step is not None else window.first_step) is not None]
+    return (min(firsts), max(lasts)) if firsts and lasts else (None, None)
+
+
+def _flames(store: Store, found: Sequence[Window]) -> tuple[FlameGraph, ...]:
+    """Those of the training loop first, then by time."""
+    members: dict[Key, list[Window]] = {}
+    for window in found:
+        if window.functions and window.total_s > 0:
+            name = label(window, "job phase") or NOT_STATED
+            members.setdefault((window.profiler, window.timer, name), []).append(window)
+    order = sorted(members.items(), key=lambda one: (one[0][2] != _LOOP, -sum(window.total_s for window in one[1]), str(one[0])))
+    made = []
+    for (profiler, timer, name), some in order[:MOST_FLAMES]:
+        exact = profiler == "pyinstrument"
+        numbers = [window.id for window in some]
+        tree = sampled_tree(store, numbers) if exact else called_tree(store, numbers)
+        distinct = store.frame(
+            f'SELECT count(DISTINCT function) AS n FROM python_profile WHERE "window" IN ({", ".join(map(str, numbers))})'
+        ).item()
+        if tree.frames:
+            made.append(
+                FlameGraph(
+                    label=name, profiler=profiler, timer=timer, exact=exact, windows=len(some), processes=len({w.process for w in some}),
+                    total_s=tree.total_s, frames=tree.frames, folded=max(0, distinct - tree.shown),
+                    deepest=max(frame.depth for frame in tree.frames),
+                )
+            )  # fmt: skip
+    return tuple(made)
+
+
+def _notes(found: Sequence[Window], flames: Sequence[FlameGraph], *, merged: bool) -> list[str]:
+    notes = []
+    if any(window.timer is None for window in found):
+        notes.append(_NO_TIMER)
+    if any(window.profiler == "pyinstrument" for window in found):
+        notes.append(_SAMPLED)
+    if any(not flame.exact for flame in flames):
+        notes.append(_ESTIMATED)
+    if flames:
+        notes.append(f"Frames below {LEAST_PERCENT:g} % of the time are shown together as (other).")
+    processes = len({window.process for window in found})
+    if processes > 1:
+        notes.append(_ADDED.format(processes))
+    if merged:
+        notes.append(_MANY_STEPS.format(MOST_STEP_GROUPS))
+    return notes

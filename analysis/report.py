@@ -651,6 +651,19 @@ class OperatorRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseMetrics:
+    """What the framework did in one phase. ``by``: phase (TRAIN, EVAL, ...), or part of the step (forward, backward, ...).
+    ``total_ns``: union of its ranges per process, summed. ``step_parts``: of a phase, the parts within its steps. ``cpu_operators``: those
+    that begin within it on the same thread (of a phase: in the same process), inclusive times; percent of all operators of the phase."""
+
+    by: str
+    name: str
+    total_ns: int
+    step_parts: tuple[Share, ...]
+    cpu_operators: tuple[OperatorRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Framework:
     """Time by phase (percent of the span from the first step's start to the last step's end, averaged over processes), by part of the
     step (forward, backward, optimizer, data loading), CPU operators (inclusive times) and GPU operators (device work they launched
@@ -664,6 +677,7 @@ class Framework:
     collectives: tuple[Share, ...]
     notes: tuple[str, ...]
     absent: str | None
+    by_phase: tuple[PhaseMetrics, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -870,21 +884,90 @@ class Collectives:
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """One function of a Python profile; seconds."""
+    """One function of a Python profile, over the windows of one group; seconds.
+
+    ``function``: as pstats prints it; ``short``: with a path that is as short as tells it from the others. ``kind``: own code, library,
+    standard library, built-in. ``calls``: None where the profiler samples. ``total_s``: own time. ``cumulative_s``: with what it called.
+    ``timer``: total_time, cpu_time, off_cpu_time; None where nothing says it. ``label``: the ``label`` of its group.
+    """
 
     function: str
-    timer: str
+    timer: str | None
     first_step: int | None
     last_step: int | None
-    calls: int
+    calls: int | None
     total_s: float
     cumulative_s: float
+    primitive_calls: int | None = None
+    short: str = ""
+    kind: str = ""
+    profiler: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileGroup:
+    """Windows of Python profiles that belong together by one question; seconds.
+
+    ``by``: steps, training phase, modes, job phase. ``label``: the steps or the phase, in words. ``wall_ns``: length of the windows
+    together, None where one does not say it. ``total_s``: own time of all functions. ``rows``: the functions with most own time, of
+    ``functions``; of groups by steps they stand in :attr:`PythonProfile.rows`.
+    """
+
+    by: str
+    label: str
+    profiler: str
+    timer: str | None
+    windows: int
+    processes: int
+    wall_ns: int | None
+    total_s: float
+    calls: int | None
+    functions: int
+    rows: tuple[ProfileRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlameFrame:
+    """A function as it was called on one way from the root; seconds. ``start_s``: where it stands on the axis. ``own_s``: not in what it
+    called. ``kind``: as of functions; "other" of what is too small to be shown, "recursion" of calls back into a function above."""
+
+    short: str
+    function: str
+    kind: str
+    depth: int
+    start_s: float
+    total_s: float
+    own_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FlameGraph:
+    """The call tree of one profiler, timer and part of the job. ``exact``: the profiler kept the tree; else it is estimated from which
+    function called which. ``folded``: frames that are not shown by themselves. ``deepest``: depth of the deepest frame shown, from 0."""
+
+    label: str
+    profiler: str
+    timer: str | None
+    exact: bool
+    windows: int
+    processes: int
+    total_s: float
+    frames: tuple[FlameFrame, ...]
+    folded: int
+    deepest: int
 
 
 @dataclass(frozen=True, slots=True)
 class PythonProfile:
+    """``rows``: by profiler, timer and steps the functions with most own time. ``groups``: of these, and of phases. ``notes``: what must be
+    known to read them."""
+
     rows: tuple[ProfileRow, ...]
     absent: str | None
+    groups: tuple[ProfileGroup, ...] = ()
+    flames: tuple[FlameGraph, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,8 +108,10 @@ def found_in(data: bytes, most_functions: int, most_calls: int, most_text: int) 
     packed = "\0".join(texts).encode()
     numbers = array("q", [len(entries), len(edges), odd, negative, functions - len(entries), calls_found - len(edges), len(packed)])
     parts = [numbers.tobytes(), array("q", [key[1] for key, *_ in entries]).tobytes()]
-    parts += [array("q", [one[i] for one in entries]).tobytes() for i in (1, 2)]
-    parts += [array("d", [max(0.0, one[i]) for one in entries]).tobytes() for i in (3, 4)]
+    for counts in ([one[1] for one in entries], [one[2] for one in entries]):
+        parts.append(array("q", counts).tobytes())
+    for seconds in ([one[3] for one in entries], [one[4] for one in entries]):
+        parts.append(array("d", [max(0.0, value) for value in seconds]).tobytes())
     parts += [array("q", [one[i] for one in edges]).tobytes() for i in (0, 1, 2, 3)]
     parts += [array("d", [max(0.0, one[i]) for one in edges]).tobytes() for i in (4, 5)]
     return b"".join([*parts, packed])
