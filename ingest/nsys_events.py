@@ -209,7 +209,7 @@ class Reader:
             *self._BASIC, "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory",
             "dynamicSharedMemory",
         )  # fmt: skip
-        texts = ("demangledName", "mangledName", "shortName", "name")
+        texts = ("mangledName", "demangledName", "shortName", "name")  # symbols become names as those of other sources do
         for batch in self.export.batches(table, (*numbers, *texts)):
             rows = _frame(numbers, batch[: len(numbers)])
             name = self.names.ids(self.names.texts(batch[len(numbers) :]))

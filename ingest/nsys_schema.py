@@ -209,7 +209,8 @@ class Export:
 
     @staticmethod
     def _cut(column: str) -> str:
-        return _quoted(column) if column not in _TEXTS else f"substr({_quoted(column)}, 1, {LONGEST_TEXT})"
+        name = _quoted(column)
+        return f"CASE typeof({name}) WHEN 'text' THEN substr({name}, 1, {LONGEST_TEXT}) ELSE {name} END" if column in _TEXTS else name
 
     def rows(self, names: Sequence[str], columns: Sequence[str | tuple[str, ...]]) -> list[tuple[Any, ...]]:
         """The rows of a small table, none where it is absent."""
