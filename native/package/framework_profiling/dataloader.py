@@ -392,6 +392,7 @@ class _Fetches:
 
     def __init__(self, recorder: _Recorder) -> None:
         self._recorder = recorder
+        self._inside = False
         self._last: tuple[int, int] | None = None  # start and duration of the last one that ended before the window
 
     def around(self, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -403,8 +404,11 @@ class _Fetches:
             if mode == _CLOSED:
                 self.settle()
                 return original(fetcher, index)
+            if self._inside:  # of a loader that the data set has
+                return original(fetcher, index)
             if mode == _OPEN:
                 self._recorder.begin(None)
+            self._inside = True
             start, begun = time.time_ns(), time.perf_counter_ns()
             try:
                 batch = original(fetcher, index)
@@ -413,6 +417,8 @@ class _Fetches:
             except BaseException:
                 self._ended(mode, start, time.perf_counter_ns() - begun)
                 raise
+            finally:
+                self._inside = False
             self._ended(mode, start, time.perf_counter_ns() - begun)
             return batch
 
