@@ -124,9 +124,9 @@ def busy_offset(
         reachable += min(float(count.sum()), float(mask.sum()) * step / max(_usual(one), step))
         spectra = [np.fft.rfft(array, size) for array in (count, total, square)]
         others = [np.conj(np.fft.rfft(array, size)) for array in (mask, busy, busy**2)]
-        product = lambda a, b: np.fft.irfft(spectra[a] * others[b], size)  # noqa: E731, B023
-        n, sx, sy = n + product(0, 0), sx + product(1, 0), sy + product(0, 1)
-        sxx, syy, sxy = sxx + product(2, 0), syy + product(0, 2), sxy + product(1, 1)
+        product = [[np.fft.irfft(mine * theirs, size) for theirs in others] for mine in spectra]
+        n, sx, sy = n + product[0][0], sx + product[1][0], sy + product[0][1]
+        sxx, syy, sxy = sxx + product[2][0], syy + product[0][2], sxy + product[1][1]
     n = np.round(n)
     # Lag k: bin i + k of the samples stands at place i of the activity.
     lags = np.arange(size)

@@ -18,7 +18,8 @@ import polars as pl
 
 from ..errors import InputError
 from .gpu_log import LIMITS, PERCENT, PERCENT_LIMIT, TOTAL, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US, GpuLogs, Log
-from .log_lines import LogLines, head_lines
+from .gpu_log_head import ENTITY, EXPOSED, TIMES, columns_of, fields_of
+from .log_lines import LogLines
 from .nvidia_smi import NOTES, several_without_number
 from .registry import ReadResult
 from .store import Store
@@ -59,69 +60,12 @@ DMON: Final = (
 """How `dcgmi dmon` gets times: it prints none itself."""
 CSV: Final = "a CSV file with columns timestamp, gpu, Hostname and one per field (DCGM_FI_DEV_GPU_UTIL, ...), or metric and value"
 
-_TIMES: Final = ("timestamp", "time", "ts", "datetime", "date", "timestamp_ns", "timestamp_us", "timestamp_ms")
-_HOSTS: Final = ("hostname", "host", "node", "nodename", "node_name", "instance")
-_INDICES: Final = ("gpu", "gpu_id", "gpuid", "gpu_index", "index", "device", "entity", "entity_id", "entityid")
-_UUIDS: Final = ("uuid", "gpu_uuid")
-_BUSES: Final = ("pci_bus_id", "pci.bus_id", "gpu_bus_id")
-_MODELS: Final = ("modelname", "model_name", "model", "gpu_name", "name")
-_METRICS: Final = ("metric", "__name__", "field", "field_name", "metric_name")
-_PARTS: Final = ("gpu_i_id", "gpu_instance_id")
-_FIELD: Final = re.compile(r"DCGM_FI_(?:DEV|PROF)_[A-Z0-9_]+", re.I)
-_ENTITY: Final = re.compile(r"(?P<time>.*?)#\s*Entity\s+\S", re.I)
 _ENTITY_LINE: Final = r"^(?<time>.*?)\s*\bGPU\s+(?<gpu>\d{1,4})\s+(?<rest>\S.*)$"
-_EXPOSED: Final = re.compile(r"^DCGM_FI_(?:DEV|PROF)_[A-Z0-9_]+\s*\{.*\}\s*\S+", re.I)
-
-
 _QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"')
 
 
 def _hide(quoted: re.Match[str]) -> str:
     return quoted[1].replace(",", "\x1f").replace('""', '"')
-
-
-def _fields(line: str) -> list[str]:
-    import csv
-
-    try:
-        return [field.strip().strip('"') for field in next(csv.reader([line]), [])]
-    except csv.Error:
-        return []
-
-
-def columns_of(line: str) -> dict[str, int] | None:
-    """The columns of the header of a CSV file with DCGM's fields, by our names of them (fields by DCGM's); None where it is none."""
-    names = _fields(line)
-    if len(names) < 3 or len(names) > 2000:
-        return None
-    lower = [name.lower() for name in names]
-    found: dict[str, int] = {}
-    for role, known in (
-        ("time", _TIMES), ("host", _HOSTS), ("uuid", _UUIDS), ("index", _INDICES), ("bus", _BUSES), ("name", _MODELS), ("metric", _METRICS),
-        ("value", ("value",)), ("part", _PARTS),
-    ):  # fmt: skip
-        for name in known:
-            if name in lower:
-                found[role] = lower.index(name)
-                break
-    for place, name in enumerate(names):
-        if _FIELD.fullmatch(name):
-            found.setdefault(name.upper(), place)
-    fields = [name for name in found if name.startswith("DCGM_")]
-    return found if "time" in found and (fields or {"metric", "value"} <= set(found)) else None
-
-
-def recognises_dcgm(head: bytes, path: str) -> bool:
-    """Whether a file has values of DCGM's fields, as CSV, as the table of `dcgmi dmon`, or as text for Prometheus."""
-    lines = head_lines(head)
-    if any(_ENTITY.match(line) for line in lines[:20]):
-        return True
-    if not _FIELD.search("\n".join(lines)):
-        return False
-    text = [line for line in lines if not line.startswith("#")]
-    if any(_EXPOSED.match(line) for line in text[:5]):
-        return True
-    return any(("," in line and _FIELD.search(line) is not None) or columns_of(line) is not None for line in lines[:5])
 
 
 def read_dcgm(store: Store, logs: GpuLogs, path: Path, source: int, progress: Callable[[float], None] | None = None) -> ReadResult:
@@ -176,13 +120,13 @@ class _Reader:
     def _add(self, lines: pl.Series) -> None:
         if self.columns is None and self.entity is None:
             for place, line in enumerate(lines[:200]):
-                if _ENTITY.match(line):
+                if ENTITY.match(line):
                     break
                 if (found := columns_of(line)) is not None:
                     if not {"index", "uuid", "bus"} & set(found) and "host" not in found and "metric" in found:
                         continue
                     self.columns = found
-                    self.length = len(_fields(line))
+                    self.length = len(fields_of(line))
                     self.found["before_header"] += place
                     lines = lines[place + 1 :]
                     break
@@ -205,7 +149,7 @@ class _Reader:
             plain = pl.concat([plain, lines.filter(quoted)])
         fields = pl.concat(parts) if parts else pl.Series([], dtype=pl.List(pl.String))
         whole = fields.list.len() == self.length
-        header = fields.list.get(self.columns["time"], null_on_oob=True).str.strip_chars(' "').str.to_lowercase().is_in(list(_TIMES))
+        header = fields.list.get(self.columns["time"], null_on_oob=True).str.strip_chars(' "').str.to_lowercase().is_in(list(TIMES))
         self._count("wrong_length", int((~whole & ~header).sum()), plain.filter(~whole & ~header))
         keep = whole & ~header
         fields, plain = fields.filter(keep), plain.filter(keep)
@@ -219,7 +163,7 @@ class _Reader:
     # -- dcgmi dmon ----------------------------------------------------------------------------------------------------
 
     def _table(self, lines: pl.Series) -> None:
-        places = [place for place in lines.str.contains(r"#\s*[Ee]ntity").arg_true().to_list()[:10_000] if _ENTITY.match(lines[place])]
+        places = [place for place in lines.str.contains(r"#\s*[Ee]ntity").arg_true().to_list()[:10_000] if ENTITY.match(lines[place])]
         begin = 0
         for place in [*places, len(lines)]:
             self._table_rows(lines[begin:place])
@@ -229,7 +173,7 @@ class _Reader:
 
     def _table_rows(self, lines: pl.Series) -> None:
         if self.entity is None or not len(lines):
-            self.exposed += sum(_EXPOSED.match(line) is not None for line in lines[:200])
+            self.exposed += sum(EXPOSED.match(line) is not None for line in lines[:200])
             return
         parts = lines.str.extract_groups(_ENTITY_LINE).struct.unnest().with_columns(line=lines)
         parts = parts.filter(pl.col("gpu").is_not_null())  # lines of units and of other entities

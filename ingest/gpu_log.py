@@ -175,28 +175,28 @@ class GpuLogs:
 
     def _node(self, log: Log, host: str | None, gpus: Sequence[Gpu]) -> int:
         known = self._machines()
-        note = lambda code, text: self.store.note("info", code, text, count=len(gpus), source=log.source, file=log.file)  # noqa: E731
+
+        def note(text: str) -> None:
+            self.store.note("info", "machine_joined", text, count=len(gpus), source=log.source, file=log.file)
+
         if host is not None:
             same = [number for number, hostname in known.items() if hostname == host]
             short = [number for number, hostname in known.items() if hostname.partition(".")[0] == host.partition(".")[0]]
             if same or len(short) != 1:
                 return same[0] if same else self.registry.node(host)
             if host != known[short[0]]:
-                note(
-                    "machine_joined",
-                    f"{host} of the log is taken for the machine {known[short[0]]}: the first part of the name is the same.",
-                )
+                note(f"{host} of the log is taken for {known[short[0]]}: the first part of the name is the same.")
             return short[0]
         if len(found := self._by_uuid(gpus)) == 1:
             (number,) = found
-            note("machine_joined", f"The log names no machine; it is of {known[number]}: the UUIDs of its GPUs are the same.")
+            note(f"The log names no machine; it is of {known[number]}: the UUIDs of its GPUs are the same.")
             return number
         if (named := self._by_file(log, known)) is not None:
             return named
         alone = [number for number in known if not self._of_logs(number)]
         if len(alone) == 1 and (why := self._fits(alone[0], gpus, len(gpus))):
             text = f"The log names no machine; it is taken to be of {known[alone[0]]}, the only machine of the run: {why}."
-            note("machine_joined", text)
+            note(text)
             return alone[0]
         for place in range(1, len(self.logs) + len(known) + 2):
             name = UNKNOWN_HOST if place == 1 else f"{UNKNOWN_HOST} {place}"
@@ -214,7 +214,10 @@ class GpuLogs:
 
     def _by_file(self, log: Log, known: dict[int, str]) -> int | None:
         """The machine that the name of the file, or of its folder, names."""
-        note = lambda text: self.store.note("info", "machine_joined", text, source=log.source, file=log.file)  # noqa: E731
+
+        def note(text: str) -> None:
+            self.store.note("info", "machine_joined", text, source=log.source, file=log.file)
+
         for name in (log.path.name, log.path.parent.name):
             tokens = {number for number, hostname in known.items() if _has_token(name, hostname)}
             if len(tokens) == 1:
@@ -256,7 +259,7 @@ class GpuLogs:
             unit
             for (unit,) in execute("SELECT DISTINCT unit FROM sample WHERE node = ? AND starts_with(metric, 'gpu_')", [node]).fetchall()
         }
-        used.discard(None)  # type: ignore[arg-type]
+        used.discard(None)
         indices = {gpu.index for gpu in gpus}
         if None not in indices and not used <= indices:
             return None
@@ -339,7 +342,7 @@ class GpuLogs:
             for placed in [placed for placed in self.placed if placed.log is log]:
                 stored += self._store(placed, shift)
             span = [None if time is None else time + shift for time in (log.first_ns, log.last_ns)]
-            results[log.source] = ReadResult(stored, *(span if log.rows else (None, None)), partial=log.partial)
+            results[log.source] = ReadResult(stored, span[0], span[1], partial=log.partial)
         if self.logs:
             execute("DROP TABLE IF EXISTS log_sample")
         return results

@@ -28,9 +28,9 @@ from .clock_offset import (
     told,
     zone_offset,
 )
-from .gpu_log import GpuLogs, Placed, model
+from .gpu_log import GpuLogs, Log, Placed, model
 from .registry import UNKNOWN_HOST, ReadResult
-from .store import SCHEMA, Store, storable
+from .store import SCHEMA, Severity, Store, storable
 
 TABLES: Final = ("device_event", "host_event", "annotation", "collective", "allocation")
 """Tables of events whose rows are known by the source that they came from."""
@@ -111,7 +111,7 @@ class Joining:
     def _same_machine(self, mine: int, theirs: int) -> str | None:
         """Why two machines can be one; None where something speaks against it, or nothing for it."""
         frame = self.store.frame
-        names = {
+        names: dict[int, dict[int, str]] = {
             node: dict(frame('SELECT "index", name FROM device WHERE node = ? AND name IS NOT NULL', [node]).rows())
             for node in (mine, theirs)
         }
@@ -262,12 +262,11 @@ class Joining:
             found = self._fit(placed)
             run = self._run_span(log.source)
             here = (log.first_ns, log.last_ns)
-            note = lambda severity, code, text: self.store.note(severity, code, text, source=log.source, file=log.file)  # noqa: E731, B023
             if isinstance(found, Offset):
                 found = snapped(found)
                 if abs(found.shift_ns) <= max(found.uncertainty_ns, _CLOSE_NS):
                     text = f"The log's times have no zone; taken for UTC they fit the GPUs' activity ({found.evidence})."
-                    note("info", "clock_agrees", text)
+                    self._note_log("info", "clock_agrees", text, log)
                     continue
             elif run is not None and not (here[0] <= run[1] and run[0] <= here[1]):
                 why = found.reason
@@ -277,19 +276,22 @@ class Joining:
                         "The log's times have no zone; taken for UTC they are not of the time of the run, and which zone they are of"
                         f" cannot be told: {found.reason}; {why}. They were not shifted. Log with TZ=UTC."
                     )
-                    note("warning", "clock_unknown", text)
+                    self._note_log("warning", "clock_unknown", text, log)
                     continue
             else:
                 reason = f": {found.reason}" if run is not None else ""
                 text = f"The log's times have no zone; they are taken for UTC, and were not checked against other sources{reason}."
-                note("info", "times_without_zone", text)
+                self._note_log("info", "times_without_zone", text, log)
                 continue
             shifts[log.source] = found.shift_ns
             within = f", +/- {told(found.uncertainty_ns)[1:]}" if found.uncertainty_ns else ""
             self.clocks[log.source] = Clock(found.shift_ns, f"{found.evidence}{within}")
             text = f"Times of {log.file} were shifted by {told(found.shift_ns)} ({found.evidence}{within}): the log's times have no zone."
-            note("info" if found.uncertainty_ns else "warning", "clock_shifted", text)
+            self._note_log("info" if found.uncertainty_ns else "warning", "clock_shifted", text, log)
         self.results.update(self.logs.store_samples(shifts))
+
+    def _note_log(self, severity: Severity, code: str, text: str, log: Log) -> None:
+        self.store.note(severity, code, text, source=log.source, file=log.file)
 
     def _fit(self, placed: Sequence[Placed]) -> Offset | Unclear:
         """The utilisation of a log against what the other sources know of the same GPUs."""

@@ -14,6 +14,8 @@ from .source import (
     END_MARKER,
     JOB,
     KNOWN,
+    NSIGHT,
+    NSIGHT_REPORT,
     PYTHON_BESIDE,
     RUN_STORE,
     SYSTEM_METRICS,
@@ -27,6 +29,7 @@ from .source import (
 from .store import SCHEMA, Store, storable
 
 if TYPE_CHECKING:
+    from .joined_sources import Clock, SourceRows
     from .partial import Partials
     from .registry import ReadResult
 
@@ -34,6 +37,8 @@ Progress = Callable[[str, float | None], None]
 
 _SHOWN: Final = 8
 """How many files an error message lists."""
+TRACERS: Final = frozenset({TRACE, NSIGHT})
+"""Formats with device activity of which two can be of one process and time. Of recordings see capture.py."""
 _EVENT_TABLES: Final = ("device_event", "host_event", "annotation", "step", "sample", "python_profile")
 
 
@@ -221,6 +226,7 @@ class _Reading:
 
     def __init__(self, store: Store, found: list[Found], report: Progress, partials: Partials | None) -> None:
         from .capture import Captures
+        from .gpu_log import GpuLogs
         from .identity import Placement
         from .python_stats_process import StatsProcess
         from .registry import Registry
@@ -233,6 +239,9 @@ class _Reading:
         self.registry = Registry(store)
         self.placement = Placement(self.registry)
         self.captures = Captures(store, self.placement)
+        self.logs = GpuLogs(store, self.registry)
+        self.traced: list[SourceRows] = []
+        self.clocks: dict[int, Clock] = {}
         self.stats_process = StatsProcess()
         self.results: dict[int, ReadResult] = {}
         self.job: dict[str, Any] = {}
@@ -262,11 +271,39 @@ class _Reading:
                 self._read_one(i)
                 self._done += self.found[i].bytes or 0
         self.captures.settle()
+        self._join()
         for i, result in self.results.items():
             if self.ids[i] in self.captures.cut:
                 self.results[i] = replace(result, partial=True)
 
+    def _join(self) -> None:
+        """One machine, process and clock for what several files say of one, once all are read."""
+        from .joined_sources import Joining, SourceRows
+
+        traced = {source.id for source in self.traced}
+        others = [
+            SourceRows(self.ids[i], self._format(i) or "", self.found[i].path, result)
+            for i, result in self.results.items()
+            if self.ids[i] not in traced
+        ]
+        joining = Joining(self.store, self.logs, [*self.traced, *others], TRACERS)
+        joining.settle()
+        self.clocks = joining.clocks
+        places = {source: i for i, source in enumerate(self.ids)}
+        self.results.update((places[source], result) for source, result in joining.results.items())
+
     def _read_one(self, i: int) -> None:
+        """Of sources of events it is kept which rows they brought."""
+        from .joined_sources import SourceRows, row_counts
+
+        before = row_counts(self.store) if self._format(i) in TRACERS else {}
+        self._read_rows(i)
+        if before and i in self.results:
+            after = row_counts(self.store)
+            rows = {table: (first, after[table]) for table, first in before.items()}
+            self.traced.append(SourceRows(self.ids[i], self._format(i) or "", self.found[i].path, self.results[i], rows))
+
+    def _read_rows(self, i: int) -> None:
         from .readers import READERS, Place
 
         path, size, source = self.found[i].path, self.found[i].bytes or 0, self.ids[i]
@@ -275,7 +312,7 @@ class _Reading:
             if part is not None and self._format(i) in {TRACE, TIMELINE}:
                 self.results[i] = part.read(self.store, self.placement, source)
             elif (reader := READERS.get(self._format(i) or "")) is not None:
-                place = Place(self.store, self.registry, self.placement, self.captures, self.job, self.stats_process)
+                place = Place(self.store, self.registry, self.placement, self.captures, self.logs, self.job, self.stats_process)
                 result = reader(place, path, source, lambda part: self._tell(f"reading {path.name}", part * size))
                 if result is not None:
                     self.results[i] = result
@@ -296,6 +333,8 @@ class _Reading:
                 "events": result.events if (result := self.results.get(i)) else 0,
                 "first_ns": result.first_ns if result else None,
                 "last_ns": result.last_ns if result else None,
+                "clock_offset_ns": clock.offset_ns if (clock := self.clocks.get(self.ids[i])) else None,
+                "clock_evidence": clock.evidence if clock else None,
             }
             for i, one in enumerate(self.found)
         ]
@@ -305,6 +344,7 @@ class _Reading:
 
     def _note_others(self, duplicates: dict[int, int]) -> None:
         unknown = 0
+        exports = {one.path for one in self.found if one.readable and self._is(one, NSIGHT)}
         not_read: dict[str, list[tuple[str, int | None, str | None]]] = {}
         for i, one in enumerate(self.found):
             source, file = self.ids[i], storable(one.path.name)
@@ -317,6 +357,8 @@ class _Reading:
                 self.store.note("warning", "unknown_format", f"No format that is read: {KNOWN}.", count=1, source=source, file=file)
             elif one.format is None:
                 unknown += 1
+            elif one.format.name == NSIGHT_REPORT and one.path.with_suffix(".sqlite") in exports:
+                continue
             elif one.format.not_read is not None:
                 not_read.setdefault(one.format.name, []).append((f"{one.format.name}: {one.format.not_read}.", source, file))
             elif one.format.name == RUN_STORE:
@@ -328,6 +370,10 @@ class _Reading:
         if unknown:
             text = "Files of unknown formats are listed among the sources and otherwise ignored."
             self.store.note("info", "unknown_format", text, count=unknown)
+
+    @staticmethod
+    def _is(one: Found, name: str) -> bool:
+        return one.format is not None and one.format.name == name
 
     def _format(self, i: int) -> str | None:
         known = self.found[i].format

@@ -12,6 +12,7 @@ from typing import Final
 
 import polars as pl
 
+from .gpu_log_head import UTF16
 from .inflate import Inflate
 from .store import Store
 from .trace_notes import note_defects
@@ -19,7 +20,6 @@ from .trace_notes import note_defects
 BATCH_BYTES: Final = 8 << 20
 LONGEST_LINE: Final = 64 << 10
 """Longer lines are none of a log."""
-_UTF16: Final = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 class LogLines:
@@ -86,13 +86,6 @@ class LogLines:
         for piece in self._inflate:
             if first:
                 first = False
-                if name := _UTF16.get(piece[:2]):
+                if name := UTF16.get(piece[:2]):
                     decoder = codecs.getincrementaldecoder(name)("replace")
             yield piece if decoder is None else decoder.decode(piece).encode("utf-8", "replace")
-
-
-def head_lines(head: bytes, most: int = 60) -> list[str]:
-    """The first lines of a log that are not empty, of its beginning ``head``."""
-    name = _UTF16.get(head[:2])
-    text = head.decode(name or "utf-8", "replace")
-    return [line for raw in text.split("\n")[:most] if (line := raw.strip(" \t\r\ufeff\0"))]

@@ -6,7 +6,6 @@ taken for UTC until the other files of the run tell more (:mod:`.clock_offset`).
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,29 +14,12 @@ from typing import Final
 import polars as pl
 
 from ..errors import InputError
-from .gpu_log import LIMITS, PERCENT_LIMIT, TOTAL, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US, GpuLogs, Log
-from .log_lines import LogLines, head_lines
+from .gpu_log import LIMITS, PERCENT_LIMIT, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US, GpuLogs, Log
+from .gpu_log_head import COLUMNS, DMON_HEADER, KEY_COLUMNS, PMON_HEADER, REASON, TABLE, header_of
+from .log_lines import LogLines
 from .registry import ReadResult
 from .store import Severity, Store
 
-# Column of --query-gpu -> metric, and the unit of values that say none. Of several columns of one metric the first here counts.
-COLUMNS: Final[dict[str, tuple[str, str]]] = {
-    "utilization.gpu": (UTILIZATION, "%"),
-    "utilization.memory": ("gpu_memory_controller", "%"),
-    "memory.used": (USED, "MiB"),
-    "memory.total": (TOTAL, "MiB"),
-    "power.draw": ("gpu_power", "W"),
-    "power.draw.average": ("gpu_power", "W"),
-    "power.draw.instant": ("gpu_power", "W"),
-    "clocks.current.sm": ("gpu_sm_clock", "MHz"),
-    "clocks.sm": ("gpu_sm_clock", "MHz"),
-    "clocks_event_reasons.active": ("gpu_throttle_reasons", ""),
-    "clocks_throttle_reasons.active": ("gpu_throttle_reasons", ""),
-}
-KEY_COLUMNS: Final = {
-    "index": "index", "gpu_index": "index", "uuid": "uuid", "gpu_uuid": "uuid", "pci.bus_id": "bus", "gpu_bus_id": "bus",
-    "name": "name", "gpu_name": "name",
-}  # fmt: skip
 # Column of dmon -> metric and unit. Its clocks (pclk) are not said to be those of the multiprocessors.
 DMON_COLUMNS: Final[dict[str, tuple[str, str]]] = {
     "sm": (UTILIZATION, "%"),
@@ -56,56 +38,15 @@ _FACTORS: Final = {
     # what older drivers call them
     "kb": 2.0**10, "mb": 2.0**20, "gb": 2.0**30,
 }  # fmt: skip
-_HEADER: Final = re.compile(
-    r"[#\"\s]*[a-z][a-z0-9_.]*(\s*\[[^\]\[,]{1,12}\])?\"?(\s*,\s*\"?[a-z][a-z0-9_.]*(\s*\[[^\]\[,]{1,12}\])?\"?)*\s*,?"
-)
-_ITEM: Final = re.compile(r"([a-z][a-z0-9_.]*)\s*(?:\[([^\]]*)\])?")
-_REASON: Final = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w+)")
 _REASON_BITS: Final = {
     "gpu_idle": 1, "applications_clocks_setting": 2, "sw_power_cap": 4, "hw_slowdown": 8, "sync_boost": 16, "sw_thermal_slowdown": 32,
     "hw_thermal_slowdown": 64, "hw_power_brake_slowdown": 128,
 }  # fmt: skip
-_TIMED_LINE: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}\s*,")
-_DMON_HEADER: Final = re.compile(r"#\s*(?:Date|Time|gpu)\b.*\bgpu\b|#\s*gpu\b", re.I)
-_PMON_HEADER: Final = re.compile(r"#.*\bgpu\b.*\bpid\b.*\btype\b", re.I)
-_TABLE: Final = re.compile(r"\|\s*NVIDIA-SMI\s+\d|=+NVSMI LOG=+")
 _NOTHING: Final = (
     r"^(-|\[?(n/?a|not supported|not available|unknown error|insufficient permissions|gpu requires reset|gpu is lost)\]?|err!)$"
 )
 
 Columns = dict[str, tuple[int, str, str]]
-
-
-def header_of(line: str) -> list[tuple[str, str]] | None:
-    """The columns of a line that is a header of ``--query-gpu``: names and units. None where it is none."""
-    if not _HEADER.fullmatch(line):
-        return None
-    items = [_ITEM.match(item.strip(' "#')) for item in line.rstrip(", ").split(",")]
-    columns = [(item[1], item[2] or "") for item in items if item]
-    known = [name for name, _ in columns if name in COLUMNS or name in KEY_COLUMNS or name == "timestamp" or _REASON.match(name)]
-    # `name` and `index` alone could be of any table.
-    telling = [name for name in known if "." in name or name.startswith("gpu_")]
-    return columns if len(columns) == len(items) and (telling or "timestamp" in known) and len(known) >= 2 else None
-
-
-def recognises_smi(head: bytes, path: str) -> bool:
-    """Whether a file is a log of nvidia-smi that has numbers of GPUs, with or without a header."""
-    lines = head_lines(head)
-    if any(header_of(line) is not None and _telling(line) for line in lines[:30]):
-        return True
-    if any(_DMON_HEADER.match(line) for line in lines[:30]) or any(_PMON_HEADER.match(line) for line in lines[:30]):
-        return any(word in head[:4000].lower() for word in (b" sm ", b"pwr", b" fb ", b"mclk", b"pid"))
-    if any(_TABLE.search(line) for line in lines[:10]):
-        return True
-    return (
-        len(lines) > 0 and all(_TIMED_LINE.match(line) for line in lines[:3]) and re.search(r"\d (%|MiB|W|MHz)|, *\d", lines[0]) is not None
-    )
-
-
-def _telling(line: str) -> bool:
-    """A header names something that only nvidia-smi calls so."""
-    return any(name in COLUMNS or _REASON.match(name) or name in {"pci.bus_id", "gpu_uuid", "gpu_bus_id", "temperature.gpu", "pstate"}
-               for name, _ in header_of(line) or ())  # fmt: skip
 
 
 def read_smi(store: Store, logs: GpuLogs, path: Path, source: int, progress: Callable[[float], None] | None = None) -> ReadResult:
@@ -177,10 +118,10 @@ class _Reader:
         self._rows(lines[begin:])
 
     def _header(self, line: str) -> list[tuple[str, str]] | None:
-        if line.startswith("#") and _PMON_HEADER.match(line):
+        if line.startswith("#") and PMON_HEADER.match(line):
             self.found["pmon"] += 1
             return None
-        if line.startswith("#") and _DMON_HEADER.match(line):
+        if line.startswith("#") and DMON_HEADER.match(line):
             self.dmon = True
             return [(name.lower(), "") for name in line.lstrip("# ").replace(",", " ").split()]
         return header_of(line)
@@ -195,7 +136,7 @@ class _Reader:
             return
         if "timestamp" not in names:
             raise InputError(f"{self.path}: the log has no column timestamp, so it is not known when its values were; log with {QUERY}")
-        if not any(name in COLUMNS or _REASON.match(name) for name in names):
+        if not any(name in COLUMNS or REASON.match(name) for name in names):
             raise InputError(f"{self.path}: none of the columns of the log is read ({', '.join(names[:8])}); log with {QUERY}")
 
     def _rows(self, lines: pl.Series) -> None:
@@ -204,8 +145,8 @@ class _Reader:
             return
         if self.header is None:
             for line in lines[:40]:
-                self.found["table"] += bool(_TABLE.search(line))
-                self.found["pmon"] += bool(_PMON_HEADER.match(line))
+                self.found["table"] += bool(TABLE.search(line))
+                self.found["pmon"] += bool(PMON_HEADER.match(line))
             self.found["before_header"] += len(lines)
             return
         if self.dmon:
@@ -265,7 +206,7 @@ class _Reader:
         for name, (metric, unit) in known.items():
             if name in places and metric not in found:
                 found[metric] = self._numbers(table[f"c{places[name]}"], name, metric, units.get(name) or unit)
-        single = {name: match[1] for name in places if not self.dmon and (match := _REASON.match(name)) and match[1] in _REASON_BITS}
+        single = {name: match[1] for name in places if not self.dmon and (match := REASON.match(name)) and match[1] in _REASON_BITS}
         if single and "gpu_throttle_reasons" not in found:
             found["gpu_throttle_reasons"] = self._reasons(table, places, single)
         others = set(places) - set(known) - set(KEY_COLUMNS) - set(single) - {"timestamp", "date", "time", "gpu"}

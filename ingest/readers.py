@@ -11,10 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .source import CAPTURE, JOB, NSIGHT, PYTHON_STATS, PYTHON_TREE, TENSORFLOW, TIMELINE, TRACE, TRACE_HEAD_BYTES, read_head
+from .source import (
+    CAPTURE,
+    DCGM,
+    JOB,
+    NSIGHT,
+    NVIDIA_SMI,
+    PYTHON_STATS,
+    PYTHON_TREE,
+    TENSORFLOW,
+    TIMELINE,
+    TRACE,
+    TRACE_HEAD_BYTES,
+    read_head,
+)
 
 if TYPE_CHECKING:
     from .capture import Captures
+    from .gpu_log import GpuLogs
     from .identity import Placement
     from .python_stats_process import StatsProcess
     from .registry import ReadResult, Registry
@@ -30,6 +44,7 @@ class Place:
     registry: Registry
     placement: Placement
     captures: Captures
+    logs: GpuLogs
     job: dict[str, Any]
     stats_process: StatsProcess
 
@@ -78,6 +93,18 @@ def _python_tree(place: Place, path: Path, source: int, progress: Progress) -> R
     return read_pyinstrument(place.store, place.registry, path, source)
 
 
+def _smi(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .nvidia_smi import read_smi
+
+    return read_smi(place.store, place.logs, path, source, progress)
+
+
+def _dcgm(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .dcgm import read_dcgm
+
+    return read_dcgm(place.store, place.logs, path, source, progress)
+
+
 def _job(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
     from .run_row import read_job
 
@@ -95,5 +122,7 @@ READERS: Final[Mapping[str, Reader]] = {
     TENSORFLOW: _tensorflow,  # timelines tell whether the number in a node's name is a process id or a rank
     PYTHON_STATS: _python_stats,
     PYTHON_TREE: _python_tree,
+    NVIDIA_SMI: _smi,  # their machines and times are told by the others, when all are read (joined_sources.py)
+    DCGM: _dcgm,
     JOB: _job,
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import InputError, UsageError
+from .gpu_log_head import recognises_dcgm, recognises_smi
 from .nsys_schema import HEAD as SQLITE
 from .nsys_schema import other_database
 from .objects import is_url
@@ -39,6 +40,8 @@ TENSORFLOW: Final = "TensorFlow trace"
 TENSORFLOW_TIME: Final = "time of a TensorFlow trace"
 NSIGHT: Final = "Nsight Systems export"
 NSIGHT_REPORT: Final = "Nsight Systems report"
+NVIDIA_SMI: Final = "nvidia-smi log"
+DCGM: Final = "DCGM log"
 CAPTURE: Final = "postrun capture"
 REPORT: Final = "postrun report"
 UNKNOWN: Final = "unknown"
@@ -123,6 +126,8 @@ FORMATS: Final[tuple[Format, ...]] = (
     Format("SQLite database", other_database, "no table of an Nsight Systems export is in it, and no other databases are read"),
     Format(NSIGHT, lambda head, path: head.startswith(SQLITE)),
     Format(CAPTURE, lambda head, path: head.startswith(MAGIC) or path.lower().endswith(".prt")),
+    Format(NVIDIA_SMI, recognises_smi),
+    Format(DCGM, recognises_dcgm),
     Format(TRACE, _is_trace),
 )
 
@@ -130,7 +135,8 @@ KNOWN: Final = (
     "PyTorch profiler traces (.json, .json.gz, .json.zst), folders of the hosted profiler (system metrics, framework timelines),"
     " TensorFlow traces (.trace.json.gz), timelines of Horovod,"
     " results of cProfile (python_stats, .pstats, .prof) and Pyinstrument (JSON),"
-    " exports of Nsight Systems (.sqlite), recordings of the capture library (.prt) and run stores (.duckdb)"
+    " exports of Nsight Systems (.sqlite), logs of nvidia-smi and CSV files of DCGM,"
+    " recordings of the capture library (.prt) and run stores (.duckdb)"
 )
 
 

@@ -1,0 +1,129 @@
+"""Is the beginning of a file that of a log of a GPU monitor, and which columns does a line of such a log name?"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from typing import Final
+
+UTF16: Final = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+# Column of --query-gpu -> metric, and the unit of values that say none. Of several columns of one metric the first here counts.
+COLUMNS: Final[dict[str, tuple[str, str]]] = {
+    "utilization.gpu": ("gpu_utilization", "%"),
+    "utilization.memory": ("gpu_memory_controller", "%"),
+    "memory.used": ("gpu_memory_used_bytes", "MiB"),
+    "memory.total": ("gpu_memory_total_bytes", "MiB"),
+    "power.draw": ("gpu_power", "W"),
+    "power.draw.average": ("gpu_power", "W"),
+    "power.draw.instant": ("gpu_power", "W"),
+    "clocks.current.sm": ("gpu_sm_clock", "MHz"),
+    "clocks.sm": ("gpu_sm_clock", "MHz"),
+    "clocks_event_reasons.active": ("gpu_throttle_reasons", ""),
+    "clocks_throttle_reasons.active": ("gpu_throttle_reasons", ""),
+}
+KEY_COLUMNS: Final = {
+    "index": "index", "gpu_index": "index", "uuid": "uuid", "gpu_uuid": "uuid", "pci.bus_id": "bus", "gpu_bus_id": "bus",
+    "name": "name", "gpu_name": "name",
+}  # fmt: skip
+_HEADER: Final = re.compile(
+    r"[#\"\s]*[a-z][a-z0-9_.]*(\s*\[[^\]\[,]{1,12}\])?\"?(\s*,\s*\"?[a-z][a-z0-9_.]*(\s*\[[^\]\[,]{1,12}\])?\"?)*\s*,?"
+)
+_ITEM: Final = re.compile(r"([a-z][a-z0-9_.]*)\s*(?:\[([^\]]*)\])?")
+REASON: Final = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w+)")
+_TIMED_LINE: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}\s*,")
+DMON_HEADER: Final = re.compile(r"#\s*(?:Date|Time|gpu)\b.*\bgpu\b|#\s*gpu\b", re.I)
+PMON_HEADER: Final = re.compile(r"#.*\bgpu\b.*\bpid\b.*\btype\b", re.I)
+TABLE: Final = re.compile(r"\|\s*NVIDIA-SMI\s+\d|=+NVSMI LOG=+")
+TIMES: Final = ("timestamp", "time", "ts", "datetime", "date", "timestamp_ns", "timestamp_us", "timestamp_ms")
+_HOSTS: Final = ("hostname", "host", "node", "nodename", "node_name", "instance")
+_INDICES: Final = ("gpu", "gpu_id", "gpuid", "gpu_index", "index", "device", "entity", "entity_id", "entityid")
+_UUIDS: Final = ("uuid", "gpu_uuid")
+_BUSES: Final = ("pci_bus_id", "pci.bus_id", "gpu_bus_id")
+_MODELS: Final = ("modelname", "model_name", "model", "gpu_name", "name")
+_METRICS: Final = ("metric", "__name__", "field", "field_name", "metric_name")
+_PARTS: Final = ("gpu_i_id", "gpu_instance_id")
+FIELD: Final = re.compile(r"DCGM_FI_(?:DEV|PROF)_[A-Z0-9_]+", re.I)
+ENTITY: Final = re.compile(r"(?P<time>.*?)#\s*Entity\s+\S", re.I)
+EXPOSED: Final = re.compile(r"^DCGM_FI_(?:DEV|PROF)_[A-Z0-9_]+\s*\{.*\}\s*\S+", re.I)
+
+
+def head_lines(head: bytes, most: int = 60) -> list[str]:
+    """The first lines of a log that are not empty, of its beginning ``head``."""
+    name = UTF16.get(head[:2])
+    text = head.decode(name or "utf-8", "replace")
+    return [line for raw in text.split("\n")[:most] if (line := raw.strip(" \t\r\ufeff\0"))]
+
+
+def header_of(line: str) -> list[tuple[str, str]] | None:
+    """The columns of a line that is a header of ``--query-gpu``: names and units. None where it is none."""
+    if not _HEADER.fullmatch(line):
+        return None
+    items = [_ITEM.match(item.strip(' "#')) for item in line.rstrip(", ").split(",")]
+    columns = [(item[1], item[2] or "") for item in items if item]
+    known = [name for name, _ in columns if name in COLUMNS or name in KEY_COLUMNS or name == "timestamp" or REASON.match(name)]
+    # `name` and `index` alone could be of any table.
+    telling = [name for name in known if "." in name or name.startswith("gpu_")]
+    return columns if len(columns) == len(items) and (telling or "timestamp" in known) and len(known) >= 2 else None
+
+
+def recognises_smi(head: bytes, path: str) -> bool:
+    """Whether a file is a log of nvidia-smi that has numbers of GPUs, with or without a header."""
+    lines = head_lines(head)
+    if any(header_of(line) is not None and _telling(line) for line in lines[:30]):
+        return True
+    if any(DMON_HEADER.match(line) for line in lines[:30]) or any(PMON_HEADER.match(line) for line in lines[:30]):
+        return any(word in head[:4000].lower() for word in (b" sm ", b"pwr", b" fb ", b"mclk", b"pid"))
+    if any(TABLE.search(line) for line in lines[:10]):
+        return True
+    return (
+        len(lines) > 0 and all(_TIMED_LINE.match(line) for line in lines[:3]) and re.search(r"\d (%|MiB|W|MHz)|, *\d", lines[0]) is not None
+    )
+
+
+def _telling(line: str) -> bool:
+    """A header names something that only nvidia-smi calls so."""
+    return any(name in COLUMNS or REASON.match(name) or name in {"pci.bus_id", "gpu_uuid", "gpu_bus_id", "temperature.gpu", "pstate"}
+               for name, _ in header_of(line) or ())  # fmt: skip
+
+
+def fields_of(line: str) -> list[str]:
+    try:
+        return [field.strip().strip('"') for field in next(csv.reader([line]), [])]
+    except csv.Error:
+        return []
+
+
+def columns_of(line: str) -> dict[str, int] | None:
+    """The columns of the header of a CSV file with DCGM's fields, by our names of them (fields by DCGM's); None where it is none."""
+    names = fields_of(line)
+    if len(names) < 3 or len(names) > 2000:
+        return None
+    lower = [name.lower() for name in names]
+    found: dict[str, int] = {}
+    for role, known in (
+        ("time", TIMES), ("host", _HOSTS), ("uuid", _UUIDS), ("index", _INDICES), ("bus", _BUSES), ("name", _MODELS), ("metric", _METRICS),
+        ("value", ("value",)), ("part", _PARTS),
+    ):  # fmt: skip
+        for name in known:
+            if name in lower:
+                found[role] = lower.index(name)
+                break
+    for place, name in enumerate(names):
+        if FIELD.fullmatch(name):
+            found.setdefault(name.upper(), place)
+    fields = [name for name in found if name.startswith("DCGM_")]
+    return found if "time" in found and (fields or {"metric", "value"} <= set(found)) else None
+
+
+def recognises_dcgm(head: bytes, path: str) -> bool:
+    """Whether a file has values of DCGM's fields, as CSV, as the table of `dcgmi dmon`, or as text for Prometheus."""
+    lines = head_lines(head)
+    if any(ENTITY.match(line) for line in lines[:20]):
+        return True
+    if not FIELD.search("\n".join(lines)):
+        return False
+    text = [line for line in lines if not line.startswith("#")]
+    if any(EXPOSED.match(line) for line in text[:5]):
+        return True
+    return any(("," in line and FIELD.search(line) is not None) or columns_of(line) is not None for line in lines[:5])
