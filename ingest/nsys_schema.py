@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 HEAD: Final = b"SQLite format 3\0"
-BATCH_ROWS: Final = 65_536
+BATCH_ROWS: Final = 32_768
 """How many rows of a table are held at a time."""
 LONGEST_TEXT: Final = 16_384
 """Names are cut to this many characters; real ones reach 4,000."""

@@ -44,7 +44,8 @@ _LEAST_MEMORY: Final = 16_000_000
 _FAR: Final = 256
 """Runs that are handed to a cluster at a time."""
 KNOWN: Final = (
-    "folders of the hosted profiler, PyTorch profiler traces (.json, .json.gz, .json.zst), recordings (.prt) and run stores (.duckdb)"
+    "folders of the hosted profiler, PyTorch profiler traces (.json, .json.gz, .json.zst), exports of Nsight Systems (.sqlite),"
+    " recordings (.prt) and run stores (.duckdb)"
 )
 
 

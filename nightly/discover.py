@@ -4,7 +4,8 @@ To which run an object belongs follows from its path, so that a listing of any l
 current path lies in are held. The run's folder, whose path is its id, is
 
 * for the hosted profiler's layout: the folder above ``system/`` or ``framework/``, and above ``profiler-output/`` where that comes before;
-* for traces, recordings (``.prt``) and ``job.json``: the folder they stand in; traces side by side are one run;
+* for traces, exports of Nsight Systems (``.sqlite``), recordings (``.prt``) and ``job.json``: the folder they stand in; traces side by
+  side are one run;
 * for TensorFlow's profiles outside of that layout: the folder above ``plugins/profile/``; the profiles of all dates are one run.
 
 Folders that only divide a run are left out at the end of it: those of a rank or machine (``rank0``, ``worker-3``, ``node_1``, ``algo-2``,
@@ -50,6 +51,7 @@ _PART: Final = re.compile(
 )
 _TRACE: Final = re.compile(r"trace[^/]*\.json|(?:^|[^a-z])(?:rank|worker)[-_ =.]?\d+[^/]*\.json", re.IGNORECASE)
 _TRACE_FOLDER: Final = re.compile(r"(?:^|/)(?:kineto|traces?|[^/]*profiler?[^/]*)(?:/[^/]+)?$", re.IGNORECASE)
+_NSIGHT: Final = re.compile(r"nsys|nsight|(?:^|[^a-z])(?:report|rank|worker)[-_ =.]?\d+", re.IGNORECASE)
 _HOST: Final = re.compile(r"(?P<host>.+)(?:_\d+\.\d{10,}\.pt\.trace\.json(?:\.gz|\.zst)?|\.\d+\.\d+(?:-\d+)?\.prt)$", re.IGNORECASE)
 _NO_TRACE: Final = re.compile(
     r"(?:report|done|claim|index(?:\..*)?|package|package-lock|metadata|manifest|metrics|summary|settings|environment|state|args|arguments"
@@ -128,6 +130,8 @@ def place_of(path: str) -> tuple[str, Role] | None:
         return _run_folder(folder), "store"
     if lower.endswith(".prt"):
         return _run_folder(folder, _host_of(name)), "recording"
+    if lower.endswith(".sqlite"):
+        return None if _without_traces(folder) else (_run_folder(folder), "trace" if _NSIGHT.search(name) else "perhaps")
     if not lower.endswith((".json", ".json.gz", ".json.zst")):
         return None
     if "plugins/profile/" in path:

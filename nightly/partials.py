@@ -91,7 +91,7 @@ def parts(task: Task, most: int = PART_BYTES) -> list[Part]:
 
 def _read_at_the_end(one: ObjectInfo) -> bool:
     name = one.path.rpartition("/")[2]
-    return name == "job.json" or name.lower().endswith(".prt")
+    return name == "job.json" or name.lower().endswith((".prt", ".sqlite"))
 
 
 @lru_cache(8)

@@ -54,6 +54,7 @@ def ids(*paths: str) -> dict[str, str]:
         (["system/training_job_end.ts", "framework/training_job_end.ts"], {}),
         (["r/host.12.1772531220-1.prt", "r/host.12.1772531220-2.prt", "r/host.13.17725.prt", "r/.postrun-run/job"], {"r": "recording"}),
         (["r/host/host.12.1772531220.prt", "r/rank1/other.prt", "r/rank1/p.pt.trace.json"], {"r": "recording"}),
+        (["a/report1.sqlite", "a/report1.nsys-rep", "b/rank0/nsys.sqlite", "b/rank1/nsys.sqlite"], {"a": "traces", "b": "traces"}),
         (["s/a.duckdb", "s/b.duckdb"], {"s/a.duckdb": "store", "s/b.duckdb": "store"}),
         (["s/run.duckdb", "s/trace.json"], {"s": "traces"}),
         (["s/run.duckdb", "s/job.json"], {"s/run.duckdb": "store"}),
