@@ -98,7 +98,7 @@ def test_a_duration_that_is_no_number_is_told_when_the_plan_is_made() -> None:
     with pytest.raises(UsageError) as failure:
         plan_of(ProfilerConfig(profile_params=Profiler("an hour")))
     assert str(failure.value) == (
-        "profiler_config: ProfilingParameters: CPUProfilingDuration = 'an hour'; accepted: whole numbers from 0 on"
+        "profiler_config: ProfilingParameters: CPUProfilingDuration = 'an hour'; accepted: whole numbers from 1 on"
     )
 
 
@@ -329,7 +329,7 @@ REFUSED: list[tuple[Any, str]] = [
     ('{"ProfilingParameters": {"RotateFileCloseIntervalInSeconds": NaN}}',
      f"{P}RotateFileCloseIntervalInSeconds = nan; accepted: seconds greater than 0"),
     (in_parameters(FileOpenFailThreshold=1.5), f"{P}FileOpenFailThreshold = 1.5; accepted: whole numbers from 1 on"),
-    (in_parameters(CPUProfilingDuration="-1"), f"{P}CPUProfilingDuration = '-1'; accepted: whole numbers from 0 on"),
+    (in_parameters(CPUProfilingDuration="0"), f"{P}CPUProfilingDuration = '0'; accepted: whole numbers from 1 on"),
     (in_parameters(SMPFileRotationSecs="x"), f"{P}SMPFileRotationSecs = 'x'; accepted: whole numbers from 0 on"),
     (in_parameters(ProfilerEnabled="None"), f"{P}ProfilerEnabled = 'None'; accepted: true, false"),
     (in_detailed(StartStep=3, NumSteps=2, StartTimeInSecSinceEpoch=5, DurationInSeconds=500),
@@ -464,3 +464,24 @@ def test_reading_loads_no_library() -> None:
     for module in ("postrun.profiler_config_file", "postrun.profiler_config_json", "postrun.framework_profile"):
         source = Path(str(sys.modules[module].__file__)).read_text(encoding="utf-8")
         assert not re.search(r"^\s*(from|import) (polars|duckdb|click|numpy)", source, re.MULTILINE)
+
+
+def test_the_files_of_the_document(project_root: Path, write: Write) -> None:
+    page = project_root / "docs" / "profiling-configuration.md"
+    if not page.is_file():
+        pytest.skip("no documents beside the tests")
+    text = page.read_text(encoding="utf-8")
+    (toml,) = re.findall(r"^```toml\n(.+?)^```", text, re.MULTILINE | re.DOTALL)
+    (as_json,) = re.findall(r"^```json\n(.+?)^```", text, re.MULTILINE | re.DOTALL)
+    (program,) = re.findall(r"^```python\n(.+?)^```", text, re.MULTILINE | re.DOTALL)
+    assert read_profiler_config(write(toml)) == ProfilingPlan(
+        sample_ms=500, detailed=steps(10, 2), loader=LoaderPlan(steps(9, 3), "GetNext|Worker"),
+        python=PythonPlan(steps(9, 3), "cprofile", "default"), horovod=Window(start_s=1795323600, duration_s=2.5),
+    )  # fmt: skip
+    assert read_profiler_config(write(as_json)) == ProfilingPlan(
+        sample_ms=500, detailed=steps(5), python=PythonPlan(Window(start_s=1700000000, duration_s=2.5)),
+    )  # fmt: skip
+    names: dict[str, Any] = {}
+    with pytest.warns(DeprecationWarning, match="Framework profiling"):
+        exec(program, names)
+    assert plan_of(names["config"]) == ProfilingPlan(sample_ms=500, python=PythonPlan(steps(9, 3)))

@@ -82,7 +82,7 @@ def plan_of_request(request: Mapping[str, Any], source: str) -> ProfilingPlan:
     threshold = _whole(parameters, "FileOpenFailThreshold", place, 1)
     return ProfilingPlan(
         sample_ms=None if interval is None else int(_read(interval)),
-        cpu_seconds=_whole(parameters, "CPUProfilingDuration", place, 0),
+        cpu_seconds=_whole(parameters, "CPUProfilingDuration", place, 1),
         local_path=None if local == LOCAL_PATH else local,
         max_file_bytes=FILE_MAX_SIZE if max_bytes is None else max_bytes,
         close_interval_s=FILE_CLOSE_INTERVAL if close_s is None else close_s,
