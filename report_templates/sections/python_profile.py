@@ -2,54 +2,279 @@
 
 from __future__ import annotations
 
-from ...analysis.report import ProfileRow, Report
-from ..blocks import Cell, Column, Section, say, table, value, word
-from ..formats import clip, count, duration, plural
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from markupsafe import Markup
+
+from ...analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report
+from ..blocks import Cell, Column, Figure, Section, Table, coded, name, say, table, value, word
+from ..figures.flame_graph import Bar, Kind, flame_graph
+from ..formats import clip, count, duration, glued, percent, plural
+
+# Colour and shade of each kind of code: own code is the darkest.
+_KINDS: Final = {
+    "own code": ("computation", 1.0),
+    "library": ("operator", 1.0),
+    "standard library": ("other", 0.6),
+    "built-in": ("host", 1.0),
+    "other": ("idle", 0.45),
+    "recursion": ("idle", 0.45),
+}
+_TIMERS: Final = {"total_time": "total time", "cpu_time": "CPU time", "off_cpu_time": "off-CPU time"}
+_PROFILERS: Final = {"cprofile": "cProfile", "pyinstrument": "Pyinstrument"}
+_QUESTIONS: Final = {"job phase": "Phase of the job", "modes": "Mode", "training phase": "Phase of a step"}
+_PHASE_ROWS: Final = 5
+_OF_PATH: Final = re.compile(r"(?:.*/)?([^/]+:\d+\(.*\))", re.DOTALL)
+_NAME: Final = re.compile(r".*:\d+\((.*)\)", re.DOTALL)
+_BUILT_IN: Final = re.compile(r"\{(?:built-in method |method )?(.*)\}", re.DOTALL)
+_NOT_STATED: Final = "not stated"
 
 
 def python_profile(report: Report) -> Section:
-    rows = report.python_profile.rows
+    found = report.python_profile
+    rows = found.rows
     if not rows:
-        lead = say(
-            "{}", report.python_profile.absent or "No Python profile in this run: record one with cProfile or the profiler's with_stack."
-        )
-        return Section("python-profile", "Python profile", lead)
-    first = max(rows, key=lambda row: row.total_s)
-    made = Section(
-        "python-profile",
-        "Python profile",
-        say("{}; most own time: {} with {}.", plural(len(rows), "function"), clip(first.function, 72), _seconds(first.total_s)),
-    )
-    made.add(
-        table(
-            "python-profile-table",
-            "Functions by time",
-            [
-                Column("Function", "name"),
-                Column("Steps"),
-                Column("Timer", html_only=True),
-                Column("Calls", "number"),
-                Column("Own time", "number"),
-                Column("Cumulative time", "number"),
-            ],
-            [
-                [
-                    word(row.function, limit=100),
-                    Cell(_steps(row), sort=row.first_step),
-                    word(row.timer),
-                    value(row.calls, count),
-                    Cell(_seconds(row.total_s), sort=row.total_s),
-                    Cell(_seconds(row.cumulative_s), sort=row.cumulative_s),
-                ]
-                for row in rows
-            ],
-        )
-    )
+        text = found.absent or "No Python profile in this run: record one with cProfile or Pyinstrument."
+        return Section("python-profile", "Python profile", coded(text))
+    made = Section("python-profile", "Python profile", _lead(found))
+    if found.notes:
+        made.facts["notes"] = found.notes
+    steps = [group for group in found.groups if group.by == "steps"]
+    made.add(_windows(steps, rows))
+    for i, flame in enumerate(found.flames):
+        made.add(_flame(i, flame), _frames(i, flame))
+    made.add(_functions(rows, steps))
+    for question, heading in _QUESTIONS.items():
+        made.add(_phases(question, heading, [group for group in found.groups if group.by == question]))
+    made.facts["flames"] = tuple(f"flame-{i}" for i in range(len(found.flames)))
+    made.facts["phases"] = tuple(question.replace(" ", "-") for question in _QUESTIONS)
     return made
 
 
+def _lead(found: PythonProfile) -> Markup:
+    first = max(found.rows, key=lambda row: row.total_s)
+    whole = sum(group.total_s for group in found.groups if group.by == "steps" and (group.label, group.timer) == (first.label, first.timer))
+    share = f", {percent(100 * first.total_s / whole)} of that profile" if whole > 0 else ""
+    return say(
+        "Most own time: {} with {}{}{}.",
+        name(first.short or first.function, 72),
+        _seconds(first.total_s),
+        f" ({_where(first)})" if first.label else "",
+        share,
+    )
+
+
+def _where(row: ProfileRow | ProfileGroup | FlameGraph) -> str:
+    return ", ".join(part for part in (row.label, _TIMERS.get(row.timer or "")) if part)
+
+
+def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table | None:
+    def first(group: ProfileGroup) -> str:
+        own = (row for row in rows if (row.profiler, row.timer, row.label) == (group.profiler, group.timer, group.label))
+        row = next(own, None)
+        return "–" if row is None else row.short
+
+    many = any(group.windows > 1 or group.processes > 1 for group in steps)
+    counts = [Column("Profiles", "number", html_only=True), Column("Processes", "number", html_only=True)] if many else []
+    return table(
+        "python-profile-windows",
+        "What was profiled",
+        [
+            Column("Steps"),
+            Column("Timer"),
+            Column("Profiler"),
+            *counts,
+            Column("Lasted", "number"),
+            Column("Own time", "number"),
+            Column("Calls", "number"),
+            Column("Functions", "number"),
+            Column("Most own time", "name"),
+        ],
+        [
+            [
+                word(group.label),
+                word(_timer(group.timer)),
+                word(_PROFILERS.get(group.profiler, group.profiler)),
+                *([value(group.windows, count), value(group.processes, count)] if many else []),
+                value(group.wall_ns, duration),
+                Cell(_seconds(group.total_s), sort=group.total_s),
+                value(group.calls, count),
+                value(group.functions, count),
+                word(first(group), limit=40),
+            ]
+            for group in steps
+        ],
+        pdf_rows=6,
+    )
+
+
+def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup]) -> Table | None:
+    """Per steps and timer in turn, the longest first: what little of it the PDF has room for is of every profile."""
+    whole = {(group.profiler, group.timer, group.label): group.total_s for group in steps}
+    ranks: dict[tuple[str, str | None, str], int] = {}
+    ranked = []
+    for row in rows:
+        key = (row.profiler, row.timer, row.label)
+        ranks[key] = ranks.get(key, 0) + 1
+        ranked.append((ranks[key], row))
+    order = [row for _, row in sorted(ranked, key=lambda one: one[0])] if len(ranks) <= 3 else list(rows)
+    left = sum(group.functions for group in steps) - len(rows)
+    return table(
+        "python-profile-table",
+        "Functions by own time",
+        [
+            Column("Function", "name"),
+            Column("Code"),
+            Column("Steps"),
+            Column("Timer"),
+            Column("Calls", "number"),
+            Column("Own time", "number"),
+            Column("Of the profile", "number", html_only=True),
+            Column("Cumulative time", "number"),
+        ],
+        [
+            [
+                word(row.short or row.function, full=row.function, limit=100),
+                word(row.kind),
+                Cell(row.label or _steps(row), sort=row.first_step),
+                word(_timer(row.timer)),
+                Cell(_calls(row), sort=row.calls),
+                Cell(_seconds(row.total_s), sort=row.total_s),
+                value(_share(row.total_s, whole.get((row.profiler, row.timer, row.label))), percent),
+                Cell(_seconds(row.cumulative_s), sort=row.cumulative_s),
+            ]
+            for row in order
+        ],
+        note=f"{plural(left, 'function')} with less own time are not listed." if left > 0 else None,
+    )
+
+
+def _phases(question: str, heading: str, groups: Sequence[ProfileGroup]) -> Table | None:
+    return table(
+        f"python-profile-{question.replace(' ', '-')}",
+        f"By {heading[0].lower()}{heading[1:]}: functions with most own time",
+        [
+            Column(heading),
+            Column("Timer"),
+            Column("Function", "name"),
+            Column("Code", html_only=True),
+            Column("Calls", "number"),
+            Column("Own time", "number"),
+            Column("Of the phase", "number"),
+            Column("Cumulative time", "number"),
+        ],
+        [
+            [
+                word(group.label),
+                word(_timer(group.timer)),
+                word(row.short, full=row.function, limit=100),
+                word(row.kind),
+                Cell(_calls(row), sort=row.calls),
+                Cell(_seconds(row.total_s), sort=row.total_s),
+                value(_share(row.total_s, group.total_s), percent),
+                Cell(_seconds(row.cumulative_s), sort=row.cumulative_s),
+            ]
+            for group in groups
+            for row in group.rows[:_PHASE_ROWS]
+        ],
+        pdf_rows=10,
+    )
+
+
+def _flame(number: int, flame: FlameGraph) -> Figure:
+    kinds = [kind for kind in _KINDS if kind != "recursion" and any(frame.kind == kind for frame in flame.frames)]
+    legend = [Kind({"other": "others, together"}.get(kind, kind), *_KINDS[kind]) for kind in kinds]
+    where = _where(flame)
+    caption = say(
+        "{} ({}): a frame is as wide as its time and stands below the frame that called it; what no frame below covers is its own. {}{}",
+        where[:1].upper() + where[1:],
+        _PROFILERS.get(flame.profiler, flame.profiler),
+        "The tree is that of the profiler." if flame.exact else "The tree is an estimate from who called whom.",
+        f" {plural(flame.folded, 'function')} are in no frame of their own." if flame.folded > 1 else "",
+    )
+    svg = flame_graph([_bar(frame, flame.total_s) for frame in flame.frames], legend, flame.total_s)
+    return Figure(f"python-profile-flame-{number}", svg, _told(flame), caption)
+
+
+def _bar(frame: FlameFrame, whole: float) -> Bar:
+    share = percent(_share(frame.total_s, whole))
+    title = clip(f"{frame.function}: {_seconds(frame.total_s)}, {share}; own {_seconds(frame.own_s)}", 600)
+    return Bar(frame.depth, frame.start_s, frame.total_s, _labels(frame), title, *_KINDS.get(frame.kind, ("other", 1.0)))
+
+
+def _told(flame: FlameGraph) -> str:
+    """The figure in a sentence or two."""
+    named = [frame for frame in flame.frames if frame.kind not in ("other", "recursion")]
+    roots = [f"{clip(frame.short, 60)} {percent(_share(frame.total_s, flame.total_s))}" for frame in named if frame.depth == 0]
+    most = max(named, key=lambda frame: frame.own_s, default=None)
+    size = f"{plural(len(flame.frames), 'frame')} on {plural(flame.deepest + 1, 'level')}"
+    parts = [f"Call tree of {_where(flame)}, {_seconds(flame.total_s)}, {size}"]
+    parts += [f"At the top: {'; '.join(roots[:4])}"] if roots else []
+    if most is not None:
+        parts.append(f"The frame with most own time: {clip(most.short, 60)} {percent(_share(most.own_s, flame.total_s))}")
+    return ". ".join(parts)
+
+
+def _labels(frame: FlameFrame) -> list[str]:
+    """From the whole name to the function's alone."""
+    if built_in := _BUILT_IN.fullmatch(frame.short):
+        inner = built_in[1]
+        bare = re.sub(r"^'(.*)' of '(.*)' objects$", r"\2.\1", inner)
+        return [frame.short, "{" + bare + "}", bare.rpartition(".")[2] or bare]
+    names = [frame.short]
+    if match := _OF_PATH.fullmatch(frame.short):
+        names.append(match[1])
+    if match := _NAME.fullmatch(frame.short):
+        names.append(match[1])
+    return names
+
+
+def _frames(number: int, flame: FlameGraph) -> Table | None:
+    return table(
+        f"python-profile-frames-{number}",
+        f"Frames of the call tree: {_where(flame)}",
+        [
+            Column("Level", "number"),
+            Column("Function", "name"),
+            Column("Code"),
+            Column("Time", "number"),
+            Column("Of the tree", "number"),
+            Column("Own time", "number"),
+        ],
+        [
+            [
+                value(frame.depth + 1, count),
+                word(frame.short, full=frame.function, limit=100),
+                word({"other": "–", "recursion": "–"}.get(frame.kind, frame.kind)),
+                Cell(_seconds(frame.total_s), sort=frame.total_s),
+                value(_share(frame.total_s, flame.total_s), percent),
+                Cell(_seconds(frame.own_s), sort=frame.own_s),
+            ]
+            for frame in flame.frames
+        ],
+        pdf_rows=0,
+    )
+
+
+def _share(seconds: float, whole: float | None) -> float | None:
+    return 100 * seconds / whole if whole else None
+
+
+def _timer(timer: str | None) -> str:
+    return _NOT_STATED if timer is None else _TIMERS.get(timer, timer)
+
+
+def _calls(row: ProfileRow) -> str:
+    """As pstats has it: of recursive functions all calls and those that were no recursion."""
+    if row.calls is None or row.primitive_calls in (None, row.calls):
+        return count(row.calls)
+    return f"{count(row.calls)}/{count(row.primitive_calls)}"
+
+
 def _seconds(seconds: float) -> str:
-    return duration(seconds * 1e9)
+    return glued(duration(seconds * 1e9))
 
 
 def _steps(row: ProfileRow) -> str:

@@ -1,0 +1,87 @@
+"""Through which calls did the time go? Frames below the frames that called them, each as wide as its time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from . import svg
+from .axes import nice_ticks, time_unit
+from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
+
+WIDTH: Final = 720.0
+_ROW: Final = 16.0
+_TOP: Final = 16.0
+_SIZE: Final = 9.5
+_PAD: Final = 4.0
+_LEGEND: Final = 16.0
+_LEAST_LETTERS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A frame: seconds on the axis, the texts that may stand on it from the longest to the shortest, and what all is known of it."""
+
+    depth: int
+    start_s: float
+    total_s: float
+    names: Sequence[str]
+    title: str
+    meaning: str
+    shade: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A row of the legend."""
+
+    name: str
+    meaning: str
+    shade: float = 1.0
+
+
+def flame_graph(bars: Sequence[Bar], kinds: Sequence[Kind], total_s: float) -> str:
+    """SVG text; ``total_s`` is the whole width."""
+    depth = max((bar.depth for bar in bars), default=0) + 1
+    body: list[str] = []
+    bottom = _TOP + depth * _ROW
+    unit = time_unit(total_s * 1e9)
+    whole = total_s * 1e9 / unit.nanoseconds
+    for tick in nice_ticks(0.0, whole, 6):
+        x = WIDTH * tick / whole if whole else 0.0
+        body.append(svg.line(min(x + 0.5, WIDTH - 0.5), _TOP - 3, min(x + 0.5, WIDTH - 0.5), bottom, GRID))
+        label = f"{tick:g}" + (f" {unit.name}" if tick == 0 else "")
+        room = svg.width_of(label, _SIZE)
+        anchor, at = ("start", x) if tick == 0 else ("end", WIDTH) if x + room / 2 > WIDTH else ("middle", x)
+        body.append(svg.text(at, _TOP - 5, label, anchor=anchor, fill=MUTED, size=_SIZE))
+    for bar in bars:
+        x, width = (WIDTH * seconds / total_s if total_s else 0.0 for seconds in (bar.start_s, bar.total_s))
+        width = min(width, WIDTH - x)
+        if width < 0.3:
+            continue
+        y = _TOP + bar.depth * _ROW
+        # Paper below a pale bar, so that the lines of the axis do not shine through.
+        if bar.shade < 1:
+            body.append(svg.rect(x, y, max(0.3, width - 0.7), _ROW - 1, PAPER))
+        body.append(svg.rect(x, y, max(0.3, width - 0.7), _ROW - 1, MEANINGS[bar.meaning], opacity=bar.shade, title=bar.title))
+        if shown := fitting(bar.names, width - 2 * _PAD):
+            ink = ON[bar.meaning] if bar.shade == 1 else INK
+            body.append(svg.text(x + _PAD, y + _ROW - 4.8, shown, fill=ink, size=_SIZE))
+    x, y = 0.0, bottom + _LEGEND
+    for kind in kinds:
+        body.append(svg.rect(x, y - 9, 10, 10, MEANINGS[kind.meaning], opacity=kind.shade))
+        body.append(svg.text(x + 15, y, kind.name, size=_SIZE))
+        x += 15 + svg.width_of(kind.name, _SIZE) + 16
+    return svg.document(WIDTH, y + 5 if kinds else bottom, body)
+
+
+def fitting(names: Sequence[str], room: float) -> str:
+    """The first of ``names`` that fits, else the last one without its end; nothing where less than a few letters would be left."""
+    for name in names:
+        if svg.width_of(name, _SIZE) <= room:
+            return name
+    short = names[-1] if names else ""
+    while short and svg.width_of(short + "…", _SIZE) > room:
+        short = short[:-1]
+    return short + "…" if len(short) >= _LEAST_LETTERS else ""
