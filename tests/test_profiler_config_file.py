@@ -102,6 +102,17 @@ def test_a_duration_that_is_no_number_is_told_when_the_plan_is_made() -> None:
     )
 
 
+def test_an_object_of_the_services_sdk_is_taken_and_others_are_told() -> None:
+    class Foreign:
+        def _to_request_dict(self) -> dict[str, Any]:
+            return {"DisableProfiler": False, "ProfilingIntervalInMilliseconds": 100}
+
+    assert plan_of(Foreign()) == ProfilingPlan(sample_ms=100)  # type: ignore[arg-type]
+    for wrong in ({}, "c.json", None, ProfilerConfig):
+        with pytest.raises(TypeError, match=r"profiler_config must be a ProfilerConfig, such as postrun\.ProfilerConfig\(\), not "):
+            plan_of(wrong)  # type: ignore[arg-type]
+
+
 def test_the_agents_file_has_both_names_of_a_duration_and_the_request_one() -> None:
     config = framework(duration=30)
     inner = json.loads(to_profilerconfig_json(config))["ProfilingParameters"]["DetailedProfilingConfig"]

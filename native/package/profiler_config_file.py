@@ -33,7 +33,12 @@ def read_profiler_config(path: str | os.PathLike[str]) -> ProfilingPlan:
 
 
 def plan_of(config: ProfilerConfig) -> ProfilingPlan:
-    """What ``config`` asks of a recording. Raises UsageError where a value has no meaning, such as a duration that is no number."""
+    """What ``config`` asks of a recording; that of the service's own SDK does, too.
+
+    Raises TypeError for another object, UsageError where a value has no meaning, such as a duration that is no number.
+    """
+    if isinstance(config, type) or not callable(getattr(config, "_to_request_dict", None)):
+        raise TypeError(f"profiler_config must be a ProfilerConfig, such as postrun.ProfilerConfig(), not {config!r}")
     return _plan(config, "profiler_config")
 
 
