@@ -55,7 +55,7 @@ _PARTS: Final = {
     ),
 }
 
-_COLLECTIVE_PHASE: Final = r"^NcclManager$|(?i)horovod"
+_COLLECTIVE_PHASE: Final = r"^NcclManager$|(?i)horovod|smdataparallel|smddp"
 _COLLECTIVE_NAME: Final = r"^(NEGOTIATE_|NCCL_|MPI_|GLOO_)?(ALLREDUCE|ALLGATHER|BROADCAST|ALLTOALL|REDUCESCATTER)"
 
 
@@ -67,7 +67,7 @@ def framework(store: Store, given: pl.DataFrame | None = None) -> Framework:
     on the host; percent of all parts together. ``cpu_operators``: summed inclusive times. ``gpu_operators``: device time of the work
     that an operator launched itself (``given``: what :func:`.operators.attribution` returns, where it is known already), and the hosted
     profiler's gpu_functions. Operators below 2 % are one row. ``collectives``:
-    communication kernels by name, and the ranges of Horovod and of NCCL in framework timelines.
+    communication kernels by name, and the ranges of Horovod, smdataparallel and NCCL in framework timelines.
     """
     phases = _phases(store)
     parts = _step_parts(store)

@@ -204,11 +204,9 @@ class _Trace:
         copy = name.str.extract(_COPY, 1).str.to_lowercase().replace_strict(_COPY_KINDS, default=None, return_dtype=pl.String)
         pageable = pl.when(told.str.contains("pageable")).then(pl.lit(True)).when(told.str.contains("pinned")).then(pl.lit(False))
         shared = [_number(launch, rf"\b{word}:(\d{{1,12}})\b") for word in ("shared", "static_shared", "dynamic_shared")]
-        sizes = {
-            f"{what}_{axis}": _number(launch, rf"\b{what}:{before}(\d{{1,10}})\b")
-            for what in ("grid", "block")
-            for axis, before in (("x", ""), ("y", r"\d+,"), ("z", r"\d+,\d+,"))
-        }
+        size = r"\d{1,10}"
+        axes = {"x": rf"({size}),{size},{size}", "y": rf"{size},({size}),{size}", "z": rf"{size},{size},({size})"}
+        sizes = {f"{what}_{axis}": _number(launch, rf"\b{what}:{three}\b") for what in ("grid", "block") for axis, three in axes.items()}
         self.waiting["device_event"].append(
             events.select(
                 device="device",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
 
 import polars as pl
@@ -9,6 +11,7 @@ import pytest
 from postrun.ingest.registry import ReadResult, Registry
 from postrun.ingest.smdebug_metrics import read_system_metrics_many, recognises_system_metrics
 from postrun.ingest.smdebug_pevents import read_pevents, recognises_pevents
+from postrun.ingest.source import TIMELINE, format_of
 from postrun.ingest.store import Store
 
 
@@ -108,9 +111,19 @@ def test_horovod_timeline(smdebug: Path) -> None:
 
 def test_raw_horovod_timeline_counts_from_zero(smdebug: Path) -> None:
     store = Store.create(None)
-    result = read_pevents(store, smdebug / "horovod_timeline_small.json", 0, Registry(store))
+    path = smdebug / "horovod_timeline_small.json"
+    known = format_of(path)
+    assert known is not None
+    assert known.name == TIMELINE
+    said = json.loads(path.read_text())
+    assert Counter(one["ph"] for one in said) == {"M": 30, "X": 19, "B": 4, "E": 2, "i": 2}
+    result = read_pevents(store, path, 0, Registry(store))
     # 19 complete events, and the two nameless ends close the begins of pids 1 and 2
     assert result == ReadResult(21, 77_575_718_041_000, 77_576_573_764_000, relative=True)
+    counts = dict(store.frame("SELECT code, count FROM ingest_note").rows())
+    assert counts == {"relative_times": 1, "unclosed_begin": 2, "not_shown": 2}
+    tensors = {one["args"]["name"] for one in said if one["name"] == "process_name"}
+    assert set(store.frame("SELECT phase FROM annotation")["phase"]) <= tensors
 
 
 def test_two_timelines_of_one_process(smdebug: Path) -> None:
