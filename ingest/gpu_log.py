@@ -35,9 +35,8 @@ YEAR_2200_US: Final = 7_258_118_400 * 10**6
 _TABLE: Final = "CREATE TEMP TABLE IF NOT EXISTS log_sample (log INTEGER, gpu INTEGER, metric VARCHAR, time_ns BIGINT, value DOUBLE)"
 _TOOL: Final = r"(?:nvidia[-_]?smi|smi|dcgmi?|dcgm[-_]exporter|gpu|dmon)"
 _HOST: Final = r"(?P<host>[a-z][a-z0-9-]*[0-9][a-z0-9.-]*)"
-_NAMED: Final = re.compile(
-    rf"(?:{_TOOL}[-_.]{_HOST}|{_HOST.replace('host', 'first')}[-_.]{_TOOL})\.(?:csv|log|txt|out|tsv)(?:\.gz|\.zst)?", re.I
-)
+_FIRST: Final = r"(?P<first>[a-z][a-z0-9-]*?[0-9][a-z0-9.-]*?)"
+_NAMED: Final = re.compile(rf"(?:{_TOOL}[-_.]{_HOST}|{_FIRST}[-_.]{_TOOL})\.(?:csv|log|txt|out|tsv)(?:\.gz|\.zst)?", re.I)
 _NO_HOST: Final = re.compile(
     r"(?:gpus?|rank|run|job|log|trace|test|step|epoch|exp|trial|version|v|part|dmon|stats?|metrics?|util\w*|usage|query|pid|bs|lr|[abhlptv]"
     r"|rtx|gtx|gb|gh|dgx-?[abh]|mi)[-_]?\d[\d._-]*(?:gb?|x|s|ti)?",

@@ -1,0 +1,155 @@
+"""Do CSV files of DCGM's fields and timed tables of `dcgmi dmon` give the values that stand in them?"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from postrun.errors import InputError
+from postrun.ingest import source
+from postrun.ingest.dcgm import times_of
+from postrun.ingest.load import ingest
+from postrun.ingest.store import METRICS, Store
+
+START_NS = 1_714_979_289_000_000_000
+AT = "2024-05-06T07:08:09Z"
+LATER = "2024-05-06T07:08:10Z"
+
+
+def log(folder: Path, *lines: str, name: str = "dcgm.csv") -> Store:
+    path = folder / name
+    path.write_text("\n".join(lines) + "\n")
+    return ingest([path])
+
+
+def values(store: Store) -> list[tuple[str, str, int, int, float]]:
+    query = "SELECT hostname, metric, unit, (time_ns - ?) // 1000000000, value FROM sample JOIN node ON node.id = node ORDER BY ALL"
+    return store.frame(query, [START_NS]).rows()
+
+
+def notes(store: Store) -> dict[str, int]:
+    return dict(store.frame("SELECT code, sum(count)::BIGINT FROM ingest_note GROUP BY code").rows())
+
+
+def test_a_column_per_field(tmp_path: Path) -> None:
+    header = (
+        "timestamp,gpu,UUID,Hostname,modelName,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_DEV_FB_USED,DCGM_FI_DEV_POWER_USAGE,DCGM_FI_PROF_SM_ACTIVE,"
+        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE,DCGM_FI_DEV_GPU_TEMP"
+    )
+    rows = [
+        f"{AT},0,GPU-00000000-1111-2222-3333-444444444444,n1,NVIDIA H100,98,1000,431.5,0.75,0.25,44",
+        f"{LATER},0,GPU-00000000-1111-2222-3333-444444444444,n1,NVIDIA H100,,1000,N/A,2147483632,0.5,44",
+        f"{AT},0,GPU-00000009-1111-2222-3333-444444444444,n2,NVIDIA H100,12,2000,80,1.0000000001,0,44",
+    ]
+    with log(tmp_path, header, *rows) as store:
+        mib = 2.0**20
+        assert values(store) == [
+            ("n1", "gpu_memory_used_bytes", 0, 0, 1000 * mib), ("n1", "gpu_memory_used_bytes", 0, 1, 1000 * mib),
+            ("n1", "gpu_power", 0, 0, 431.5),
+            ("n1", "gpu_sm_active", 0, 0, 75.0),
+            ("n1", "gpu_tensor_active", 0, 0, 25.0), ("n1", "gpu_tensor_active", 0, 1, 50.0),
+            ("n1", "gpu_utilization", 0, 0, 98.0),
+            ("n2", "gpu_memory_used_bytes", 0, 0, 2000 * mib),
+            ("n2", "gpu_power", 0, 0, 80.0),
+            ("n2", "gpu_tensor_active", 0, 0, 0.0),
+            ("n2", "gpu_utilization", 0, 0, 12.0),
+        ]  # fmt: skip
+        assert notes(store) == {"no_value": 3, "no_number": 1, "column_not_read": 1}
+        assert {metric for _, metric, *_ in values(store)} <= set(METRICS)
+        assert store.frame("SELECT format FROM source").to_series().to_list() == [source.DCGM]
+
+
+def test_a_line_per_value(tmp_path: Path) -> None:
+    header = '"timestamp","metric","value","gpu","Hostname","pod"'
+    rows = [
+        '1714979289,DCGM_FI_DEV_GPU_UTIL,98,0,"n1","a, b"',
+        "1714979290,DCGM_FI_DEV_GPU_UTIL,7,0,n1,a",
+        "1714979289,DCGM_FI_PROF_DRAM_ACTIVE,0.125,0,n1,a",
+        "1714979289,DCGM_FI_DEV_GPU_TEMP,40,0,n1,a",
+        '"1714979289","DCGM_FI_DEV_GPU_UTIL","50","1","n1",""',
+    ]
+    with log(tmp_path, header, *rows) as store:
+        assert values(store) == [
+            ("n1", "gpu_dram_active", 0, 0, 12.5), ("n1", "gpu_utilization", 0, 0, 98.0), ("n1", "gpu_utilization", 0, 1, 7.0),
+            ("n1", "gpu_utilization", 1, 0, 50.0),
+        ]  # fmt: skip
+        assert notes(store) == {"unknown_metric": 1}
+
+
+def test_what_prometheus_exports_names_hosts_with_ports_and_devices(tmp_path: Path) -> None:
+    with log(tmp_path, "time,instance,device,DCGM_FI_DEV_GPU_UTIL", f"{AT},n1:9400,nvidia3,98", f"{LATER},n1:9400,nvidia3,7") as store:
+        assert values(store) == [("n1", "gpu_utilization", 3, 0, 98.0), ("n1", "gpu_utilization", 3, 1, 7.0)]
+
+
+def test_parts_of_gpus_are_left_out(tmp_path: Path) -> None:
+    rows = [f"{AT},0,,98,n1", f"{AT},0,7,50,n1"]
+    with log(tmp_path, "timestamp,gpu,GPU_I_ID,DCGM_FI_DEV_GPU_UTIL,Hostname", *rows) as store:
+        assert values(store) == [("n1", "gpu_utilization", 0, 0, 98.0)]
+        assert notes(store) == {"part_of_gpu": 1}
+
+
+def test_dmon_with_a_time_before_each_line(tmp_path: Path) -> None:
+    at, later = "2024-05-06T09:08:09+0200", "2024-05-06T09:08:10+0200"
+    lines = [
+        f"{at} #Entity   GPUTL   MCUTL   SMACT   XYZAB",
+        f"{at} ID",
+        f"{at} GPU 0     98      40      0.500   1",
+        f"{at} GPU 1     N/A     41      0.250   1",
+        f"{later} GPU 0     97      40",
+        f"{later} #Entity   GPUTL   MCUTL",
+        f"{later} GPU 1     96      40",
+    ]
+    with log(tmp_path, *lines, name="dcgm.n5.log") as store:
+        assert [row for row in values(store) if row[1] != "gpu_memory_controller"] == [
+            ("n5", "gpu_sm_active", 0, 0, 50.0), ("n5", "gpu_sm_active", 1, 0, 25.0),
+            ("n5", "gpu_utilization", 0, 0, 98.0), ("n5", "gpu_utilization", 1, 1, 96.0),
+        ]  # fmt: skip
+        assert notes(store) == {"no_value": 1, "wrong_length": 1, "column_not_read": 1, "machine_joined": 1}
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["#Entity   GPUTL   MCUTL", "ID", "GPU 0     98      40"], "no times"),
+        (['DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-1",Hostname="n1"} 98'], "Prometheus"),
+        (['"Time","DCGM_FI_DEV_GPU_UTIL{gpu=""0""}"', '"2024-05-06 07:08:09","98"'], "columns"),
+    ],
+)
+def test_a_log_that_says_too_little_is_refused_with_the_next_step(tmp_path: Path, lines: list[str], said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        log(tmp_path, *lines)
+    assert said in str(refused.value)
+    assert "DCGM_FI_DEV_GPU_UTIL" in str(refused.value) or "dcgmi dmon -e" in str(refused.value)
+
+
+@given(
+    st.datetimes(datetime(2002, 1, 1), datetime(2199, 1, 1)),
+    st.sampled_from(["s", "ms", "us", "ns", "Z", "+05:30", "-0700", "", " UTC"]),
+)
+def test_times_of_every_form(time: datetime, form: str) -> None:
+    micros = (time.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // (datetime.resolution)
+    whole = {"s": 10**6, "ms": 1000}.get(form, 1)
+    micros -= micros % whole
+    text = {
+        "s": f"{micros // 10**6}", "ms": f"{micros // 1000}", "us": f"{micros}", "ns": f"{micros * 1000}",
+    }.get(form) or f"{time:%Y-%m-%dT%H:%M:%S.%f}{form}"  # fmt: skip
+    found, zoned = times_of(pl.Series([text]))
+    away = {"+05:30": 330, "-0700": -420}.get(form, 0) * 60_000_000
+    assert found.to_list() == [micros - away]
+    assert zoned.to_list() == [form != ""]
+
+
+def test_what_is_no_time() -> None:
+    found, _ = times_of(pl.Series(["", "yesterday", "99999999999999999999", "1", "2024-05-06", "1999-01-01 00:00:00", "12:00:01", "-5"]))
+    assert found.to_list() == [None] * 8
+
+
+@given(st.lists(st.text(alphabet='0123456789,.-N/A "GPU\t', max_size=60), max_size=20))
+def test_any_lines_below_a_header_are_no_traceback(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    folder = tmp_path_factory.mktemp("dcgm")
+    with log(folder, "timestamp,gpu,DCGM_FI_DEV_GPU_UTIL,Hostname", f"{AT},0,98,n1", *lines) as store:
+        assert ("n1", "gpu_utilization", 0, 0, 98.0) in values(store)
