@@ -28,7 +28,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import ContextDecorator
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 try:
     from .native._native import (
@@ -46,6 +46,7 @@ try:
         recording,
         set_decorator,
         statistics,
+        watch_steps,  # noqa: F401 - for framework_profiling
     )
     from .native._native import configure as _configure
     from .native._native import gpu as _gpu
@@ -84,6 +85,10 @@ except ImportError:  # installed without a C compiler (POSTRUN_NO_NATIVE=1)
         """Nothing is decorated."""
 
 
+if TYPE_CHECKING:
+    from .profiler_config import ProfilerConfig
+    from .profiling_plan import ProfilingPlan
+
 __all__ = [
     "Annotation",
     "Config",
@@ -116,6 +121,7 @@ annotation_end = range_end
 
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _RANKS: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+_PROFILER_CONFIG: Final = "POSTRUN_PROFILER_CONFIG"
 _GPU_WINDOWS: Final = ("POSTRUN_GPU_STEPS", "POSTRUN_GPU_TIME", "POSTRUN_GPU_SIGNAL")
 # Set while the session that POSTRUN_CAPTURE=1 began at import lasts.
 _by_environment = os.environ.get("POSTRUN_CAPTURE") == "1" and recording()
@@ -205,8 +211,9 @@ class session:  # noqa: N801 - used like a function
     ``directory``: where trace files go; else $POSTRUN_DIR, else "postrun-traces". ``sample_ms``: interval of the system sampler (100,
     200, 500, 1000, 5000, 60000; 0: none), ``sample_for_s``: how long it samples. ``follow_fork``: forked processes record, too.
     ``gpu``: True records what runs on the GPUs, and initialises CUDA for it; None does from when the program has initialised CUDA itself;
-    "windows" does so only in :class:`gpu_window`; False does not. ``zstd_level``, ``rotate_bytes``, ``ring_records``, ``drain_ms``: see
-    docs/capture.md.
+    "windows" does so only in :class:`gpu_window`; False does not. ``profiler_config``: what is profiled in which steps, a ProfilerConfig or
+    a JSON or TOML file; where it has an interval of the sampler, that holds unless ``sample_ms`` is given.
+    ``zstd_level``, ``rotate_bytes``, ``ring_records``, ``drain_ms``: see docs/capture.md.
 
     Where a session is recording already, it goes on with a warning: what is recorded goes to its file. Under `postrun record` there is no
     warning, and what is recorded goes to the folder of the job, whose recorder samples the system.
@@ -216,7 +223,7 @@ class session:  # noqa: N801 - used like a function
         self,
         directory: str | os.PathLike[str] | None = None,
         *,
-        sample_ms: int = SAMPLE_MS,
+        sample_ms: int | None = None,
         sample_for_s: int = 0,
         follow_fork: bool = False,
         gpu: bool | Literal["windows"] | None = None,
@@ -224,13 +231,18 @@ class session:  # noqa: N801 - used like a function
         rotate_bytes: int = 0,
         ring_records: int = 0,
         drain_ms: int = 0,
+        profiler_config: ProfilerConfig | ProfilingPlan | str | os.PathLike[str] | None = None,
     ) -> None:
         if gpu not in (None, True, False, "windows"):
             raise ValueError(f"gpu: {gpu!r} is none of True, False, None and 'windows'")
+        self._plan = _plan(profiler_config)
+        if gpu is None and self._plan is not None and self._plan.detailed and _gpu_driver():
+            gpu = "windows"  # kernels of the steps that are profiled, not of all
         self._gpu = gpu
         self._options: dict[str, Any] = {
             "directory": directory,
-            "sample_ms": sample_ms,
+            "sample_ms": _sample_ms(sample_ms, self._plan),
+            "cpu_for_s": (self._plan and self._plan.cpu_seconds) or 0,
             "sample_for_s": sample_for_s,
             "follow_fork": follow_fork,
             "zstd_level": zstd_level,
@@ -240,10 +252,13 @@ class session:  # noqa: N801 - used like a function
             **_gpu_options(gpu),
         }
         self._started = False
+        self._armed = False
         self.path: Path | None = None
         """The first file of the session, once it has begun."""
 
     def __enter__(self) -> session:
+        if self._plan is not None and self._plan.disabled:
+            return self
         if not recording():
             options = _of_job(self._options)
             _configure(**options)
@@ -260,9 +275,14 @@ class session:  # noqa: N801 - used like a function
             warnings.warn(f"a session is recording already, to {path()}; this one is part of it", RuntimeWarning, stacklevel=2)
         file = path()
         self.path = Path(file) if file else None
+        if self._started or _by_environment:
+            self._armed = _arm(self._plan, self._gpu)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /) -> None:
+        if self._armed:
+            self._armed = False
+            _disarm()
         if self._started:
             self._started = False
             _stop()
@@ -282,6 +302,61 @@ def _start_in(directory: str | os.PathLike[str] | None) -> bool:
     except OSError as error:
         folder = os.fspath(directory) if directory is not None else os.environ.get("POSTRUN_DIR") or "postrun-traces"
         raise OSError(error.errno, f"no trace file can be written ({error.strerror})", folder) from None
+
+
+# ------------------------------------------------------------------ what a profiling configuration asks for
+
+
+def _plan(config: object) -> ProfilingPlan | None:
+    """That of the job, else of the script. Raises UsageError (a ValueError), TypeError."""
+    if config is None and not os.environ.get(_PROFILER_CONFIG):
+        return None
+    from .framework_profiling import active
+
+    given = None if config is None else active.plan(config)
+    return active.of_environment() or given
+
+
+def _sample_ms(given: int | None, plan: ProfilingPlan | None) -> int:
+    if given is not None:
+        return given
+    return SAMPLE_MS if plan is None or plan.sample_ms is None else plan.sample_ms
+
+
+def _arm(plan: ProfilingPlan | None, gpu: bool | str | None) -> bool:
+    """The windows of the plan open and close with the steps from now on."""
+    global _gpu_in_session
+    if plan is None or not plan.of_framework:
+        return False
+    from .framework_profiling import active
+
+    _gpu_in_session = gpu is True or (gpu is None and _gpu_driver())
+    return active.arm(plan)
+
+
+def _disarm() -> None:
+    active = sys.modules.get(f"{__package__}.framework_profiling.active")
+    if active is not None:
+        active.disarm()
+
+
+def _arm_by_environment() -> None:
+    """In the session that POSTRUN_CAPTURE=1 began at import."""
+    if _by_environment and os.environ.get(_PROFILER_CONFIG):
+        _arm(_plan(None), False)
+
+
+def _has_gpu() -> bool:
+    """Whether there is an NVIDIA driver; CUDA is not initialised."""
+    return _gpu_driver()
+
+
+def _gpu_open() -> bool:
+    """Whether this process records GPU activity beside the windows of a plan: then CUPTI is not free."""
+    return os.environ.get("POSTRUN_GPU") == "1" if _by_environment else _gpu_in_session
+
+
+_gpu_in_session = False
 
 
 # ------------------------------------------------------------------ GPU activity
@@ -434,8 +509,12 @@ class SMProfiler:
             elif self._gpu():
                 _gpu_begins_in_job(stacklevel=3)
             return
+        plan = _plan(None)
+        if plan is not None and plan.disabled:
+            return
         follow_fork = self._config.get("EnableForkFollow", "").lower() in _TRUE
-        _configure(**_of_job({"sample_ms": SAMPLE_MS, "follow_fork": follow_fork, **_gpu_options(self._gpu())}))
+        sampled = {"sample_ms": _sample_ms(None, plan), "cpu_for_s": (plan and plan.cpu_seconds) or 0}
+        _configure(**_of_job({**sampled, "follow_fork": follow_fork, **_gpu_options(self._gpu())}))
         if not _start_in(None):
             _warn("start_profiling: recording already")
             return
@@ -445,10 +524,12 @@ class SMProfiler:
         except BaseException:
             _stop()
             raise
+        _arm(plan, self._gpu())
 
     def stop_profiling(self) -> None:
         """Ends the recording; ranges that are open end here. Without one: nothing, with a warning."""
         global _by_environment
+        _disarm()
         _by_environment = False
         if recording():
             metadata("recording.stopped", "by the program")
@@ -532,3 +613,6 @@ def _rank() -> int | None:
         if text.isascii() and text.isdigit():
             return int(text)
     return None
+
+
+_arm_by_environment()

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from . import record_child, record_facts, record_gpu, record_params, record_ranks
+from . import record_child, record_facts, record_gpu, record_params, record_profiling, record_ranks
 from .errors import PostrunError
 from .record_witness import Witness
 
@@ -43,7 +43,8 @@ class Wanted:
     """What the user asks of a recording."""
 
     out: Path | None = None
-    interval_ms: int = 500
+    interval_ms: int | None = None
+    profiler_config: Path | None = None
     report: bool = False
     formats: tuple[str, ...] = ()
     params: tuple[tuple[str, str], ...] = ()
@@ -60,29 +61,38 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
     os.environ.pop(RECORDER, None)  # the recorder's own session is no part of a job
     capture = _library()
     file = record_child.find(command[0])
+    profiling = record_profiling.told(wanted.profiler_config, wanted.interval_ms)
+    if profiling.disabled:
+        if not wanted.quiet:
+            _say(profiling.remarks[0])
+        record_profiling.run_alone(file, command, {**outer, **profiling.variables})
     where = record_ranks.place(outer)
     folder, inside = _folder(command, wanted, where, outer)
     blocked = record_child.hold_signals()
     sampled = inside and outer.get(RECORDER, "").rpartition(":")[0] == socket.gethostname()
-    samples = bool(wanted.interval_ms) and not sampled and folder.samples()
+    samples = bool(profiling.interval_ms) and not sampled and folder.samples()
     gpus = _gpus(wanted, outer)
-    for key, value in (_facts(command, wanted, outer, inside) | dict(gpus.facts)).items():
+    for key, value in (_facts(command, wanted, outer, inside) | dict(gpus.facts) | dict(profiling.facts)).items():
         capture.metadata(key, value)
     if wanted.gpu is False:
         os.environ[record_gpu.GPU] = "0"
-    session = capture.session(folder.path, sample_ms=wanted.interval_ms if samples else 0, gpu=False)
+    session = capture.session(
+        folder.path, sample_ms=profiling.interval_ms if samples else 0, gpu=False, profiler_config=profiling.of_system
+    )
     try:
         session.__enter__()
+        profiling.copy(folder.path / record_ranks.MARKS)
     except OSError as error:
         folder.abandon()
         raise RecordingError(f"{folder.path}: {error.strerror or error}; choose another folder with --out, or free some space") from error
     environment = outer | {"POSTRUN_CAPTURE": "1", "POSTRUN_DIR": os.fspath(folder.path), "POSTRUN_FOLLOW_FORK": "1"}
     environment = {key: value for key, value in environment.items() if key not in gpus.dropped} | dict(gpus.variables)
+    environment = profiling.applied(environment, gpus.variables, explicit=_asks_for_gpus(wanted))
     environment[RECORDER] = outer[RECORDER] if sampled else f"{socket.gethostname()}:{os.getpid()}"
     if early := record_child.asked_to_end(0):  # Ctrl-C, before there is a job that it could reach
         _abandon(folder, session)
         return early
-    for remark in () if wanted.quiet else gpus.remarks:
+    for remark in () if wanted.quiet else (*gpus.remarks, *profiling.remarks):
         _say(remark)
     witness = Witness(record_child.PASSED_ON)
     began = capture.now_ns()
@@ -159,9 +169,12 @@ def _facts(command: Sequence[str], wanted: Wanted, environment: Mapping[str, str
 def _gpus(wanted: Wanted, environment: Mapping[str, str]) -> record_gpu.Told:
     from . import native
 
-    asked = wanted.gpu is not None or wanted.window != record_gpu.Window()
     driver = wanted.gpu is not False and native.gpu_driver()
-    return record_gpu.told(wanted.gpu, wanted.window, environment, native.library(), explicit=asked, driver=driver)
+    return record_gpu.told(wanted.gpu, wanted.window, environment, native.library(), explicit=_asks_for_gpus(wanted), driver=driver)
+
+
+def _asks_for_gpus(wanted: Wanted) -> bool:
+    return wanted.gpu is not None or wanted.window != record_gpu.Window()
 
 
 def _abandon(folder: record_ranks.Folder, session: Any) -> None:
@@ -245,6 +258,7 @@ _NOT_FOR_THE_REPORT: Final = frozenset(
         "POSTRUN_NAME",
         record_gpu.INJECTION,
         record_gpu.NVTX,
+        record_profiling.CONFIG,
     }
 )
 

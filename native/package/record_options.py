@@ -59,8 +59,10 @@ class _Interval(click.ParamType):  # type: ignore[type-arg]  # generic only in n
 RECORD_OPTIONS = [
     option("--out", "-o", type=click.Path(file_okay=False, path_type=Path),
             help="Folder of the recording, new or empty (default: postrun-runs/NAME-TIME)."),
-    option("--interval-ms", type=_Interval(), metavar="MS", default=500, show_default=True,
-            help="How often the system is sampled: 100, 200, 500, 1000, 5000 or 60000 ms; 0: never."),
+    option("--interval-ms", type=_Interval(), metavar="MS", default=None,
+            help="How often the system is sampled: 100, 200, 500 (default), 1000, 5000 or 60000 ms; 0: never."),
+    option("--profiler-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+            help="What is profiled in which steps: a JSON file as of the hosted profiler, or TOML."),
     option("--gpu/--no-gpu", default=None,
             help="Record the GPUs: their samples, and what runs on them; --no-gpu: neither (default: where there are NVIDIA GPUs)."),
     option("--steps", envvar="POSTRUN_GPU_STEPS", callback=_gpu_window, metavar="A:B",

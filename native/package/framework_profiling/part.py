@@ -19,6 +19,14 @@ class FileLimits:
     open_fail_threshold: int = 50
 
 
+class LeftOutError(Exception):
+    """Raised by a part: there is nothing for it to do in this program, or no more; the message says why. ``quiet``: as is usual."""
+
+    def __init__(self, message: str, *, quiet: bool = False) -> None:
+        super().__init__(message)
+        self.quiet = quiet
+
+
 class Part(Protocol):
     """One window of one kind of profiling. All calls come from the thread that makes the steps, each once, in this order: ``open``,
     ``step`` any number of times, ``close``. Where one raises, the engine warns once (RuntimeWarning) and calls the part no more."""

@@ -1,0 +1,87 @@
+"""Which profiling configuration holds in this process, and which engine runs by it? There is one at a time.
+
+``POSTRUN_PROFILER_CONFIG`` names the file that `postrun record --profiler-config` gives to the processes of a job; it counts before what a
+script says itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+from pathlib import Path
+from typing import Any, Final
+
+from ..errors import UsageError
+from ..profiling_plan import ProfilingPlan
+from .engine import Engine
+from .steps import forget_in_child
+
+VARIABLE: Final = "POSTRUN_PROFILER_CONFIG"
+
+_engine: Engine | None = None
+_of_environment: ProfilingPlan | None = None
+_read: str | None = None
+_known = False
+
+
+def plan(config: object) -> ProfilingPlan:
+    """Of a ProfilerConfig, a file, or a plan. Raises UsageError (a ValueError), TypeError."""
+    if isinstance(config, ProfilingPlan):
+        return config
+    from ..profiler_config import ProfilerConfig
+    from ..profiler_config_file import plan_of, read_profiler_config
+
+    if isinstance(config, str | os.PathLike):
+        return read_profiler_config(config)
+    if isinstance(config, ProfilerConfig):
+        return plan_of(config)
+    raise TypeError(f"profiler_config is a ProfilerConfig or a path of a file, not {config!r}")
+
+
+def of_environment() -> ProfilingPlan | None:
+    """The plan that the environment names; None, with a warning, where its file cannot be used."""
+    global _of_environment, _read
+    file = os.environ.get(VARIABLE)
+    if not file:
+        return None
+    if file != _read:
+        _read = file
+        try:
+            _of_environment = plan(file)
+        except UsageError as error:
+            _of_environment = None
+            warnings.warn(f"{VARIABLE}: {error}; nothing is profiled by it", RuntimeWarning, stacklevel=3)
+    return _of_environment
+
+
+def arm(wanted: ProfilingPlan) -> bool:
+    """Profiles the running session as planned; False where there is nothing to do, or an engine runs already."""
+    global _engine, _known
+    from .. import capture
+
+    file = capture.path()
+    if _engine is not None or file is None or not wanted.of_framework:
+        return False
+    if not _known:
+        _known = True
+        atexit.register(disarm)
+        os.register_at_fork(after_in_child=_forget)
+    native: Any = capture
+    _engine = Engine(wanted, Path(file).parent, capture.metadata, native)
+    _engine.start()
+    return True
+
+
+def disarm() -> None:
+    """Every window closes."""
+    global _engine
+    engine, _engine = _engine, None
+    if engine is not None:
+        engine.close()
+
+
+def _forget() -> None:
+    global _engine
+    _engine = None
+    forget_in_child()

@@ -1,0 +1,243 @@
+"""Which parts of framework profiling are on in which step or time?
+
+A window opens once: before the first step that is in it begins, and closes after the last one has ended. By time: before the first step
+that begins at or after its start, until the first step ends at or after its end; without an end after one step. Both need steps: where
+none begins nothing is recorded, which is told. After the last window steps are not listened to any more.
+
+Parts open in the order of ``PARTS`` and close in the reverse order, so that no profile of Python functions has the others' work in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from ..profiling_plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
+from . import steps as steps_of
+from .part import FileLimits, LeftOutError, Part
+
+PARTS: Final = ("detailed", "horovod", "smdataparallel", "loader", "python")
+NAMES: Final = {
+    "detailed": "detailed profiling", "horovod": "Horovod profiling", "smdataparallel": "SMDataParallel profiling",
+    "loader": "data-loader profiling", "python": "Python profiling",
+}  # fmt: skip
+Tell = Callable[[str, object], None]
+
+
+class _Slot:
+    """A part, its window, and where it stands."""
+
+    def __init__(self, kind: str, window: Window, part: Part, start_s: float) -> None:
+        self.kind = kind
+        self.window = window
+        self.part: Part | None = part
+        self.opened = False
+        self.over = False
+        self.first: int | None = None
+        self.last: int | None = None
+        self.by_steps = window.by_steps
+        self.start_s = start_s if window.start_s is None else window.start_s
+        self.end_s = None if window.duration_s is None else self.start_s + window.duration_s
+
+    def is_behind(self, step: int, now_s: float) -> bool:
+        """Whether a step that begins now comes after the window."""
+        if self.by_steps:
+            if self.opened:
+                return not self.window.holds(step)
+            first, count = self.window.first_step or 0, self.window.steps
+            return count is not None and step >= first + count
+        return self.end_s is not None and now_s >= self.end_s
+
+    def has(self, step: int, now_s: float) -> bool:
+        """Whether a step that begins now is in the window."""
+        return self.window.holds(step) if self.by_steps else self.opened or now_s >= self.start_s
+
+    def ends_with(self, step: int, now_s: float) -> bool:
+        """Whether a step that ends now is the window's last."""
+        if self.by_steps:
+            return not self.window.holds(step + 1)
+        return self.end_s is None or now_s >= self.end_s
+
+
+class Engine:
+    """Opens and closes the parts of a session. ``folder``: of the recording; ``tell``: writes a fact of the run."""
+
+    def __init__(
+        self, plan: ProfilingPlan, folder: Path, tell: Tell, native: steps_of.Native, make: Callable[..., Part] | None = None
+    ) -> None:
+        self._tell = tell
+        self._clock = time.time
+        self._pid = os.getpid()
+        self._closed = False
+        self._last_begun: int | None = None
+        start_s = self._clock()
+        folder = Path(plan.local_path) if plan.local_path else folder
+        limits = FileLimits(plan.max_file_bytes, plan.close_interval_s, plan.open_fail_threshold)
+        self._slots: list[_Slot] = []
+        for kind in PARTS:
+            wanted = getattr(plan, kind)
+            if wanted is None:
+                continue
+            window = _window(wanted)
+            tell(f"profiling.{kind}", asked(window))
+            try:
+                part = (make or _make)(kind, wanted, folder, limits, tell)
+            except Exception as error:
+                _warn(f"{NAMES[kind]} is off: {_said(error)}")
+                tell(f"profiling.{kind}.recorded", f"nothing: {_said(error)}")
+                continue
+            self._slots.append(_Slot(kind, window, part, start_s))
+        tell("profiling.plan", json.dumps(plain(plan), separators=(",", ":")))
+        self._waiting = list(self._slots)
+        from_zero = any(slot.window.holds(0) for slot in self._slots)
+        self.steps = steps_of.Steps(self, native, from_zero=from_zero)
+
+    def start(self) -> None:
+        """Listens to steps from now on."""
+        if self._slots:
+            self.steps.watch()
+
+    def begins(self, step: int) -> None:
+        """A step begins: what ended before closes, what is on goes on, then what begins with it opens."""
+        now_s = self._clock()
+        self._last_begun = step
+        for slot in reversed(self._waiting):
+            if slot.is_behind(step, now_s):
+                self._close(slot)
+        for slot in reversed(self._waiting):
+            if slot.opened:
+                slot.last = step
+                self._call(slot, "step", step)
+        for slot in self._waiting:
+            if not slot.opened and slot.has(step, now_s):
+                slot.opened = True
+                slot.first = slot.last = step
+                self._call(slot, "open", step)
+        self._drop_what_is_over()
+
+    def ends(self, step: int) -> None:
+        """A step has ended: windows whose last it was close."""
+        now_s = self._clock()
+        for slot in reversed(self._waiting):
+            if slot.opened and slot.ends_with(step, now_s):
+                self._close(slot)
+        self._drop_what_is_over()
+
+    def close(self) -> None:
+        """The session ends, and every window with it."""
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() != self._pid:
+            return
+        for slot in reversed(self._waiting):
+            self._close(slot)
+        self.steps.close()
+        if self.steps.source:
+            self._tell("profiling.steps", self.steps.source)
+        if self._slots and self._last_begun is None:
+            _warn('nothing was profiled, as no step began: annotate steps, `with postrun.capture.annotate("step", value=i):`')
+        self._waiting = []
+
+    # --------------------------------------------------------------
+
+    def _drop_what_is_over(self) -> None:
+        if any(slot.over for slot in self._waiting):
+            self._waiting = [slot for slot in self._waiting if not slot.over]
+            if not self._waiting:
+                self.steps.listen_no_more()
+
+    def _close(self, slot: _Slot) -> None:
+        slot.over = True
+        alive = slot.part is not None
+        self._call(slot, "close", slot.last if slot.opened else None)
+        if alive and slot.part is not None:  # else the reason has been told
+            self._tell(f"profiling.{slot.kind}.recorded", self._recorded(slot))
+        slot.part = None
+
+    def _recorded(self, slot: _Slot) -> str:
+        if slot.first is not None:
+            return f"step {slot.first}" if slot.first == slot.last else f"steps {slot.first} to {slot.last}"
+        if self._last_begun is None:
+            return "nothing: no step began"
+        return f"nothing: the last step that began was {self._last_begun}"
+
+    def _call(self, slot: _Slot, method: str, step: int | None) -> None:
+        """A part that fails is off; training goes on."""
+        if slot.part is None:
+            return
+        try:
+            getattr(slot.part, method)(step)
+        except LeftOutError as why:
+            slot.part = None
+            self._tell(f"profiling.{slot.kind}.recorded", f"nothing: {why}" if method == "open" else f"{self._recorded(slot)}: {why}")
+            if not why.quiet:
+                _warn(f"{NAMES[slot.kind]}: {why}")
+        except Exception as error:
+            slot.part = None
+            self._tell(f"profiling.{slot.kind}.recorded", f"not complete: {_said(error)}")
+            _warn(f"{NAMES[slot.kind]} is off: {_said(error)}")
+
+
+def windows(plan: ProfilingPlan) -> list[Window]:
+    """Of all kinds of profiling."""
+    return [_window(wanted) for kind in PARTS if (wanted := getattr(plan, kind)) is not None]
+
+
+def _window(wanted: Window | LoaderPlan | PythonPlan) -> Window:
+    return wanted if isinstance(wanted, Window) else wanted.window
+
+
+def asked(window: Window) -> str:
+    """A window, in words."""
+    if window.first_step is not None:
+        if window.steps is None:
+            return f"steps from {window.first_step} on"
+        last = window.first_step + window.steps - 1
+        return f"step {last}" if window.steps == 1 else f"steps {window.first_step} to {last}"
+    start = "the start of the recording" if window.start_s is None else f"{window.start_s:g} s since the epoch"
+    return f"one step from {start} on" if window.duration_s is None else f"{window.duration_s:g} s from {start} on"
+
+
+def plain(plan: ProfilingPlan) -> dict[str, Any]:
+    """A plan as an object of JSON, without what it does not say."""
+
+    def kept(value: Any) -> Any:
+        return {key: kept(one) for key, one in value.items() if one is not None} if isinstance(value, dict) else value
+
+    found: dict[str, Any] = kept(dataclasses.asdict(plan))
+    return found
+
+
+def _make(kind: str, wanted: Any, folder: Path, limits: FileLimits, tell: Tell) -> Part:
+    if kind == "loader":
+        from .dataloader import LoaderPart
+
+        return LoaderPart(wanted, folder, limits)
+    if kind == "python":
+        from .python_profile import PythonPart
+
+        return PythonPart(wanted, folder)
+    if kind == "detailed":
+        from .detailed import DetailedPart
+
+        return DetailedPart(folder, tell)
+    from .libraries import HorovodPart, SMDataParallelPart
+
+    return HorovodPart(folder, tell) if kind == "horovod" else SMDataParallelPart(folder, tell)
+
+
+def _said(error: Exception) -> str:
+    """In one line, without a traceback."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if isinstance(error, OSError) else f"{type(error).__name__}: {text}" if text != type(error).__name__ else text
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=2)

@@ -1,0 +1,75 @@
+"""How is a program profiled that does not import postrun? Python runs this when it starts, as `postrun record --profiler-config` puts this
+folder first on PYTHONPATH, also for processes that the program starts.
+
+Nothing is imported until the program has imported torch and trains: runs a data loader, or an optimizer. A sitecustomize of the user
+runs as it would without this one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is not imported by each Python
+
+
+def _the_users() -> None:
+    """Runs the sitecustomize that this one stands before."""
+    sys.path[:] = [entry for entry in sys.path if entry != _HERE]
+    sys.path_importer_cache.pop(_HERE, None)
+    own = sys.modules.pop(__name__, None)
+    try:
+        import sitecustomize  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+    finally:
+        if own is not None:
+            sys.modules.setdefault(__name__, own)
+
+
+class _Torch:
+    """Finds torch as the finders after it do, and hooks it when it has been imported."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        if fullname != "torch":
+            return None
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = find(fullname, path, target) if find is not None else None
+            if spec is not None:
+                self._then_hook(spec.loader)
+                return spec
+        return None
+
+    def _then_hook(self, loader: Any) -> None:
+        execute = getattr(loader, "exec_module", None)
+        if execute is None:
+            return
+
+        def exec_module(module: Any) -> None:
+            del loader.exec_module
+            execute(module)
+            _hook()
+
+        loader.exec_module = exec_module
+
+
+def _hook() -> None:
+    try:
+        from postrun.framework_profiling.first_use import hook
+    except ImportError:
+        print(f"postrun: {sys.executable} has no postrun; what it trains is not profiled (pip install postrun there)", file=sys.stderr)
+        return
+    hook()
+
+
+if os.environ.get("POSTRUN_PROFILER_CONFIG") and os.environ.get("POSTRUN_CAPTURE") == "1":
+    sys.meta_path.insert(0, _Torch())
+_the_users()

@@ -1,0 +1,99 @@
+"""What does `postrun record --profiler-config` change: the sampler, the environment of the job, or everything, where it is disabled?
+
+The processes of the job read the copy of the file in the recording's folder, which a variable names. Python processes get a start-up hook,
+by a folder put first on PYTHONPATH, that profiles programs which do not import postrun: see framework_profiling/startup.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NoReturn
+
+from . import record_gpu
+from .profiling_plan import ProfilingPlan
+from .record_child import CommandError
+from .record_ranks import MARKS
+
+CONFIG: Final = "POSTRUN_PROFILER_CONFIG"
+STARTUP: Final = Path(__file__).parent / "framework_profiling" / "startup"
+_INTERVAL_MS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Profiling:
+    """``interval_ms``: of the sampler; ``file``: the user's; ``remarks``: what the user is told; ``facts``: what the recording says."""
+
+    interval_ms: int = _INTERVAL_MS
+    plan: ProfilingPlan | None = None
+    file: Path | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def disabled(self) -> bool:
+        """Whether nothing is to be recorded at all."""
+        return self.plan is not None and self.plan.disabled
+
+    @property
+    def of_system(self) -> ProfilingPlan | None:
+        """What the recorder itself does of it."""
+        return None if self.plan is None else ProfilingPlan(sample_ms=self.plan.sample_ms, cpu_seconds=self.plan.cpu_seconds)
+
+    def copy(self, folder: Path) -> None:
+        """The file, for the processes of the job. Raises OSError."""
+        if self.file is not None:
+            place = self._copied(folder)
+            draft = place.with_name(f".{place.name}.{os.getpid()}")
+            draft.write_bytes(self.file.read_bytes())
+            draft.replace(place)
+
+    def applied(self, environment: Mapping[str, str], of_gpus: Mapping[str, str], *, explicit: bool) -> dict[str, str]:
+        """The environment of the job. Where kernels are profiled in some steps, all are only recorded where that is ``explicit``."""
+        found = dict(environment)
+        if self.plan is None or self.file is None:
+            return found
+        found[CONFIG] = os.fspath(self._copied(Path(found["POSTRUN_DIR"]) / MARKS))
+        if self.plan.detailed is not None and not explicit:
+            for name in (record_gpu.GPU, record_gpu.INJECTION):
+                if name in of_gpus:
+                    found.pop(name, None)
+        if self.plan.of_framework:
+            others = [entry for entry in found.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != os.fspath(STARTUP)]
+            found["PYTHONPATH"] = os.pathsep.join([os.fspath(STARTUP), *others])
+        return found
+
+    def _copied(self, folder: Path) -> Path:
+        suffix = self.file.suffix.lower() if self.file is not None else ""
+        return folder / f"profiler-config{suffix if suffix in ('.json', '.toml') else ''}"
+
+
+def told(file: Path | None, interval_ms: int | None) -> Profiling:
+    """Raises UsageError where the file is not as it has to be."""
+    if file is None:
+        return Profiling(_INTERVAL_MS if interval_ms is None else interval_ms)
+    from .profiler_config_file import read_profiler_config
+
+    file = file.absolute()
+    plan = read_profiler_config(file)
+    variables = {CONFIG: os.fspath(file)}
+    if plan.disabled:
+        remark = f"{file} disables the profiler: the command runs, and nothing is recorded"
+        return Profiling(0, plan, file, variables, (remark,))
+    remarks: tuple[str, ...] = ()
+    if interval_ms is not None and plan.sample_ms not in (None, interval_ms):
+        often = f"every {interval_ms} ms" if interval_ms else "never"
+        remarks = (f"the system is sampled {often}, as --interval-ms says, and not every {plan.sample_ms} ms, as {file} does",)
+    facts = {"profiling.config": os.fspath(file)}
+    return Profiling(interval_ms if interval_ms is not None else plan.sample_ms or _INTERVAL_MS, plan, file, variables, remarks, facts)
+
+
+def run_alone(file: str, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """In the place of the recorder, as if it had not been there. Raises CommandError."""
+    try:
+        os.execve(file, list(command), environment)
+    except OSError as error:
+        raise CommandError(f"{file}: cannot be executed ({error.strerror})", 126) from None
