@@ -9,7 +9,7 @@ The events are the hosted profiler's. ``metrics_regex`` is searched in the phase
 | ``DataLoaderWorker`` | ``DataLoaderWorker`` | a worker process makes a batch |
 
 Iterations that begin while the window is open are recorded, and fetches that overlap it. The batch of a step is often asked for before
-that step begins: where the last step of the window asks for none inside of itself, so it was with the first one, and the window is taken
+that step begins: where the last step of the window asks for none before it ends, or the first for none before the next, the window is taken
 to begin with what was asked for right before it.
 
 torch's classes are wrapped while they are needed and only then: nothing is when the window has closed. Workers learn of the window by
@@ -62,11 +62,11 @@ class LoaderPart:
     """Records the data loaders of this process and of its workers while it is open."""
 
     def __init__(self, plan: LoaderPlan, folder: Path, files: FileLimits) -> None:
-        self._ahead = plan.window.by_steps
         self._patches: list[_Patch] = []
         self._recent: deque[tuple[weakref.ref[Any], str, int, int, int]] = deque(maxlen=_KEPT)
         self._kept: list[tuple[str, str, int, int, dict[str, Any]]] = []
-        self._iterated = False
+        self._iterated = False  # since the last step began
+        self._steps = 0
         self._pid = os.getpid()
         self._forget: Callable[[], None] = lambda: None
         self._recorder: _Recorder | None = None
@@ -88,7 +88,7 @@ class LoaderPart:
         module = sys.modules.get(_MODULE)
         if module is not None and not self._patches:
             self._wrap(module)
-        if self._ahead and step is not None:
+        if step is not None:
             self._kept = self._just_before()
         self._recent.clear()
         self._iterated = False
@@ -97,6 +97,9 @@ class LoaderPart:
 
     def step(self, step: int) -> None:
         """The next step begins."""
+        self._steps += 1
+        if self._steps == 1 and not self._iterated:
+            self._write_kept()
         self._iterated = False
 
     def close(self, step: int | None) -> None:
@@ -104,18 +107,24 @@ class LoaderPart:
         recorder = self._recorder
         if recorder is None:
             return
-        if self._kept and not self._iterated:
-            for event in self._kept:
-                recorder.add(*event)
-            recorder.flag.set_since(min(start for _, _, start, _, _ in self._kept))
+        if not self._iterated:
+            self._write_kept()
+        self._kept = []
         recorder.flag.state[0] = _CLOSED
         self._forget()
         for patch in self._patches:
             patch.undo()
-        self._kept = []
         recorder.finish()
         finish_leftovers(recorder.folder, recorder.token)
         recorder.flag.close()
+
+    def _write_kept(self) -> None:
+        """What was asked for before the window belongs to it: its first step, or its last one, asks for nothing inside of itself."""
+        kept, self._kept = self._kept, []
+        if kept and self._recorder is not None:
+            for event in kept:
+                self._recorder.add(*event)
+            self._recorder.flag.set_since(min(start for _, _, start, _, _ in kept))
 
     def _just_before(self) -> list[tuple[str, str, int, int, dict[str, Any]]]:
         """What this thread asked its loaders for since they last ended: of each the last initialisation and iteration, back to where one

@@ -48,7 +48,10 @@ def _off_cpu_clock() -> Callable[[], int]:
 
 
 class _Profiler(Protocol):
-    """Something that profiles this thread from its making until it is stopped."""
+    """Something that profiles this thread."""
+
+    def start(self) -> None:
+        """It profiles from now on. Raises ValueError or RuntimeError where another one does."""
 
     def stop(self) -> None:
         """It profiles no more."""
@@ -65,6 +68,8 @@ class _CProfile:
             self._profile = cProfile.Profile()
         else:
             self._profile = cProfile.Profile(time.thread_time_ns if timer == "cpu_time" else _off_cpu_clock(), 1e-9)
+
+    def start(self) -> None:
         self._profile.enable()
 
     def stop(self) -> None:
@@ -79,6 +84,8 @@ class _CProfile:
 class _Pyinstrument:
     def __init__(self, module: ModuleType) -> None:
         self._profiler = module.Profiler(async_mode="disabled")
+
+    def start(self) -> None:
         self._profiler.start()
 
     def stop(self) -> None:
@@ -94,21 +101,41 @@ _Function = tuple[str, int, str]
 
 
 def _of_program(stats: dict[_Function, Any]) -> dict[_Function, Any]:
-    """What :mod:`pstats` reads, without this package's own functions, what they call of the interpreter, and the end of the profile."""
+    """What :mod:`pstats` reads, without this package's own functions, what they call of the interpreter, and the end of the profile.
+
+    What one of them calls of the program, as one around a loader's ``next`` does, is called by who calls that.
+    """
     kept: dict[_Function, Any] = {}
+    end: dict[_Function, Any] = {}
     for function, (primitive, calls, own, cumulative, callers) in stats.items():
         if _of_package(function):
+            if function[0] == "~":
+                end[function] = primitive, calls, own, cumulative, {}
             continue
-        others = {caller: figures for caller, figures in callers.items() if not _of_package(caller)}
-        if function[0] == "~" and len(others) < len(callers):
-            for caller in callers.keys() - others.keys():
-                of_caller = callers[caller]
-                calls, primitive = calls - of_caller[0], primitive - of_caller[1]
-                own, cumulative = max(0.0, own - of_caller[2]), max(0.0, cumulative - of_caller[3])
-            if calls <= 0:
-                continue
-        kept[function] = primitive, calls, own, cumulative, others
-    return kept
+        others: dict[_Function, Any] = {}
+        for caller, figures in callers.items():
+            if not _of_package(caller):
+                others[caller] = figures
+            elif function[0] == "~":
+                calls, primitive = calls - figures[0], primitive - figures[1]
+                own, cumulative = max(0.0, own - figures[2]), max(0.0, cumulative - figures[3])
+            elif (above := _caller_of(caller, stats)) is not None:
+                others.setdefault(above, figures)
+        if calls > 0:
+            kept[function] = primitive, calls, own, cumulative, others
+    return kept or end  # pstats reads none without any function
+
+
+def _caller_of(function: _Function, stats: dict[_Function, Any]) -> _Function | None:
+    """The only function outside of this package that calls ``function``, also by way of others of it."""
+    for _ in range(8):
+        callers = stats[function][4] if function in stats else {}
+        if len(callers) != 1:
+            return None
+        (function,) = callers
+        if not _of_package(function):
+            return function
+    return None
 
 
 def _of_package(function: _Function) -> bool:
@@ -149,6 +176,7 @@ class PythonPart:
         self._steps = 0
         self._current: _Step | None = None
         self._hooks: list[Any] = []
+        self._warn_again: Callable[[], None] = lambda: None
         self._off = False
         self._told = False
         self._pyinstrument: ModuleType | None = None
@@ -181,6 +209,7 @@ class PythonPart:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
+        self._warn_again()
         self._write(ended)
 
     # -------------------------------------------------------------- steps and their phases
@@ -204,13 +233,13 @@ class PythonPart:
         if sys.gettrace() is not None and not self._told:
             self._told = True
             _warn("a debugger or a coverage tool traces this thread: the times of Python functions contain what it costs")
-        start_ns = time.time_ns()
+        profiler: _Profiler = _Pyinstrument(self._pyinstrument) if self._pyinstrument is not None else _CProfile(step.timer)
+        step.segments.append(_Segment(profiler, step.timer, phase, time.time_ns()))
         try:
-            profiler: _Profiler = _Pyinstrument(self._pyinstrument) if self._pyinstrument is not None else _CProfile(step.timer)
+            profiler.start()  # the last thing: what comes after it is profiled
         except (ValueError, RuntimeError) as error:  # from Python 3.12 on it says so itself
+            step.segments.pop()
             self._turn_off(str(error))
-            return
-        step.segments.append(_Segment(profiler, step.timer, phase, start_ns))
 
     def _stop(self, step: _Step, phase: str) -> None:
         segment = step.segments[-1] if step.segments else None
@@ -237,10 +266,11 @@ class PythonPart:
     # -------------------------------------------------------------- the forward of torch modules
 
     def _hook_forward(self) -> None:
-        """Hooks for all modules, while the window is open. Compiled models would be compiled anew for them: their steps are not split."""
+        """Hooks for all modules, while the window is open. No compiled model is compiled anew for them."""
         module = sys.modules.get("torch.nn.modules.module")
-        if module is None or _compiled() or not hasattr(module, "register_module_forward_pre_hook"):
+        if module is None or not hasattr(module, "register_module_forward_pre_hook"):
             return
+        self._warn_again = _unwarned()
         self._hooks.append(module.register_module_forward_pre_hook(self._forward_begins))
         try:
             self._hooks.append(module.register_module_forward_hook(self._forward_ends, always_call=True))
@@ -305,13 +335,16 @@ def _us(ns: int) -> str:
     return f"{ns // 1000}.{ns % 1000:03d}"
 
 
-def _compiled() -> bool:
-    """Whether torch.compile has compiled something."""
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
-    try:
-        return bool(counters["stats"].get("unique_graphs"))  # type: ignore[index]
-    except (TypeError, KeyError, AttributeError):
-        return False
+def _unwarned() -> Callable[[], None]:
+    """Keeps torch from warning programs with a compiled model of hooks that they did not make. Returns what calls that off."""
+    warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks", category=UserWarning)
+    entry = warnings.filters[0]
+
+    def leave() -> None:
+        with contextlib.suppress(ValueError, AttributeError):
+            warnings.filters.remove(entry)  # type: ignore[attr-defined]
+
+    return leave
 
 
 def _warn(text: str) -> None:

@@ -1,0 +1,375 @@
+"""Are the functions of exactly the profiled steps in their profiles, with the calls and times that were worked out?"""
+
+from __future__ import annotations
+
+import cProfile
+import importlib.util
+import json
+import os
+import pstats
+import re
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from postrun.framework_profiling.python_profile import PythonPart
+from postrun.ingest.python_window import timer_of, window_of
+from postrun.profiling_plan import PythonPlan, Timer, Window
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (pip install torch)")
+needs_pyinstrument = pytest.mark.skipif(
+    importlib.util.find_spec("pyinstrument") is None, reason="pyinstrument is not installed (pip install pyinstrument)"
+)
+
+POINT = r"(train|eval|predict|global)-(\d+|\*)-(start|stepstart|forwardpassend|stepend|end)-(\d+\.\d+)"
+
+
+@dataclass
+class Profile:
+    mode: str
+    step: str
+    phases: tuple[str, str]
+    start_us: float
+    end_us: float
+    timer: str
+    functions: dict[str, tuple[int, float, float]]
+    """Calls, own and cumulative seconds by name, of functions of this file."""
+    everything: dict[Any, Any]
+
+
+def profiles(folder: Path, profiler: str = "cprofile") -> list[Profile]:
+    root = folder / "framework" / "pytorch" / profiler
+    found = []
+    assert not list(root.rglob(".*"))
+    for place in sorted(root.glob("*/*"), key=lambda place: float(place.name.split("_")[0].rsplit("-", 1)[1])):
+        assert re.fullmatch(rf"{os.getpid()}-[^_]+", place.parent.name)
+        match = re.fullmatch(f"{POINT}_{POINT}", place.name)
+        assert match is not None, place.name
+        mode, step, phase, start, end_mode, end_step, end_phase, end = match.groups()
+        assert (mode, step) == (end_mode, end_step)
+        facts = json.loads((place / "postrun.json").read_text())
+        assert facts == {"profiler": profiler, "timer": facts["timer"], "rank": None}
+        stats: dict[Any, Any] = {}
+        if profiler == "cprofile":
+            assert sorted(path.name for path in place.iterdir()) == ["postrun.json", "python_stats"]
+            stats = pstats.Stats(str(place / "python_stats")).stats  # type: ignore[attr-defined]
+        here = {
+            name: (calls, own, whole) for (file, _, name), (_, calls, own, whole, _) in stats.items() if file == __file__ and name[0] != "<"
+        }
+        found.append(Profile(mode, step, (phase, end_phase), float(start), float(end), facts["timer"], here, stats))
+    return found
+
+
+def part_of(folder: Path, timer: Timer = "total_time", profiler: Literal["cprofile", "pyinstrument"] = "cprofile") -> PythonPart:
+    return PythonPart(PythonPlan(Window(first_step=9, steps=3), profiler, timer), folder)
+
+
+def run(part: PythonPart, work: Callable[[int], object], first: int = 9, last: int = 11, total: int = 14) -> None:
+    """Steps, of which the window has ``first`` to ``last``."""
+    for step in range(total):
+        if step == first:
+            part.open(step)
+        elif first < step <= last:
+            part.step(step)
+        work(step)
+        if step == last:
+            part.close(step)
+
+
+def leaf() -> None:
+    pass
+
+
+def tenfold(step: int) -> None:
+    for _ in range(step * 10):
+        leaf()
+
+
+def asleep() -> None:
+    time.sleep(0.05)
+
+
+def busy() -> None:
+    end = time.thread_time() + 0.05
+    while time.thread_time() < end:
+        sum(range(500))
+
+
+def both(step: int) -> None:
+    asleep()
+    busy()
+
+
+def test_each_step_of_the_window_has_a_profile_with_its_calls_and_no_other_step(tmp_path: Path) -> None:
+    before = time.time_ns() / 1000
+    part = part_of(tmp_path)
+    run(part, tenfold)
+    after = time.time_ns() / 1000
+    assert sys.getprofile() is None
+    found = profiles(tmp_path)
+    assert [(one.mode, one.step, one.phases) for one in found] == [("global", str(step), ("stepstart", "stepend")) for step in (9, 10, 11)]
+    for step, one in zip((9, 10, 11), found, strict=True):
+        assert {name: calls for name, (calls, _, _) in one.functions.items()} == {"tenfold": 1, "leaf": step * 10}
+        assert before < one.start_us < one.end_us < after
+        assert one.functions["tenfold"][2] <= (one.end_us - one.start_us) / 1e6
+    assert found[0].end_us < found[1].start_us
+
+
+def test_nothing_of_this_package_and_of_the_end_of_a_profile_is_in_it(tmp_path: Path) -> None:
+    run(part_of(tmp_path), tenfold)
+    for one in profiles(tmp_path):
+        assert not [name for name in one.everything if "framework_profiling" in name[0] or "_lsprof" in name[2]]
+        assert not [name for of in one.everything.values() for name in of[4] if "framework_profiling" in name[0]]
+        assert {name[2] for name in one.everything if name[0] == "~"} == set()
+
+
+def test_timers_follow_each_other_a_step_each(tmp_path: Path) -> None:
+    run(part_of(tmp_path, "default"), both)
+    wall, processor, off = profiles(tmp_path)
+    assert [one.timer for one in (wall, processor, off)] == ["total_time", "cpu_time", "off_cpu_time"]
+    assert wall.functions["asleep"][2] >= 0.05
+    assert wall.functions["busy"][2] >= 0.05
+    assert processor.functions["asleep"][2] < 0.01
+    assert processor.functions["busy"][2] >= 0.049
+    assert off.functions["asleep"][2] >= 0.045
+    busy_s = (off.end_us - off.start_us) / 1e6
+    assert 0 <= off.functions["busy"][2] <= busy_s - 0.05 - 0.045  # what is left of the step: only where others took the processor
+    assert all(figure >= 0 for one in (wall, processor, off) for of in one.everything.values() for figure in of[:4])
+
+
+@pytest.mark.parametrize("timer", ["total_time", "cpu_time", "off_cpu_time"])
+def test_a_timer_that_is_asked_for_is_that_of_every_step(tmp_path: Path, timer: Timer) -> None:
+    run(part_of(tmp_path, timer), tenfold)
+    assert [one.timer for one in profiles(tmp_path)] == [timer] * 3
+
+
+def test_processor_time_is_that_of_the_thread(tmp_path: Path) -> None:
+    done = threading.Event()
+
+    def other() -> None:
+        while not done.is_set():
+            sum(range(500))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        run(part_of(tmp_path, "cpu_time"), lambda step: asleep(), first=0, last=0, total=1)
+    finally:
+        done.set()
+        thread.join()
+    (one,) = profiles(tmp_path)
+    assert one.functions["asleep"][2] < 0.02
+
+
+def test_the_reader_knows_step_phase_time_and_timer(tmp_path: Path) -> None:
+    run(part_of(tmp_path, "off_cpu_time"), tenfold, first=10, last=10)
+    (path,) = tmp_path.rglob("python_stats")
+    (one,) = profiles(tmp_path)
+    window = window_of(path)
+    assert (window.number, window.steps, window.start_mode) == (os.getpid(), (10, 10), "global")
+    assert (window.start_phase, window.end_phase) == ("stepstart", "stepend")
+    assert window.start_ns is not None
+    assert abs(window.start_ns - one.start_us * 1000) < 1000
+    assert timer_of(path) == "off_cpu_time"
+
+
+def test_where_no_step_is_known_it_is_one_profile(tmp_path: Path) -> None:
+    part = PythonPart(PythonPlan(Window(duration_s=1)), tmp_path)
+    part.open(None)
+    tenfold(1)
+    part.close(None)
+    (one,) = profiles(tmp_path)
+    assert (one.mode, one.step, one.phases) == ("global", "*", ("start", "end"))
+    assert one.functions["leaf"][0] == 10
+    (path,) = tmp_path.rglob("python_stats")
+    assert window_of(path).steps == (None, None)
+
+
+def test_a_window_that_never_opened_leaves_nothing(tmp_path: Path) -> None:
+    part_of(tmp_path).close(None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_profiler_is_left_alone(tmp_path: Path) -> None:
+    other = cProfile.Profile()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        other.enable()
+        run(part_of(tmp_path), tenfold)
+        other.disable()
+    assert [str(warning.message) for warning in told] == ["Python functions are not profiled: another profiler is active in this thread"]
+    calls = {name[2]: of[1] for name, of in pstats.Stats(other).stats.items()}  # type: ignore[attr-defined]
+    assert calls["leaf"] == sum(range(14)) * 10
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tracer_is_told_of(tmp_path: Path) -> None:
+    before = sys.gettrace()
+    sys.settrace(lambda frame, event, argument: None)
+    try:
+        with pytest.warns(RuntimeWarning, match="traces this thread") as told:
+            run(part_of(tmp_path), tenfold)
+    finally:
+        sys.settrace(before)
+    assert len(told) == 1
+    assert len(profiles(tmp_path)) == 3
+
+
+def test_a_forked_process_does_not_go_on_with_a_profile(tmp_path: Path) -> None:
+    part = part_of(tmp_path)
+    part.open(9)
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(write, repr(sys.getprofile()).encode())
+        part.step(10)
+        part.close(10)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 100) == b"None"
+    leaf()
+    part.close(9)
+    (one,) = profiles(tmp_path)
+    assert one.functions["leaf"][0] == 1
+
+
+def test_a_folder_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "framework").write_text("in the way")
+    with pytest.warns(RuntimeWarning, match="framework/pytorch/cprofile/.* cannot be written") as told:
+        run(part_of(tmp_path), tenfold)
+    assert len(told) == 1
+    assert sys.getprofile() is None
+
+
+def test_a_missing_pyinstrument_is_told_with_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyinstrument", None)
+    with pytest.warns(RuntimeWarning, match=re.escape("(pip install pyinstrument)")) as told:
+        run(part_of(tmp_path, profiler="pyinstrument"), tenfold)
+    assert len(told) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_pyinstrument
+def test_pyinstrument_writes_a_tree_and_a_page_for_each_step(tmp_path: Path) -> None:
+    run(part_of(tmp_path, "default", "pyinstrument"), lambda step: asleep())
+    found = profiles(tmp_path, "pyinstrument")
+    assert [(one.step, one.phases, one.timer) for one in found] == [
+        (str(step), ("stepstart", "stepend"), "total_time") for step in (9, 10, 11)
+    ]
+    pages = list(tmp_path.rglob("python_stats.html"))
+    assert len(pages) == 3
+    assert all(page.read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html") for page in pages)
+    for path in tmp_path.rglob("python_stats.json"):
+        session = json.loads(path.read_text(encoding="utf-8"))
+        assert 0.045 <= session["duration"] < 5
+        assert '"asleep"' in path.read_text(encoding="utf-8")
+
+
+# ------------------------------------------------------------------ with torch
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    module = pytest.importorskip("torch")
+    module.set_num_threads(1)
+    return module
+
+
+def after_forward() -> None:
+    pass
+
+
+@needs_torch
+def test_a_step_is_split_where_its_forward_ends(tmp_path: Path, torch: Any) -> None:
+    class Inner(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            leaf()
+            return x * 2
+
+    class Outer(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList([Inner(), Inner(), Inner()])
+
+        def forward(self, x: Any) -> Any:
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    model = Outer()
+    x = torch.ones(2, requires_grad=True)
+
+    def work(step: int) -> None:
+        model.train(step != 11)
+        loss = model(x).sum()
+        loss = torch.nn.Identity()(loss)  # another outermost module: the forward has ended
+        after_forward()
+        loss.backward()
+
+    run(part_of(tmp_path), work)
+    found = profiles(tmp_path)
+    assert [(one.mode, one.step, one.phases) for one in found] == [
+        (mode, step, phases)
+        for mode, step in (("train", "9"), ("train", "10"), ("eval", "11"))
+        for phases in (("stepstart", "forwardpassend"), ("forwardpassend", "stepend"))
+    ]
+    for forward, rest in zip(found[::2], found[1::2], strict=True):
+        assert forward.functions["leaf"][0] == 3
+        assert "after_forward" not in forward.functions
+        assert rest.functions["after_forward"][0] == 1
+        assert "leaf" not in rest.functions
+        assert [name[2] for name in rest.everything if name[2] == "backward"]
+        assert forward.end_us <= rest.start_us < forward.end_us + 0.1 * 1e6
+    module = sys.modules["torch.nn.modules.module"]
+    assert not module._global_forward_hooks  # type: ignore[attr-defined]
+    assert not module._global_forward_pre_hooks  # type: ignore[attr-defined]
+
+
+@needs_torch
+def test_a_forward_that_fails_ends_there(tmp_path: Path, torch: Any) -> None:
+    class Failing(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            raise LookupError
+
+    part = part_of(tmp_path)
+    part.open(9)
+    with pytest.raises(LookupError):
+        torch.nn.Sequential(Failing())(torch.ones(1))
+    part.step(10)
+    torch.nn.Identity()(torch.ones(1))
+    part.close(10)
+    phases = [(one.step, one.phases[1]) for one in profiles(tmp_path)]
+    assert phases == [("9", "forwardpassend"), ("9", "stepend"), ("10", "forwardpassend"), ("10", "stepend")]
+
+
+@needs_torch
+def test_a_compiled_model_is_not_compiled_anew(tmp_path: Path, torch: Any) -> None:
+    compiled = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        compiled.append(1)
+        return graph.forward
+
+    class Deep(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+
+        def forward(self, x: Any) -> Any:
+            return self.layers(x)
+
+    model = torch.compile(Deep(), backend=backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        run(part_of(tmp_path), lambda step: (model(torch.ones(2)), after_forward()))
+    assert not [entry for entry in warnings.filters if "global hooks" in str(entry[1])]
+    assert len(compiled) == 1
+    assert [(one.step, one.phases[0], "after_forward" in one.functions) for one in profiles(tmp_path)] == [
+        (str(step), phase, phase == "forwardpassend") for step in (9, 10, 11) for phase in ("stepstart", "forwardpassend")
+    ]
