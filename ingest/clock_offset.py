@@ -246,7 +246,7 @@ def step_offset(mine: dict[int, tuple[int, int]], theirs: dict[int, tuple[int, i
         return float(np.mean([abs(mine[key][1] - theirs[key + by][1]) for key in both])) if len(both) >= LEAST_EVENTS - 2 else np.inf
 
     here, beside = mismatch(0), min(mismatch(by) for by in (-3, -2, -1, 1, 2, 3))
-    if not here <= 0.5 * beside:
+    if not here < 0.5 * beside:
         return Unclear("the durations of steps of equal number do not tell whether they are the same steps")
     starts = ({key: mine[key][0] for key in keys}, {key: theirs[key][0] for key in keys})
     return event_offset(*starts, closest_ns=int(0.2 * usual), what="steps of equal number")

@@ -545,12 +545,16 @@ class Joining:
             f"DELETE FROM device_event WHERE rowid >= ? AND rowid < ? AND {inside}", [first, last, process, *span]
         ).fetchall()[0][0]
         same = stays.format == goes.format
+        whole = span  # of two files of one profiler all that both have
+        if same and None not in (stays.result.first_ns, stays.result.last_ns):
+            whole = (stays.result.first_ns or 0, stays.result.last_ns or 0)
         for table in TABLES[1:]:
             begin, end = goes.rows.get(table, (0, 0))
             kinds = "" if same or table != "host_event" else " AND kind IN ('launch', 'sync', 'call')"
             if begin < end and (same or table == "host_event"):
                 self.store.connection.execute(
-                    f"DELETE FROM {table} WHERE rowid >= ? AND rowid < ? AND {inside}{kinds}", [begin, end, process, *span]
+                    f"DELETE FROM {table} WHERE rowid >= ? AND rowid < ? AND {inside}{kinds}",
+                    [begin, end, process, *(whole if same else span)],
                 )
         if not twice:
             return

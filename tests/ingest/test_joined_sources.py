@@ -1,0 +1,271 @@
+"""Are several sources of one run one run: the same machine, process and clock, and nothing counted twice?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from postrun.ingest.gpu_log import GpuLogs
+from postrun.ingest.joined_sources import Joining, SourceRows, row_counts
+from postrun.ingest.load import ingest
+from postrun.ingest.registry import ReadResult, Registry
+from postrun.ingest.source import NSIGHT, TRACE
+from postrun.ingest.store import Store
+from postrun.simulate import Problems, write_demo
+
+SECOND = 10**9
+INTERVAL = SECOND // 5
+NAME = "NVIDIA H100 80GB HBM3"
+Events = dict[int, list[tuple[int, int]]]
+
+
+@pytest.fixture(scope="session")
+def joined_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated run of one machine with two GPUs."""
+    folder = tmp_path_factory.mktemp("joined") / "run"
+    write_demo(folder, seed=4, steps=30, problems=Problems(straggler_rank=None), nodes=1, gpus_per_node=2)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def device_work(joined_run: Path) -> Events:
+    """Starts and ends of device work by device, as the traces' text has them."""
+    found: Events = {}
+    for path in sorted((joined_run / "kineto").iterdir()):
+        trace = json.loads(gzip.decompress(path.read_bytes()))
+        base = int(trace.get("baseTimeNanoseconds", 0))
+        for event in trace["traceEvents"]:
+            if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+                start = base + round(event["ts"] * 1000)
+                found.setdefault(event["args"]["device"], []).append((start, start + round(event["dur"] * 1000)))
+    return found
+
+
+def busy_within(events: Iterable[tuple[int, int]], begin: int, end: int) -> int:
+    """Time between begin and end in which something ran, by marching through it."""
+    total, reached = 0, begin
+    for start, stop in sorted(events):
+        start, stop = max(start, reached), min(stop, end)
+        if stop > start:
+            total += stop - start
+            reached = stop
+    return total
+
+
+def smi_text(work: Events, shift_ns: int, *, name: str = NAME, lead: int = 15) -> str:
+    first = min(start for events in work.values() for start, _ in events)
+    last = max(end for events in work.values() for _, end in events)
+    lines = ["timestamp, index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"]
+    for time in range(first - lead * SECOND, last + lead * SECOND, INTERVAL):
+        at = datetime.fromtimestamp((time + shift_ns) // 10**6 / 1000, UTC)
+        for device, events in sorted(work.items()):
+            near = [event for event in events if event[1] > time - INTERVAL and event[0] < time]
+            percent = round(100 * busy_within(near, time - INTERVAL, time) / INTERVAL)
+            lines.append(f"{at:%Y/%m/%d %H:%M:%S}.{at.microsecond // 1000:03}, {device}, {name}, {percent} %, 1000 MiB, 81559 MiB")
+    return "\n".join(lines) + "\n"
+
+
+def totals(store: Store) -> list[tuple[Any, ...]]:
+    query = "SELECT device, kind::VARCHAR, count(*), sum(duration_ns)::BIGINT FROM device_event GROUP BY ALL ORDER BY ALL"
+    return [*store.frame(query).rows(), *store.frame("SELECT kind::VARCHAR, count(*) FROM host_event GROUP BY ALL ORDER BY ALL").rows()]
+
+
+def notes(store: Store) -> dict[str, str]:
+    return dict(store.frame("SELECT code, message FROM ingest_note").rows())
+
+
+def traces(run: Path, folder: Path, *, without_host: bool = False) -> Path:
+    """The traces alone."""
+    shutil.copytree(run / "kineto", folder / "kineto")
+    if without_host:
+        for place, path in enumerate(sorted((folder / "kineto").iterdir())):
+            trace = json.loads(gzip.decompress(path.read_bytes()))
+            trace.pop("host_name", None)
+            path.unlink()
+            (folder / "kineto" / f"trace{place}.json").write_text(json.dumps(trace))
+    return folder
+
+
+@pytest.mark.parametrize("hours", [0.0, 7.0, -5.5])
+def test_a_log_in_local_time_is_moved_to_the_clock_of_the_traces(
+    joined_run: Path, device_work: Events, tmp_path: Path, hours: float
+) -> None:
+    shift = round(hours * 3600) * SECOND
+    traces(joined_run, tmp_path)
+    with ingest([tmp_path]) as alone:
+        before = totals(alone)
+    (tmp_path / "smi.csv").write_text(smi_text(device_work, shift))
+    with ingest([tmp_path]) as store:
+        assert totals(store) == before
+        assert store.frame("SELECT hostname, gpus FROM node").rows() == [("algo-1", 2)]
+        told = notes(store)
+        assert "the only machine of the run: its GPUs have the same names (2 of 2)" in told["machine_joined"]
+        row = store.frame("SELECT clock_offset_ns, clock_evidence, first_ns FROM source WHERE format = 'nvidia-smi log'").row(0)
+        if hours:
+            assert row[0] == -shift
+            assert "correlation" in row[1]
+            assert f"{'-7 h 0 min' if hours > 0 else '+5 h 30 min'}" in told["clock_shifted"]
+        else:
+            assert row[:2] == (None, None)
+            assert "they fit" in told["clock_agrees"]
+        # By the shifted clock every sample is the busy share of the time before it.
+        for unit, events in device_work.items():
+            for time, value in store.frame(
+                "SELECT time_ns, value FROM sample WHERE metric = 'gpu_utilization' AND unit = ? ORDER BY time_ns", [unit]
+            ).rows()[60:90]:
+                near = [event for event in events if event[1] > time - INTERVAL and event[0] < time]
+                assert value == pytest.approx(100 * busy_within(near, time - INTERVAL, time) / INTERVAL, abs=2)
+
+
+def test_a_log_of_other_gpus_is_not_of_the_only_machine(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
+    traces(joined_run, tmp_path)
+    (tmp_path / "smi.csv").write_text(smi_text(device_work, 0, name="NVIDIA A100-SXM4-80GB"))
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT hostname FROM node ORDER BY 1").to_series().to_list() == ["algo-1", "unknown host"]
+        assert "its GPUs are not those of algo-1" in notes(store)["machine_unknown"]
+
+
+def test_two_named_machines_stay_two(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
+    traces(joined_run, tmp_path)
+    first = min(start for events in device_work.values() for start, _ in events) // SECOND
+    lines = ["timestamp,gpu,Hostname,DCGM_FI_DEV_GPU_UTIL", *(f"{first + k},0,algo-2,50" for k in range(5))]
+    (tmp_path / "dcgm.csv").write_text("\n".join(lines) + "\n")
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT hostname FROM node ORDER BY 1").to_series().to_list() == ["algo-1", "algo-2"]
+        assert "machine_joined" not in notes(store)
+
+
+def test_traces_that_name_no_machine_are_of_the_only_one_that_is_named(joined_run: Path, tmp_path: Path) -> None:
+    with ingest([joined_run]) as whole:
+        expected, samples = totals(whole), whole.frame("SELECT count(*) FROM sample").item()
+        processes = whole.frame("SELECT pid, rank FROM process ORDER BY ALL").rows()
+    shutil.copytree(joined_run / "profiler-output", tmp_path / "profiler-output")
+    traces(joined_run, tmp_path, without_host=True)
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT hostname FROM node").to_series().to_list() == ["algo-1"]
+        assert totals(store) == expected
+        assert store.frame("SELECT count(*) FROM sample").item() == samples
+        assert store.frame("SELECT pid, rank FROM process ORDER BY ALL").rows() == processes
+        assert "the only machine of the run" in notes(store)["machine_joined"]
+        for table in ("device_event", "host_event", "annotation", "sample", "step", "process", "device"):
+            assert store.frame(f"SELECT count(*) FROM {table} WHERE node NOT IN (SELECT id FROM node)").item() == 0, table
+
+
+def test_a_trace_that_is_there_twice_in_two_forms_counts_once(joined_run: Path, tmp_path: Path) -> None:
+    traces(joined_run, tmp_path)
+    with ingest([tmp_path]) as alone:
+        before = totals(alone)
+        annotations = alone.frame("SELECT count(*) FROM annotation").item()
+    path = min((tmp_path / "kineto").iterdir())
+    (tmp_path / "again").mkdir()
+    (tmp_path / "again" / path.name).write_text(json.dumps(json.loads(gzip.decompress(path.read_bytes())), indent=1))
+    with ingest([tmp_path]) as store:
+        assert totals(store) == before
+        assert store.frame("SELECT count(*) FROM annotation").item() == annotations
+        assert "stands in" in notes(store)["recorded_twice"]
+
+
+def test_samples_of_one_gpu_from_two_samplers_count_once(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
+    with ingest([joined_run]) as whole:
+        before = whole.frame("SELECT count(*) FROM sample WHERE metric = 'gpu_utilization'").item()
+    shutil.copytree(joined_run, tmp_path / "run")
+    (tmp_path / "run" / "smi.csv").write_text(smi_text(device_work, 0))
+    with ingest([tmp_path / "run"]) as store:
+        assert store.frame("SELECT count(*) FROM sample WHERE metric = 'gpu_utilization'").item() == before
+        assert store.frame("SELECT count(*) FROM sample WHERE metric = 'gpu_memory_used_bytes'").item() > 0
+        assert "sampled_twice" in notes(store)
+
+
+def test_a_log_of_another_day_is_not_shifted(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
+    traces(joined_run, tmp_path)
+    (tmp_path / "smi.csv").write_text(smi_text(device_work, -40 * 3600 * SECOND))
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT clock_offset_ns FROM source").drop_nulls().is_empty()
+        assert "were not shifted" in notes(store)["clock_unknown"]
+
+
+# -- two tracers, row by row -------------------------------------------------------------------------------------------
+
+
+def rows_of(store: Store, times: list[tuple[int, int]], *, operators: int = 0, shift: int = 0) -> dict[str, tuple[int, int]]:
+    """Kernels of process 0 with these starts and durations; which rows they are."""
+    before = row_counts(store)
+    names = store.name_ids([f"kernel_{place % 5}" for place in range(len(times))])
+    frame = pl.DataFrame(
+        {
+            "start_ns": [start + shift for start, _ in times],
+            "duration_ns": [duration for _, duration in times],
+            "name": pl.Series(names, dtype=pl.Int32),
+        }
+    ).with_columns(node=pl.lit(0, pl.Int32), process=pl.lit(0, pl.Int32), device=pl.lit(0, pl.Int32), kind=pl.lit("kernel"))
+    store.append("device_event", frame)
+    host = frame.select("start_ns", "name", "node", "process", duration_ns=pl.lit(5, pl.Int64), kind=pl.lit("launch"))
+    store.append("host_event", host)
+    if operators:
+        store.append("host_event", host.head(operators).with_columns(kind=pl.lit("operator")))
+    after = row_counts(store)
+    return {table: (first, after[table]) for table, first in before.items()}
+
+
+def two_tracers(store: Store, shift: int, *, relative: bool, jitter: int = 0) -> Joining:
+    registry = Registry(store)
+    registry.process(registry.node("n1"), 17, source=0)
+    times = [(BASE + place * 10_000_000 + (place * 7919) % 3_000_000, 100_000 + (place * 104_729) % 900_000) for place in range(200)]
+    kineto = rows_of(store, times, operators=50)
+    moved = [(start + (place * 31) % (jitter + 1), duration) for place, (start, duration) in enumerate(times)]
+    nsys = rows_of(store, [*moved[50:], (moved[-1][0] + SECOND, 77)], shift=shift)
+    first, last = times[0][0], times[-1][0] + times[-1][1]
+    sources = [
+        SourceRows(0, TRACE, Path("a.json"), ReadResult(450, first, last), kineto),
+        SourceRows(1, NSIGHT, Path("b.sqlite"), ReadResult(302, times[50][0] + shift, last + SECOND + shift, relative=relative), nsys),
+    ]
+    return Joining(store, GpuLogs(store, registry), sources, {TRACE, NSIGHT})
+
+
+BASE = 1_700_000_000 * SECOND
+
+
+def test_two_tracers_of_one_process_count_once() -> None:
+    with Store.create(None) as store:
+        joining = two_tracers(store, 0, relative=False)
+        joining.settle()
+        # The trace's 200, and the one kernel that only the other has.
+        assert store.frame("SELECT count(*), max(duration_ns) FILTER (start_ns > ?) FROM device_event", [BASE + 5 * SECOND // 2]).row(
+            0
+        ) == (
+            201,
+            77,
+        )
+        assert store.frame("SELECT kind::VARCHAR, count(*) FROM host_event GROUP BY ALL ORDER BY ALL").rows() == [
+            ("launch", 201),
+            ("operator", 50),
+        ]
+        told = store.frame("SELECT code, file, message, count FROM ingest_note").rows()
+        assert told == [
+            (
+                "recorded_twice",
+                "b.sqlite",
+                "Device activity of the same process and time stands in a.json, too; that counts (it knows the operators).",
+                150,
+            )
+        ]
+
+
+def test_a_tracer_without_an_epoch_gets_the_clock_of_the_other_and_then_counts_once() -> None:
+    with Store.create(None) as store:
+        joining = two_tracers(store, 5 * SECOND - BASE, relative=True, jitter=20_000)
+        joining.settle()
+        clock = joining.clocks[1]
+        assert abs(clock.offset_ns - (BASE - 5 * SECOND)) <= 20_000
+        assert "kernels" in clock.evidence
+        assert store.frame("SELECT count(*) FROM device_event").item() in (201, 202)  # one at the edge may differ by the jitter
+        assert not joining.results[1].relative
+        assert joining.results[1].first_ns is not None
+        assert joining.results[1].first_ns > BASE
