@@ -44,7 +44,7 @@ NOT_STORED: Final = (
 STEP_PHASE: Final = "step"
 """``annotation.phase`` of the ranges that are training steps by what the profiler says of them, whatever their name is."""
 DATA_PHASE: Final = "DataIterator"
-"""``annotation.phase`` of the ranges in which the input pipeline gives a batch, as the hosted profiler names it."""
+"""``annotation.phase`` of the ranges in which the input pipeline makes a batch, as the hosted profiler names it."""
 HELD_ROWS: Final = 1_000_000
 """So many events may stand before the names of their process and thread."""
 DEPTH_ROWS: Final = 2_000_000
@@ -73,7 +73,9 @@ _MEMSET: Final = r"(?i)^memset"
 _NO_WORK: Final = r"(?i)^memory ?(alloc|free|residency)"
 _CALL: Final = r"^(cuda|cu|hip)[A-Z]\w*$"
 _OPERATOR: Final = r"^[^:\s$][^:\s]*:_?[A-Z]\w*$"
-_BATCH: Final = r"^(IteratorGetNext\w*Op::DoCompute|dataset::GetNext|Iterator::[^:]+)$"
+# What a step waits in for its batch, on whatever thread; and what makes batches, ahead of the steps or not.
+_WAIT: Final = r"^(MultiDevice)?IteratorGetNext\w*Op::DoCompute$"
+_BATCH: Final = r"^(dataset::GetNext|Iterator::[^:]+)$"
 _OF_TENSORFLOW: Final = r"^(Eager(Local|Kernel)?Execute|TFE_Py_|ExecutorState::|FunctionRun$|TensorHandle::)"
 _HOST_KINDS: Final = pl.Enum(ENUM_VALUES["HOST_KIND"])
 _DEVICE_KINDS: Final = pl.Enum(ENUM_VALUES["DEVICE_KIND"])
@@ -263,6 +265,8 @@ class _Trace:
             .then(pl.lit("launch"))
             .when(called | call)
             .then("call")
+            .when(text.str.contains(_WAIT))
+            .then(pl.lit("loader"))
             .when(text.str.starts_with("$"))
             .then(pl.lit("python"))
             .when(text.str.contains(_OPERATOR) | pl.col("hlo_op").is_not_null())

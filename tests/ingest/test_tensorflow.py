@@ -151,7 +151,7 @@ def test_device_work_has_its_times_sizes_and_launches(tmp_path: Path) -> None:
     assert (copy["kind"], copy["copy_kind"], copy["pageable"], copy["bytes"], copy["stream"]) == ("memcpy", "HtoD", True, 1024, 15)
     assert (plain["text"], plain["kind"], plain["grid_x"], plain["shared_memory"]) == ("EigenMetaKernel", "kernel", None, None)
     kinds = dict(store.frame("SELECT kind, count(*) FROM host_event GROUP BY kind").rows())
-    assert kinds == {"launch": 3 * STEPS, "sync": STEPS, "operator": 2 * STEPS}
+    assert kinds == {"launch": 3 * STEPS, "sync": STEPS, "operator": 2 * STEPS, "loader": STEPS}
     assert store.frame('SELECT node, "index" FROM device').rows() == [(0, 0)]
     assert store.frame("SELECT hostname, pid, rank, label FROM process JOIN node ON node.id = node").rows() == [
         ("algo-1", 12, None, "algo-1-12")
@@ -183,6 +183,8 @@ def test_figures_of_the_report(store_of_run: Store) -> None:
     assert kernels == {"volta_sgemm_128x64_nn": (STEPS, STEPS * 300_000), "EigenMetaKernel": (STEPS, STEPS * 200_000)}
     parts = {share.name: share.total_ns for share in report.framework.step_parts}
     assert parts == {"data loading": STEPS * 400_000, "forward": STEPS * 20_000}
+    [part] = report.steps.parts
+    assert (part.mean_ns["data_loader"], part.mean_ns["kernel"]) == (400_000, 500_000)
     operators = {row.name: (row.count, row.total_ns) for row in report.framework.gpu_operators}
     # both kernels, and the copy, were launched inside of the operator
     assert operators == {"model/dense/MatMul:MatMul": (3 * STEPS, STEPS * 550_000)}
