@@ -27,7 +27,8 @@ class Generator:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input file. ``format`` is "unknown" for files that no reader knows; they are listed and otherwise ignored."""
+    """One input file. ``format`` is "unknown" for files that no reader knows; they are listed and otherwise ignored. ``clock_offset_ns``:
+    what was added to its times to bring them to the clock of the other files, ``clock_evidence``: by what that was found."""
 
     path: str
     format: str
@@ -36,6 +37,8 @@ class Source:
     events: int
     first_ns: int | None
     last_ns: int | None
+    clock_offset_ns: int | None = None
+    clock_evidence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,10 +116,9 @@ def _beyond_advice(store: Store) -> Iterator[Note]:
 
 
 def _sources(store: Store) -> tuple[Source, ...]:
-    rows = store.frame("SELECT path, format, bytes, sha256, events, first_ns, last_ns FROM source ORDER BY path, id").rows()
-    return tuple(
-        Source(path, form or "unknown", size, digest, events or 0, first, last) for path, form, size, digest, events, first, last in rows
-    )
+    columns = "path, format, bytes, sha256, events, first_ns, last_ns, clock_offset_ns, clock_evidence"
+    rows = store.frame(f"SELECT {columns} FROM source ORDER BY path, id").rows()
+    return tuple(Source(path, form or "unknown", size, digest, events or 0, *rest) for path, form, size, digest, events, *rest in rows)
 
 
 def _first_known(*values: int | None) -> int | None:

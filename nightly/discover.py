@@ -5,7 +5,7 @@ current path lies in are held. The run's folder, whose path is its id, is
 
 * for the hosted profiler's layout: the folder above ``system/`` or ``framework/``, and above ``profiler-output/`` where that comes before;
 * for traces, exports of Nsight Systems (``.sqlite``), recordings (``.prt``) and ``job.json``: the folder they stand in; traces side by
-  side are one run;
+  side are one run. Logs of nvidia-smi and DCGM, told by their names, are of the run in whose folder, or folder ``logs``, they stand;
 * for TensorFlow's profiles outside of that layout: the folder above ``plugins/profile/``; the profiles of all dates are one run.
 
 Folders that only divide a run are left out at the end of it: those of a rank or machine (``rank0``, ``worker-3``, ``node_1``, ``algo-2``,
@@ -32,7 +32,7 @@ from ..ingest.objects import ObjectInfo
 from .model import FoundRun, Kind
 
 Role = Literal["hosted", "beside", "end", "trace", "perhaps", "recording", "store", "job", "mark"]
-"""What an object is to its run. hosted: metrics or timelines of that layout; beside: its other files; perhaps: JSON that may be a trace."""
+"""What an object is to its run. hosted: metrics or timelines of that layout; beside: its other files; perhaps: what may be a trace."""
 
 _HOSTED: Final = re.compile(
     r"(?:^|/)(?:system/(?:incremental/|training_job_end\.ts$)|framework/(?:pevents/|training_job_end\.ts$)"
@@ -53,6 +53,11 @@ _TRACE: Final = re.compile(r"trace[^/]*\.json|(?:^|[^a-z])(?:rank|worker)[-_ =.]
 _TRACE_FOLDER: Final = re.compile(r"(?:^|/)(?:kineto|traces?|[^/]*profiler?[^/]*)(?:/[^/]+)?$", re.IGNORECASE)
 _NSIGHT: Final = re.compile(r"nsys|nsight|(?:^|[^a-z])(?:report|rank|worker)[-_ =.]?\d+", re.IGNORECASE)
 _HOST: Final = re.compile(r"(?P<host>.+)(?:_\d+\.\d{10,}\.pt\.trace\.json(?:\.gz|\.zst)?|\.\d+\.\d+(?:-\d+)?\.prt)$", re.IGNORECASE)
+# Logs of GPU monitors: of nvidia-smi and DCGM.
+_GPU_LOG: Final = re.compile(
+    r"(?:^|[^a-z])(?:nvidia[-_]?smi|smi|dcgmi?|dcgm[-_]exporter)(?:[^a-z].*)?\.(?P<kind>csv|log|txt|out)(?:\.gz|\.zst)?$", re.IGNORECASE
+)
+_LOG_FOLDER: Final = re.compile(r"(?:^|/)(?:logs?|gpus?|monitor(?:ing)?|telemetry|metrics|nvidia-smi|smi|dcgm)$", re.IGNORECASE)
 _NO_TRACE: Final = re.compile(
     r"(?:report|done|claim|index(?:\..*)?|package|package-lock|metadata|manifest|metrics|summary|settings|environment|state|args|arguments"
     r"|params|parameters|hparams|hyperparameters|results?|vocab|merges|tokenizer.*|special_tokens_map|added_tokens|.*config"
@@ -132,6 +137,8 @@ def place_of(path: str) -> tuple[str, Role] | None:
         return _run_folder(folder, _host_of(name)), "recording"
     if lower.endswith(".sqlite"):
         return None if _without_traces(folder) else (_run_folder(folder), "trace" if _NSIGHT.search(name) else "perhaps")
+    if (log := _GPU_LOG.search(name)) is not None and not _without_traces(folder):
+        return _run_folder(_LOG_FOLDER.sub("", folder)), "trace" if log["kind"].lower() == "csv" else "perhaps"
     if not lower.endswith((".json", ".json.gz", ".json.zst")):
         return None
     if "plugins/profile/" in path:

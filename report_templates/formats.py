@@ -35,6 +35,13 @@ def duration(nanoseconds: float | None) -> str:
     return UNKNOWN if nanoseconds is None else wording.duration(nanoseconds).translate(_GLUE)
 
 
+def shift(nanoseconds: int) -> str:
+    """What was added to the times of a file, with its sign; of more than a year only that they were brought to the epoch."""
+    if abs(nanoseconds) > 366 * 86_400 * 10**9:
+        return "brought to the epoch"
+    return f"{'−' if nanoseconds < 0 else '+'}{duration(abs(nanoseconds))}"
+
+
 def size(value: float | None) -> str:
     return UNKNOWN if value is None else wording.size(value).translate(_GLUE)
 

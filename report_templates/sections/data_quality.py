@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from ...analysis.report import Note, Report, Source
 from ..blocks import Cell, Column, Section, Table, say, table, value, word
-from ..formats import clip, count, moment, plural, size
+from ..formats import clip, count, moment, plural, shift, size
 
 _SEVERITY = {"error": ("✕ Error", 0), "warning": ("! Warning", 1), "info": ("i Note", 2)}
 
@@ -46,6 +46,7 @@ def data_quality(report: Report) -> Section:
             ],
         ),
         _formats(report),
+        _clocks(report),
         _problems(report),
     )
     return made
@@ -92,6 +93,27 @@ def _formats(report: Report) -> Table | None:
                 ),
             ]
             for name, sources in rows
+        ],
+        pdf_rows=8,
+    )
+
+
+def _clocks(report: Report) -> Table | None:
+    """Files whose times were shifted, and why."""
+    shifted = [source for source in report.run.sources if source.clock_offset_ns is not None]
+    if not shifted:
+        return None
+    return table(
+        "data-quality-clocks",
+        "Times that were shifted to the clock of the other files",
+        [Column("File", "name"), Column("Added to its times", "number"), Column("Found by")],
+        [
+            [
+                word(_base(source.path), full=source.path, limit=60),
+                Cell(shift(source.clock_offset_ns or 0), sort=source.clock_offset_ns),
+                word(source.clock_evidence or "–", limit=200),
+            ]
+            for source in shifted
         ],
         pdf_rows=8,
     )

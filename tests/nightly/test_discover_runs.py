@@ -38,6 +38,8 @@ def ids(*paths: str) -> dict[str, str]:
     [
         (["a/trace.json", "a/other.pt.trace.json.gz"], {"a": "traces"}),
         (["trace.json"], {".": "traces"}),
+        (["a/nvidia-smi.node7.csv", "a/logs/dcgm.csv.gz", "a/rank0/trace.json"], {"a": "traces"}),
+        (["a/h.1.2.prt", "a/smi.csv", "b/smith.csv", "c/logs/nvidia-smi.log"], {"a": "recording", "c": "traces"}),
         (["a/rank0/trace.json", "a/rank_1/trace.json", "a/rank-2-of-4/trace.json.zst", "a/Rank 3/trace.json"], {"a": "traces"}),
         (["a/node0/rank0/t.trace.json", "a/node1/rank1/t.trace.json"], {"a": "traces"}),
         (["a/algo-1/trace.json", "a/ip-10-0-0-7/trace.json", "a/ip-10-0-0-8.ec2.internal/trace.json"], {"a": "traces"}),
