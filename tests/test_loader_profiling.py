@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from postrun.framework_profiling import dataloader
 from postrun.framework_profiling.dataloader import LoaderPart
-from postrun.framework_profiling.part import FileLimits
+from postrun.framework_profiling.part import FileLimits, LeftOutError
 from postrun.framework_profiling.when_imported import when_imported
 from postrun.profiling_plan import LoaderPlan, Window
 
@@ -211,6 +211,15 @@ def test_two_loaders_of_a_step_have_an_iteration_each(tmp_path: Path, data: Any)
 
 
 @needs_torch
+def test_a_window_that_never_opens_leaves_nothing(tmp_path: Path, data: Any) -> None:
+    part = loader_part(tmp_path)
+    list(data.DataLoader(numbers(data, 2), num_workers=1, multiprocessing_context="fork"))
+    part.close(None)
+    assert untouched(data)
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_torch
 def test_a_window_by_time_has_what_begins_in_it(tmp_path: Path, data: Any) -> None:
     part = loader_part(tmp_path, first=None)
     loader = data.DataLoader(numbers(data, 10), batch_size=1)
@@ -248,13 +257,9 @@ def test_only_metrics_that_match_are_recorded(tmp_path: Path, data: Any, regex: 
     assert hidden(tmp_path) == []
 
 
-def test_a_wrong_expression_is_told_and_nothing_is_recorded(tmp_path: Path) -> None:
-    with pytest.warns(RuntimeWarning, match=re.escape("'(' is no regular expression")):
-        part = loader_part(tmp_path, regex="(")
-    part.open(1)
-    part.step(2)
-    part.close(2)
-    assert list(tmp_path.iterdir()) == []
+def test_a_wrong_expression_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LeftOutError, match=re.escape("'(' is no regular expression")):
+        loader_part(tmp_path, regex="(")
 
 
 @needs_torch
@@ -384,7 +389,9 @@ def test_no_torch_means_no_files_and_no_word(tmp_path: Path, monkeypatch: pytest
         part = loader_part(tmp_path)
         part.open(3)
         part.step(4)
-        part.close(4)
+        with pytest.raises(LeftOutError, match="not imported") as why:
+            part.close(4)
+    assert why.value.quiet
     assert list(tmp_path.iterdir()) == []
     assert sys.meta_path == finders
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from postrun.framework_profiling.part import LeftOutError
 from postrun.framework_profiling.python_profile import PythonPart
 from postrun.ingest.python_window import timer_of, window_of
 from postrun.profiling_plan import PythonPlan, Timer, Window
@@ -197,15 +198,14 @@ def test_a_window_that_never_opened_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_another_profiler_is_left_alone(tmp_path: Path) -> None:
-    other = cProfile.Profile()
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        other.enable()
-        run(part_of(tmp_path), tenfold)
-        other.disable()
-    assert [str(warning.message) for warning in told] == ["Python functions are not profiled: another profiler is active in this thread"]
+    other, part = cProfile.Profile(), part_of(tmp_path)
+    other.enable()
+    with pytest.raises(LeftOutError, match="another profiler is active in this thread"):
+        part.open(9)
+    tenfold(9)
+    other.disable()
     calls = {name[2]: of[1] for name, of in pstats.Stats(other).stats.items()}  # type: ignore[attr-defined]
-    assert calls["leaf"] == sum(range(14)) * 10
+    assert calls["leaf"] == 90
     assert list(tmp_path.iterdir()) == []
 
 
@@ -228,8 +228,6 @@ def test_a_forked_process_does_not_go_on_with_a_profile(tmp_path: Path) -> None:
     child = os.fork()
     if not child:
         os.write(write, repr(sys.getprofile()).encode())
-        part.step(10)
-        part.close(10)
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(read, 100) == b"None"
@@ -239,20 +237,19 @@ def test_a_forked_process_does_not_go_on_with_a_profile(tmp_path: Path) -> None:
     assert one.functions["leaf"][0] == 1
 
 
-def test_a_folder_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "framework").write_text("in the way")
-    with pytest.warns(RuntimeWarning, match="framework/pytorch/cprofile/.* cannot be written") as told:
-        run(part_of(tmp_path), tenfold)
-    assert len(told) == 1
+    part = part_of(tmp_path)
+    part.open(9)
+    with pytest.raises(OSError, match="framework/pytorch/cprofile"):
+        part.step(10)
     assert sys.getprofile() is None
 
 
 def test_a_missing_pyinstrument_is_told_with_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyinstrument", None)
-    with pytest.warns(RuntimeWarning, match=re.escape("(pip install pyinstrument)")) as told:
-        run(part_of(tmp_path, profiler="pyinstrument"), tenfold)
-    assert len(told) == 1
-    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(LeftOutError, match=re.escape("(pip install pyinstrument)")):
+        part_of(tmp_path, profiler="pyinstrument")
 
 
 @needs_pyinstrument

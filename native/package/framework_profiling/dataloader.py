@@ -27,7 +27,6 @@ import struct
 import sys
 import threading
 import time
-import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -36,7 +35,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from ..profiling_plan import LoaderPlan
-from .part import FileLimits
+from .part import FileLimits, LeftOutError
 from .timeline_writer import TimelineWriter, finish_leftovers
 from .when_imported import when_imported
 
@@ -67,33 +66,29 @@ class LoaderPart:
         self._kept: list[tuple[str, str, int, int, dict[str, Any]]] = []
         self._iterated = False  # since the last step began
         self._steps = 0
+        self._opened = False
         self._pid = os.getpid()
         self._forget: Callable[[], None] = lambda: None
-        self._recorder: _Recorder | None = None
         try:
             re.compile(plan.metrics_regex)
         except re.error as error:
-            _warn(f"metrics_regex {plan.metrics_regex!r} is no regular expression ({error}); data loaders are not profiled")
-            return
-        flag = _Flag.made()
-        self._recorder = _Recorder(flag, folder, files, plan.metrics_regex)
-        flag.state[0] = _AHEAD
+            raise LeftOutError(f"metrics_regex {plan.metrics_regex!r} is no regular expression ({error})") from None
+        self._recorder = _Recorder(_Flag.made(), folder, files, plan.metrics_regex)
+        self._recorder.flag.state[0] = _AHEAD
         self._forget = when_imported(_MODULE, self._wrap)
 
     def open(self, step: int | None) -> None:
         """Data loaders are recorded from now on."""
-        recorder = self._recorder
-        if recorder is None:
-            return
         module = sys.modules.get(_MODULE)
-        if module is not None and not self._patches:
+        if module is not None:
             self._wrap(module)
         if step is not None:
             self._kept = self._just_before()
         self._recent.clear()
         self._iterated = False
-        recorder.begin(min((start for _, _, start, _, _ in self._kept), default=None))
-        recorder.flag.state[0] = _OPEN
+        self._opened = True
+        self._recorder.begin(min((start for _, _, start, _, _ in self._kept), default=None))
+        self._recorder.flag.state[0] = _OPEN
 
     def step(self, step: int) -> None:
         """The next step begins."""
@@ -103,10 +98,8 @@ class LoaderPart:
         self._iterated = False
 
     def close(self, step: int | None) -> None:
-        """Nothing that begins from now on is recorded; files get their names."""
+        """Nothing that begins from now on is recorded; files get their names. Raises LeftOutError where there was nothing to record."""
         recorder = self._recorder
-        if recorder is None:
-            return
         if not self._iterated:
             self._write_kept()
         self._kept = []
@@ -117,11 +110,15 @@ class LoaderPart:
         recorder.finish()
         finish_leftovers(recorder.folder, recorder.token)
         recorder.flag.close()
+        if self._opened and not self._patches:
+            if sys.modules.get(_MODULE) is None:
+                raise LeftOutError("the program has not imported PyTorch's data loaders", quiet=True)
+            raise LeftOutError("this version of PyTorch has other data loaders than those that are known")
 
     def _write_kept(self) -> None:
         """What was asked for before the window belongs to it: its first step, or its last one, asks for nothing inside of itself."""
         kept, self._kept = self._kept, []
-        if kept and self._recorder is not None:
+        if kept:
             for event in kept:
                 self._recorder.add(*event)
             self._recorder.flag.set_since(min(start for _, _, start, _, _ in kept))
@@ -144,11 +141,7 @@ class LoaderPart:
     def _wrap(self, module: ModuleType) -> None:
         recorder = self._recorder
         base = getattr(module, "_BaseDataLoaderIter", None)
-        if recorder is None or self._patches or os.getpid() != self._pid:
-            return
-        if base is None or "__next__" not in vars(base):
-            _warn("this torch has no data loaders as they are known here; they are not profiled")
-            self._recorder = None
+        if self._patches or os.getpid() != self._pid or base is None or "__next__" not in vars(base):
             return
         self._patches.append(_Patch(base, "__next__", self._around_next))
         for name in _ITERATORS:
@@ -160,7 +153,6 @@ class LoaderPart:
 
     def _around_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         recorder = self._recorder
-        assert recorder is not None
         state = recorder.flag.state
 
         @functools.wraps(original)
@@ -186,7 +178,6 @@ class LoaderPart:
 
     def _around_init(self, original: Callable[..., None]) -> Callable[..., None]:
         recorder = self._recorder
-        assert recorder is not None
         state = recorder.flag.state
 
         @functools.wraps(original)
@@ -205,12 +196,9 @@ class LoaderPart:
         if mode == _AHEAD:
             self._recent.append((weakref.ref(iterator), phase, start, duration, threading.get_ident()))
             return
-        recorder = self._recorder
-        if recorder is None:
-            return
         if phase == ITERATION:
             self._iterated = True
-        recorder.add(phase, _name(iterator, phase), start, duration, _settings(iterator))
+        self._recorder.add(phase, _name(iterator, phase), start, duration, _settings(iterator))
 
 
 class _Patch:
@@ -246,10 +234,6 @@ def _settings(iterator: Any) -> dict[str, Any]:
 def _worker_id() -> int | None:
     information = getattr(sys.modules.get(_WORKER), "_worker_info", None)
     return getattr(information, "id", None)
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 # ------------------------------------------------------------------ in every process

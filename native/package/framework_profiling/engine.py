@@ -236,7 +236,9 @@ def _make(kind: str, wanted: Any, folder: Path, limits: FileLimits, tell: Tell) 
 def _said(error: Exception) -> str:
     """In one line, without a traceback."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return text if isinstance(error, OSError) else f"{type(error).__name__}: {text}" if text != type(error).__name__ else text
+    return (
+        text if isinstance(error, OSError | LeftOutError) else f"{type(error).__name__}: {text}" if text != type(error).__name__ else text
+    )
 
 
 def _warn(text: str) -> None:

@@ -29,6 +29,7 @@ from types import ModuleType
 from typing import Any, Final, Protocol
 
 from ..profiling_plan import PythonPlan, Timer
+from .part import LeftOutError
 from .timeline_writer import node_name
 
 _TIMERS: Final[tuple[Timer, ...]] = ("total_time", "cpu_time", "off_cpu_time")
@@ -177,45 +178,55 @@ class PythonPart:
         self._current: _Step | None = None
         self._hooks: list[Any] = []
         self._warn_again: Callable[[], None] = lambda: None
-        self._off = False
+        self._off: LeftOutError | None = None
         self._told = False
         self._pyinstrument: ModuleType | None = None
         if plan.profiler == "pyinstrument":
             try:
                 self._pyinstrument = importlib.import_module("pyinstrument")
             except ImportError:
-                self._turn_off("pyinstrument is not installed (pip install pyinstrument)")
+                raise LeftOutError("pyinstrument is not installed (pip install pyinstrument)") from None
         else:
             importlib.import_module("cProfile")
 
     def open(self, step: int | None) -> None:
-        """Profiles from now on."""
-        if self._off:
-            return
+        """Profiles from now on. Raises LeftOutError where it cannot."""
         self._node = node_name()
         _stop_in_children(self)
         self._hook_forward()
         self._begin(step)
+        self._raise()
 
     def step(self, step: int) -> None:
-        """The step before ends, and ``step`` begins."""
+        """The step before ends, and ``step`` begins. Raises LeftOutError, OSError."""
         ended = self._end()
         self._write(ended)
         self._begin(step)
+        self._raise()
 
     def close(self, step: int | None) -> None:
-        """Profiles no more."""
+        """Profiles no more. Raises LeftOutError, OSError."""
         ended = self._end()
+        self._unhook()
+        self._write(ended)
+        self._raise()
+
+    def _raise(self) -> None:
+        if self._off is not None:
+            self._unhook()
+            raise self._off
+
+    def _unhook(self) -> None:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
         self._warn_again()
-        self._write(ended)
+        self._warn_again = lambda: None
 
     # -------------------------------------------------------------- steps and their phases
 
     def _begin(self, number: int | None) -> None:
-        if self._off:
+        if self._off is not None:
             return
         timer = self._plan.timer
         if self._plan.profiler == "pyinstrument":
@@ -228,18 +239,19 @@ class PythonPart:
 
     def _start(self, step: _Step, phase: str) -> None:
         if sys.getprofile() is not None:
-            self._turn_off("another profiler is active in this thread")
+            self._off = LeftOutError("another profiler is active in this thread")
             return
         if sys.gettrace() is not None and not self._told:
             self._told = True
-            _warn("a debugger or a coverage tool traces this thread: the times of Python functions contain what it costs")
+            told = "a debugger or a coverage tool traces this thread: the times of Python functions contain what it costs"
+            warnings.warn(told, RuntimeWarning, stacklevel=5)
         profiler: _Profiler = _Pyinstrument(self._pyinstrument) if self._pyinstrument is not None else _CProfile(step.timer)
         step.segments.append(_Segment(profiler, step.timer, phase, time.time_ns()))
         try:
             profiler.start()  # the last thing: what comes after it is profiled
         except (ValueError, RuntimeError) as error:  # from Python 3.12 on it says so itself
             step.segments.pop()
-            self._turn_off(str(error))
+            self._off = LeftOutError(str(error))
 
     def _stop(self, step: _Step, phase: str) -> None:
         segment = step.segments[-1] if step.segments else None
@@ -255,7 +267,7 @@ class PythonPart:
 
     def stopped_in_child(self) -> None:
         """A forked process does not profile."""
-        step, self._current, self._off = self._current, None, True
+        step, self._current, self._off = self._current, None, LeftOutError("a forked process")
         if step is not None and step.segments and not step.segments[-1].end_phase:
             with contextlib.suppress(Exception):
                 if isinstance(step.segments[-1].profiler, _CProfile):
@@ -307,22 +319,14 @@ class PythonPart:
             end = f"{step.mode}-{number}-{segment.end_phase}-{_us(segment.end_ns)}"
             hidden = root / f".{start}"
             try:
-                try:
-                    hidden.mkdir(parents=True)
-                    segment.profiler.write(hidden)
-                    (hidden / "postrun.json").write_text(json.dumps(_facts(self._plan.profiler, segment.timer)) + "\n", encoding="ascii")
-                    hidden.rename(root / f"{start}_{end}")
-                except BaseException:
-                    shutil.rmtree(hidden, ignore_errors=True)
-                    raise
-            except OSError as error:
-                self._turn_off(f"{root / f'{start}_{end}'} cannot be written ({error.strerror or error})")
-                return
-
-    def _turn_off(self, reason: str) -> None:
-        if not self._off:
-            self._off = True
-            _warn(f"Python functions are not profiled: {reason}")
+                hidden.mkdir(parents=True)
+                segment.profiler.write(hidden)
+                (hidden / "postrun.json").write_text(json.dumps(_facts(self._plan.profiler, segment.timer)) + "\n", encoding="ascii")
+                hidden.rename(root / f"{start}_{end}")
+            except BaseException:
+                self._unhook()
+                shutil.rmtree(hidden, ignore_errors=True)
+                raise
 
 
 def _facts(profiler: str, timer: str) -> dict[str, Any]:
@@ -345,10 +349,6 @@ def _unwarned() -> Callable[[], None]:
             warnings.filters.remove(entry)  # type: ignore[attr-defined]
 
     return leave
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, RuntimeWarning, stacklevel=5)
 
 
 # ------------------------------------------------------------------ forked processes
