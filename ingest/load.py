@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import InputError, PostrunError, UsageError
 from .checksum import Checksums
 from .objects import is_url
+from .python_window import window_of
 from .source import (
     END_MARKER,
     JOB,
@@ -17,6 +18,8 @@ from .source import (
     NSIGHT,
     NSIGHT_REPORT,
     PYTHON_BESIDE,
+    PYTHON_STATS,
+    PYTHON_TREE,
     RUN_STORE,
     SYSTEM_METRICS,
     TENSORFLOW_TIME,
@@ -170,6 +173,14 @@ def summary(store: Store) -> dict[str, Any]:
     }
 
 
+def _said(found: Found) -> str:
+    """What the path says that the contents do not, so that two files with the same contents are not one."""
+    format = None if found.format is None else found.format.name
+    if format in (PYTHON_STATS, PYTHON_TREE):
+        return "/".join(found.path.parts[-3:-1]) if window_of(found.path).start_ns is not None else ""
+    return found.path.name if format == TIMELINE else ""
+
+
 def _gives_events(found: Found) -> bool:
     return (
         found.readable
@@ -190,7 +201,7 @@ def _read_all(
     from .steps import derive_steps
 
     run = _Reading(store, found, report, partials)
-    names = [one.path.name if one.format is not None and one.format.name == TIMELINE else "" for one in found]
+    names = [_said(one) for one in found]
     known = partials.checksums(found) if partials is not None else None
     files = [(one.path, one.bytes if one.readable else None, said) for one, said in zip(found, names, strict=True)]
     with Checksums(files, known) as checksums, run.stats_process:

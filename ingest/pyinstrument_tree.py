@@ -158,7 +158,7 @@ def _of_identifier(frame: object) -> Function | None:
 
 
 def _function(path: str | None, line: int, name: str) -> Function:
-    if path is None or path.startswith("<built-in"):
+    if path is None or path.startswith(("<built-in", "<thread>")):
         return None, None, _plain(name)
     return _plain(path), line if 0 <= line < 2**31 else 0, _plain(name)
 

@@ -3,8 +3,8 @@
     python -I -S python_stats_child.py MEMORY_BYTES CPU_SECONDS MOST_FUNCTIONS MOST_CALLS MOST_TEXT
 
 reads dumps from standard input, each after its length (8 bytes), and writes what it found of each to standard output: the length, then
-one byte, 0 and a message where it is no dump, else 1 and numbers of 8 bytes and texts in an order that python_stats_process.py knows. It
-opens no file. A problem with memory ends it.
+one byte: 0 and a message where it is no dump, 1 and numbers of 8 bytes and texts in an order that python_stats_process.py knows, or 2 and
+a message, after which it ends, where there is not enough memory. It opens no file.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def main() -> None:
         try:
             answer = b"\1" + found_in(source.read(struct.unpack("=q", head)[0]), *most)
         except MemoryError:
-            go_on, answer = False, b"\0it asks for more memory than a profile needs"
+            go_on, answer = False, b"\2it asks for more memory than a profile needs"
         except EOFError:
             answer = b"\0it breaks off"
         except (ValueError, TypeError, RecursionError, OverflowError) as error:

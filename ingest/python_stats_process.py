@@ -95,14 +95,15 @@ class StatsProcess:
             answer = self._ask(struct.pack("=q", len(data)) + data)
             if answer[:1] == b"\1":
                 return _stats(answer[1:])
-            self.close()
-            raise StatsError(f"is no dump of cProfile, or a damaged one ({answer[1:400].decode('utf-8', 'replace')})")
         except StatsError:
             self.close()
             raise
         except OSError as error:
             self.close()
             raise StatsError(f"cannot be read: the process that reads such files does not start ({error.strerror or error})") from error
+        if answer[:1] != b"\0":  # it has ended itself
+            self.close()
+        raise StatsError(f"is no dump of cProfile, or a damaged one ({answer[1:400].decode('utf-8', 'replace')})")
 
     def _ask(self, question: bytes) -> bytes:
         """The answer to ``question``: both in one loop, as a process that does not do what it should may write before it has read."""

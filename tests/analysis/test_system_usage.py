@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis.python_profile import python_profile
 from postrun.analysis.report import ActiveTime, MetricUsage, SystemUsage
 from postrun.analysis.snapshots import sampling_interval, with_snapshots
 from postrun.analysis.system_usage import system_usage
@@ -250,24 +249,3 @@ def test_derived_utilisation_adds_up_to_the_busy_time(intervals: list[tuple[int,
             covered.append((start, start + length))
     assert busy == pytest.approx(sum(end - start for start, end in covered), abs=1e-3)
     assert found.height == 0 if first == last else found["value"].max() <= 100 + 1e-9  # type: ignore[operator]
-
-
-def test_python_profile_rows(make_store: Callable[..., Store]) -> None:
-    row = {"node": 0, "process": 0, "first_step": 9, "last_step": 10, "timer": "cpu", "calls": 2, "cumulative_s": 3.0}
-    store = make_store(
-        python_profile=[
-            {**row, "function": "a.py:1(f)", "total_s": 1.0},
-            {**row, "function": "a.py:2(g)", "total_s": 1.5},
-            {**row, "function": "a.py:1(f)", "total_s": 1.0, "process": 1},
-        ]
-    )
-    profile = python_profile(store)
-    assert [(r.function, r.calls, r.total_s, r.cumulative_s) for r in profile.rows] == [
-        ("a.py:1(f)", 4, 2.0, 6.0),
-        ("a.py:2(g)", 2, 1.5, 3.0),
-    ]
-    assert profile.absent is None
-    absent = python_profile(make_store()).absent
-    assert absent is not None
-    assert "python_stats" in absent
-    assert "is not part of this version" in absent

@@ -57,10 +57,17 @@ def put(path: Path, content: bytes) -> Path:
         ("empty.json", b"", None),
         ("x.png", b"\x89PNG\r\n\x1a\n" + bytes(200), None),
         ("x.sqlite", b"SQLite format 3\0" + bytes(100), "Nsight Systems export"),
-        ("x.nsys-rep", b"whatever", "Nsight Systems export"),
+        ("x.nsys-rep", b"whatever", "Nsight Systems report"),
         ("x.prt", b"whatever", "postrun capture"),
         ("framework/x.smpraw", b"whatever", "hosted raw capture"),
-        ("framework/pytorch/cprofile/n/x/python_stats", b"{", "hosted Python profile"),
+        ("framework/pytorch/cprofile/n/x/python_stats", b"{", "cProfile result"),
+        ("framework/pytorch/pyinstrument/n/x/python_stats.json", b"{", "Pyinstrument result"),
+        ("framework/pytorch/pyinstrument/n/x/python_stats.html", b"<html>", "page of a Python profile, or its timer"),
+        ("framework/pytorch/cprofile/n/x/postrun.json", b"{}", "page of a Python profile, or its timer"),
+        ("loop.pstats", b"{", "cProfile result"),
+        ("loop.prof", bytes.fromhex("7ba903da"), "cProfile result"),
+        ("loop.prof", b'{"time": 1}', None),
+        ("a.json", b'{"start_time": 1.5,"duration": 0.1,"sample_count": 3,"root_frame": null}', "Pyinstrument result"),
         ("f/detailed_profiling/2020080513/0/1-h_1_2.metadata", b"", source.TENSORFLOW_TIME),
         ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TF), source.TENSORFLOW),
         ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TRACE), source.TRACE),
@@ -136,7 +143,7 @@ def test_nothing_usable_lists_what_was_looked_at_and_what_is_read(tmp_path: Path
         ingest([tmp_path], target)
     text = str(caught.value)
     assert caught.value.exit_code == 4
-    for part in ("picture.png: unknown format", "empty.json: empty file", "not part of this version", "PyTorch profiler traces"):
+    for part in ("picture.png: unknown format", "empty.json: empty file", "nsys export --type sqlite", "PyTorch profiler traces"):
         assert part in text
     assert not target.exists()
 
@@ -179,7 +186,7 @@ def test_unknown_files_among_known_ones_are_listed(tmp_path: Path) -> None:
     sources = dict(store.frame("SELECT parse_filename(path), format FROM source").iter_rows())
     assert sources == {"a.json": source.TRACE, "x.png": "unknown", "y.sqlite": "Nsight Systems export", "z": "unknown"}
     codes = store.frame("SELECT code FROM ingest_note WHERE code <> 'phase_not_read' ORDER BY code").to_series().to_list()
-    assert codes == ["format_not_read", "not_readable", "unknown_format"]
+    assert codes == ["not_readable", "not_readable", "unknown_format"]
 
 
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
