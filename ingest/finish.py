@@ -73,4 +73,5 @@ def ranks_by_order(store: Store, processes: Sequence[int]) -> None:
         return
     for rank, process in enumerate(order):
         store.connection.execute("UPDATE process SET rank = ? WHERE id = ?", [rank, process])
-    store.note("warning", "rank_guessed", "No trace says its rank; ranks were given in the order of the file names, within a file of the devices.", count=len(order))
+    text = "No trace says its rank; ranks were given in the order of the file names, within a file of the devices."
+    store.note("warning", "rank_guessed", text, count=len(order))

@@ -78,7 +78,8 @@ def read_export(
     Raises InputError where the file is no export or nothing of it can be read, OSError where it cannot be opened.
     """
     with path.open("rb") as file:
-        file.read(1)
+        head = file.read(100)
+        size = file.seek(0, 2)
     try:
         with open_database(path) as connection:
             tables = schema.tables_of(connection)
@@ -89,7 +90,8 @@ def read_export(
                     f"an SQLite database, but no Nsight Systems export: its tables are {shown}{more};"
                     " make one with `nsys export --type sqlite REPORT.nsys-rep`"
                 )
-            return _File(store, registry, placement, path, source, Export(connection, tables)).read(progress or (lambda part: None))
+            told, missing = progress or (lambda part: None), schema.pages_missing(head, size)
+            return _File(store, registry, placement, path, source, Export(connection, tables), missing).read(told)
     except sqlite3.Error as error:
         raise InputError(
             f"the database is damaged ({error}); export the report again with `nsys export --type sqlite --force-overwrite true`"
@@ -116,6 +118,7 @@ class _File:
     path: Path
     source: int
     export: Export
+    pages_missing: int
     session: Session = field(init=False)
     node: int = field(init=False)
     dropped: Dropped = field(default_factory=Dropped)
@@ -335,7 +338,7 @@ class _File:
             first_ns=min(firsts) + base if firsts else None,
             last_ns=max(lasts) + base if lasts else None,
             relative=session.relative and bool(firsts),
-            partial=bool(self.export.damaged),
+            partial=bool(self.export.damaged or self.pages_missing),
             metadata=session.metadata,
             process=ranked[0] if ranked else next((place.id for place in self.places.values() if place.first_ns is not None), None),
             framework="PyTorch" if self.of_torch else None,
@@ -344,6 +347,8 @@ class _File:
 
     def _notes(self) -> None:
         session = self.session
+        if self.pages_missing:
+            self._note("error", "truncated", "The file is cut off: pages at its end are missing. Copy it again.", self.pages_missing)
         for table, reason in sorted(self.export.damaged.items()):
             text = f"Table {storable(table)} is damaged and was read up to the damage ({reason}). Export the report again."
             self._note("error", "damaged", text)

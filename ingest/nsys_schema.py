@@ -74,7 +74,15 @@ def open_database(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ROW)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        for setting in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0", "cache_size = -16384"):
+        # A file that is cut off is opened with writable_schema alone; nothing can be written all the same.
+        for setting in (
+            "writable_schema = ON",
+            "query_only = ON",
+            "trusted_schema = OFF",
+            "cell_size_check = ON",
+            "mmap_size = 0",
+            "cache_size = -16384",
+        ):
             connection.execute(f"PRAGMA {setting}")
         connection.text_factory = _text
         connection.set_authorizer(_allowed)
@@ -106,6 +114,13 @@ def tables_of(connection: sqlite3.Connection) -> dict[str, str]:
     return {
         str(name).upper(): str(name) for name, sql in found if "VIRTUAL" not in str(sql).upper() and not str(name).startswith("sqlite_")
     }
+
+
+def pages_missing(head: bytes, size: int) -> int:
+    """How many pages a database lacks at its end, by the first 100 bytes of the file and its size; 0 where it does not say."""
+    pages, counter, valid = (int.from_bytes(head[at : at + 4]) for at in (28, 24, 92))
+    each = int.from_bytes(head[16:18])
+    return max(pages - size // (65_536 if each == 1 else each or 1), 0) if len(head) == 100 and counter == valid else 0
 
 
 def is_export(tables: dict[str, str]) -> bool:
