@@ -128,16 +128,16 @@ class _Graph:
             node.own_s = min(node.total_s, self.own[function] * node.total_s / every) if every > 0 else node.total_s
             part = min(1.0, node.total_s / self.total[function]) if self.total[function] > 0 else 0.0
             room = node.total_s - node.own_s
-            back = sorted(
-                ((callee, part * time) for callee, time in self.below.get(function, ()) if self._back(function, callee)),
-                key=lambda one: (-one[1], one[0]),
-            )
-            plain = [(callee, part * time) for callee, time in self.below.get(function, ()) if not self._back(function, callee)]
+            below = self.below.get(function, ())
+            circled = [(callee, part * time) for callee, time in below if self._back(function, callee)]
+            back = sorted((one for one in circled if (function, one[0]) not in used), key=lambda one: (-one[1], one[0]))
+            # Where nothing leads back any more, only the others are left to fill the time of a function in a circle.
+            filled = 1.0 if circled and not back else part
+            plain = [(callee, filled * time) for callee, time in below if not self._back(function, callee)]
             shares = []
             for callee, time in back:
-                if (function, callee) not in used:
-                    shares.append((callee, min(time, room)))
-                    room -= shares[-1][1]
+                shares.append((callee, min(time, room)))
+                room -= shares[-1][1]
             wanted = sum(time for _, time in plain)
             fit = min(1.0, room / wanted) if wanted > 0 else 0.0
             shares += [(callee, time * fit) for callee, time in plain]
@@ -151,7 +151,7 @@ class _Graph:
                 todo.append((child, depth + 1, used | {(function, callee)} if self._back(function, callee) else used))
             node.children.sort(key=lambda one: (-one.total_s, one.function))
             if room >= self.least and room > 0:
-                node.children.append(Node(_RECURSIVE if back else _FOLDED, room, room))
+                node.children.append(Node(_RECURSIVE if circled else _FOLDED, room, room))
         return top
 
     def _back(self, caller: str, callee: str) -> bool:

@@ -1,0 +1,355 @@
+"""Are the functions of Python profiles those of their steps and phases, and the call trees those worked out on paper?"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from postrun.analysis import python_windows
+from postrun.analysis.flame_graph import DEEPEST, Node, estimated
+from postrun.analysis.python_names import kind_of, short_names
+from postrun.analysis.python_profile import MOST_STEP_GROUPS, STEP_ROWS, python_profile
+from postrun.analysis.report import FlameFrame
+from postrun.ingest.store import Store
+
+Maker = Callable[..., Store]
+Rows = list[dict[str, Any]]
+
+
+def window(number: int, start: str, end: str, **more: Any) -> dict[str, Any]:
+    """``start``, ``end``: mode-step-phase, as in the names of folders."""
+    (start_mode, start_step, start_phase), (end_mode, end_step, end_phase) = start.split("-"), end.split("-")
+    return {
+        "id": number, "node": 0, "process": 0, "profiler": "cprofile", "timer": "total_time", "start_mode": start_mode,
+        "end_mode": end_mode,
+        "start_step": None if start_step == "*" else int(start_step), "end_step": None if end_step == "*" else int(end_step),
+        "start_phase": start_phase, "end_phase": end_phase, "start_ns": 1000 * number, "duration_ns": 500, "functions": 2, "calls": 3,
+        "total_s": 1.0, **more,
+    }  # fmt: skip
+
+
+def function(number: int, id: int, text: str, own: float, total: float, calls: int | None = 1, **more: Any) -> dict[str, Any]:
+    file, _, rest = text.partition(":")
+    known = {"file": file, "line": int(rest.partition("(")[0])} if rest else {}
+    return {
+        "node": 0, "process": 0, "window": number, "id": id, "timer": "total_time", "function": text, "calls": calls,
+        "primitive_calls": calls, "total_s": own, "cumulative_s": total, **known, **more,
+    }  # fmt: skip
+
+
+def call(number: int, caller: int, callee: int, total: float) -> dict[str, Any]:
+    return {"window": number, "caller": caller, "callee": callee, "calls": 1, "primitive_calls": 1, "total_s": 0.0, "cumulative_s": total}
+
+
+def test_without_a_profile_the_text_names_how_to_record_one(make_store: Maker) -> None:
+    absent = python_profile(make_store()).absent
+    assert absent is not None
+    assert "PythonProfilingConfig" in absent
+    assert "postrun record" in absent
+
+
+def test_functions_by_steps_are_added_up_over_processes_and_windows(make_store: Maker) -> None:
+    store = make_store(
+        python_window=[
+            window(0, "train-9-stepstart", "train-9-forwardpassend"),
+            window(1, "train-9-forwardpassend", "train-10-stepstart"),
+            window(2, "train-9-stepstart", "train-9-forwardpassend", process=1),
+            window(3, "prestepzero-*-start", "train-0-stepstart", timer="cpu_time", duration_ns=None),
+        ],
+        python_profile=[
+            function(0, 0, "/app/a.py:1(f)", 1.0, 2.0, 2, first_step=9, last_step=9),
+            function(0, 1, "/app/a.py:9(g)", 0.5, 0.5, 4, first_step=9, last_step=9),
+            function(1, 0, "/app/a.py:9(g)", 1.25, 1.5, 1, first_step=9, last_step=9),
+            function(2, 0, "/app/a.py:1(f)", 0.5, 1.0, 1, first_step=9, last_step=9, process=1),
+            function(3, 0, "/app/a.py:5(load)", 3.0, 3.0),
+        ],
+    )
+    found = python_profile(store)  # modes and phases of the job are the same groups as the steps
+    rows = [
+        (row.label, row.timer, row.short, row.calls, row.total_s, row.cumulative_s, row.first_step, row.last_step) for row in found.rows
+    ]
+    assert rows == [
+        ("step 9", "total_time", "a.py:9(g)", 5, 1.75, 2.0, 9, 9),
+        ("step 9", "total_time", "a.py:1(f)", 3, 1.5, 3.0, 9, 9),
+        ("before the first step", "cpu_time", "a.py:5(load)", 1, 3.0, 3.0, None, None),
+    ]
+    groups = {(one.by, one.label): one for one in found.groups}
+    step = groups["steps", "step 9"]
+    assert (step.windows, step.processes, step.wall_ns, step.total_s, step.calls, step.functions) == (3, 2, 1500, 3.0, 9, 2)
+    assert groups["steps", "before the first step"].wall_ns is None
+    told = {key: [(row.short, row.total_s) for row in one.rows] for key, one in groups.items() if key[0] != "steps"}
+    f, g = "a.py:1(f)", "a.py:9(g)"
+    assert told == {
+        ("training phase", "forward pass"): [(f, 1.5), (g, 0.5)],
+        ("training phase", "backward pass to the next step"): [(g, 1.25)],
+        ("training phase", "until the first step"): [("a.py:5(load)", 3.0)],
+    }
+    assert any("added up over 2 processes" in note for note in found.notes)
+
+
+def test_phases_of_the_job(make_store: Maker) -> None:
+    loop = [("train-1-stepstart", "train-1-stepend"), ("train-2-stepstart", "train-2-stepend")]
+    places = [("prestepzero-*-start", "train-0-stepstart"), *loop, ("posthookclose-*-start", "posthookclose-*-end")]
+    store = make_store(
+        python_window=[window(i, *place) for i, place in enumerate(places)],
+        python_profile=[function(i, 0, "/a.py:1(f)", 1.0 + i, 1.0 + i, first_step=i, last_step=i) for i in range(4)],
+    )
+    found = {one.label: sum(row.total_s for row in one.rows) for one in python_profile(store).groups if one.by == "job phase"}
+    assert found == {"initialization": 1.0, "training loop": 5.0, "finalization": 4.0}
+
+
+def test_many_steps_are_told_together_and_functions_are_capped(make_store: Maker) -> None:
+    count = MOST_STEP_GROUPS + 1
+    store = make_store(
+        python_window=[window(i, f"train-{i}-stepstart", f"train-{i}-stepend", timer=None) for i in range(count)],
+        python_profile=[
+            function(i, j, f"/a.py:{j}(f{j})", 1.0 + j, 1.0, first_step=i, last_step=i) for i in range(count) for j in range(STEP_ROWS + 5)
+        ],
+    )
+    found = python_profile(store)
+    (group,) = (one for one in found.groups if one.by == "steps")
+    assert (group.label, group.windows, group.functions, len(found.rows)) == ("train", count, STEP_ROWS + 5, STEP_ROWS)
+    assert (found.rows[0].short, found.rows[0].first_step, found.rows[0].last_step) == (
+        f"a.py:{STEP_ROWS + 4}(f{STEP_ROWS + 4})",
+        0,
+        count - 1,
+    )
+    assert any("not stated" in note for note in found.notes)
+    assert any(f"more than {MOST_STEP_GROUPS}" in note for note in found.notes)
+
+
+def test_hostile_counts_do_not_overflow(make_store: Maker) -> None:
+    store = make_store(
+        python_window=[window(i, "train-1-stepstart", "train-1-stepend") for i in range(3)],
+        python_profile=[function(i, 0, "f", 1e9, 1e9, 10**12) for i in range(3)],
+    )
+    row = python_profile(store).rows[0]
+    assert (row.calls, row.total_s) == (3 * 10**12, 3e9)
+
+
+# -- windows ------------------------------------------------------------------------------------------------------------
+
+
+def test_windows_by_every_question(make_store: Maker) -> None:
+    store = make_store(
+        python_window=[
+            window(0, "prestepzero-*-start", "train-0-stepstart"),
+            window(1, "train-3-stepstart", "train-3-forwardpassend"),
+            window(2, "train-3-forwardpassend", "train-3-stepend"),
+            window(3, "train-4-stepstart", "eval-0-stepstart"),
+            window(4, "eval-3-stepstart", "eval-3-stepend"),
+            window(5, "posthookclose-*-start", "posthookclose-*-end"),
+            window(6, "train-5-stepstart", "train-5-stepend", start_ns=None, duration_ns=None),
+        ]
+    )
+    found = python_windows.windows(store)
+
+    def ids(some: tuple[python_windows.Window, ...]) -> list[int]:
+        return [one.id for one in some]
+
+    assert ids(python_windows.by_step_interval(found, 3, 5)) == [1, 2, 6]
+    assert ids(python_windows.by_step_interval(found, 3, 3, end_phase="forwardpassend")) == [1]
+    assert ids(python_windows.by_step_interval(found, 3, 3, start_phase="forwardpassend")) == [2]
+    assert ids(python_windows.by_step_interval(found, 0, 9, mode="eval")) == [4]
+    assert ids(python_windows.by_time(found, 1500, 3000)) == [1, 2, 3]
+    assert ids(python_windows.between_modes(found, "train", "eval")) == [3]
+    assert ids(python_windows.pre_step_zero(found)) == [0]
+    assert ids(python_windows.post_hook_close(found)) == [5]
+    assert {key: ids(some) for key, some in python_windows.by_training_phase(found).items()} == {
+        ("start", "stepstart"): [0],
+        ("stepstart", "forwardpassend"): [1],
+        ("forwardpassend", "stepend"): [2],
+        ("stepstart", "stepstart"): [3],
+        ("stepstart", "stepend"): [4, 6],
+        ("start", "end"): [5],
+    }
+    assert {key: ids(some) for key, some in python_windows.by_job_phase(found).items()} == {
+        "initialization": [0], "training_loop": [1, 2, 3, 4, 6], "finalization": [5],
+    }  # fmt: skip
+
+
+# -- call trees ---------------------------------------------------------------------------------------------------------
+
+
+def drawn(nodes: list[Node]) -> list[tuple[str, float, float, Any]]:
+    return [(node.function, round(node.total_s, 9), round(node.own_s, 9), drawn(node.children)) for node in nodes]
+
+
+def tree(own: dict[str, float], total: dict[str, float], calls: dict[tuple[str, str], float]) -> list[tuple[str, float, float, Any]]:
+    called: dict[str, float] = {}
+    for (caller, callee), seconds in calls.items():
+        if caller != callee:
+            called[callee] = called.get(callee, 0.0) + seconds
+    return drawn(estimated(own, total, calls, called))
+
+
+def test_time_of_a_function_is_divided_over_its_callers() -> None:
+    """main (10 s) calls a (6 s) and b (3 s), both call c: 4 s from a, 1 s from b; c calls d, 2 of its 5 s."""
+    own = {"main": 1.0, "a": 2.0, "b": 2.0, "c": 3.0, "d": 2.0}
+    total = {"main": 10.0, "a": 6.0, "b": 3.0, "c": 5.0, "d": 2.0}
+    calls = {("main", "a"): 6.0, ("main", "b"): 3.0, ("a", "c"): 4.0, ("b", "c"): 1.0, ("c", "d"): 2.0}
+    assert tree(own, total, calls) == [
+        ("main", 10.0, 1.0, [
+            ("a", 6.0, 2.0, [("c", 4.0, 2.4, [("d", 1.6, 1.6, [])])]),
+            ("b", 3.0, 2.0, [("c", 1.0, 0.6, [("d", 0.4, 0.4, [])])]),
+        ]),
+    ]  # fmt: skip
+
+
+def test_a_function_that_calls_itself_is_one_frame() -> None:
+    assert tree({"f": 2.0, "g": 1.0}, {"f": 3.0, "g": 1.0}, {("f", "f"): 2.0, ("f", "g"): 1.0}) == [("f", 3.0, 2.0, [("g", 1.0, 1.0, [])])]
+
+
+def test_functions_that_call_each_other_are_opened_where_they_can_be() -> None:
+    """A wrapper calls model (8 s), which calls the wrapper again (7 s), which calls layer (6 s): never model and layer at once."""
+    own = {"main": 0.0, "wrapper": 1.5, "model": 0.5, "layer": 6.0}
+    total = {"main": 8.0, "wrapper": 8.0, "model": 7.25, "layer": 6.0}
+    calls = {("main", "wrapper"): 8.0, ("wrapper", "model"): 7.25, ("model", "wrapper"): 6.75, ("wrapper", "layer"): 6.0}
+    (main,) = tree(own, total, calls)
+    (wrapper,) = main[3]
+    model = next(one for one in wrapper[3] if one[0] == "model")
+    (again,) = model[3]
+    layer = next(one for one in again[3] if one[0] == "layer")
+    assert (wrapper[:2], model[0], again[0]) == (("wrapper", 8.0), "model", "wrapper")
+    # Own time of the wrapper, 1.5 s of 8 + 6.75 s within it, is divided over both of its frames.
+    assert wrapper[2] == pytest.approx(1.5 * 8 / 14.75, abs=1e-6)
+    assert model[1] == pytest.approx(8 - wrapper[2], rel=0.03)
+    assert layer[1] == pytest.approx(6.0, rel=0.1)
+
+
+def test_a_circle_without_an_entry_begins_where_most_time_is() -> None:
+    """The profile was begun within f: what calls it is in no file."""
+    found = tree({"f": 1.0, "g": 1.0}, {"f": 2.0, "g": 1.5}, {("f", "g"): 1.5, ("g", "f"): 1.0})
+    assert found[0][:2] == ("f", 2.0)
+
+
+def test_small_frames_are_folded() -> None:
+    own = {"main": 1.0, **{f"f{i}": 0.004 for i in range(250)}}
+    total = {"main": 2.0, **{f"f{i}": 0.004 for i in range(250)}}
+    (main,) = tree(own, total, {("main", f"f{i}"): 0.004 for i in range(250)})
+    assert main[3] == [("(other)", 1.0, 1.0, [])]
+
+
+def test_deep_chains_end() -> None:
+    names = [f"f{i}" for i in range(3000)]
+    found = tree(dict.fromkeys(names, 0.0) | {names[-1]: 1.0}, dict.fromkeys(names, 1.0), dict.fromkeys(itertools.pairwise(names), 1.0))
+    depth, nodes = 0, found
+    while nodes:
+        depth, nodes = depth + 1, nodes[0][3]
+    assert depth == DEEPEST + 1  # and what is folded
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.floats(0, 1e3), st.floats(0, 1e3)), min_size=1),
+    st.dictionaries(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdef")), st.floats(0, 1e3)),
+)
+def test_no_frame_is_longer_than_what_called_it(times: dict[str, tuple[float, float]], edges: dict[tuple[str, str], float]) -> None:
+    own = {name: min(pair) for name, pair in times.items()}
+    total = {name: max(pair) for name, pair in times.items()}
+    calls = {pair: seconds for pair, seconds in edges.items() if pair[0] in own and pair[1] in own}
+
+    def check(node: tuple[str, float, float, Any], depth: int) -> None:
+        assert 0 <= node[2] <= node[1] + 1e-6
+        assert sum(one[1] for one in node[3]) + node[2] <= node[1] * (1 + 1e-6) + 1e-6
+        assert depth <= DEEPEST
+        for one in node[3]:
+            check(one, depth + 1)
+
+    for root in tree(own, total, calls):
+        check(root, 0)
+
+
+def test_a_tree_in_the_report(make_store: Maker) -> None:
+    store = make_store(
+        python_window=[window(0, "train-1-stepstart", "train-1-stepend", total_s=4.0)],
+        python_profile=[
+            function(0, 0, "/app/x/train.py:1(main)", 1.0, 4.0), function(0, 1, "/v/site-packages/torch/nn/m.py:5(forward)", 2.0, 3.0),
+            function(0, 2, "{built-in method torch.conv2d}", 1.0, 1.0), function(0, 3, "/app/x/train.py:9(tiny)", 0.0, 0.0),
+        ],
+        python_call=[call(0, 0, 1, 3.0), call(0, 1, 2, 1.0), call(0, 0, 3, 0.0)],
+    )  # fmt: skip
+    (flame,) = python_profile(store).flames
+    assert (flame.label, flame.exact, flame.total_s, flame.folded, flame.deepest) == ("training loop", False, 4.0, 1, 2)
+    assert flame.frames == (
+        FlameFrame("train.py:1(main)", "/app/x/train.py:1(main)", "own code", 0, 0.0, 4.0, 1.0),
+        FlameFrame("torch/nn/m.py:5(forward)", "/v/site-packages/torch/nn/m.py:5(forward)", "library", 1, 0.0, 3.0, 2.0),
+        FlameFrame("{built-in method torch.conv2d}", "{built-in method torch.conv2d}", "built-in", 2, 0.0, 1.0, 1.0),
+    )
+
+
+def test_trees_of_samples_are_added_up(make_store: Maker) -> None:
+    """Two windows: main 2 s (work 1.5 s) and main 1 s (work 0.5 s, io 0.25 s); io is 8.3 % of all."""
+    sampled = {"profiler": "pyinstrument", "calls": None}
+    frames = [
+        {"window": 0, "id": 0, "parent": None, "function": 0, "total_s": 0.5, "cumulative_s": 2.0},
+        {"window": 0, "id": 1, "parent": 0, "function": 1, "total_s": 1.5, "cumulative_s": 1.5},
+        {"window": 1, "id": 0, "parent": None, "function": 0, "total_s": 0.25, "cumulative_s": 1.0},
+        {"window": 1, "id": 1, "parent": 0, "function": 2, "total_s": 0.25, "cumulative_s": 0.25},
+        {"window": 1, "id": 2, "parent": 0, "function": 1, "total_s": 0.5, "cumulative_s": 0.5},
+    ]
+    names = ["/a.py:1(main)", "/a.py:2(work)", "/a.py:3(io)"]
+    functions: Rows = [
+        function(i, j, text, own, total, None)
+        for i, times in enumerate([[(0.5, 2.0), (1.5, 1.5), (0.0, 0.0)], [(0.25, 1.0), (0.5, 0.5), (0.25, 0.25)]])
+        for j, (text, (own, total)) in enumerate(zip(names, times, strict=True))
+    ]
+    windows = [window(i, f"train-{i}-stepstart", f"train-{i}-stepend", **sampled) for i in range(2)]
+    found = python_profile(make_store(python_window=windows, python_profile=functions, python_frame=frames))
+    (flame,) = found.flames
+    assert flame.exact
+    assert [(one.short, one.depth, one.start_s, one.total_s, one.own_s) for one in flame.frames] == [
+        ("a.py:1(main)", 0, 0.0, 3.0, 0.75),
+        ("a.py:2(work)", 1, 0.0, 2.0, 2.0),
+        ("a.py:3(io)", 1, 2.0, 0.25, 0.25),
+    ]
+    assert found.rows[0].calls is None
+
+
+# -- names --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("/home/me/train.py", "own code"),
+        ("train.py", "own code"),
+        ("/usr/local/lib/python3.7/site-packages/tensorflow/python/x.py", "library"),
+        ("/usr/lib/python3/dist-packages/numpy/x.py", "library"),
+        ("C:\\env\\Lib\\site-packages\\torch\\x.py", "library"),
+        ("/usr/lib/python3.11/json/decoder.py", "standard library"),
+        ("/usr/local/lib/python3.13t/threading.py", "standard library"),
+        ("C:\\Python311\\Lib\\json\\decoder.py", "standard library"),
+        ("<frozen importlib._bootstrap>", "standard library"),
+        ("<string>", "standard library"),
+        ("<__array_function__ internals>", "library"),
+        ("<stdin>", "own code"),
+        ("<ipython-input-1-abc>", "own code"),
+        (None, "built-in"),
+    ],
+)
+def test_whose_code_it_is(file: str | None, kind: str) -> None:
+    assert kind_of(file) == kind
+
+
+def test_paths_are_as_short_as_tells_them_apart() -> None:
+    files = {
+        "/home/me/a/train.py:1(f)": "/home/me/a/train.py", "/home/me/b/train.py:1(f)": "/home/me/b/train.py",
+        "/home/me/a/net.py:2(g)": "/home/me/a/net.py", "/e/lib/python3.11/json/decoder.py:3(h)": "/e/lib/python3.11/json/decoder.py",
+        "/e/lib/python3.11/site-packages/torch/x.py:4(k)": "/e/lib/python3.11/site-packages/torch/x.py",
+        "/other/site-packages/torch/x.py:4(k)": "/other/site-packages/torch/x.py", "{built-in method len}": None,
+    }  # fmt: skip
+    assert list(short_names(files.items()).values()) == [
+        "a/train.py:1(f)", "b/train.py:1(f)", "net.py:2(g)", "json/decoder.py:3(h)", "/e/lib/python3.11/site-packages/torch/x.py:4(k)",
+        "/other/site-packages/torch/x.py:4(k)", "{built-in method len}",
+    ]  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.text("ab/.\\<>", max_size=8), st.integers(0, 2)), unique=True, max_size=12))
+def test_no_two_functions_read_the_same(given_files: list[tuple[str, int]]) -> None:
+    functions = {f"{file}:{line}(f)": file for file, line in given_files}
+    shorts = short_names(functions.items())
+    assert len(set(shorts.values())) == len(functions)
