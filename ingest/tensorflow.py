@@ -232,8 +232,8 @@ class _Trace:
         if events.is_empty():
             return
         self._span(events)
-        number = pl.coalesce(pl.col("text").str.extract(r"(\d{1,18})$", 1).cast(pl.Int64, strict=False), "step_num", "group")
-        rows = events.with_columns(value=number)
+        events = events.with_columns(step_text=self.names.of(events["step_name"], ["text"])["text"])
+        rows = events.with_columns(value=pl.coalesce(*self._number(), _number(pl.col("text"), r"(\d{1,18})$"), "group"))
         numbers = rows["value"].unique(maintain_order=True)
         ids = self.store.name_ids([f"step {value}" if value is not None else "step" for value in numbers])
         named = pl.DataFrame({"value": numbers, "named": pl.Series(ids, dtype=pl.Int32)})
@@ -289,9 +289,6 @@ class _Trace:
                     correlation=pl.when(called).then("correlation"),
                 )
             )
-        # Profilers that know no number of the step name it by its group, from 0 in each profile.
-        group = pl.col("step_text").str.extract(r"^(\d{1,9})$", 1).cast(pl.Int64, strict=False)
-        named = pl.col("step_text").str.extract(r"(\d{1,18})$", 1).cast(pl.Int64, strict=False)
         if ranges.height:
             self.waiting["annotation"].append(
                 ranges.select(
@@ -299,13 +296,19 @@ class _Trace:
                     side=pl.lit("host"),
                     device=pl.lit(None, pl.Int32),
                     name="name_id",
-                    value=pl.when(is_step).then(pl.coalesce("step_num", group + (self.session.step or 0), named, "group")),
+                    value=pl.when(is_step).then(pl.coalesce(*self._number(), "group")),
                     start_ns="start_ns",
                     duration_ns="duration_ns",
                     complete=pl.lit(True),
                     phase=pl.when(is_step).then(pl.lit(STEP_PHASE)).when(text.str.contains(_BATCH)).then(pl.lit(DATA_PHASE)),
                 )
             )
+
+    def _number(self) -> tuple[pl.Expr, ...]:
+        """The number of a step, by the first of these that is known. Profilers that know none name it by its group, from 0 on."""
+        name = pl.col("step_text")
+        counted = _number(name, r"^(\d{1,9})$") + (self.session.step or 0)
+        return pl.col("step_num"), counted, _number(name, r"(\d{1,18})$")
 
     def _span(self, events: pl.DataFrame) -> None:
         first, last = events.select(

@@ -89,7 +89,7 @@ def step_of(number: int, at: float) -> list[dict[str, Any]]:
             GPU, COPIES, "MemcpyH2D", at + 460, 50, correlation_id=str(launch + 3),
             memcpy_details="kind_src:pageable kind_dst:device size:1024 dest:0 async:1", **group,
         ),
-        event(GPU, DERIVED, str(number), at + 420, 500, **group),
+        event(GPU, DERIVED, str(number), at + 420, 500, step_name=f"train {100 + number}", **group),
         event(GPU, DERIVED + 3, "model/dense/MatMul:MatMul", at + 420, 500, **group),
         event(GPU, DERIVED + 2, "model", at + 420, 500, **group),
     ]  # fmt: skip
@@ -173,7 +173,7 @@ def test_steps_have_the_numbers_and_the_device_work_of_the_profile(store_of_run:
     on_device = store_of_run.frame(
         "SELECT n.text, value, duration_ns FROM annotation AS a JOIN name AS n ON n.id = a.name WHERE side = 'device'"
     )
-    assert sorted(on_device.rows()) == [(f"step {number}", number, 500_000) for number in range(STEPS)]
+    assert sorted(on_device.rows()) == [(f"step {100 + number}", 100 + number, 500_000) for number in range(STEPS)]
 
 
 def test_figures_of_the_report(store_of_run: Store) -> None:
