@@ -37,6 +37,15 @@ _FIGURES: Final[dict[str, tuple[str, ...]]] = {
     "io_wait": ("cpu_iowait",),
     "disk_read": ("disk_read",),
     "disk_write": ("disk_write",),
+    # What DCGM's profiling counters measure; other quantities than the utilisation, and only in the table.
+    "gpu_engine_active": ("gpu_engine_active",),
+    "gpu_sm_active": ("gpu_sm_active",),
+    "gpu_sm_occupancy": ("gpu_sm_occupancy",),
+    "gpu_tensor_active": ("gpu_tensor_active",),
+    "gpu_fp64_active": ("gpu_fp64_active",),
+    "gpu_fp32_active": ("gpu_fp32_active",),
+    "gpu_fp16_active": ("gpu_fp16_active",),
+    "gpu_dram_active": ("gpu_dram_active",),
 }
 _RECORDED_MEMORY: Final = "gpu_memory_controller"
 _DRAWN: Final = ("gpu", "cpu", "gpu_memory", "io_wait", "cpu_memory", "network")

@@ -20,6 +20,14 @@ _NAMES = {
     "network": "Network",
     "disk_read": "Disk reads",
     "disk_write": "Disk writes",
+    "gpu_engine_active": "Graphics or compute engine active",
+    "gpu_sm_active": "Multiprocessors active",
+    "gpu_sm_occupancy": "Occupancy of multiprocessors",
+    "gpu_tensor_active": "Tensor cores active",
+    "gpu_fp64_active": "FP64 units active",
+    "gpu_fp32_active": "FP32 units active",
+    "gpu_fp16_active": "FP16 units active",
+    "gpu_dram_active": "Device memory interface active",
 }
 _HEAT_MAPS = 4
 _NAMED = 6
