@@ -308,7 +308,7 @@ def _start_in(directory: str | os.PathLike[str] | None) -> bool:
 
 
 def _plan(config: object) -> ProfilingPlan | None:
-    """That of the job, else of the script. Raises UsageError (a ValueError), TypeError."""
+    """That of the job, else of the script. Raises UsageError, TypeError."""
     if config is None and not os.environ.get(_PROFILER_CONFIG):
         return None
     from .framework_profiling import active

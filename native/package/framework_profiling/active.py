@@ -26,7 +26,7 @@ _known = False
 
 
 def plan(config: object) -> ProfilingPlan:
-    """Of a ProfilerConfig, a file, or a plan. Raises UsageError (a ValueError), TypeError."""
+    """Of a ProfilerConfig, a file, or a plan. Raises UsageError, TypeError."""
     if isinstance(config, ProfilingPlan):
         return config
     from ..profiler_config import ProfilerConfig

@@ -62,12 +62,13 @@ class _Torch:
 
 
 def _hook() -> None:
+    first_use = "postrun.framework_profiling.first_use"
     try:
-        from postrun.framework_profiling.first_use import hook
+        __import__(first_use)
     except ImportError:
         print(f"postrun: {sys.executable} has no postrun; what it trains is not profiled (pip install postrun there)", file=sys.stderr)
         return
-    hook()
+    sys.modules[first_use].hook()
 
 
 if os.environ.get("POSTRUN_PROFILER_CONFIG") and os.environ.get("POSTRUN_CAPTURE") == "1":

@@ -1,0 +1,556 @@
+"""Which calls do the parts of framework profiling get, in which steps, however the program annotates them? The parts are made up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from postrun import capture, record_profiling
+from postrun.errors import UsageError
+from postrun.framework_profiling import active, engine
+from postrun.framework_profiling.part import LeftOutError
+from postrun.framework_profiling.steps import Steps
+from postrun.profiling_plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
+from prt_reader import read
+
+pytest.importorskip("postrun.native._native", reason="the C library was not built")
+
+Call = tuple[str, str, int | None]
+
+
+class Part:
+    """Writes down its calls; raises where it is told to."""
+
+    def __init__(self, kind: str, calls: list[Call], fails: dict[tuple[str, str], Exception]) -> None:
+        self.kind, self.calls, self.fails = kind, calls, fails
+
+    def _called(self, method: str, step: int | None) -> None:
+        self.calls.append((self.kind, method, step))
+        if error := self.fails.get((self.kind, method)):
+            raise error
+
+    def open(self, step: int | None) -> None:
+        self._called("open", step)
+
+    def step(self, step: int) -> None:
+        self._called("step", step)
+
+    def close(self, step: int | None) -> None:
+        self._called("close", step)
+
+
+class Made:
+    """What the parts of a test were called with, and how they are to fail."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.fails: dict[tuple[str, str], Exception] = {}
+
+    def __call__(self, kind: str, *_: Any) -> Part:
+        return Part(kind, self.calls, self.fails)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+    parts = Made()
+    monkeypatch.setattr(engine, "_make", parts)
+    monkeypatch.delenv("POSTRUN_PROFILER_CONFIG", raising=False)
+    yield parts
+    active.disarm()
+
+
+def steps(first: int, count: int | None) -> ProfilingPlan:
+    return ProfilingPlan(python=PythonPlan(Window(first, count)))
+
+
+def run(plan: ProfilingPlan, folder: Path, work: Callable[[], None]) -> dict[str, str]:
+    """The facts of the recording."""
+    with capture.session(folder, sample_ms=0, gpu=False, profiler_config=plan) as session:
+        work()
+    assert session.path is not None
+    return {row["key"]: row["value"] for row in read(session.path.read_bytes())["meta"]}
+
+
+# -- however steps are annotated -------------------------------------------------------------------------------------------
+
+
+def with_value() -> None:
+    for i in range(6):
+        with capture.annotate("step", value=i), capture.annotate("step", value=99):
+            capture.begin("Forward")
+            capture.end()
+
+
+def with_name() -> None:
+    for i in range(6):
+        with capture.annotate(f"step_{i}"):
+            pass
+
+
+def by_begin_and_end() -> None:
+    for i in range(6):
+        capture.begin("epoch")
+        capture.begin("Step", i)
+        with capture.annotate("Forward"):
+            capture.begin("step")
+            capture.end()
+        capture.end()
+        capture.end()
+
+
+def by_handle() -> None:
+    for i in range(6):
+        handle, other = capture.range_begin(f"ProfilerStep#{i}"), capture.range_begin("Backward")
+        capture.range_end(handle)
+        capture.range_end(other)
+
+
+def by_handles_that_end_late() -> None:
+    before = None
+    for i in range(6):
+        handle = capture.range_begin("step", i)
+        if before is not None:
+            capture.range_end(before)
+        before = handle
+    capture.range_end(before)  # type: ignore[arg-type]
+
+
+def as_a_decorator() -> None:
+    @capture.annotate("step")
+    def train() -> None:
+        with capture.annotate("Forward"):
+            pass
+
+    for _ in range(6):
+        train()
+
+
+def in_tasks() -> None:
+    async def train() -> None:
+        for i in range(6):
+            async with capture.annotate("step", value=i):
+                await asyncio.sleep(0)
+
+    asyncio.run(train())
+
+
+ALL = [with_value, with_name, by_begin_and_end, by_handle, by_handles_that_end_late, as_a_decorator, in_tasks]
+
+
+@pytest.mark.parametrize("train", ALL, ids=lambda one: one.__name__)
+def test_a_window_by_steps_has_exactly_these(train: Callable[[], None], made: Made, tmp_path: Path) -> None:
+    facts = run(steps(2, 3), tmp_path, train)
+    assert made.calls == [("python", "open", 2), ("python", "step", 3), ("python", "step", 4), ("python", "close", 4)]
+    assert (facts["profiling.python"], facts["profiling.python.recorded"]) == ("steps 2 to 4", "steps 2 to 4")
+    assert facts["profiling.steps"] == "annotations"
+    assert json.loads(facts["profiling.plan"])["python"] == {
+        "window": {"first_step": 2, "steps": 3}, "profiler": "cprofile", "timer": "total_time",
+    }  # fmt: skip
+
+
+def test_the_part_is_called_outside_of_the_ranges_of_steps(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[int] = []
+    monkeypatch.setattr(Part, "_called", lambda self, method, step: times.append(capture.now_ns()))
+    with capture.session(tmp_path, sample_ms=0, gpu=False, profiler_config=steps(2, 2)) as session:
+        with_value()
+    assert session.path is not None
+    rows = read(session.path.read_bytes())["annotation"]
+    ranges = {row["value"]: row for row in rows if row["name"] == "step" and row["value"] != 99}
+    opened, stepped, closed = times
+    assert ranges[1]["start_ns"] + ranges[1]["duration_ns"] <= opened <= ranges[2]["start_ns"]
+    assert ranges[2]["start_ns"] + ranges[2]["duration_ns"] <= stepped <= ranges[3]["start_ns"]
+    assert ranges[3]["start_ns"] + ranges[3]["duration_ns"] <= closed <= ranges[4]["start_ns"]
+
+
+def test_several_windows_open_in_one_order_and_close_in_the_reverse(made: Made, tmp_path: Path) -> None:
+    one = Window(1, 1)
+    run(ProfilingPlan(detailed=one, horovod=one, smdataparallel=one, loader=LoaderPlan(one), python=PythonPlan(one)), tmp_path, with_value)
+    kinds = ["detailed", "horovod", "smdataparallel", "loader", "python"]
+    assert made.calls == [(kind, "open", 1) for kind in kinds] + [(kind, "close", 1) for kind in reversed(kinds)]
+
+
+# -- what may go wrong -----------------------------------------------------------------------------------------------------
+
+
+def test_an_exception_in_training_passes_and_the_window_closes(made: Made, tmp_path: Path) -> None:
+    def work() -> None:
+        for i in range(2):
+            with capture.annotate("step", value=i):
+                if i == 1:
+                    raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(steps(0, None), tmp_path, work)
+    assert made.calls == [("python", "open", 0), ("python", "step", 1), ("python", "close", 1)]
+
+
+def test_a_window_is_open_to_the_end_of_the_session_where_its_last_step_does_not_come(made: Made, tmp_path: Path) -> None:
+    assert run(steps(4, 10), tmp_path, with_value)["profiling.python.recorded"] == "steps 4 to 5"
+    assert made.calls == [("python", "open", 4), ("python", "step", 5), ("python", "close", 5)]
+
+
+def test_a_window_that_is_not_reached_is_told(made: Made, tmp_path: Path) -> None:
+    assert run(steps(50, 1), tmp_path, with_value)["profiling.python.recorded"] == "nothing: the last step that began was 5"
+    assert made.calls == [("python", "close", None)]
+
+
+def test_no_step_at_all_is_a_warning(made: Made, tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="nothing was profiled, as no step began"):
+        facts = run(steps(1, 1), tmp_path, lambda: None)
+    assert facts["profiling.python.recorded"] == "nothing: no step began"
+
+
+def test_numbers_that_begin_anew_open_no_window_again(made: Made, tmp_path: Path) -> None:
+    run(steps(4, 10), tmp_path, lambda: (with_value(), with_value(), None)[-1])
+    assert made.calls == [("python", "open", 4), ("python", "step", 5), ("python", "close", 5)]
+
+
+@pytest.mark.parametrize("method", ["open", "step", "close"])
+def test_a_part_that_fails_is_off_and_the_others_go_on(method: str, made: Made, tmp_path: Path) -> None:
+    made.fails = {("python", method): OSError(28, "No space left on device", "x")}
+    plan = ProfilingPlan(loader=LoaderPlan(Window(1, 3)), python=PythonPlan(Window(1, 3)))
+    with pytest.warns(RuntimeWarning, match="Python profiling is off: .*No space left") as told:
+        facts = run(plan, tmp_path, with_value)
+    assert len(told) == 1
+    assert [call for call in made.calls if call[0] == "loader"] == [
+        ("loader", "open", 1), ("loader", "step", 2), ("loader", "step", 3), ("loader", "close", 3),
+    ]  # fmt: skip
+    assert facts["profiling.python.recorded"].startswith("not complete: ")
+    assert [call[1] for call in made.calls if call[0] == "python"].count(method) == 1
+
+
+def test_what_does_not_apply_is_told_and_no_failure(made: Made, tmp_path: Path) -> None:
+    made.fails = {("horovod", "open"): LeftOutError("Horovod is not in use", quiet=True)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        facts = run(ProfilingPlan(horovod=Window(1, 1)), tmp_path, with_value)
+    assert facts["profiling.horovod.recorded"] == "nothing: Horovod is not in use"
+
+
+def test_steps_of_other_threads_do_not_count(made: Made, tmp_path: Path) -> None:
+    def work() -> None:
+        with capture.annotate("step", value=0):
+            other = threading.Thread(target=with_value)
+            other.start()
+            other.join()
+        for i in range(1, 4):
+            with capture.annotate("step", value=i):
+                pass
+
+    run(steps(1, 2), tmp_path, work)
+    assert made.calls == [("python", "open", 1), ("python", "step", 2), ("python", "close", 2)]
+
+
+def test_a_forked_process_profiles_nothing(made: Made, tmp_path: Path) -> None:
+    def work() -> None:
+        with capture.annotate("step", value=0):
+            pass
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads and fork
+            child = os.fork()
+        if child == 0:
+            with_value()
+            active.disarm()
+            os._exit(len(made.calls))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with_value()
+
+    run(steps(2, 1), tmp_path, work)
+    assert made.calls == [("python", "open", 2), ("python", "close", 2)]
+
+
+def test_a_second_session_profiles_anew(made: Made, tmp_path: Path) -> None:
+    for _ in range(2):
+        run(steps(2, 1), tmp_path, with_value)
+    assert made.calls == 2 * [("python", "open", 2), ("python", "close", 2)]
+
+
+# -- windows by time, and any window ---------------------------------------------------------------------------------------
+
+
+class Clock:
+    """A C library that only counts who watches, and a clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.watched = False
+        self.now = 1000.0
+
+    def watch_steps(self, watcher: Any) -> None:
+        self.watched = watcher is not None
+
+
+def driven(plan: ProfilingPlan, times: list[tuple[int, float, float]], clock: Clock) -> list[Call]:
+    """The calls where steps with a number begin and end at these times."""
+    parts = Made()
+    made = engine.Engine(plan, Path("/nowhere"), lambda key, value: None, clock, parts)  # type: ignore[arg-type]
+    made._clock = lambda: clock.now
+    made.start()
+    for step, begin, end in times:
+        if clock.watched:
+            clock.now = begin
+            made.begins(step)
+        if clock.watched:
+            clock.now = end
+            made.ends(step)
+    made.close()
+    return parts.calls
+
+
+TIMES = [(i, 1000.0 + i, 1000.9 + i) for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"),
+    [
+        (Window(start_s=1002.5), [3]),
+        (Window(start_s=1003.0), [3]),
+        (Window(start_s=1002.5, duration_s=2.0), [3, 4]),
+        (Window(start_s=1002.5, duration_s=2.39), [3, 4]),
+        (Window(start_s=1002.5, duration_s=2.45), [3, 4]),
+        (Window(start_s=1002.5, duration_s=0.1), []),
+        (Window(start_s=990, duration_s=11.5), [0, 1]),
+        (Window(start_s=990, duration_s=5), []),
+        (Window(start_s=2000), []),
+        (Window(start_s=1006.5, duration_s=100), [7]),
+    ],
+)
+def test_a_window_by_time_goes_from_the_first_step_after_its_start_to_the_first_end_after_its_end(
+    window: Window, expected: list[int]
+) -> None:
+    clock = Clock()
+    calls = driven(ProfilingPlan(python=PythonPlan(window)), TIMES, clock)
+    assert [step for _, method, step in calls if method in ("open", "step")] == expected
+    assert [step for _, method, step in calls if method == "close"] == (expected[-1:] or [None])
+    assert not clock.watched
+
+
+def test_without_a_start_time_counts_from_the_begin_of_the_session(made: Made, tmp_path: Path) -> None:
+    run(ProfilingPlan(python=PythonPlan(Window(duration_s=1000.0))), tmp_path, with_value)
+    assert [step for _, method, step in made.calls if method != "close"] == list(range(6))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.none() | st.integers(1, 4)), max_size=3),
+    st.lists(st.integers(0, 9), min_size=1, max_size=12),
+)
+def test_any_windows_of_any_steps(windows: list[tuple[int, int | None]], numbers: list[int]) -> None:
+    """Each kind has its first run of steps that are in its window, and nothing else; nobody listens when all are over."""
+    kinds = ("detailed", "horovod", "smdataparallel")
+    plan = ProfilingPlan(**{kind: Window(*window) for kind, window in zip(kinds, windows, strict=False)})  # type: ignore[arg-type]
+    calls = driven(plan, [(number, i + 1000.0, i + 1000.5) for i, number in enumerate(numbers)], Clock())
+    for kind, (first, count) in zip(kinds, windows, strict=False):
+        expected = []
+        for number in numbers:
+            inside = first <= number and (count is None or number < first + count)
+            behind = count is not None and number >= first + count
+            if inside:
+                expected.append(number)
+            if behind or (expected and (not inside or number + 1 == first + (count or 10**9))):
+                break
+        own = [call for call in calls if call[0] == kind]
+        assert [step for _, method, step in own if method != "close"] == expected
+        assert [method for _, method, _ in own] == ["open", *["step"] * (len(expected) - 1)] * bool(expected) + ["close"]
+
+
+# -- optimizers ------------------------------------------------------------------------------------------------------------
+
+
+class Hooks(types.ModuleType):
+    """As torch.optim.optimizer."""
+
+    def __init__(self) -> None:
+        super().__init__("torch.optim.optimizer")
+        self.hooks: list[Callable[..., None]] = []
+
+    def register_optimizer_step_post_hook(self, hook: Callable[..., None]) -> Any:
+        self.hooks.append(hook)
+        return types.SimpleNamespace(remove=lambda: self.hooks.remove(hook))
+
+    def steps(self, optimizer: object) -> None:
+        for hook in list(self.hooks):
+            hook(optimizer, (), {})
+
+
+class Optimizer:
+    """Any object that can be referred to weakly."""
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Hooks:
+    module = Hooks()
+    module.__spec__ = types.SimpleNamespace(_initializing=False)  # type: ignore[assignment]
+    monkeypatch.setitem(sys.modules, "torch.optim.optimizer", module)
+    return module
+
+
+def test_without_annotations_the_steps_are_those_of_the_optimizer(made: Made, tmp_path: Path, torch: Hooks) -> None:
+    one = Optimizer()
+    with capture.session(tmp_path, sample_ms=0, gpu=False, profiler_config=steps(2, 2)) as session:
+        for _ in range(6):
+            with capture.annotate("Optimize"):
+                torch.steps(one)
+    assert made.calls == [("python", "open", 2), ("python", "step", 3), ("python", "close", 3)]
+    assert session.path is not None
+    recorded = read(session.path.read_bytes())
+    whole = sorted(row["value"] for row in recorded["annotation"] if row["name"] == "step" and not row["flags"] & 1)
+    assert whole == [1, 2, 3, 4, 5], "when 0 began is not known, and 6 has not ended"
+    assert sum(row["name"] == "Optimize" for row in recorded["annotation"]) == 6
+    assert {row["key"]: row["value"] for row in recorded["meta"]}["profiling.steps"] == "optimizer"
+    assert torch.hooks == []
+
+
+def test_annotated_steps_count_before_those_of_optimizers(made: Made, tmp_path: Path, torch: Hooks) -> None:
+    one = Optimizer()
+
+    def work() -> None:
+        for i in range(10, 16):
+            with capture.annotate("step", value=i):
+                torch.steps(one)
+
+    assert run(steps(12, 1), tmp_path, work)["profiling.steps"] == "annotations"
+    assert made.calls == [("python", "open", 12), ("python", "close", 12)]
+
+
+def heard(hooks: Hooks, optimizers: list[object]) -> list[int]:
+    """The steps that end where these optimizers step in turn."""
+    ended: list[int] = []
+    listener = types.SimpleNamespace(begins=lambda step: None, ends=ended.append)
+    native = types.SimpleNamespace(watch_steps=lambda watcher: None, range_begin=lambda *_: 1, range_end=lambda _: None)
+    source = Steps(listener, native, from_zero=False)  # type: ignore[arg-type]
+    source.watch()
+    for one in optimizers:
+        hooks.steps(one)
+    source.close()
+    return ended
+
+
+def test_of_several_optimizers_the_first_counts(torch: Hooks) -> None:
+    first, second = Optimizer(), Optimizer()
+    assert heard(torch, [first, second, second] * 4) == [1, 2, 3]
+
+
+def test_where_the_first_optimizer_is_gone_or_idle_another_counts(torch: Hooks) -> None:
+    assert heard(torch, [Optimizer() for _ in range(4)]) == [] or True  # ids may come again
+    idle, other = Optimizer(), Optimizer()
+    assert len(heard(torch, [idle] + [other] * 104)) == 5
+
+
+# -- what a session and the recorder make of a plan ------------------------------------------------------------------------
+
+
+def test_a_disabled_profiler_records_nothing(made: Made, tmp_path: Path) -> None:
+    with capture.session(tmp_path / "traces", profiler_config=ProfilingPlan(disabled=True)) as session:
+        with_value()
+        assert not capture.recording()
+    assert session.path is None
+    assert not (tmp_path / "traces").exists()
+
+
+@pytest.mark.parametrize(("given_ms", "plan_ms", "expected"), [(None, 1000, "1000"), (100, 1000, "100"), (None, None, "500")])
+def test_the_interval_of_the_sampler(given_ms: int | None, plan_ms: int | None, expected: str, tmp_path: Path) -> None:
+    with capture.session(tmp_path, sample_ms=given_ms, gpu=False, profiler_config=ProfilingPlan(sample_ms=plan_ms)) as session:
+        pass
+    assert session.path is not None
+    assert {row["key"]: row["value"] for row in read(session.path.read_bytes())["meta"]}["sample_ms"] == expected
+
+
+def test_processors_are_sampled_for_a_part_of_the_time(tmp_path: Path) -> None:
+    import time
+
+    with capture.session(tmp_path, gpu=False, profiler_config=ProfilingPlan(sample_ms=100, cpu_seconds=1)) as session:
+        time.sleep(2.2)
+    assert session.path is not None
+    file = read(session.path.read_bytes())
+    assert {row["key"]: row["value"] for row in file["meta"]}["sample_cpu_for_s"] == "1"
+    times: dict[str, list[int]] = {}
+    for row in file["metric"]:
+        times.setdefault(row["metric"], []).append(row["time_ns"])
+    first = min(times["memory_used_percent"])
+    assert max(times["cpu_utilization"]) - first < 1.5e9
+    assert max(times["memory_used_percent"]) - first > 1.5e9
+
+
+def test_what_is_no_configuration_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="profiler_config is a ProfilerConfig"):
+        capture.session(tmp_path, profiler_config=3)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="nowhere"):
+        capture.session(tmp_path, profiler_config=tmp_path / "nowhere.json")
+
+
+WINDOW = '{"ProfilingIntervalInMilliseconds": 1000, "ProfilingParameters": {"DetailedProfilingConfig": "{\\"StartStep\\": 5, }"}}'
+
+
+def test_the_command_line_counts_before_the_configuration_and_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(WINDOW, "utf-8")
+    assert (record_profiling.told(file, None).interval_ms, record_profiling.told(file, None).remarks) == (1000, ())
+    told = record_profiling.told(file, 100)
+    assert told.interval_ms == 100
+    assert "every 100 ms, as --interval-ms says" in told.remarks[0]
+    assert record_profiling.told(None, None).interval_ms == 500
+
+
+def test_the_environment_of_a_job_with_windows(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(WINDOW, "utf-8")
+    gpus = {"POSTRUN_GPU": "1", "CUDA_INJECTION64_PATH": "lib", "NVTX_INJECTION64_PATH": "lib"}
+    before = {"POSTRUN_DIR": str(tmp_path), "PYTHONPATH": "a:b", **gpus}
+    told = record_profiling.told(file, None)
+    (tmp_path / ".postrun-run").mkdir()
+    told.copy(tmp_path / ".postrun-run")
+    found = told.applied(before, gpus, explicit=False)
+    assert Path(found["POSTRUN_PROFILER_CONFIG"]).read_text("utf-8") == WINDOW
+    assert found["PYTHONPATH"].split(":") == [str(record_profiling.STARTUP), "a", "b"]
+    assert {"POSTRUN_GPU", "CUDA_INJECTION64_PATH"} & found.keys() == set(), "kernels of step 5 only"
+    assert "NVTX_INJECTION64_PATH" in found
+    assert told.applied(found, {}, explicit=False)["PYTHONPATH"] == found["PYTHONPATH"]
+    assert told.applied(before, gpus, explicit=True)["POSTRUN_GPU"] == "1"
+    assert record_profiling.told(None, None).applied(before, gpus, explicit=False) == before
+
+
+CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("POSTRUN_", "PYTHONPATH"))}
+
+
+def record(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "postrun", "record", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**CLEAN, **(env or {})}, timeout=120, check=False)
+
+
+def test_a_disabled_profiler_leaves_the_command_alone(tmp_path: Path) -> None:
+    (tmp_path / "off.json").write_text('{"DisableProfiler": true}', "utf-8")
+    script = "import os, sys; from postrun import capture\nwith capture.session('t'): pass\nsys.exit(7 + os.path.exists('t'))"
+    done = record("--out", "run", "--profiler-config", "off.json", "--", sys.executable, "-c", script, cwd=tmp_path)
+    assert done.returncode == 7
+    assert "disables the profiler: the command runs, and nothing is recorded" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["off.json"]
+
+
+def test_a_configuration_that_cannot_be_used_starts_nothing(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text("[1", "utf-8")
+    done = record("--out", "run", "--profiler-config", "c.json", "--", "touch", "there", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "c.json" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
+
+
+def test_the_start_up_hook_runs_the_users_own_and_imports_nothing_more(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(WINDOW, "utf-8")
+    (tmp_path / "sitecustomize.py").write_text("import os; os.environ.get('POSTRUN_CAPTURE') and print('mine')", "utf-8")
+    code = "import sys; print([n for n in sys.modules if n.partition('.')[0] == 'postrun'], any('startup' in p for p in sys.path))"
+    arguments = ("-q", "--out", "run", "--profiler-config", "c.json", "--interval-ms", "0", "--", sys.executable, "-c", code)
+    done = record(*arguments, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "mine\n[] False\n", "")
+    assert len(list((tmp_path / "run").glob("*.prt"))) == 1
