@@ -42,12 +42,13 @@ def python_profile(report: Report) -> Section:
     if found.notes:
         made.facts["notes"] = found.notes
     steps = [group for group in found.groups if group.by == "steps"]
-    made.add(_windows(steps, rows))
+    timed = any(group.timer is not None for group in found.groups) or not found.groups
+    made.add(_windows(steps, rows, timed=timed))
     for i, flame in enumerate(found.flames):
         made.add(_flame(i, flame), _frames(i, flame))
-    made.add(_functions(rows, steps))
+    made.add(_functions(rows, steps, timed=timed))
     for question, heading in _QUESTIONS.items():
-        made.add(_phases(question, heading, [group for group in found.groups if group.by == question]))
+        made.add(_phases(question, heading, [group for group in found.groups if group.by == question], timed=timed))
     made.facts["flames"] = tuple(f"flame-{i}" for i in range(len(found.flames)))
     made.facts["phases"] = tuple(question.replace(" ", "-") for question in _QUESTIONS)
     return made
@@ -70,7 +71,7 @@ def _where(row: ProfileRow | ProfileGroup | FlameGraph) -> str:
     return ", ".join(part for part in (row.label, _TIMERS.get(row.timer or "")) if part)
 
 
-def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table | None:
+def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow], *, timed: bool) -> Table | None:
     def first(group: ProfileGroup) -> str:
         own = (row for row in rows if (row.profiler, row.timer, row.label) == (group.profiler, group.timer, group.label))
         row = next(own, None)
@@ -83,7 +84,7 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table
         "What was profiled",
         [
             Column("Steps"),
-            Column("Timer"),
+            *([Column("Timer")] if timed else []),
             Column("Profiler"),
             *counts,
             Column("Lasted", "number"),
@@ -95,7 +96,7 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table
         [
             [
                 word(group.label),
-                word(_timer(group.timer)),
+                *([word(_timer(group.timer))] if timed else []),
                 word(_PROFILERS.get(group.profiler, group.profiler)),
                 *([value(group.windows, count), value(group.processes, count)] if many else []),
                 value(group.wall_ns, duration),
@@ -110,7 +111,7 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table
     )
 
 
-def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup]) -> Table | None:
+def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup], *, timed: bool) -> Table | None:
     """Per steps and timer in turn, the longest first: what little of it the PDF has room for is of every profile."""
     whole = {(group.profiler, group.timer, group.label): group.total_s for group in steps}
     ranks: dict[tuple[str, str | None, str], int] = {}
@@ -126,9 +127,9 @@ def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup]) -> Tab
         "Functions by own time",
         [
             Column("Function", "name"),
-            Column("Code"),
+            Column("Code", html_only=True),
             Column("Steps"),
-            Column("Timer"),
+            *([Column("Timer")] if timed else []),
             Column("Calls", "number"),
             Column("Own time", "number"),
             Column("Of the profile", "number", html_only=True),
@@ -139,7 +140,7 @@ def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup]) -> Tab
                 word(row.short or row.function, full=row.function, limit=100),
                 word(row.kind),
                 Cell(row.label or _steps(row), sort=row.first_step),
-                word(_timer(row.timer)),
+                *([word(_timer(row.timer))] if timed else []),
                 Cell(_calls(row), sort=row.calls),
                 Cell(_seconds(row.total_s), sort=row.total_s),
                 value(_share(row.total_s, whole.get((row.profiler, row.timer, row.label))), percent),
@@ -151,13 +152,13 @@ def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup]) -> Tab
     )
 
 
-def _phases(question: str, heading: str, groups: Sequence[ProfileGroup]) -> Table | None:
+def _phases(question: str, heading: str, groups: Sequence[ProfileGroup], *, timed: bool) -> Table | None:
     return table(
         f"python-profile-{question.replace(' ', '-')}",
         f"By {heading[0].lower()}{heading[1:]}: functions with most own time",
         [
             Column(heading),
-            Column("Timer"),
+            *([Column("Timer")] if timed else []),
             Column("Function", "name"),
             Column("Code", html_only=True),
             Column("Calls", "number"),
@@ -168,7 +169,7 @@ def _phases(question: str, heading: str, groups: Sequence[ProfileGroup]) -> Tabl
         [
             [
                 word(group.label),
-                word(_timer(group.timer)),
+                *([word(_timer(group.timer))] if timed else []),
                 word(row.short, full=row.function, limit=100),
                 word(row.kind),
                 Cell(_calls(row), sort=row.calls),

@@ -1,0 +1,148 @@
+"""Does the figure of a call tree show every frame in its place, with labels that fit, and does the section say what it must?"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from postrun.analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report
+from postrun.report_templates.figures import svg
+from postrun.report_templates.figures.flame_graph import WIDTH, Bar, Kind, fitting, flame_graph
+from postrun.report_templates.figures.palette import themed
+from postrun.report_templates.sections.python_profile import python_profile
+
+MAIN, STEP, CONV = "/app/train.py:1(main)", "/app/train.py:9(train_step)", "{built-in method torch._C._nn.conv2d}"
+FRAMES = (
+    FlameFrame("train.py:1(main)", MAIN, "own code", 0, 0.0, 4.0, 0.5),
+    FlameFrame("train.py:9(train_step)", STEP, "own code", 1, 0.0, 3.0, 1.0),
+    FlameFrame(CONV, CONV, "built-in", 2, 0.0, 2.0, 2.0),
+    FlameFrame("torch/nn/m.py:5(<lambda>)", "/e/site-packages/torch/nn/m.py:5(<lambda>)", "library", 1, 3.0, 0.25, 0.25),
+    FlameFrame("(other)", "(other)", "other", 1, 3.25, 0.25, 0.25),
+)
+FLAME = FlameGraph("training loop", "cprofile", "cpu_time", False, 1, 1, 4.0, FRAMES, 7, 2)
+
+
+def row(function: str, own: float, **more: Any) -> ProfileRow:
+    known = {"short": function.removeprefix("/app/"), "kind": "own code", "profiler": "cprofile", "label": "step 9", **more}
+    return ProfileRow(function, "cpu_time", 9, 9, known.pop("calls", 5), own, own + 1, **known)
+
+
+PROFILE = PythonProfile(
+    (row(MAIN, 2.0), row(STEP, 1.0, calls=9, primitive_calls=3), row(CONV, 0.5, calls=None, kind="built-in")), None,
+    groups=(
+        ProfileGroup("steps", "step 9", "cprofile", "cpu_time", 2, 1, 5 * 10**9, 4.0, 14, 12),
+        ProfileGroup("job phase", "training loop", "cprofile", "cpu_time", 2, 1, 5 * 10**9, 4.0, 14, 12, (row(MAIN, 2.0),)),
+    ),
+    flames=(FLAME,), notes=("A note.",),
+)  # fmt: skip
+
+
+def rects(text: str) -> list[tuple[float, float, float, str]]:
+    found = []
+    for one in ET.fromstring(text).iter():
+        title = one.find("{*}title")
+        if one.tag.endswith("rect") and title is not None:
+            found.append((*(float(one.attrib[key]) for key in ("x", "y", "width")), title.text or ""))
+    return found
+
+
+@pytest.fixture
+def report(rich: Report) -> Report:
+    return dataclasses.replace(rich, python_profile=PROFILE)
+
+
+def bar(depth: int, start: float, total: float, *names: str) -> Bar:
+    return Bar(depth, start, total, names, names[0], "computation")
+
+
+def test_frames_are_as_wide_as_their_time_and_below_their_callers() -> None:
+    text = flame_graph([bar(0, 0, 4, "main"), bar(1, 0, 3, "a"), bar(1, 3, 0.5, "b")], [Kind("own code", "computation")], 4.0)
+    found = {title: (x, y, width) for x, y, width, title in rects(text)}
+    assert found["main"][0] == 0
+    assert found["main"][2] == pytest.approx(WIDTH, abs=1)
+    assert (found["a"][0], found["b"][0]) == (0, pytest.approx(WIDTH * 3 / 4, abs=0.01))
+    assert found["b"][2] == pytest.approx(WIDTH / 8, abs=1)
+    assert found["main"][1] < found["a"][1] == found["b"][1]
+
+
+@given(st.text(max_size=60), st.text(min_size=1, max_size=60), st.floats(0, 800))
+def test_labels_fit_or_are_left_out(long: str, short: str, room: float) -> None:
+    shown = fitting([long, short], room)
+    assert svg.width_of(shown, 9.5) <= room + 1e-6 or not shown
+    assert not shown or shown in (long, short) or (shown.endswith("…") and short.startswith(shown[:-1]))
+
+
+def test_nothing_is_drawn_of_an_empty_tree_but_its_axis() -> None:
+    assert rects(flame_graph([], [], 0.0)) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 39), st.floats(0, 1), st.floats(0, 1), st.text(max_size=30)), max_size=30))
+def test_no_frame_leaves_the_figure(frames: list[tuple[int, float, float, str]]) -> None:
+    text = flame_graph([bar(depth, start, total, name) for depth, start, total, name in frames], [], 1.0)
+    root = ET.fromstring(text)
+    height = float(root.attrib["height"])
+    for one in root.iter():
+        if one.tag.endswith("rect"):
+            assert 0 <= float(one.attrib["x"]) <= WIDTH
+            assert float(one.attrib["x"]) + float(one.attrib["width"]) <= WIDTH + 0.5
+            assert float(one.attrib["y"]) + float(one.attrib["height"]) <= height + 0.01
+
+
+def test_the_section_shows_the_tree_with_full_names(report: Report) -> None:
+    section = python_profile(report)
+    figure = section.figures["flame-0"]
+    titles = [title for *_, title in rects(figure.svg)]
+    assert len(titles) == len(FRAMES)
+    assert titles[1].startswith(f"{STEP}: 3.00")
+    assert titles[3].startswith("/e/site-packages/torch/nn/m.py:5(<lambda>)")
+    assert re.search(r"own code.*library.*built-in.*others, together", figure.svg)
+    assert figure.alt.startswith("Call tree of training loop, CPU time, 4.00")
+    assert "5\u00a0frames on 3\u00a0levels" in figure.alt
+    assert "The frame with most own time: {built-in method torch._C._nn.conv2d} 50.0" in figure.alt
+    assert "estimate" in figure.caption
+    assert "7\u00a0functions are in no frame" in figure.caption
+    assert "var(--operator)" in themed(figure.svg, "x")
+    levels = [cells[0].text for cells in section.tables["frames-0"].rows]
+    assert levels == ["1", "2", "3", "2", "2"]
+    assert section.tables["frames-0"].pdf_rows == 0
+
+
+def test_a_tree_of_the_profiler_itself_is_no_estimate(rich: Report) -> None:
+    exact = dataclasses.replace(FLAME, exact=True, profiler="pyinstrument")
+    section = python_profile(dataclasses.replace(rich, python_profile=dataclasses.replace(PROFILE, flames=(exact,))))
+    assert "The tree is that of the profiler." in section.figures["flame-0"].caption
+    assert "Pyinstrument" in section.figures["flame-0"].caption
+
+
+def test_tables_of_functions_and_phases(report: Report) -> None:
+    section = python_profile(report)
+    assert "train.py:1(main)" in section.lead
+    assert "50.0" in section.lead
+    functions = section.tables["table"]
+    head = [column.label for column in functions.columns]
+    calls = [cells[head.index("Calls")].text for cells in functions.rows]
+    assert calls == ["5", "9/3", "–"]
+    assert functions.rows[0][0].title == MAIN
+    assert functions.note == "9\u00a0functions with less own time are not listed."
+    assert [cells[0].text for cells in section.tables["job-phase"].rows] == ["training loop"]
+    windows = section.tables["windows"]
+    assert [cell.text for cell in windows.rows[0]][:3] == ["step 9", "CPU time", "cProfile"]
+    assert section.facts["notes"] == ("A note.",)
+
+
+def test_a_report_of_before_has_rows_alone(rich: Report) -> None:
+    old = PythonProfile((ProfileRow("train.py:1(f)", "total_time", 5, 9, 300, 12.5, 25.0),), None)
+    section = python_profile(dataclasses.replace(rich, python_profile=old))
+    assert [cell.text for cell in section.tables["table"].rows[0]][:2] == ["train.py:1(f)", "–"]
+    assert "5 to 9" in [cell.text for cell in section.tables["table"].rows[0]]
+
+
+def test_without_a_profile_the_section_is_one_sentence(rich: Report) -> None:
+    empty = python_profile(dataclasses.replace(rich, python_profile=PythonProfile((), "No Python profile: use `postrun record`.")))
+    assert empty.empty
+    assert "<code>postrun record</code>" in empty.lead
