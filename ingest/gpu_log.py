@@ -331,19 +331,19 @@ class GpuLogs:
                 known.add(gpu.unit)
         execute("UPDATE node SET gpus = greatest(gpus, ?) WHERE id = ?", [len({gpu.unit for gpu in gpus}), node])
 
-    def store_samples(self, shifts: dict[int, int]) -> dict[int, ReadResult]:
-        """The rows become samples; ``shifts``: what is added to the times of a source. What became of each source."""
-        execute = self.store.connection.execute
+    def store_samples(self, shifts: dict[int, int], *, zoned: bool) -> dict[int, ReadResult]:
+        """The rows of logs whose times say their zone, or not, become samples. ``shifts``: what is added to the times of a source.
+
+        What became of each source."""
         results: dict[int, ReadResult] = {}
-        for log in self.logs:
+        for log in [log for log in self.logs if log.zoned == zoned]:
             shift = shifts.get(log.source, 0)
             stored = 0
             for placed in [placed for placed in self.placed if placed.log is log]:
                 stored += self._store(placed, shift)
             span = [None if time is None else time + shift for time in (log.first_ns, log.last_ns)]
             results[log.source] = ReadResult(stored, span[0], span[1], partial=log.partial)
-        if self.logs:
-            execute("DROP TABLE IF EXISTS log_sample")
+            self.store.connection.execute("DELETE FROM log_sample WHERE log = ?", [log.source])
         return results
 
     def _store(self, placed: Placed, shift: int) -> int:

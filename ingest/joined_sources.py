@@ -87,6 +87,7 @@ class Joining:
         if self.logs.logs:
             self.logs.place()
             self._join_machines()
+            self.results.update(self.logs.store_samples({}, zoned=True))
         self._relative()
         self._logs()
         self._twice()
@@ -192,9 +193,8 @@ class Joining:
             if table != "device":
                 execute(f"UPDATE {table} SET node = ? WHERE node = ?", [theirs, mine])
         for gone, stays in same:
+            self._apart(gone, stays)
             for table in self._tables("process"):
-                if "correlation" in SCHEMA[table]:
-                    self._apart(table, gone, stays)
                 execute(f"UPDATE {table} SET process = ? WHERE process = ?", [stays, gone])
             execute(
                 "UPDATE process SET rank = coalesce(process.rank, o.rank), local_rank = coalesce(process.local_rank, o.local_rank),"
@@ -232,19 +232,20 @@ class Joining:
         for placed in self.logs.placed:
             placed.node = theirs if placed.node == mine else placed.node
 
-    def _apart(self, table: str, gone: int, stays: int) -> None:
-        """Correlations of two sources of one process are kept apart."""
+    def _apart(self, gone: int, stays: int) -> None:
+        """Correlations and external ids of two sources of one process are kept apart."""
+        execute = self.store.connection.execute
         for column in ("correlation", "external_id"):
-            if column not in SCHEMA[table]:
-                continue
-            ((most,),) = self.store.connection.execute(
+            ((most,),) = execute(
                 f"SELECT max({column}) FROM (SELECT {column} FROM device_event WHERE process = ? UNION ALL SELECT {column} FROM host_event"
                 " WHERE process = ?)",
                 [stays, stays],
             ).fetchall()
-            if most is not None and most > 0:
-                by = (most // CYCLE_IDS + 1) * CYCLE_IDS
-                self.store.connection.execute(f"UPDATE {table} SET {column} = {column} + ? WHERE process = ? AND {column} > 0", [by, gone])
+            if most is None or most <= 0:
+                continue
+            by = (most // CYCLE_IDS + 1) * CYCLE_IDS
+            for table in self._tables(column):
+                execute(f"UPDATE {table} SET {column} = {column} + ? WHERE process = ? AND {column} > 0", [by, gone])
 
     @staticmethod
     def _tables(column: str) -> list[str]:
@@ -288,7 +289,7 @@ class Joining:
             self.clocks[log.source] = Clock(found.shift_ns, f"{found.evidence}{within}")
             text = f"Times of {log.file} were shifted by {told(found.shift_ns)} ({found.evidence}{within}): the log's times have no zone."
             self._note_log("info" if found.uncertainty_ns else "warning", "clock_shifted", text, log)
-        self.results.update(self.logs.store_samples(shifts))
+        self.results.update(self.logs.store_samples(shifts, zoned=False))
 
     def _note_log(self, severity: Severity, code: str, text: str, log: Log) -> None:
         self.store.note(severity, code, text, source=log.source, file=log.file)

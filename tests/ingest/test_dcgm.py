@@ -148,6 +148,7 @@ def test_what_is_no_time() -> None:
     assert found.to_list() == [None] * 8
 
 
+@settings(max_examples=15)
 @given(st.lists(st.text(alphabet='0123456789,.-N/A "GPU\t', max_size=60), max_size=20))
 def test_any_lines_below_a_header_are_no_traceback(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     folder = tmp_path_factory.mktemp("dcgm")

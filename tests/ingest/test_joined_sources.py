@@ -183,6 +183,29 @@ def test_samples_of_one_gpu_from_two_samplers_count_once(joined_run: Path, devic
         assert "sampled_twice" in notes(store)
 
 
+def test_a_trace_without_an_epoch_gets_the_clock_of_a_log_that_has_one(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
+    traces(joined_run, tmp_path)
+    bases = set()
+    for path in (tmp_path / "kineto").iterdir():
+        trace = json.loads(gzip.decompress(path.read_bytes()))
+        bases.add(int(trace.pop("baseTimeNanoseconds")))
+        path.write_text(json.dumps(trace))
+    lines = ["timestamp,gpu,Hostname,DCGM_FI_DEV_GPU_UTIL"]
+    for row in smi_text(device_work, 0).splitlines()[1:]:
+        time, device, _, percent, *_ = row.split(", ")
+        at = datetime.strptime(time, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=UTC)
+        lines.append(f"{at.timestamp():.3f},{device},algo-1,{percent.removesuffix(' %')}")
+    (tmp_path / "dcgm.csv").write_text("\n".join(lines) + "\n")
+    with ingest([tmp_path]) as store:
+        offsets = store.frame("SELECT clock_offset_ns FROM source WHERE format = 'PyTorch profiler trace'").to_series().to_list()
+        assert len(offsets) == 2
+        assert all(abs(offset - base) <= INTERVAL for offset, base in zip(offsets, sorted(bases) * 2, strict=False))
+        assert "have no epoch; they were shifted" in notes(store)["clock_shifted"]
+        first, window = store.frame("SELECT (SELECT min(start_ns) FROM device_event), (SELECT min(first_ns) FROM profile_window)").row(0)
+        assert abs(first - min(start for events in device_work.values() for start, _ in events)) <= INTERVAL
+        assert abs(window - first) < 5 * SECOND
+
+
 def test_a_log_of_another_day_is_not_shifted(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
     traces(joined_run, tmp_path)
     (tmp_path / "smi.csv").write_text(smi_text(device_work, -40 * 3600 * SECOND))
@@ -269,3 +292,52 @@ def test_a_tracer_without_an_epoch_gets_the_clock_of_the_other_and_then_counts_o
         assert not joining.results[1].relative
         assert joining.results[1].first_ns is not None
         assert joining.results[1].first_ns > BASE
+
+
+def test_one_process_of_two_sources_keeps_its_launches_apart() -> None:
+    with Store.create(None) as store:
+        registry = Registry(store)
+        named, nameless = registry.node("n1"), registry.node("unknown host")
+        for process, node in ((0, named), (1, nameless)):
+            registry.process(node, 17, rank=None, source=process, fresh=True)
+            ids = store.name_ids(["kernel", "launch"])
+            start = BASE + process * 10 * SECOND
+            for table, name, kind in (("device_event", ids[0], "kernel"), ("host_event", ids[1], "launch")):
+                rows = {"node": node, "process": process, "kind": kind, "name": name, "duration_ns": 5 + process}
+                if table == "device_event":
+                    rows["device"] = 0
+                frame = pl.DataFrame([{**rows, "start_ns": start + k, "correlation": k} for k in (1, 2, 3)])
+                store.append(table, frame)
+        Joining(store, GpuLogs(store, registry), [], {TRACE}).settle()
+        assert store.frame("SELECT hostname FROM node").to_series().to_list() == ["n1"]
+        assert store.frame("SELECT pid FROM process").to_series().to_list() == [17]
+        links = "SELECT d.duration_ns, h.duration_ns FROM device_event AS d JOIN host_event AS h USING (process, correlation) ORDER BY ALL"
+        assert store.frame(links).rows() == [(5, 5)] * 3 + [(6, 6)] * 3
+
+
+def test_a_log_alone_makes_a_report_with_verdicts(tmp_path: Path) -> None:
+    from postrun.analysis.assemble import assemble
+    from postrun.analysis.options import Options
+
+    lines = ["timestamp, index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W]"]
+    for second in range(1500):
+        at = datetime.fromtimestamp(BASE // SECOND + second, UTC)
+        for index, percent in ((0, 20 + second % 20), (1, 90 + second % 7)):
+            lines.append(f"{at:%Y/%m/%d %H:%M:%S}.00{index}, {index}, {NAME}, {percent} %, {1000 + 40 * second} MiB, 81559 MiB, 300.25 W")
+    (tmp_path / "nvidia-smi.n3.csv").write_text("\n".join(lines) + "\n")
+    with ingest([tmp_path]) as store:
+        report = assemble(store, Options())
+    verdicts = {rule.rule: rule.verdict for rule in report.rules}
+    assert {rule for rule, verdict in verdicts.items() if verdict == "IssuesFound"} >= {
+        "LowGPUUtilization",
+        "LoadBalancing",
+        "GPUMemoryIncrease",
+    }
+    usage = {row.metric: row for row in report.system_usage.nodes}
+    means = sorted((20 + second % 20 + 90 + second % 7) / 2 for second in range(1500))
+    assert usage["gpu"].samples == 1500
+    assert not usage["gpu"].derived
+    assert (usage["gpu"].min, usage["gpu"].max) == (means[0], means[-1])
+    assert [(row.device, row.power_max_w) for row in report.system_usage.gpu_clocks] == [(0, 300.25), (1, 300.25)]
+    assert [(row.unit, row.last) for row in report.gpu_memory] == [("B", (1000 + 40 * 1499) * 2.0**20)] * 2
+    assert report.run.relative_times is False
