@@ -483,7 +483,7 @@ def test_processors_are_sampled_for_a_part_of_the_time(tmp_path: Path) -> None:
 
 
 def test_what_is_no_configuration_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="profiler_config is a ProfilerConfig"):
+    with pytest.raises(TypeError, match="profiler_config must be a ProfilerConfig"):
         capture.session(tmp_path, profiler_config=3)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="nowhere"):
         capture.session(tmp_path, profiler_config=tmp_path / "nowhere.json")
