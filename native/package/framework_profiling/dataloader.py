@@ -299,7 +299,7 @@ class _Recorder:
         self._regex = regex
         self._pattern = re.compile(regex)
         self._matched: dict[tuple[str, str], bool] = {}
-        self._writer: TimelineWriter | None = None
+        self.writer: TimelineWriter | None = None
         self._pid = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -308,7 +308,7 @@ class _Recorder:
     @property
     def writes(self) -> bool:
         """Whether this process has a file open."""
-        return self._writer is not None and self._pid == os.getpid()
+        return self.writer is not None and self._pid == os.getpid()
 
     def matches(self, phase: str, name: str) -> bool:
         found = self._matched.get((phase, name))
@@ -318,23 +318,23 @@ class _Recorder:
 
     def begin(self, base_ns: int | None) -> None:
         """An event of this process begins: times count from before it."""
-        if self._writer is None or self._pid != os.getpid():
+        if self.writer is None or self._pid != os.getpid():
             self._pid = os.getpid()
-            self._writer = TimelineWriter(self.folder, self._files, self.token, base_ns)
+            self.writer = TimelineWriter(self.folder, self._files, self.token, base_ns)
 
     def add(self, phase: str, name: str, start: int, duration: int, arguments: dict[str, Any]) -> None:
         """An event of this process ends."""
         if not self.matches(phase, name):
             return
         self.begin(start)
-        if self._writer is not None:
-            self._writer.add(phase, name, start, duration, {"thread_id": threading.get_native_id(), **arguments})
+        if self.writer is not None:
+            self.writer.add(phase, name, start, duration, {"thread_id": threading.get_native_id(), **arguments})
         if self.flag.state[0] == _CLOSED:  # it began inside of the window: nobody else closes the file
             self.finish()
 
     def finish(self) -> None:
         if self.writes:
-            writer, self._writer = self._writer, None
+            writer, self.writer = self.writer, None
             if writer is not None:
                 writer.close()
 
@@ -389,18 +389,20 @@ class _Fetches:
         self._last: tuple[int, int] | None = None  # start and duration of the last one that ended before the window
 
     def around(self, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        state = self._recorder.flag.state
+        recorder = self._recorder
+        state = recorder.flag.state
 
         @functools.wraps(original)
         def fetch(fetcher: Any, index: Any) -> Any:
             mode = state[0]
             if mode == _CLOSED:
-                self.settle()
+                if self._last is not None or recorder.writer is not None:
+                    self.settle()
                 return original(fetcher, index)
             if self._inside:  # of a loader that the data set has
                 return original(fetcher, index)
             if mode == _OPEN:
-                self._recorder.begin(None)
+                recorder.begin(None)
             self._inside = True
             start, begun = time.time_ns(), time.perf_counter_ns()
             try:

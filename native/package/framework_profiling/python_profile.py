@@ -19,6 +19,7 @@ import marshal
 import os
 import shutil
 import sys
+import threading
 import time
 import warnings
 import weakref
@@ -33,6 +34,7 @@ from .part import LeftOutError
 from .timeline_writer import node_name
 
 _TIMERS: Final[tuple[Timer, ...]] = ("total_time", "cpu_time", "off_cpu_time")
+_EVENTS: Final = ("PY_START", "PY_RESUME", "PY_THROW", "PY_RETURN", "PY_YIELD", "PY_UNWIND", "CALL", "C_RETURN", "C_RAISE")
 _HERE: Final = os.fspath(Path(__file__).parent)
 
 
@@ -72,6 +74,8 @@ class _CProfile:
 
     def start(self) -> None:
         self._profile.enable()
+        if sys.version_info >= (3, 12):
+            _of_this_thread(self._profile)
 
     def stop(self) -> None:
         self._profile.disable()
@@ -80,6 +84,24 @@ class _CProfile:
         self._profile.create_stats()
         with (folder / "python_stats").open("wb") as file:
             marshal.dump(_of_program(self._profile.stats), file)
+
+
+def _of_this_thread(profile: Any) -> None:
+    """From Python 3.12 on cProfile is called for every thread and takes all calls for those of one: only this thread's reach it here."""
+    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - older than 3.12 there is none, and mypy knows
+    tool, here, get_ident = monitoring.PROFILER_ID, threading.get_ident(), threading.get_ident
+
+    def only_here(callback: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments: callback(*arguments) if get_ident() == here else None
+
+    events = monitoring.get_events(tool)
+    monitoring.set_events(tool, 0)
+    for name in _EVENTS:
+        callback = monitoring.register_callback(tool, getattr(monitoring.events, name), None)
+        if callback is not None:
+            monitoring.register_callback(tool, getattr(monitoring.events, name), only_here(callback))
+    profile.clear()  # what this function has called
+    monitoring.set_events(tool, events)
 
 
 class _Pyinstrument:
