@@ -413,5 +413,7 @@ def test_a_module_is_acted_on_when_it_is_imported(tmp_path: Path, monkeypatch: p
     when_imported("imported_late", lambda module: seen.append(2))
     importlib.reload(module)
     assert seen == [1, 2]
+    with pytest.warns(RuntimeWarning, match="imported_late is not profiled"):
+        when_imported("imported_late", lambda module: module.missing)
     for name in ("imported_late", "imported_never"):
         monkeypatch.delitem(sys.modules, name)

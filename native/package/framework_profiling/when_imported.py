@@ -5,15 +5,19 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
 
 def when_imported(name: str, act: Callable[[ModuleType], None]) -> Callable[[], None]:
-    """Calls ``act`` with the module ``name``: now, where it has been imported, else right after its import. Returns what calls that off."""
+    """Calls ``act`` with the module ``name``: now, where it has been imported, else right after its import. Returns what calls that off.
+
+    Where ``act`` fails, the import does not: there is a warning.
+    """
     module = sys.modules.get(name)
-    if module is not None and not getattr(module.__spec__, "_initializing", False):
-        act(module)
+    if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
+        _try(act, module)
         return lambda: None
     finder = _Finder(name, act)
     sys.meta_path.insert(0, finder)
@@ -38,12 +42,20 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         self.leave()
         for finder in list(sys.meta_path):
-            spec = finder.find_spec(fullname, path, target)
+            find_spec = getattr(finder, "find_spec", None)
+            spec = None if find_spec is None else find_spec(fullname, path, target)
             if spec is not None:
                 if isinstance(spec.loader, importlib.abc.Loader):
                     _act_after(spec.loader, self._act)
                 return spec
         return None
+
+
+def _try(act: Callable[[ModuleType], None], module: ModuleType) -> None:
+    try:
+        act(module)
+    except Exception as error:
+        warnings.warn(f"{module.__name__} is not profiled ({type(error).__name__}: {error})", RuntimeWarning, stacklevel=3)
 
 
 def _act_after(loader: importlib.abc.Loader, act: Callable[[ModuleType], None]) -> None:
@@ -52,6 +64,6 @@ def _act_after(loader: importlib.abc.Loader, act: Callable[[ModuleType], None]) 
     def exec_module(module: ModuleType) -> None:
         del loader.exec_module  # the class's own again: a reload is no first import
         execute(module)
-        act(module)
+        _try(act, module)
 
     loader.exec_module = exec_module  # type: ignore[method-assign]
