@@ -8,6 +8,7 @@ from typing import Final
 import polars as pl
 
 from ..ingest.store import Store
+from .framework_phases import Parts, by_phase
 from .intervals import union_length
 from .kernels import percent_of, shares
 from .loading_names import DATA_LOADING
@@ -70,7 +71,8 @@ def framework(store: Store, given: pl.DataFrame | None = None) -> Framework:
     communication kernels by name, and the ranges of Horovod, smdataparallel and NCCL in framework timelines.
     """
     phases = _phases(store)
-    parts = _step_parts(store)
+    ranges = _ranges(store)
+    parts = _step_parts(ranges)
     cpu = _rows(_cpu_operators(store))
     by_operator, linked = _gpu_operators(store, given)
     gpu = _rows(by_operator)
@@ -88,6 +90,7 @@ def framework(store: Store, given: pl.DataFrame | None = None) -> Framework:
         collectives=collectives,
         notes=tuple(_notes(phases, parts, inclusive=_inclusive(store, cpu, gpu), linked=linked if cpu else None, gaps=gaps_ns(store))),
         absent=_ABSENT if empty else None,
+        by_phase=by_phase(store, ranges),
     )
 
 
@@ -124,24 +127,30 @@ def _watched(store: Store) -> pl.DataFrame:
     return pl.concat([profiled, sessions.join(profiled, on="process", how="anti").select(profiled.columns)])
 
 
-def _step_parts(store: Store) -> tuple[Share, ...]:
-    found = []
+def _step_parts(ranges: Parts) -> tuple[Share, ...]:
+    return shares((part, int(union_length(rows, ["process"])["length"].sum()), len(rows)) for part, (_, rows) in ranges.items())
+
+
+def _ranges(store: Store) -> dict[str, tuple[str, pl.DataFrame]]:
+    """By part of a step its ranges on the host, of the parts that there are; and what their names match."""
+    found = {}
     for part, (phase, name) in _PARTS.items():
         ranges = store.frame(
             """
-            SELECT a.process, a.start_ns AS start, a.start_ns + a.duration_ns AS "end" FROM annotation AS a JOIN name AS n ON n.id = a.name
+            SELECT a.process, a.tid, a.start_ns AS start, a.start_ns + a.duration_ns AS "end"
+            FROM annotation AS a JOIN name AS n ON n.id = a.name
             WHERE a.side = 'host' AND a.complete IS NOT FALSE
                 AND (regexp_matches(coalesce(a.phase, ''), ?) OR regexp_matches(n.text, ?))
             UNION ALL
-            SELECT h.process, h.start_ns, h.start_ns + h.duration_ns FROM host_event AS h
+            SELECT h.process, h.tid, h.start_ns, h.start_ns + h.duration_ns FROM host_event AS h
             WHERE CASE WHEN h.kind = 'loader' THEN ? ELSE h.kind = 'operator' AND h.name IN (
                 SELECT id FROM name WHERE regexp_matches(text, ?)) END
             """,
             [phase, name, part == "data loading", name],
         )
         if len(ranges):
-            found.append((part, int(union_length(ranges, ["process"])["length"].sum()), len(ranges)))
-    return shares(found)
+            found[part] = (name, ranges)
+    return found
 
 
 def _cpu_operators(store: Store) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...analysis.report import OperatorRow, Report
+from ...analysis.report import OperatorRow, PhaseMetrics, Report
 from ..blocks import Column, Section, Table, say, table, value, word
 from ..formats import clip, count, duration, percent
 from .shares import shares_ring
@@ -20,6 +20,8 @@ _TWO_TIMES = (
     "Summed times: of CPU operators inclusive, nested calls counted again; of GPU operators the device work that each launched itself."
 )
 _ALL = 99.9  # percent
+_PARTS = ("forward", "backward", "optimizer", "data loading")
+_BY_PHASE = 5
 
 
 def framework(report: Report) -> Section:
@@ -61,6 +63,11 @@ def framework(report: Report) -> Section:
                     meaning=lambda _: "communication"),
         _operators("framework-cpu-operators", "CPU operators (inclusive time: nested calls count again)", found.cpu_operators),
         _operators("framework-gpu-operators", "GPU operators (device time of the work that each launched itself)", found.gpu_operators),
+        _parts_by_phase([one for one in found.by_phase if one.by == "phase"]),
+        _operators_by("framework-phase-operators", "By training phase: CPU operators that begin in it", "Phase",
+                      [one for one in found.by_phase if one.by == "phase"]),
+        _operators_by("framework-part-operators", "By part of the step: CPU operators that begin in it, on its thread", "Part",
+                      [one for one in found.by_phase if one.by == "part"]),
     )  # fmt: skip
     return made
 
@@ -77,6 +84,54 @@ def _operators(id: str, caption: str, rows: Sequence[OperatorRow]) -> Table | No
         ],
         [[word(row.name), value(row.percent, percent), value(row.total_ns, duration), value(row.count, count)] for row in rows],
         pdf_rows=5,
+    )
+
+
+def _parts_by_phase(phases: Sequence[PhaseMetrics]) -> Table | None:
+    found = {share.name for phase in phases for share in phase.step_parts}
+    names = [*(name for name in _PARTS if name in found), *sorted(found - set(_PARTS))]
+
+    def time(phase: PhaseMetrics, name: str) -> int:
+        return sum(share.total_ns for share in phase.step_parts if share.name == name)
+
+    return table(
+        "framework-phase-parts",
+        "Parts of the step by training phase",
+        [Column("Phase", "name"), Column("Time", "number"), *(Column(name, "number") for name in names)],
+        [
+            [word(phase.name), value(phase.total_ns, duration), *(value(time(phase, name), duration) for name in names)]
+            for phase in phases
+            if names
+        ],
+        note="Host time in named ranges that lies in steps of the phase, summed over processes.",
+    )
+
+
+def _operators_by(id: str, caption: str, what: str, phases: Sequence[PhaseMetrics]) -> Table | None:
+    return table(
+        id,
+        caption,
+        [
+            Column(what),
+            Column("Lasted", "number", html_only=True),
+            Column("Operator", "name"),
+            Column("Percentage", "number"),
+            Column("Cumulative time", "number"),
+            Column("Count", "number", html_only=True),
+        ],
+        [
+            [
+                word(phase.name),
+                value(phase.total_ns, duration),
+                word(row.name),
+                value(row.percent, percent),
+                value(row.total_ns, duration),
+                value(row.count, count),
+            ]
+            for phase in phases
+            for row in phase.cpu_operators[:_BY_PHASE]
+        ],
+        pdf_rows=_BY_PHASE * 2,
     )
 
 
