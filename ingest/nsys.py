@@ -21,6 +21,7 @@ from .devices import add_devices
 from .identity import Facts, Identity, Placement, identify
 from .kineto import DEPTH_ROWS, FLUSH_ROWS, TraceResult, of_cycle
 from .nsys_events import DEVICE, HOST, RANGES, Dropped, Names, Reader
+from .nsys_metrics import samples
 from .nsys_schema import Export, open_database
 from .nsys_session import Ranks, Session, read_session
 from .ranges import depths
@@ -153,6 +154,7 @@ class _File:
         for table in (DEVICE, HOST):
             self._flush(table)
         self.dropped.add("names_unknown", len(names.unknown))
+        self._samples()
         return self._finish(own)
 
     # -- who -----------------------------------------------------------------------------------------------------------
@@ -307,6 +309,13 @@ class _File:
             )
         self.events += rows.height
         self.store.append(table, rows.drop("of", "cycle"))
+
+    def _samples(self) -> None:
+        """GPU metrics as samples of the machine."""
+        found = samples(self.export)
+        if found.height:
+            self.events += found.height
+            self.store.append("sample", found.with_columns(pl.col("time_ns") + self.session.base_ns, node=pl.lit(self.node, pl.Int32)))
 
     # -- what is left to say -------------------------------------------------------------------------------------------
 

@@ -344,6 +344,33 @@ def test_names_that_are_not_there_stay_apart(tmp_path: Path) -> None:
     assert notes(store)["names_unknown"] == 2
 
 
+def test_gpu_metrics_are_means_of_ten_milliseconds(tmp_path: Path) -> None:
+    gpu0, gpu1 = 0x1000000000000, 0x1000000000001
+    names = [(gpu0, 1, "SMs Active [Throughput %]"), (gpu0, 2, "DRAM Read Bandwidth [Throughput %]"), (gpu0, 3, "Unknown [%]"),
+             (gpu0, 4, "DRAM Write Bandwidth [Throughput %]"), (gpu1, 1, "SMs Active [Throughput %]"),
+             (gpu0, 5, "GR Active [Throughput %]"),
+             (gpu0, 6, "SYS Clock Frequency [MHz]")]  # fmt: skip
+    ms = 1_000_000
+    values = [(0, gpu0, 1, 10), (5 * ms, gpu0, 1, 30), (9_999_999, gpu0, 1, 50), (10 * ms, gpu0, 1, 99), (1, gpu0, 2, 20), (2, gpu0, 2, 40),
+              (3, gpu0, 4, 5), (4, gpu0, 3, 7), (4, gpu1, 1, 3), (5, gpu0, 5, "x"), (5, gpu0, 5, 101), (6, gpu0, 6, 50)]  # fmt: skip
+    tables = {
+        **session(),
+        "CUPTI_ACTIVITY_KIND_KERNEL": (KERNEL, [kernel(1, 2)]),
+        "TARGET_INFO_GPU_METRICS": (
+            "typeId, sourceId, typeName, metricId, metricName",
+            [(kind, 0, "x", n, name) for kind, n, name in names],
+        ),
+        "GPU_METRICS": ("timestamp, typeId, metricId, value", values),
+    }
+    store = ingest([write(tmp_path / "x.sqlite", tables)])
+    assert store.frame(f"SELECT metric, unit, time_ns - {EPOCH}, value FROM sample ORDER BY ALL").rows() == [
+        ("gpu_dram_active", 0, 5 * ms, 35.0),
+        ("gpu_sm_active", 0, 5 * ms, 30.0),
+        ("gpu_sm_active", 0, 15 * ms, 99.0),
+        ("gpu_sm_active", 1, 5 * ms, 3.0),
+    ]
+
+
 # -- damage and malice -----------------------------------------------------------------------------------------------------
 
 
