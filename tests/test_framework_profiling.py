@@ -447,6 +447,33 @@ def test_where_the_first_optimizer_is_gone_or_idle_another_counts(torch: Hooks) 
     assert len(heard(torch, [idle] + [other] * 104)) == 5
 
 
+# -- timelines of other libraries ------------------------------------------------------------------------------------------
+
+
+def test_timelines_of_other_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOROVOD_TIMELINE", raising=False)
+    said: list[tuple[Any, ...]] = []
+    horovod: Any = types.ModuleType("horovod.torch")
+    horovod.is_initialized = lambda: True
+    horovod.start_timeline = lambda file: said.append(("horovod", Path(file).parent, Path(file).parent.is_dir()))
+    horovod.stop_timeline = lambda: said.append(("horovod stops",))
+    smddp: Any = types.ModuleType("smdistributed.dataparallel")
+    smddp.start_profiler = lambda file, append_rank: said.append(("smddp", Path(file).name.split("_", 2)[2], append_rank))
+    smddp.stop_profiler = lambda: said.append(("smddp stops",))
+    plan = ProfilingPlan(horovod=Window(2, 1), smdataparallel=Window(4, 1))
+    monkeypatch.setitem(sys.modules, "horovod.torch", horovod)
+    monkeypatch.setitem(sys.modules, "smdistributed.dataparallel", smddp)
+    facts = run(plan, tmp_path, with_value)
+    assert said == [
+        ("horovod", tmp_path / "framework" / "horovod", True), ("horovod stops",), ("smddp", "smdataparallel_timeline.json", False),
+        ("smddp stops",),
+    ]  # fmt: skip
+    assert int(facts["profiling.horovod.started_ns"]) > 0
+    monkeypatch.setenv("HOROVOD_TIMELINE", "/its/own.json")
+    assert "HOROVOD_TIMELINE is set" in run(plan, tmp_path, with_value)["profiling.horovod.recorded"]
+    assert len(said) == 6
+
+
 # -- what a session and the recorder make of a plan ------------------------------------------------------------------------
 
 

@@ -271,6 +271,7 @@ class session:  # noqa: N801 - used like a function
                 raise
         elif self._gpu == "windows" and _by_environment:
             _gpu(False)
+            _leave_gpu_to_windows()
         if not self._started and not _by_environment:
             warnings.warn(f"a session is recording already, to {path()}; this one is part of it", RuntimeWarning, stacklevel=2)
         file = path()
@@ -353,10 +354,18 @@ def _has_gpu() -> bool:
 
 def _gpu_open() -> bool:
     """Whether this process records GPU activity beside the windows of a plan: then CUPTI is not free."""
-    return os.environ.get("POSTRUN_GPU") == "1" if _by_environment else _gpu_in_session
+    if _by_environment:
+        return os.environ.get("POSTRUN_GPU") == "1" and not _gpu_in_windows
+    return _gpu_in_session
+
+
+def _leave_gpu_to_windows() -> None:
+    global _gpu_in_windows
+    _gpu_in_windows = True
 
 
 _gpu_in_session = False
+_gpu_in_windows = False
 
 
 # ------------------------------------------------------------------ GPU activity

@@ -34,8 +34,11 @@ def hook() -> None:
 
 
 def _record() -> None:
-    """Importing it begins the session of POSTRUN_CAPTURE=1, and the plan's windows."""
-    from .. import capture  # noqa: F401
+    """Importing it begins the session of POSTRUN_CAPTURE=1, and the plan's windows. Training goes on whatever happens."""
+    try:
+        from .. import capture  # noqa: F401
+    except Exception as error:
+        print(f"postrun: this process is not profiled ({type(error).__name__}: {error})", file=sys.stderr)
 
 
 def _watch_optimizers(module: ModuleType) -> None:

@@ -65,10 +65,11 @@ def _hook() -> None:
     first_use = "postrun.framework_profiling.first_use"
     try:
         __import__(first_use)
+        sys.modules[first_use].hook()
     except ImportError:
         print(f"postrun: {sys.executable} has no postrun; what it trains is not profiled (pip install postrun there)", file=sys.stderr)
-        return
-    sys.modules[first_use].hook()
+    except Exception as error:  # the program's import of torch goes on
+        print(f"postrun: this process is not profiled ({type(error).__name__}: {error})", file=sys.stderr)
 
 
 if os.environ.get("POSTRUN_PROFILER_CONFIG") and os.environ.get("POSTRUN_CAPTURE") == "1":
