@@ -43,7 +43,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self.leave()
         for finder in list(sys.meta_path):
             find_spec = getattr(finder, "find_spec", None)
-            spec = None if find_spec is None else find_spec(fullname, path, target)
+            spec: importlib.machinery.ModuleSpec | None = None if find_spec is None else find_spec(fullname, path, target)
             if spec is not None:
                 if isinstance(spec.loader, importlib.abc.Loader):
                     _act_after(spec.loader, self._act)
