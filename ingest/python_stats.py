@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from .identity import identify
-from .python_window import Window, timer_of, window_of
+from .python_window import Window, rank_of, timer_of, window_of
 from .registry import UNKNOWN_HOST, ReadResult
 from .store import storable
 
@@ -179,6 +179,7 @@ class _Where:
         else:
             self.node = registry.node(_known_host(store, window.host))
             pid, rank = _pid_and_rank(store, window)
+            rank = rank_of(path) if rank is None else rank
             self.process = registry.process(self.node, pid, rank=rank, label=window.label, source=source)
         start, end = window.start_ns, window.end_ns
         self.start_ns = start

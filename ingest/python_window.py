@@ -16,7 +16,7 @@ from .smdebug_pevents import machine_of, node_label
 
 TIMERS: Final = ("total_time", "cpu_time", "off_cpu_time")
 FACTS: Final = "postrun.json"
-"""Name of the file beside a profile that says its timer."""
+"""Name of the file beside a profile that says its timer and the rank of its process."""
 
 _POINT: Final = (
     r"(?P<{0}_mode>[a-z]{{1,40}})-(?P<{0}_step>\d{{1,18}}|\*)-(?P<{0}_phase>[a-z]{{1,40}})-(?P<{0}_us>\d{{1,18}}(?:\.\d{{1,9}})?)"
@@ -83,13 +83,23 @@ def window_of(path: Path) -> Window:
 
 def timer_of(path: Path) -> str | None:
     """The timer of the profile ``path`` by the file beside it; None where there is none or it does not say."""
+    timer = _facts(path).get("timer")
+    return timer if isinstance(timer, str) and timer in TIMERS else None
+
+
+def rank_of(path: Path) -> int | None:
+    """The rank of the process of the profile ``path``, likewise."""
+    rank = _facts(path).get("rank")
+    return rank if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < 2**31 else None
+
+
+def _facts(path: Path) -> dict[str, Any]:
     try:
         with path.with_name(FACTS).open("rb") as file:
             facts = json.loads(file.read(_MOST_FACTS))
     except (OSError, ValueError, RecursionError):
-        return None
-    timer = facts.get("timer") if isinstance(facts, dict) else None
-    return timer if timer in TIMERS else None
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def _node(name: str) -> tuple[str, int | None, str]:

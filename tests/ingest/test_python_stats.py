@@ -22,7 +22,7 @@ from postrun.errors import InputError
 from postrun.ingest import ingest
 from postrun.ingest.pyinstrument_tree import MOST_BYTES, TreeError, read_tree
 from postrun.ingest.python_stats_process import Stats, StatsError, StatsProcess
-from postrun.ingest.python_window import timer_of, window_of
+from postrun.ingest.python_window import rank_of, timer_of, window_of
 
 MEMORY = 1 << 30
 LEAF, CALLER = ("/app/train.py", 7, "leaf"), ("/app/train.py", 3, "caller")
@@ -128,6 +128,12 @@ def test_machine_and_process_are_those_of_the_timelines(tmp_path: Path) -> None:
 def test_the_timer_beside_a_profile(tmp_path: Path, content: str) -> None:
     (tmp_path / "postrun.json").write_text(content)
     assert timer_of(tmp_path / "python_stats") == ("cpu_time" if content == '{"timer": "cpu_time"}' else None)
+
+
+@pytest.mark.parametrize(("rank", "told"), [(3, 3), (True, None), (-1, None), (2**40, None), ("3", None), (None, None)])
+def test_the_rank_beside_a_profile(tmp_path: Path, rank: object, told: int | None) -> None:
+    (tmp_path / "postrun.json").write_text(json.dumps({"rank": rank, "timer": ["cpu_time"]}))
+    assert (rank_of(tmp_path / "python_stats"), timer_of(tmp_path / "python_stats")) == (told, None)
 
 
 def test_a_dump_of_this_interpreter_is_what_pstats_makes_of_it(tmp_path: Path) -> None:
