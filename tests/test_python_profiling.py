@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from postrun.framework_profiling.part import LeftOutError
+from postrun.framework_profiling.dataloader import LoaderPart
+from postrun.framework_profiling.part import FileLimits, LeftOutError
 from postrun.framework_profiling.python_profile import PythonPart
 from postrun.ingest.python_window import timer_of, window_of
-from postrun.profiling_plan import PythonPlan, Timer, Window
+from postrun.profiling_plan import LoaderPlan, PythonPlan, Timer, Window
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (pip install torch)")
 needs_pyinstrument = pytest.mark.skipif(
@@ -327,6 +328,31 @@ def test_a_step_is_split_where_its_forward_ends(tmp_path: Path, torch: Any) -> N
     module = sys.modules["torch.nn.modules.module"]
     assert not module._global_forward_hooks  # type: ignore[attr-defined]
     assert not module._global_forward_pre_hooks  # type: ignore[attr-defined]
+
+
+@needs_torch
+def test_loaders_that_are_recorded_meanwhile_are_the_programs_and_their_recording_is_not(tmp_path: Path, torch: Any) -> None:
+    loaders = LoaderPart(LoaderPlan(Window(first_step=0)), tmp_path, FileLimits())
+    loader = torch.utils.data.DataLoader(range(5))
+    part = part_of(tmp_path)
+    loaders.open(0)
+    part.open(0)
+
+    def train() -> int:
+        return sum(1 for _ in loader)
+
+    assert train() == 5
+    part.close(0)
+    loaders.close(0)
+    assert len(list(tmp_path.rglob("*_pythontimeline.json"))) == 1
+    (one,) = profiles(tmp_path)
+    for name, _, function in one.everything:
+        assert "framework_profiling" not in name
+        assert not re.search(r"json|pathlib", name), name
+        assert function not in ("<built-in method posix.pwrite>", "<built-in method posix.stat>", "<built-in method time.time_ns>")
+    (following,) = [of for (file, _, name), of in one.everything.items() if name == "__next__" and file.endswith("dataloader.py")]
+    assert following[1] == 6  # the last finds the end
+    assert {caller[2] for caller in following[4]} == {"<genexpr>"}
 
 
 @needs_torch

@@ -36,6 +36,7 @@ from .timeline_writer import node_name
 _TIMERS: Final[tuple[Timer, ...]] = ("total_time", "cpu_time", "off_cpu_time")
 _EVENTS: Final = ("PY_START", "PY_RESUME", "PY_THROW", "PY_RETURN", "PY_YIELD", "PY_UNWIND", "CALL", "C_RETURN", "C_RAISE")
 _HERE: Final = os.fspath(Path(__file__).parent)
+_AROUND: Final = os.fspath(Path(__file__).with_name("dataloader.py"))
 
 
 def _off_cpu_clock() -> Callable[[], int]:
@@ -124,22 +125,23 @@ _Function = tuple[str, int, str]
 
 
 def _of_program(stats: dict[_Function, Any]) -> dict[_Function, Any]:
-    """What :mod:`pstats` reads, without this package's own functions, what they call of the interpreter, and the end of the profile.
+    """What :mod:`pstats` reads, without this package's own functions, what they alone call, and the end of the profile.
 
-    What one of them calls of the program, as one around a loader's ``next`` does, is called by who calls that.
+    What one around a loader's ``next`` calls is the program's, and called by who calls that.
     """
+    ours = _ours(stats)
     kept: dict[_Function, Any] = {}
     end: dict[_Function, Any] = {}
     for function, (primitive, calls, own, cumulative, callers) in stats.items():
-        if _of_package(function):
-            if function[0] == "~":
+        if function in ours:
+            if "_lsprof.Profiler" in function[2]:
                 end[function] = primitive, calls, own, cumulative, {}
             continue
         others: dict[_Function, Any] = {}
         for caller, figures in callers.items():
-            if not _of_package(caller):
+            if caller not in ours:
                 others[caller] = figures
-            elif function[0] == "~":
+            elif not _is_around(caller) or function[0] == "~":
                 calls, primitive = calls - figures[0], primitive - figures[1]
                 own, cumulative = max(0.0, own - figures[2]), max(0.0, cumulative - figures[3])
             elif (above := _caller_of(caller, stats)) is not None:
@@ -147,6 +149,30 @@ def _of_program(stats: dict[_Function, Any]) -> dict[_Function, Any]:
         if calls > 0:
             kept[function] = primitive, calls, own, cumulative, others
     return kept or end  # pstats reads none without any function
+
+
+def _ours(stats: dict[_Function, Any]) -> set[_Function]:
+    """Functions of this package, and what is called by them alone."""
+    ours = {function for function in stats if _of_package(function)}
+    ours |= {caller for figures in stats.values() for caller in figures[4] if _of_package(caller)}
+    grows = True
+    while grows:
+        further = {
+            function
+            for function, figures in stats.items()
+            if function not in ours
+            and (callers := figures[4].keys() - {function})
+            and callers <= ours
+            and (function[0] == "~" or not any(map(_is_around, callers)))
+        }
+        ours |= further
+        grows = bool(further)
+    return ours
+
+
+def _is_around(function: _Function) -> bool:
+    """Whether it is around a function of the program, which it calls."""
+    return function[0] == _AROUND and function[2] in ("__next__", "__init__")
 
 
 def _caller_of(function: _Function, stats: dict[_Function, Any]) -> _Function | None:
