@@ -71,8 +71,8 @@ def estimated(
     callee's seconds with what it calls; ``called``: the sum of these over all callers but the function itself.
 
     A function is a root with the time in which no other called it. What a frame calls has the part of its time that the frame has of its
-    function's. Functions that call each other in a circle are opened again, but no call twice on one way; of what such a function calls,
-    what leads back to it comes first, as the rest may happen in there.
+    function's. Functions that call each other in a circle are opened again as long as a call in it is new on the way; of what such a
+    function calls, what leads back to it comes first, as the rest may happen in there.
     """
     graph = _Graph(own, total, calls, called)
     made = [graph.opened(function, seconds) for function, seconds in graph.roots()]
@@ -120,7 +120,7 @@ class _Graph:
 
     def opened(self, root: str, seconds: float) -> Node:
         top = Node(root, seconds, 0.0)
-        todo: list[tuple[Node, int, frozenset[tuple[str, str]]]] = [(top, 0, frozenset())]
+        todo: list[tuple[Node, int, frozenset[tuple[str, ...]]]] = [(top, 0, frozenset())]
         while todo:
             node, depth, used = todo.pop()
             function = node.function
@@ -130,7 +130,13 @@ class _Graph:
             room = node.total_s - node.own_s
             below = self.below.get(function, ())
             circled = [(callee, part * time) for callee, time in below if self._back(function, callee)]
-            back = sorted((one for one in circled if (function, one[0]) not in used), key=lambda one: (-one[1], one[0]))
+            back = [one for one in circled if (function, one[0]) not in used] or [one for one in circled if self._leads_on(one[0], used)]
+            out = ""
+            if not back and 2 * sum(time for callee, time in below if not self._back(function, callee)) < room:
+                # The rest is in calls that leave the circle elsewhere: once more to there.
+                out = "out"
+                back = [one for one in circled if (function, one[0], out) not in used and self._leads_on(one[0], None)]
+            back.sort(key=lambda one: (-one[1], one[0]))
             # Where nothing leads back any more, only the others are left to fill the time of a function in a circle.
             filled = 1.0 if circled and not back else part
             plain = [(callee, filled * time) for callee, time in below if not self._back(function, callee)]
@@ -148,11 +154,27 @@ class _Graph:
                     continue
                 child = Node(callee, time, 0.0)
                 node.children.append(child)
-                todo.append((child, depth + 1, used | {(function, callee)} if self._back(function, callee) else used))
+                todo.append(
+                    (child, depth + 1, used | {(function, callee), (function, callee, out)} if self._back(function, callee) else used)
+                )
             node.children.sort(key=lambda one: (-one.total_s, one.function))
             if room >= self.least and room > 0:
                 node.children.append(Node(_RECURSIVE if circled else _FOLDED, room, room))
         return top
+
+    def _leads_on(self, function: str, used: frozenset[tuple[str, ...]] | None) -> bool:
+        """Whether a call within the circle of ``function`` that is not yet on the way can be reached from it; None: one out of it."""
+        seen, todo = {function}, [function]
+        while todo:
+            caller = todo.pop()
+            for callee, seconds in self.below.get(caller, ()):
+                back = self._back(caller, callee)
+                if seconds >= self.least and (not back if used is None else back and (caller, callee) not in used):
+                    return True
+                if back and callee not in seen:
+                    seen.add(callee)
+                    todo.append(callee)
+        return False
 
     def _back(self, caller: str, callee: str) -> bool:
         """Whether what ``callee`` calls can lead back to ``caller``."""

@@ -221,6 +221,25 @@ def test_functions_that_call_each_other_are_opened_where_they_can_be() -> None:
     assert layer[1] == pytest.approx(6.0, rel=0.1)
 
 
+def test_modules_within_modules_are_opened() -> None:
+    """As in PyTorch, every module is called through the same two functions: net (10 s) calls block (9 s), which calls linear (8 s)."""
+    own = {"call": 0.5, "impl": 0.5, "net": 0.5, "block": 0.5, "linear": 8.0}
+    total = {"call": 10.0, "impl": 9.8, "net": 9.6, "block": 8.9, "linear": 8.0}
+    calls = {
+        ("call", "impl"): 9.8,
+        ("impl", "net"): 9.6,
+        ("impl", "block"): 8.9,
+        ("impl", "linear"): 8.0,
+        ("net", "call"): 9.1,
+        ("block", "call"): 8.4,
+    }
+    way, nodes = [], tree(own, total, calls)
+    while nodes:
+        way.append(nodes[0][0])
+        nodes = nodes[0][3]
+    assert way == ["call", "impl", "net", "call", "impl", "block", "call", "impl", "linear"]
+
+
 def test_a_circle_without_an_entry_begins_where_most_time_is() -> None:
     """The profile was begun within f: what calls it is in no file."""
     found = tree({"f": 1.0, "g": 1.0}, {"f": 2.0, "g": 1.5}, {("f", "g"): 1.5, ("g", "f"): 1.0})
