@@ -178,6 +178,8 @@ def _said(found: Found) -> str:
     format = None if found.format is None else found.format.name
     if format in (PYTHON_STATS, PYTHON_TREE):
         return "/".join(found.path.parts[-3:-1]) if window_of(found.path).start_ns is not None else ""
+    if format == PYTHON_BESIDE:  # says the same of many profiles
+        return str(found.path)
     return found.path.name if format == TIMELINE else ""
 
 

@@ -42,6 +42,7 @@ _HOSTED: Final = re.compile(
 _METRICS: Final = re.compile(r"(?:^|/)\d{10}\.[^/]+\.json$")
 _TIMELINE: Final = re.compile(r"(?:^|/)framework/pevents/.*\.json$", re.IGNORECASE)
 _TENSORFLOW: Final = re.compile(r"(?:^|/)plugins/profile/[^/]+/[^/]*trace\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
+_PYTHON: Final = re.compile(r"(?:^|/)(?:cprofile|pyinstrument)/.*/python_stats(?:\.json)?$", re.IGNORECASE)
 _PART: Final = re.compile(
     r"(?:(?:global[-_]?|local[-_]?)?rank|worker|node|host|machine|algo|gpu|device|process|proc|pid)[-_ =.]?\d+(?:[-_ ]?of[-_ ]?\d+)?"
     r"|ip(?:-\d{1,3}){4}(?:\..*)?"
@@ -130,7 +131,8 @@ def place_of(path: str) -> tuple[str, Role] | None:
     if above := _above_hosted(folder, lower == "training_job_end.ts"):
         if lower == "training_job_end.ts":
             return above, "end"
-        return above, "hosted" if metrics or _TIMELINE.search(path) or _TENSORFLOW.search(path) else "beside"
+        told = metrics or any(pattern.search(path) for pattern in (_TIMELINE, _TENSORFLOW, _PYTHON))
+        return above, "hosted" if told else "beside"
     if lower.endswith(".duckdb"):
         return _run_folder(folder), "store"
     if lower.endswith(".prt"):

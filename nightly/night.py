@@ -174,7 +174,7 @@ def _begins_like_a_trace(source: Objects, run: FoundRun) -> bool:
     import tempfile
     from pathlib import Path
 
-    from ..ingest.source import DCGM, NSIGHT, NVIDIA_SMI, SYSTEM_METRICS, TENSORFLOW, TIMELINE, TRACE, format_of
+    from ..ingest.source import DCGM, NSIGHT, NVIDIA_SMI, PYTHON_STATS, PYTHON_TREE, SYSTEM_METRICS, TENSORFLOW, TIMELINE, TRACE, format_of
 
     for one in to_look_at(run):
         try:
@@ -185,7 +185,17 @@ def _begins_like_a_trace(source: Objects, run: FoundRun) -> bool:
             file = Path(folder) / one.path.rpartition("/")[2]
             file.write_bytes(head)
             found = format_of(file)
-        if found is not None and found.name in (TRACE, NSIGHT, TIMELINE, TENSORFLOW, SYSTEM_METRICS, NVIDIA_SMI, DCGM):
+        if found is not None and found.name in (
+            TRACE,
+            NSIGHT,
+            TIMELINE,
+            TENSORFLOW,
+            SYSTEM_METRICS,
+            NVIDIA_SMI,
+            DCGM,
+            PYTHON_STATS,
+            PYTHON_TREE,
+        ):
             return True
     return False
 

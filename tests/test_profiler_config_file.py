@@ -413,7 +413,7 @@ def test_what_cannot_be_read_is_told_with_file_key_and_what_is_accepted(content:
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     for path in (tmp_path / "none.json", tmp_path):
-        with pytest.raises(UsageError, match=rf"{re.escape(str(path))}: cannot be read \(.*\); check --profiler-config"):
+        with pytest.raises(UsageError, match=rf"{re.escape(str(path))}: cannot be read \(.*\); check the path"):
             read_profiler_config(path)
     with pytest.raises(UsageError, match="cannot be read"):
         read_profiler_config("a\0b")

@@ -56,7 +56,7 @@ def _text(file: Path) -> str:
         with file.open("rb") as opened:
             raw = opened.read(_LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{file}: cannot be read ({getattr(error, 'strerror', None) or error}); check --profiler-config") from error
+        raise UsageError(f"{file}: cannot be read ({getattr(error, 'strerror', None) or error}); check the path") from error
     if len(raw) > _LARGEST_FILE:
         raise UsageError(f"{file}: larger than {_LARGEST_FILE >> 20} MiB; give a file of profiling configuration")
     try:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from . import record_gpu
+from .errors import UsageError
 from .profiling_plan import ProfilingPlan
 from .record_child import CommandError
 from .record_ranks import MARKS
@@ -78,6 +79,8 @@ def told(file: Path | None, interval_ms: int | None) -> Profiling:
     from .profiler_config_file import read_profiler_config
 
     file = file.absolute()
+    if file.exists() and not file.is_file():  # what can be read once only, such as a pipe, cannot be copied for the job
+        raise UsageError(f"{file}: is no ordinary file; save the configuration to a file and give that")
     plan = read_profiler_config(file)
     variables = {CONFIG: os.fspath(file)}
     if plan.disabled:

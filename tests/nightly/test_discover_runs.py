@@ -53,6 +53,8 @@ def ids(*paths: str) -> dict[str, str]:
         (["profiler-output/framework/pevents/2026030309/1772_0-algo-1_pythontimeline.json"], {".": "hosted"}),
         (["j/system/incremental/1772531220.algo-1.json", "j/framework/pytorch/detailed_profiling/x/y.json"], {"j": "hosted"}),
         (["j/1591160699.algo-1.json"], {"j": "hosted"}),
+        (["j/framework/pytorch/cprofile/7-h/train-9-stepstart-1.0_train-9-stepend-2.0/python_stats"], {"j": "hosted"}),
+        (["j/framework/pytorch/pyinstrument/7-h/train-9-stepstart-1.0_train-9-stepend-2.0/python_stats.html"], {}),
         (["system/training_job_end.ts", "framework/training_job_end.ts"], {}),
         (["r/host.12.1772531220-1.prt", "r/host.12.1772531220-2.prt", "r/host.13.17725.prt", "r/.postrun-run/job"], {"r": "recording"}),
         (["r/host/host.12.1772531220.prt", "r/rank1/other.prt", "r/rank1/p.pt.trace.json"], {"r": "recording"}),
