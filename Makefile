@@ -16,6 +16,8 @@ TEST := $(RUNTIME)-test
 # Nothing imports from the current directory: a top-level `import ingest` fails here as it does for a user.
 export PYTHONSAFEPATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Hundreds of tests start Python: each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo docs install test lint format typecheck wheel sdist lock clean clean-venv
 
