@@ -119,7 +119,10 @@ def browse(node_modules: Path, files: dict[str, str], tmp_path_factory: pytest.T
     driver = tmp_path_factory.mktemp("driver") / "driver.cjs"
     driver.write_text(DRIVER)
     command = [node, driver, node_modules, chromium, node_modules / "axe-core" / "axe.min.js"]
-    with (driver.parent / "errors").open("w+") as said, subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=said, text=True) as process:
+    with (
+        (driver.parent / "errors").open("w+") as said,
+        subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=said, text=True) as process,
+    ):
         assert process.stdin is not None
         assert process.stdout is not None
 
