@@ -33,7 +33,7 @@ docs: $(TEST) ## the documents as a site, in site/index.html, with sample report
 install: $(RUNTIME) ## postrun in .venv, as .venv/bin/postrun
 
 test: $(TEST) ## everything that is checked: tests, ruff, mypy
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(TEST) ## ruff alone
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
