@@ -16,6 +16,8 @@ TEST := $(RUNTIME)-test
 # Nothing imports from the current directory: a top-level `import ingest` fails here as it does for a user.
 export PYTHONSAFEPATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Hundreds of tests start Python: each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo docs install test lint format typecheck wheel sdist lock clean clean-venv
 
@@ -31,7 +33,7 @@ docs: $(TEST) ## the documents as a site, in site/index.html, with sample report
 install: $(RUNTIME) ## postrun in .venv, as .venv/bin/postrun
 
 test: $(TEST) ## everything that is checked: tests, ruff, mypy
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(TEST) ## ruff alone
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -9,17 +9,19 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from .blocks import Figure, Section
-from .context import Context
 from .figures.donut import Sector
 from .figures.palette import themed
 from .formats import count, glued, moment, printable
 from .look import TITLE
+
+if TYPE_CHECKING:  # it loads Matplotlib, which the page of all runs does not need
+    from .context import Context
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=_)(?=[^_])")
 _TOOLTIP: Final = re.compile(r"<title>[^<]*</title>")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -22,6 +23,31 @@ settings.register_profile(
 )
 settings.register_profile("search", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+# The folders whose files take longest. A process takes file after file: a long one at the end would leave the others without work.
+LONG = ("packaging", "nightly", "real", "native", "report_templates")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first (with --no-loadscope-reorder, as `make test` has it), the many short ones last."""
+
+    def place(item: pytest.Item) -> int:
+        folder = item.path.relative_to(ROOT / "tests").parts[0]
+        return LONG.index(folder) if folder in LONG else len(LONG) + (item.path.parent != ROOT / "tests")
+
+    items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests stay to the end: nobody needs to look through them for cycles again and again, least of all
+    a report of a night, which ends with a full collection."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

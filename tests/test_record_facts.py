@@ -42,7 +42,10 @@ def test_a_file_of_either_kind_flat_or_nested(name: str, text: str, tmp_path: Pa
     }  # fmt: skip
 
 
-_TREES = st.recursive(st.integers() | st.text(max_size=5) | st.booleans(), lambda inner: st.dictionaries(st.text("abc", min_size=1), inner))
+_KEYS = st.text("abc", min_size=1, max_size=3)
+_TREES = st.recursive(
+    st.integers() | st.text(max_size=5) | st.booleans(), lambda inner: st.dictionaries(_KEYS, inner, max_size=4), max_leaves=20
+)
 
 
 def _leaves(value: dict[str, Any], above: tuple[str, ...] = ()) -> list[tuple[str, Any]]:
@@ -53,7 +56,7 @@ def _leaves(value: dict[str, Any], above: tuple[str, ...] = ()) -> list[tuple[st
     ]
 
 
-@given(st.dictionaries(st.text("abc", min_size=1), _TREES))
+@given(st.dictionaries(_KEYS, _TREES, max_size=4))
 def test_every_value_is_kept_under_the_keys_that_lead_to_it(tree: dict[str, Any]) -> None:
     assert list(flat(tree)) == [(key, one if isinstance(one, str) else json.dumps(one)) for key, one in _leaves(tree)]
 

@@ -32,9 +32,12 @@ def pip(python: str | Path, *words: str | Path, cwd: Path | None = None, **varia
     run(sys.executable, "-P", "-m", "pip", "--python", python, *options, *words, cwd=cwd, **variables)
 
 
-def build_wheel(source: Path, folder: Path, **variables: str) -> Path:
-    """The wheel that ``pip wheel`` makes of a source tree, built outside that tree."""
-    options = ("--no-build-isolation", "--no-deps", "--no-index", f"--config-settings=build-dir={folder / 'build'}")
+def build_wheel(source: Path, folder: Path, *, outside: bool = True, **variables: str) -> Path:
+    """The wheel that ``pip wheel`` makes of a source tree. ``outside``: all is compiled outside that tree; else in its build folder, as by
+    ``make wheel``, where nothing that the installation has compiled is compiled again."""
+    options = ["--no-build-isolation", "--no-deps", "--no-index"]
+    if outside:
+        options.append(f"--config-settings=build-dir={folder / 'build'}")
     pip(sys.executable, "wheel", *options, "-w", folder, source, **variables)
     (wheel,) = folder.glob("*.whl")
     return wheel

@@ -10,9 +10,11 @@ import gzip
 import json
 import math
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -226,10 +228,12 @@ def derived_utilisation(trace: Trace) -> list[float]:
     width = next(f * 10**n for n in range(6, 19) for f in (1, 2, 5) if f * 10**n * 2000 >= last - origin)
     values = []
     for row in time_breakdown(trace):
-        own = [(e["start"] - origin, e["end"] - origin) for e in trace.work if e["device"] == row["device"]]
+        own = sorted((e["start"] - origin, e["end"] - origin) for e in trace.work if e["device"] == row["device"])
+        reach = list(accumulate((end for _, end in own), max))
         first, end = row["first_ns"] - origin, row["first_ns"] - origin + row["span_ns"]
         for low in range(first // width * width, end, width):
             inside = (max(low, first), min(low + width, end))
-            busy = union((max(a, inside[0]), min(b, inside[1])) for a, b in own if a < inside[1] and b > inside[0])
+            some = own[bisect_right(reach, inside[0]) : bisect_left(own, (inside[1],))]
+            busy = union((max(a, inside[0]), min(b, inside[1])) for a, b in some if a < inside[1] and b > inside[0])
             values.append(100 * busy / (inside[1] - inside[0]))
     return values

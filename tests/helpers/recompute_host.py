@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from recompute import Event, Spans, Trace, grouped, quantiles, spans, union
@@ -108,7 +110,8 @@ def gpu_operators(traces: Sequence[Trace]) -> dict[str, Any]:
         for row in trace.operators:
             named[row["external"]].append(row)
             threads[row["tid"]].append(row)
-        around = {call["id"]: _around(call, threads[call["tid"]]) for call in trace.called.values()}
+        sought = {tid: _Nested(rows) for tid, rows in threads.items()}
+        around = {call["id"]: sought[call["tid"]].around(call) if call["tid"] in sought else [] for call in trace.called.values()}
         for event in trace.work:
             own = around.get(event["id"], [])
             if event["id"] not in trace.called and event["external"] and event["external"] != event["id"]:
@@ -119,5 +122,17 @@ def gpu_operators(traces: Sequence[Trace]) -> dict[str, Any]:
     return grouped(pairs)
 
 
-def _around(call: Event, rows: Sequence[Event]) -> list[Event]:
-    return [row for row in rows if row["start"] <= call["start"] < row["end"]]
+class _Nested:
+    """The operators of a thread in the order of their starts, and how far those up to each reach."""
+
+    def __init__(self, rows: Sequence[Event]) -> None:
+        self.rows = sorted(rows, key=lambda row: row["start"])
+        self.reach = list(accumulate((row["end"] for row in self.rows), max))
+
+    def around(self, call: Event) -> list[Event]:
+        at, found = bisect_right(self.rows, call["start"], key=lambda row: row["start"]), []
+        while at and self.reach[at - 1] > call["start"]:
+            at -= 1
+            if self.rows[at]["end"] > call["start"]:
+                found.append(self.rows[at])
+        return found

@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="Dask is not installed (pip install 'postrun[dask]')")
 
-RUNS = 20
+RUNS = 12
 EPOCH_US = 1_700_000_000_000_000
 STARTED_S = 60.0
 # Whoever opens such a file is ended as by a crash in a library.
@@ -131,6 +131,8 @@ def test_a_worker_is_killed_in_the_middle_of_a_night(cluster: tuple[str, list[su
         f"dask:{address}",
         "--format",
         "json",
+        "--rules",
+        "StepOutlier",
         "--settle",
         "0",
     ]

@@ -28,7 +28,8 @@ def add(folder: Path, family: str, day: int, changes: Changes = Changes()) -> No
 
 
 def night(source: Path, *more: str) -> Result:
-    words = ["nightly", str(source), "--out", str(source.parent / "out"), "--engine", "none", "--format", "json", "--settle", "0", *more]
+    options = ["--engine", "none", "--format", "json", "--settle", "0", "--rules", "StepOutlier"]
+    words = ["nightly", str(source), "--out", str(source.parent / "out"), *options, *more]
     return CliRunner().invoke(main, words)
 
 

@@ -17,7 +17,8 @@ from call_nightly import nightly, told
 from postrun.nightly.words import moment, shard, size
 from postrun.simulate import Problems, write_demo
 
-ONE = ("--engine", "none", "--format", "json", "--settle", "0")
+ALL_RULES = ("--engine", "none", "--format", "json", "--settle", "0")
+ONE = (*ALL_RULES, "--rules", "StepOutlier")
 
 
 @pytest.fixture(scope="module")
@@ -198,18 +199,18 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
     (tmp_path / "rules.toml").write_text('[[rule]]\nname = "any"\nto = "github:owner/repo#7"\nverdicts = ["any"]\n')
     out = tmp_path / "out"
     given = (source, "--out", out, "--attach", tmp_path / "rules.toml")
-    first = nightly(*given, *ONE)
+    first = nightly(*given, *ALL_RULES)
     assert first.exit_code == 1, first.output
     assert sorted(run for _, run, _ in sent) == ["a", "b", "c"]
     assert all(Path(str(link)).is_dir() for _, _, link in sent)
     assert "--attach: any: github:owner/repo#7: the ticket system does not answer" in first.stderr
     assert first.stderr.count("ticket: commented on 7") == 2
-    assert nightly(*given, *ONE).exit_code == 0
+    assert nightly(*given, *ALL_RULES).exit_code == 0
     assert len(sent) == 3
     assert nightly(*given, "--index-only").exit_code == 0
     assert len(sent) == 6
     (tmp_path / "rules.toml").write_text("[[rules]]\n")
-    wrong = nightly(*given, *ONE)
+    wrong = nightly(*given, *ALL_RULES)
     assert (wrong.exit_code, "rules.toml" in wrong.stderr) == (2, True)
 
 
@@ -217,7 +218,7 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
 
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-P", "-m", "postrun.cli", "nightly", *map(str, arguments), "--format", "json", "--settle", "0"]
+    command = [sys.executable, "-P", "-m", "postrun.cli", "nightly", *map(str, arguments), *ONE[2:]]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 

@@ -24,7 +24,7 @@ from postrun.cli import main
 from postrun.simulate import Problems, write_demo
 
 RUNS = ("a", "b", "team/d")
-QUICK = {"POSTRUN_FORMAT": "json", "POSTRUN_SETTLE": "0", "POSTRUN_ENGINE": "none"}
+QUICK = {"POSTRUN_FORMAT": "json", "POSTRUN_RULES": "StepOutlier", "POSTRUN_SETTLE": "0", "POSTRUN_ENGINE": "none"}
 
 
 @pytest.fixture(scope="module")

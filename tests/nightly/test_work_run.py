@@ -82,7 +82,7 @@ def test_the_files_are_those_of_a_report_of_the_folder(source: Path, tmp_path: P
 
 
 def test_the_pdf_printed_here_is_that_of_a_process_page_after_page(source: Path, tmp_path: Path) -> None:
-    task = small.task_of(only(source), str(source), "", formats=("pdf",))
+    task = small.task_of(only(source), str(source), "", formats=("pdf",), sections=("kernels", "steps"), timeline_events=0)
     pages = []
     for attempt in (1, 1, 2):
         again = dataclasses.replace(task, out=str(tmp_path / str(len(pages))), attempt=attempt)

@@ -77,7 +77,7 @@ def wheel(compiler: str, project_root: Path, tmp_path_factory: pytest.TempPathFa
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "built").exists():
-            build_wheel(project_root, folder)
+            build_wheel(project_root, folder, outside=False)
             (folder / "built").touch()
     (wheel,) = folder.glob("*.whl")
     return wheel

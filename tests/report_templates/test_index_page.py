@@ -7,6 +7,8 @@ import dataclasses
 import hashlib
 import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -254,3 +256,9 @@ def test_the_numbers_beside_a_trend_do_not_stand_on_each_other(values: list[floa
     assert len(places) == labels
     assert all(10 < place < 84 for place in places)
     assert labels == 1 or abs(places[0] - places[1]) >= 12
+
+
+def test_the_page_needs_no_matplotlib() -> None:
+    """Loading it takes longer than the page."""
+    code = "import sys; import postrun.report_templates.index_page; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0

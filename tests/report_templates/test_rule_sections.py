@@ -38,6 +38,18 @@ from postrun.report_templates.rule_blocks.reading import Shown
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+@pytest.fixture(scope="module")
+def rich(rich: Report) -> Report:
+    """The rich report with every section but little in those that are not about rules: they took most of the time of these tests."""
+    usage, steps = rich.system_usage, rich.steps
+    return dataclasses.replace(
+        rich,
+        kernels=rich.kernels[:16],
+        system_usage=dataclasses.replace(usage, series=usage.series[:1], heat=()),
+        steps=dataclasses.replace(steps, steps=steps.steps[:40], groups=steps.groups[:1]),
+    )
+
+
 def quiet(text: str, fraction: float | None) -> None:
     """No progress."""
 

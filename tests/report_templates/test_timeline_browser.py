@@ -7,7 +7,9 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -16,14 +18,14 @@ from postrun.analysis.report import Report
 from postrun.report_templates import render
 
 DRIVER = r"""
-const [, , modules, chromium, axePath, job] = process.argv;
+const [, , modules, chromium, axePath] = process.argv;
 const puppeteer = require(modules + "/puppeteer-core");
 const axe = require("fs").readFileSync(axePath, "utf8");
 (async () => {
   const browser = await puppeteer.launch({ executablePath: chromium, headless: true, args: ["--no-sandbox", "--disable-gpu"] });
-  const found = [];
-  for (const { file, scheme, width, steps, before, script } of JSON.parse(job)) {
-    const page = await browser.newPage();
+  for await (const line of require("readline").createInterface({ input: process.stdin })) {
+    const { file, scheme, width, steps, before, script } = JSON.parse(line);
+    const own = await browser.createBrowserContext(), page = await own.newPage();
     const errors = [];
     page.on("pageerror", (error) => errors.push(error.message));
     page.on("console", (line) => { if (line.type() === "error") errors.push(line.text()); });
@@ -77,11 +79,10 @@ const axe = require("fs").readFileSync(axePath, "utf8");
       }
     }
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-    found.push({ errors, values, overflow });
-    await page.close();
+    console.log(JSON.stringify({ errors, values, overflow }));
+    await own.close();
   }
   await browser.close();
-  console.log(JSON.stringify(found));
 })().catch((error) => { console.error(error); process.exit(1); });
 """
 
@@ -102,35 +103,43 @@ FRAMES = f"""(() => {{
 
 
 @pytest.fixture(scope="module")
-def files(rich: Report, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("timeline")
-    return {
-        "small": str(render(rich, folder / "small", ("html",), timeline=small())["html"]),
-        "queued": str(render(rich, folder / "queued", ("html",), timeline=queued())["html"]),
-        "hostile": str(render(rich, folder / "hostile", ("html",), timeline=hostile())["html"]),
-        "large": str(render(rich, folder / "large", ("html",), timeline=large())["html"]),
-    }
+def files(small_reports: dict[str, Report], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Pages with these timelines and little else: the browser is to work for the timeline."""
+    folder, report = tmp_path_factory.mktemp("timeline"), small_reports["cpu"]
+    made = {"small": small(), "queued": queued(), "hostile": hostile(), "large": large()}
+    return {name: str(render(report, folder / name, ("html",), timeline=timeline)["html"]) for name, timeline in made.items()}
 
 
 @pytest.fixture(scope="module")
-def browse(node_modules: Path, files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Any:
+def browse(node_modules: Path, files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One browser for all; each call has a page, and storage, of its own."""
     node, chromium = shutil.which("node"), shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
     if node is None or chromium is None:
         pytest.skip("no node or no chromium (apt-get install nodejs chromium)")
     driver = tmp_path_factory.mktemp("driver") / "driver.cjs"
     driver.write_text(DRIVER)
+    command = [node, driver, node_modules, chromium, node_modules / "axe-core" / "axe.min.js"]
+    with (
+        (driver.parent / "errors").open("w+") as said,
+        subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=said, text=True) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
 
-    def browse(*steps: dict[str, Any], which: str = "small", scheme: str = "light", width: int = 1000, **more: Any) -> dict[str, Any]:
-        job = [{"file": files[which], "scheme": scheme, "width": width, "steps": steps, **more}]
-        command = [node, str(driver), str(node_modules), chromium, str(node_modules / "axe-core" / "axe.min.js"), json.dumps(job)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180)
-        assert done.returncode == 0, done.stderr
-        (answer,) = json.loads(done.stdout)
-        assert answer["errors"] == []
-        assert answer["overflow"] <= 0
-        return dict(answer)
+        def browse(*steps: dict[str, Any], which: str = "small", scheme: str = "light", width: int = 1000, **more: Any) -> dict[str, Any]:
+            job = {"file": files[which], "scheme": scheme, "width": width, "steps": steps, **more}
+            process.stdin.write(json.dumps(job) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+            assert line, Path(said.name).read_text()
+            answer = json.loads(line)
+            assert answer["errors"] == []
+            assert answer["overflow"] <= 0
+            return dict(answer)
 
-    return browse
+        yield browse
+        process.stdin.close()
+        assert process.wait(60) == 0, Path(said.name).read_text()
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1000), ("dark", 1600), ("dark", 400), ("light", 400)])
