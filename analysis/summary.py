@@ -173,11 +173,13 @@ def _headline(
 
 
 def _largest_loss(breakdown: Sequence[DeviceTime], steps: Steps, loader_recorded: bool) -> str:
-    """The sentence on what cost most, exposed communication or data loading; empty where both are small."""
-    losses = []
-    percent = 100 * sum(device.exposed_communication_ns for device in breakdown) / sum(device.span_ns for device in breakdown)
-    waited = f"For {wording.whole_percent(percent)} of the time they only waited for communication{_by_rank(breakdown)}."
-    losses.append((percent, waited if len(breakdown) > 1 else waited.replace("they", "it")))
+    """The sentence on what cost most, exposed communication, exposed memory operations or data loading; empty where all are small."""
+    they = "they" if len(breakdown) > 1 else "it"
+    span = sum(device.span_ns for device in breakdown)
+    percent = 100 * sum(device.exposed_communication_ns for device in breakdown) / span
+    losses = [(percent, f"For {wording.whole_percent(percent)} of the time {they} only waited for communication{_by_rank(breakdown)}.")]
+    percent = 100 * sum(device.exposed_memory_ns for device in breakdown) / span
+    losses.append((percent, f"For {wording.whole_percent(percent)} of the time {they} only copied or set memory."))
     if loader_recorded and (loaded := _loading_percent(steps)) is not None:
         losses.append((loaded, _LOADED.format(wording.whole_percent(loaded))))
     percent, sentence = max(losses, key=lambda loss: loss[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -145,6 +146,10 @@ def test_the_largest_loss_is_named() -> None:
     assert summed(breakdown=busy, steps=loading).headline.endswith("33 % of a step went to data loading.")
     assert summed(breakdown=busy, steps=loading, loader=False).headline.endswith("For 8 % of the time it only waited for communication.")
     assert summed(breakdown=[device_time(0, 100, 61, 10, 4)]).headline == "The GPU was busy 61 % of the time."
+    copying = [dataclasses.replace(one, exposed_memory_ns=9) for one in busy]
+    assert summed(breakdown=copying).headline.endswith("For 9 % of the time it only copied or set memory.")
+    copying = [dataclasses.replace(one, exposed_memory_ns=7) for one in busy]
+    assert summed(breakdown=copying).headline.endswith("For 8 % of the time it only waited for communication.")
 
 
 def test_hidden_communication_is_none_exposed() -> None:
