@@ -35,8 +35,8 @@ def put(path: Path, content: bytes) -> Path:
     [
         ("a.json", TRACE, source.TRACE),
         ("without a suffix", TRACE, source.TRACE),
-        ("a.json.gz", gzip.compress(TRACE), source.TRACE),
-        ("misnamed.png", gzip.compress(TRACE), source.TRACE),
+        ("a.json.gz", gzip.compress(TRACE, mtime=0), source.TRACE),
+        ("misnamed.png", gzip.compress(TRACE, mtime=0), source.TRACE),
         ("bom.json", b"\xef\xbb\xbf\n" + TRACE, source.TRACE),
         ("array.json", json.dumps([EVENT]).encode(), source.TRACE),
         ("late.json", b'{"metadata": {"x": "' + b"y" * 100_000 + b'"}, "traceEvents": []}', source.TRACE),
@@ -69,9 +69,9 @@ def put(path: Path, content: bytes) -> Path:
         ("loop.prof", b'{"time": 1}', None),
         ("a.json", b'{"start_time": 1.5,"duration": 0.1,"sample_count": 3,"root_frame": null}', "Pyinstrument result"),
         ("f/detailed_profiling/2020080513/0/1-h_1_2.metadata", b"", source.TENSORFLOW_TIME),
-        ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TF), source.TENSORFLOW),
-        ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TRACE), source.TRACE),
-        ("cut.gz", gzip.compress(TRACE)[:-8], source.TRACE),
+        ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TF, mtime=0), source.TENSORFLOW),
+        ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TRACE, mtime=0), source.TRACE),
+        ("cut.gz", gzip.compress(TRACE, mtime=0)[:-8], source.TRACE),
         ("garbage.json.gz", b"\x1f\x8b\x08\x00" + bytes(40), None),
     ],
 )
