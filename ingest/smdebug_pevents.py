@@ -81,6 +81,7 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
     import polars as pl
 
     from .inflate import Inflate
+    from .kineto import LONGEST_NS
     from .trace_notes import TRUNCATING, note_defects
     from .trace_scan import Arg, TraceScan, text_id
 
@@ -138,6 +139,9 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
     negative = events.filter(pl.col("duration_ns") < 0).height
     note("warning", "negative_duration", "Events that end before they start were left out.", negative)
     events = events.filter(pl.col("duration_ns") >= 0)
+    absurd = events.filter(pl.col("duration_ns") > LONGEST_NS).height
+    text = "Ranges last longer than seven days, which cannot be right: the clock of their writer jumped. They are shown as they stand."
+    note("warning", "absurd_duration", text, absurd)
     if events.is_empty():
         note("info", "no_events", "The file holds no event with a duration.", 1)
         return ReadResult(0, None, None, relative=not bases, partial=partial), None, texts

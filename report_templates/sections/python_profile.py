@@ -112,15 +112,8 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow], *, timed
 
 
 def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup], *, timed: bool) -> Table | None:
-    """Per steps and timer in turn, the longest first: what little of it the PDF has room for is of every profile."""
     whole = {(group.profiler, group.timer, group.label): group.total_s for group in steps}
-    ranks: dict[tuple[str, str | None, str], int] = {}
-    ranked = []
-    for row in rows:
-        key = (row.profiler, row.timer, row.label)
-        ranks[key] = ranks.get(key, 0) + 1
-        ranked.append((ranks[key], row))
-    order = [row for _, row in sorted(ranked, key=lambda one: one[0])] if len(ranks) <= 3 else list(rows)
+    order = sorted(rows, key=lambda row: -row.total_s)
     left = sum(group.functions for group in steps) - len(rows)
     return table(
         "python-profile-table",

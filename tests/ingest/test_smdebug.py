@@ -301,6 +301,14 @@ def test_bad_durations_are_left_out_and_counted(tmp_path: Path) -> None:
     assert notes(store) == {"no_duration": 1, "negative_duration": 2}
 
 
+def test_durations_of_more_than_seven_days_are_told(tmp_path: Path) -> None:
+    week = 7 * 86_400 * 10**6
+    store, result = timeline(tmp_path, [base(), phase(1, "P"), complete(1, 1, week), complete(1, 2, week + 1)])
+    assert result.events == 2
+    assert rows(store, "duration_ns / 1000") == [(week,), (week + 1,)]
+    assert notes(store) == {"absurd_duration": 1}
+
+
 def test_a_cut_file_keeps_what_came_before(tmp_path: Path) -> None:
     path = tmp_path / "1700000041_27-algo-1_pythontimeline.json"
     whole = [base(), phase(1, "P"), complete(1, 1, 1), complete(1, 2, 1)]

@@ -106,7 +106,7 @@ def test_horovod_timeline(smdebug: Path) -> None:
     assert within(events, 1_593_673_051_472_800, 1_593_673_051_473_100) == 15
     assert (events["start_ns"].min(), events["end_ns"].max()) == (1_592_860_696_000_713_000, 1_593_673_051_473_228_000)
     counts = dict(store.frame("SELECT code, sum(count)::BIGINT FROM ingest_note GROUP BY code").rows())
-    assert counts == {"unclosed_begin": 4, "stray_end": 2, "not_shown": 2, "no_events": 1}
+    assert counts == {"unclosed_begin": 4, "stray_end": 2, "not_shown": 2, "no_events": 1, "absurd_duration": 19}
 
 
 def test_raw_horovod_timeline_counts_from_zero(smdebug: Path) -> None:
