@@ -216,10 +216,16 @@ def _collectives(store: Store) -> tuple[Share, ...]:
         FROM device_event AS e JOIN name AS n ON n.id = e.name
         WHERE e.kind = 'kernel' AND n.category = 'communication' GROUP BY 1
         UNION ALL
-        SELECT CASE WHEN regexp_full_match(n.text, '\\d+') THEN 'rank ' || n.text || ' ready' ELSE n.text END,
-            sum(a.duration_ns)::BIGINT, count(*)
-        FROM annotation AS a JOIN name AS n ON n.id = a.name
-        WHERE a.phase IS NOT NULL AND (regexp_matches(a.phase, ?) OR regexp_matches(n.text, ?)) GROUP BY 1
+        SELECT CASE WHEN regexp_full_match(text, '\\d+') THEN 'rank ' || text || ' ready' ELSE text END,
+            sum(duration_ns)::BIGINT AS total, count(*)
+        FROM (
+            -- A range inside of another one of its tensor is a part of it: NCCL_ALLREDUCE of ALLREDUCE.
+            SELECT n.text, a.duration_ns, a.start_ns + a.duration_ns AS stop, max(a.start_ns + a.duration_ns) OVER (
+                PARTITION BY a.process, a.phase ORDER BY a.start_ns, a.duration_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ) AS before
+            FROM annotation AS a JOIN name AS n ON n.id = a.name
+            WHERE a.phase IS NOT NULL AND (regexp_matches(a.phase, ?) OR regexp_matches(n.text, ?))
+        ) WHERE before IS NULL OR stop > before GROUP BY 1 HAVING total > 0
         """,
         [_COLLECTIVE_PHASE, _COLLECTIVE_NAME],
     )
