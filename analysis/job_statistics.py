@@ -26,8 +26,8 @@ _RELATIVE: Final = "The steps' times count from an anchor and cannot be set agai
 
 
 def job_statistics(store: Store) -> JobStatistics:
-    """Start and end of the job: those that its recorders say; else, of the hosted profiler, first and last system sample; else of the
-    recording or of the run. Never after the first or before the end of the last step.
+    """Start and end of the job: those that its recorders say; else the first and the last time of any source, of the files that count
+    from an anchor only where no other has times. Never after the first or before the end of the last step.
 
     The training loop lasts from the start of the first step of any process to the end of the last one (its device work included),
     initialisation before it, finalisation after it; percentages are of the job's duration. Exact nanoseconds: the documented table
@@ -110,16 +110,22 @@ def _limits(store: Store) -> tuple[int | None, int | None]:
     began, over = job_times(store)
     if began is not None and over is not None:
         return began, over
-    recorded = "SELECT min(first_ns), max(last_ns) FROM recorded_window"
-    sampled = "SELECT min(time_ns), max(time_ns) FROM sample"
+    sampled = "SELECT min(first), max(last) FROM (SELECT min(time_ns), max(time_ns) FROM sample UNION ALL"
+    sampled += " SELECT min(first_ns), max(last_ns) FROM recorded_window) AS t(first, last)"
     for sql in (
-        sampled
-        if not store.frame(recorded).item(0, 0)
-        else f"SELECT min(first), max(last) FROM ({sampled} UNION ALL {recorded}) AS t(first, last)",
+        sampled,
         "SELECT min(started_ns), max(ended_ns) FROM run WHERE started_ns IS NOT NULL AND ended_ns IS NOT NULL",
         "SELECT min(first_ns), max(last_ns) FROM source",
     ):
         started, ended = store.frame(sql).row(0)
         if started is not None and ended is not None:
+            first, last = _read(store) if sql is sampled and started >= _FIRST_EPOCH_NS else (None, None)
+            started, ended = min(started, first or started), max(ended, last or ended)
             return began or started, ended
     return began, None
+
+
+def _read(store: Store) -> tuple[int | None, int | None]:
+    """First and last time of any file that does not count from an anchor: a log of samples may be shorter than the traces beside it."""
+    first, last = store.frame(f"SELECT min(first_ns), max(last_ns) FROM source WHERE first_ns >= {_FIRST_EPOCH_NS}").row(0)
+    return first, last

@@ -86,3 +86,28 @@ def test_profiles_alone_do_not_tell_when_the_job_began(make_store: Callable[...,
     assert job_statistics(traced).captured_only
     hosted = make_store(source=[{"id": 0, "format": "hosted framework timeline", "first_ns": 5, "last_ns": 9}])
     assert not job_statistics(hosted).captured_only
+
+
+def kept(first: int, last: int, **fields: Any) -> dict[str, Any]:
+    return {"id": 0, "path": "trace.json", "format": "PyTorch profiler trace", "first_ns": first, "last_ns": last, **fields}
+
+
+@pytest.mark.parametrize("steps", [[], [step(EPOCH + 300, 50), step(EPOCH + 500, 100)]])
+def test_a_log_shorter_than_the_trace_does_not_cut_the_job(make_store: Callable[..., Store], steps: list[dict[str, Any]]) -> None:
+    # The trace from 200 to 900, samples from 250 to 310, and a file that counts from an anchor.
+    sources = [kept(EPOCH + 200, EPOCH + 900), kept(5, 2000, id=1)]
+    found = job_statistics(make_store(sample=[sample(EPOCH + 250), sample(EPOCH + 310)], source=sources, step=steps))
+    assert (found.started_at_ns, found.ended_at_ns, found.duration_ns) == (EPOCH + 200, EPOCH + 900, 700)
+    if steps:
+        assert (found.initialization_ns, found.loop_ns, found.finalization_ns) == (100, 300, 300)
+
+
+def test_a_log_longer_than_the_trace_is_the_job(make_store: Callable[..., Store]) -> None:
+    found = job_statistics(make_store(sample=[sample(EPOCH), sample(EPOCH + 1000)], source=[kept(EPOCH + 200, EPOCH + 900)]))
+    assert (found.started_at_ns, found.duration_ns) == (EPOCH, 1000)
+
+
+def test_what_the_recorder_says_of_the_job_wins_over_longer_files(make_store: Callable[..., Store]) -> None:
+    run = [{"name": "r", "job_started_ns": EPOCH + 10, "job_ended_ns": EPOCH + 500}]
+    found = job_statistics(make_store(sample=[sample(EPOCH + 20), sample(EPOCH + 30)], source=[kept(EPOCH, EPOCH + 900)], run=run))
+    assert (found.started_at_ns, found.duration_ns) == (EPOCH + 10, 490)
