@@ -44,6 +44,50 @@ _NO_HOST: Final = re.compile(
 )
 
 
+# The documented form: what stands between the tool and the ending is the host, but for the date or number of a rotated file.
+_DOCUMENTED: Final = re.compile(
+    r"(?:nvidia[-_]smi|dcgmi?(?:[-_](?:dmon|exporter))?)\.(?P<host>[a-z0-9][a-z0-9._-]*?)"
+    r"(?:[.-]\d{4}-?\d\d-?\d\d(?:[-_T]?\d[\d-]*)?|\.\d{1,3})*\.(?:csv|log|txt|out|tsv|prom)(?:\.\d{1,3})?(?:\.gz|\.zst)?",
+    re.I,
+)
+_ADDRESS: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+_NUMBERED: Final = re.compile(r"(?:rank|run|job|pid|step|epoch|trial|version|part)[-_]?\d+|v\d+(?:\.\d+)*", re.I)
+_WORDS: Final = frozenset({"log", "logs", "out", "output", "query", "dmon", "stats", "metrics", "usage", "util", "utilization", "csv"})
+_BARE: Final = re.compile(rf"{_TOOL}(?:[-_.](?:log|dmon|query))?\.(?:csv|log|txt|out|tsv)(?:\.gz|\.zst)?", re.I)
+_FOLDER: Final = re.compile(r"(?:node|host|worker|server|machine|algo)[-_]?(?:\d+|[a-z])|ip(?:-\d{1,3}){4}", re.I)
+HOW_TO_NAME: Final = "Name the file after its machine (nvidia-smi.HOST.csv), or log the column uuid."
+
+
+def documented_host(name: str) -> str | None:
+    """The host in a file's name ``nvidia-smi.HOST.csv`` or ``dcgm.HOST.csv``; None where there is none."""
+    match = _DOCUMENTED.fullmatch(name)
+    if match is None:
+        return None
+    stem = name[match.start("host") :]
+    if (address := re.match(rf"(?:{_ADDRESS.pattern})(?=\.[a-z])", stem, re.I)) is not None:
+        return address[0]
+    host = match["host"]
+    told = any(letter.isalpha() for letter in host) and not _NUMBERED.fullmatch(host) and host.lower() not in _WORDS
+    return host if told else None
+
+
+def named_host(path: Path) -> str | None:
+    """The host that the name of a log, or of its folder where the log has the tool's name alone, says by itself."""
+    if _DOCUMENTED.fullmatch(path.name):
+        return documented_host(path.name)
+    match = _NAMED.fullmatch(path.name)
+    host = (match["host"] or match["first"]) if match else None
+    if host is not None:
+        return None if _NO_HOST.fullmatch(host) else host
+    return path.parent.name if _BARE.fullmatch(path.name) and _FOLDER.fullmatch(path.parent.name) else None
+
+
+def one_name(one: str, other: str) -> bool:
+    """Whether two names can be of one machine: equal, or one is the other's without its domain."""
+    one, other = one.lower(), other.lower()
+    return one == other or (one.startswith(other + ".") or other.startswith(one + "."))
+
+
 @dataclass(slots=True)
 class Gpu:
     """One GPU, as its log names it."""
@@ -95,6 +139,8 @@ class GpuLogs:
         self.registry = registry
         self.logs: list[Log] = []
         self.placed: list[Placed] = []
+        self.guessed: set[int] = set()
+        """Sources of logs that nothing but the kind of their GPUs ties to their machine."""
 
     def begin(self, source: int, path: Path, *, zoned: bool) -> Log:
         self.store.connection.execute(_TABLE)
@@ -196,7 +242,12 @@ class GpuLogs:
         if len(alone) == 1 and (why := self._fits(alone[0], gpus, len(gpus))):
             text = f"The log names no machine; it is taken to be of {known[alone[0]]}, the only machine of the run: {why}."
             note(text)
+            self.guessed.add(log.source)
             return alone[0]
+        for placed in self.placed:
+            if known[placed.node].startswith(UNKNOWN_HOST) and _overlap(log, placed.log) and self._equal(log, gpus, placed):
+                note(f"The log has the values of {placed.log.file} at the same times: they are of one machine.")
+                return placed.node
         for place in range(1, len(self.logs) + len(known) + 2):
             name = UNKNOWN_HOST if place == 1 else f"{UNKNOWN_HOST} {place}"
             number = self.registry.node(name)
@@ -204,10 +255,10 @@ class GpuLogs:
                 break
         if alone:
             several = f"the run has {len(alone)} machines" if len(alone) > 1 else f"its GPUs are not those of {known[alone[0]]}"
-            text = (
-                f"The log names no machine, and {several}: it is shown as {name}. Name the file after its machine (nvidia-smi.HOST.csv),"
-                " or log the column uuid."
-            )
+            text = f"The log names no machine, and {several}: it is shown as {name}. {HOW_TO_NAME}"
+            self.store.note("warning", "machine_unknown", text, source=log.source, file=log.file)
+        elif place > 1 and number not in known:
+            text = f"The log names no machine, and it is not of that of the other logs: it is shown as {name}. {HOW_TO_NAME}"
             self.store.note("warning", "machine_unknown", text, source=log.source, file=log.file)
         return number
 
@@ -217,17 +268,23 @@ class GpuLogs:
         def note(text: str) -> None:
             self.store.note("info", "machine_joined", text, source=log.source, file=log.file)
 
-        for name in (log.path.name, log.path.parent.name):
+        host = documented_host(log.path.name)
+        if host is not None:  # nothing else in the name, nor the folder's, counts then
+            same = [number for number, hostname in known.items() if not hostname.startswith(UNKNOWN_HOST) and one_name(host, hostname)]
+            if len(same) == 1:
+                note(f"The log names no machine; it is of {known[same[0]]}: the name of the file or its folder says so.")
+                return same[0]
+        for name in (log.path.name, log.path.parent.name) if host is None else ():
             tokens = {number for number, hostname in known.items() if _has_token(name, hostname)}
             if len(tokens) == 1:
                 (number,) = tokens
                 note(f"The log names no machine; it is of {known[number]}: the name of the file or its folder says so.")
                 return number
-        match = _NAMED.fullmatch(log.path.name)
-        host = (match["host"] or match["first"]) if match else None
-        if host is None or _NO_HOST.fullmatch(host):
+        host = host or named_host(log.path)
+        if host is None:
             return None
-        note(f"The log names no machine; {host} is taken from the name of the file.")
+        of = "file" if host in log.path.name else "folder"
+        note(f"The log names no machine; {host} is taken from the name of the {of}.")
         return self.registry.node(host)
 
     def _by_uuid(self, gpus: Sequence[Gpu]) -> set[int]:
@@ -287,9 +344,28 @@ class GpuLogs:
                 if unit in theirs and uuid is not None and theirs[unit] is not None:
                     if uuid != theirs[unit]:
                         return True
-                elif unit in theirs and _overlap(log, placed.log):
+                elif unit in theirs and _overlap(log, placed.log) and not self._equal(log, gpus, placed):
                     return True
         return False
+
+    def _equal(self, log: Log, gpus: Sequence[Gpu], placed: Placed) -> bool:
+        """Whether two logs are copies: at the times that both have, all values are the same, and that is most of the shorter one."""
+        theirs = {gpu.unit: gpu for gpu in placed.gpus}
+        units = [(gpu, place if gpu.index is None else gpu.index) for place, gpu in enumerate(gpus)]
+        both = [(gpu, theirs[unit]) for gpu, unit in units if unit in theirs]
+        if not both or any(None not in (uuids := {plain(one.uuid), plain(other.uuid)}) and len(uuids) > 1 for one, other in both):
+            return False
+        pairs = [(one.number, other.number) for one, other in both]
+        common, equal = self.store.connection.execute(
+            f"""
+            SELECT count(*), count(*) FILTER (abs(a.value - b.value) <= 1e-6 * abs(b.value)) FROM log_sample AS a
+            JOIN (VALUES {", ".join(f"({one}, {other})" for one, other in pairs)}) AS pair(one, other) ON a.gpu = pair.one
+            JOIN log_sample AS b ON b.log = ? AND b.gpu = pair.other AND b.metric = a.metric AND b.time_ns = a.time_ns
+            WHERE a.log = ?
+            """,
+            [placed.log.source, log.source],
+        ).fetchall()[0]
+        return bool(common and equal == common and common >= 0.5 * min(log.rows, placed.log.rows))
 
     def _units(self, log: Log, node: int, gpus: Sequence[Gpu]) -> None:
         """The machine's number of every GPU: by UUID, else the log's index, else in order of the bus."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.errors import InputError
 from postrun.ingest import source
+from postrun.ingest.gpu_log import named_host
 from postrun.ingest.load import ingest
 from postrun.ingest.store import Store
 
@@ -174,11 +175,54 @@ def test_dmon_with_dates(tmp_path: Path) -> None:
         ("nvidia-smi.node7.csv", "node7"), ("smi_ip-10-0-0-7.csv", "ip-10-0-0-7"), ("algo-1.nvidia-smi.log", "algo-1"),
         ("gpu_log.csv", "unknown host"), ("nvidia-smi.rank0.csv", "unknown host"), ("smi_h100.csv", "unknown host"),
         ("smi-20240506.csv", "unknown host"), ("gpu_run12.csv", "unknown host"),
+        *((f"nvidia-smi.{host}.csv", host) for host in (
+            "titan", "gpubox", "hostA", "modal", "myhost.example.org", "gpu1", "gpu-01", "dgx-a100", "a100-01", "h100-3", "10.0.0.7",
+        )),
+        ("nvidia-smi.node-1.1.csv", "node-1"), ("nvidia-smi.titan.2024-05-06.csv", "titan"), ("nvidia-smi.titan.csv.2", "titan"),
+        ("nvidia-smi.1.csv", "unknown host"), ("nvidia-smi.2024-05-06.csv", "unknown host"), ("nvidia-smi.log.csv", "unknown host"),
+        ("nvidia-smi.csv", "unknown host"),
     ],
 )  # fmt: skip
 def test_the_machine_in_the_name_of_the_file(tmp_path: Path, name: str, host: str) -> None:
     with log(tmp_path, HEADER, line(0), line(1), name=name) as store:
         assert store.frame("SELECT hostname FROM node").to_series().to_list() == [host]
+
+
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        ("nodeA/nvidia-smi.csv", "nodeA"),
+        ("run1/nvidia-smi.csv", None),
+        ("nodeA/dcgm.titan.csv", "titan"),
+        ("x/dcgmi-dmon.titan.txt", "titan"),
+    ],
+)
+def test_the_machine_in_the_name_of_the_folder(name: str, host: str | None) -> None:
+    assert named_host(Path(name)) == host
+
+
+def test_the_same_log_with_and_without_units_is_of_one_machine(tmp_path: Path) -> None:
+    header = HEADER.replace("uuid, name, ", "")
+    rows = [re.sub(r"GPU-\S+ NVIDIA \S+ ", "", line(second, index, f"{7 * second} %")) for second in range(9) for index in range(2)]
+    (tmp_path / "a.csv").write_text("\n".join([header, *rows]) + "\n")
+    (tmp_path / "b.csv").write_text("\n".join([header, *(re.sub(r" (%|MiB|W)(?=,|$)", "", row) for row in rows)]) + "\n")
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT hostname, gpus FROM node").rows() == [("unknown host", 2)]
+        assert len(values(store, "gpu_utilization")) == 18
+        told = dict(store.frame("SELECT code, message FROM ingest_note").rows())
+        assert "has the values of a.csv at the same times" in told["machine_joined"]
+        assert "machine_unknown" not in told
+
+
+def test_two_logs_of_unknown_machines_say_how_to_name_them(tmp_path: Path) -> None:
+    for name, uuid in (("a.csv", "GPU-0"), ("b.csv", "GPU-9")):
+        (tmp_path / name).write_text("\n".join([HEADER, *(line(second).replace("GPU-0", uuid) for second in range(4))]) + "\n")
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT count(*) FROM node").item() == 2
+        rows = store.frame("SELECT severity::VARCHAR, file, message FROM ingest_note WHERE code = 'machine_unknown'").rows()
+        assert [row[:2] for row in rows] == [("warning", "b.csv")]
+        assert "shown as unknown host 2" in rows[0][2]
+        assert "nvidia-smi.HOST.csv" in rows[0][2]
 
 
 def test_logs_of_two_machines_and_of_one_in_two_parts(tmp_path: Path) -> None:
