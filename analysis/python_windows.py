@@ -18,9 +18,9 @@ _POINTS: Final = ("start", "stepstart", "forwardpassend", "stepend", "end")
 """The phases in the order in which a step comes to them."""
 _PHASES: Final = {
     ("start", "stepstart"): "until the first step",
-    ("stepstart", "forwardpassend"): "forward pass",
-    ("forwardpassend", "stepend"): "backward pass and update",
-    ("forwardpassend", "stepstart"): "backward pass to the next step",
+    ("stepstart", "forwardpassend"): "start to the end of the first forward (with loading)",
+    ("forwardpassend", "stepend"): "rest of the step (backward, update)",
+    ("forwardpassend", "stepstart"): "end of the first forward to the next step",
     ("stepstart", "stepend"): "step",
     ("stepstart", "stepstart"): "step to the next step",
     ("stepend", "stepstart"): "between steps",

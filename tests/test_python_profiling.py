@@ -331,6 +331,33 @@ def test_a_step_is_split_where_its_forward_ends(tmp_path: Path, torch: Any) -> N
 
 
 @needs_torch
+def test_the_mode_is_that_of_the_step_not_of_its_first_forward(tmp_path: Path, torch: Any) -> None:
+    model, loss = torch.nn.Linear(2, 1), torch.nn.L1Loss()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    x, y = torch.ones(2, 2), torch.ones(2, 1)
+
+    def evaluation() -> None:
+        model.eval()
+        with torch.no_grad():
+            loss(model(x), y)  # a loss has no mode, and says training
+        model.train()
+
+    def work(step: int) -> None:
+        if step != 10:  # also where an evaluation is the first
+            evaluation()
+        if step == 10:
+            loss(model(x), y).backward()
+        if step == 11:
+            optimizer.step()
+        if step == 12:
+            loss(model(x), y).backward()
+
+    run(part_of(tmp_path), work, last=12)
+    assert {one.step: one.mode for one in profiles(tmp_path)} == {"9": "eval", "10": "train", "11": "train", "12": "train"}
+    assert not sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks  # type: ignore[attr-defined]
+
+
+@needs_torch
 def test_loaders_that_are_recorded_meanwhile_are_the_programs_and_their_recording_is_not(tmp_path: Path, torch: Any) -> None:
     loaders = LoaderPart(LoaderPlan(Window(first_step=0)), tmp_path, FileLimits())
     loader = torch.utils.data.DataLoader(range(5))

@@ -84,8 +84,8 @@ def test_functions_by_steps_are_added_up_over_processes_and_windows(make_store: 
     told = {key: [(row.short, row.total_s) for row in one.rows] for key, one in groups.items() if key[0] != "steps"}
     f, g = "a.py:1(f)", "a.py:9(g)"
     assert told == {
-        ("training phase", "forward pass"): [(f, 1.5), (g, 0.5)],
-        ("training phase", "backward pass to the next step"): [(g, 1.25)],
+        ("training phase", "start to the end of the first forward (with loading)"): [(f, 1.5), (g, 0.5)],
+        ("training phase", "end of the first forward to the next step"): [(g, 1.25)],
         ("training phase", "until the first step"): [("a.py:5(load)", 3.0)],
     }
     assert any("added up over 2 processes" in note for note in found.notes)

@@ -4,6 +4,8 @@ Each is a folder as the hosted profiler names it, ``framework/pytorch/<cprofile|
 ``<mode>-<step>-<phase>-<microseconds>``: from stepstart to forwardpassend, from there to stepend. A file postrun.json beside the profile
 says its timer. Without a forward of a torch module it is one from stepstart to stepend; where no steps are known, from start to end with
 the step ``*``. The first outermost module that returns ends the forward. The last thing of a step is what comes before the next one.
+The mode is that of the step: train where an optimizer stepped or an outermost module with parameters was called in training mode, also
+after an evaluation.
 
 Timers: total_time is wall-clock time; cpu_time is processor time of the training thread, not of the process, whose other threads would be
 charged to whatever function the training thread is in; off_cpu_time is the difference. "default" takes them in this order, one a step.
@@ -211,6 +213,9 @@ class _Step:
     timer: str
     segments: list[_Segment] = field(default_factory=list)
     mode: str = "global"
+    mode_is: int = 0
+    """How sure the mode is: 1 by a module without parameters (a loss is in training mode in an evaluation, too), 2 by one with some,
+    3 of a training step."""
     depth: int = 0
     forward_ended: bool = False
 
@@ -253,10 +258,11 @@ class PythonPart:
         self._raise()
 
     def close(self, step: int | None) -> None:
-        """Profiles no more. Raises LeftOutError, OSError."""
+        """Profiles no more; what was profiled after ``step`` is of no step, and dropped. Raises LeftOutError, OSError."""
         ended = self._end()
         self._unhook()
-        self._write(ended)
+        if ended is None or ended.number == step:
+            self._write(ended)
         self._raise()
 
     def _raise(self) -> None:
@@ -336,21 +342,29 @@ class PythonPart:
             self._hooks.append(module.register_module_forward_hook(self._forward_ends, always_call=True))
         except TypeError:  # an older torch: without a call where the forward fails
             self._hooks.append(module.register_module_forward_hook(self._forward_ends))
+        optimizers = sys.modules.get("torch.optim.optimizer")
+        if optimizers is not None and hasattr(optimizers, "register_optimizer_step_pre_hook"):
+            self._hooks.append(optimizers.register_optimizer_step_pre_hook(self._optimizer_steps))
 
     def _forward_begins(self, module: Any, arguments: Any) -> None:
         step = self._current
-        if step is None or step.forward_ended:
+        if step is None:
             return
-        if not step.depth:
-            step.mode = "train" if getattr(module, "training", True) else "eval"
+        if not step.depth and step.mode_is < 3:
+            _tell_mode(step, module)
         step.depth += 1
+
+    def _optimizer_steps(self, optimizer: Any, arguments: Any, more: Any) -> None:
+        step = self._current
+        if step is not None:
+            step.mode, step.mode_is = "train", 3
 
     def _forward_ends(self, module: Any, arguments: Any, output: Any) -> None:
         step = self._current
-        if step is None or step.forward_ended or not step.depth:
+        if step is None or not step.depth:
             return
         step.depth -= 1
-        if not step.depth and step.number is not None:
+        if not step.depth and not step.forward_ended and step.number is not None:
             step.forward_ended = True
             self._stop(step, "forwardpassend")
             self._start(step, "forwardpassend")
@@ -375,6 +389,16 @@ class PythonPart:
                 self._unhook()
                 shutil.rmtree(hidden, ignore_errors=True)
                 raise
+
+
+def _tell_mode(step: _Step, module: Any) -> None:
+    """The mode of ``step``, in which the outermost ``module`` is called."""
+    trains = bool(getattr(module, "training", True))
+    if any(True for _ in module.parameters()):
+        if trains or step.mode_is < 2:
+            step.mode, step.mode_is = ("train", 3) if trains else ("eval", 2)
+    elif not step.mode_is:
+        step.mode, step.mode_is = "train" if trains else "eval", 1
 
 
 def _facts(profiler: str, timer: str) -> dict[str, Any]:
