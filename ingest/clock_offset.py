@@ -7,7 +7,7 @@ and, for logs of local time only, that no other whole number of hours makes the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +25,10 @@ LEAST_CORRELATION: Final = 0.6
 LEAST_MARGIN: Final = 0.1
 LEAST_COVERED: Final = 0.8
 LEAST_EVENTS: Final = 5
+DOUBTFUL_SAMPLES: Final = 100
+DOUBTFUL_CORRELATION: Final = 0.35
+"""Where this many samples fit the activity nowhere better than this, they may be of another machine."""
+_FURTHEST_HOURS: Final = FURTHEST_ZONE_NS // HOUR_NS
 _MOST_BINS: Final = 1 << 20
 
 Ints = npt.NDArray[np.int64]
@@ -42,9 +46,14 @@ class Offset:
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """Why nothing can be told; half a sentence."""
+    """Why nothing can be told; half a sentence. ``correlation``: the highest of all shifts, over ``samples``, where none fits.
+    ``period_ns``: where several fit, how far apart, known to ``period_error_ns`` in a quarter of an hour."""
 
     reason: str
+    correlation: float = 1.0
+    samples: int = 0
+    period_ns: int | None = None
+    period_error_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +156,10 @@ def busy_offset(
     r = np.full(size, -1.0)
     r[tells] = np.clip((n * sxy - sx * sy)[tells] / np.sqrt(vx[tells] * vy[tells]), -1.0, 1.0)
     order = np.argsort(shift, kind="stable")
-    return _peak(shift[order], r[order], usable[order], n[order], max(window, step), step, edges=not zones)
+    found = _peak(shift[order], r[order], usable[order], n[order], max(window, step), step, edges=not zones)
+    if zones and isinstance(found, Offset):
+        return replace(found, evidence=f"{found.evidence}; only whole quarter hours were compared, up to {_FURTHEST_HOURS} h")
+    return found
 
 
 def _usual(one: Series) -> float:
@@ -160,7 +172,8 @@ def _peak(shift: Ints, r: Floats, usable: npt.NDArray[np.bool_], n: Floats, wind
     best = int(np.argmax(r))
     top = float(r[best])
     if top < LEAST_CORRELATION:
-        return Unclear(f"utilisation and activity do not fit at any shift (highest correlation {top:.2f})")
+        reason = f"utilisation and activity do not fit at any shift (highest correlation {max(top, 0.0):.2f})"
+        return Unclear(reason, max(top, 0.0), int(n[best]))
     noise = (1 - top * top) / float(np.sqrt(n[best]))
     margin = max(LEAST_MARGIN, 3 * noise)
     near = r >= top - margin
@@ -175,7 +188,10 @@ def _peak(shift: Ints, r: Floats, usable: npt.NDArray[np.bool_], n: Floats, wind
     second = float(beside.max()) if len(beside) else -1.0
     if second >= top - margin:
         apart = abs(int(shift[int(np.argmax(beside))]) - int(shift[best]))
-        return Unclear(f"several shifts fit alike (correlations {top:.2f} and {second:.2f}, {apart / SECOND:.4g} s apart)")
+        alike = np.flatnonzero((beside[1:-1] >= top - margin) & (beside[1:-1] >= beside[:-2]) & (beside[1:-1] >= beside[2:])) + 1
+        period, error = _period(np.abs(shift[alike] - shift[best]), step)
+        reason = f"several shifts fit alike (correlations {top:.2f} and {second:.2f}, {apart / SECOND:.4g} s apart)"
+        return Unclear(reason, period_ns=period, period_error_ns=error)
     cut_low = low > 0 and not usable[low - 1] and r[low] > top - margin / 2
     cut_high = high < len(r) - 1 and not usable[high + 1] and r[high] > top - margin / 2
     if edges and (cut_low or cut_high):
@@ -192,6 +208,30 @@ def _peak(shift: Ints, r: Floats, usable: npt.NDArray[np.bool_], n: Floats, wind
     uncertainty = max(window, (int(shift[right]) - int(shift[left])) // 2 + step)
     other = max(float(peaks.max(initial=0.0)), 0.0)
     return Offset(middle, uncertainty, f"correlation {top:.2f} over {int(n[best])} samples, next best {other:.2f}")
+
+
+def _period(distances: Ints, step: int) -> tuple[int | None, int]:
+    """The distance of shifts that fit alike, from ever farther ones; and by how much it can be wrong in a quarter of an hour."""
+    found = sorted(int(one) for one in distances if one > 0)
+    if not found:
+        return None, 0
+    period, times = float(found[0]), 1
+    for distance in found:
+        count = round(distance / period)
+        # A count is sure where the error so far, times the count, is far below a period.
+        if count > times and count * step / times < period / 4 and abs(distance - count * period) <= count * step / times + step:
+            period, times = distance / count, count
+    return round(period), round(QUARTER_NS / period * step / times)
+
+
+def commensurate(unclear: Unclear) -> bool:
+    """Whether a load that repeats looks the same a quarter of an hour later, or that cannot be told: then time zones cannot be told apart
+    from shifts by a period."""
+    if unclear.period_ns is None:
+        return False
+    rest = QUARTER_NS % unclear.period_ns
+    apart = min(rest, unclear.period_ns - rest)
+    return apart <= max(2 * unclear.period_error_ns, DRIVER_WINDOW_NS)
 
 
 def _measure(known: Sequence[tuple[int, int]], at: Ints) -> Floats:

@@ -238,7 +238,7 @@ class GpuLogs:
             return number
         if (named := self._by_file(log, known)) is not None:
             return named
-        alone = [number for number in known if not self._of_logs(number)]
+        alone = [number for number in known if not self.decided(number)]
         if len(alone) == 1 and (why := self._fits(alone[0], gpus, len(gpus))):
             text = f"The log names no machine; it is taken to be of {known[alone[0]]}, the only machine of the run: {why}."
             note(text)
@@ -251,7 +251,7 @@ class GpuLogs:
         for place in range(1, len(self.logs) + len(known) + 2):
             name = UNKNOWN_HOST if place == 1 else f"{UNKNOWN_HOST} {place}"
             number = self.registry.node(name)
-            if number not in known or (self._of_logs(number) and not self._excludes(number, log, gpus)):
+            if number not in known or (self.decided(number) and not self._excludes(number, log, gpus)):
                 break
         if alone:
             several = f"the run has {len(alone)} machines" if len(alone) > 1 else f"its GPUs are not those of {known[alone[0]]}"
@@ -294,8 +294,8 @@ class GpuLogs:
         rows = self.store.connection.execute("SELECT DISTINCT node, uuid FROM device WHERE uuid IS NOT NULL").fetchall()
         return {node for node, uuid in rows if plain(uuid) in mine}
 
-    def _of_logs(self, node: int) -> bool:
-        """Whether only logs tell of a machine."""
+    def decided(self, node: int) -> bool:
+        """Whether only logs tell of a machine: that it is none of the others was asked when they were placed."""
         if not any(placed.node == node for placed in self.placed):
             return False
         return not any(

@@ -13,6 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from .clock_offset import (
+    DOUBTFUL_CORRELATION,
+    DOUBTFUL_SAMPLES,
     FURTHEST_ZONE_NS,
     SECOND,
     Activity,
@@ -21,6 +23,7 @@ from .clock_offset import (
     Unclear,
     activity_of_samples,
     busy_offset,
+    commensurate,
     event_offset,
     series_of,
     snapped,
@@ -28,7 +31,7 @@ from .clock_offset import (
     told,
     zone_offset,
 )
-from .gpu_log import GpuLogs, Log, Placed, model
+from .gpu_log import HOW_TO_NAME, GpuLogs, Log, Placed, model
 from .registry import UNKNOWN_HOST, ReadResult
 from .store import SCHEMA, Severity, Store, storable
 
@@ -102,6 +105,8 @@ class Joining:
         if len(nameless) != 1 or len(named) != 1:
             return
         mine, theirs = nameless[0], named[0]
+        if self.logs.decided(mine) and not self.logs.decided(theirs):
+            return
         why = self._same_machine(mine, theirs)
         if why is None:
             return
@@ -260,7 +265,14 @@ class Joining:
             if log.zoned or log.first_ns is None or log.last_ns is None:
                 continue
             placed = [one for one in self.logs.placed if one.log is log]
-            found = self._fit(placed)
+            found, doubt = self._fit(placed)
+            if doubt is not None and log.source in self.logs.guessed:
+                (node,) = self.store.frame("SELECT hostname FROM node WHERE id = ?", [placed[0].node]).row(0)
+                text = (
+                    f"The log may be of another machine than {node}: {doubt.reason} over {doubt.samples:,} samples, and it names no"
+                    f" machine. {HOW_TO_NAME}"
+                )
+                self._note_log("warning", "machine_doubtful", text, log)
             run = self._run_span(log.source)
             here = (log.first_ns, log.last_ns)
             if isinstance(found, Offset):
@@ -294,8 +306,8 @@ class Joining:
     def _note_log(self, severity: Severity, code: str, text: str, log: Log) -> None:
         self.store.note(severity, code, text, source=log.source, file=log.file)
 
-    def _fit(self, placed: Sequence[Placed]) -> Offset | Unclear:
-        """The utilisation of a log against what the other sources know of the same GPUs."""
+    def _fit(self, placed: Sequence[Placed]) -> tuple[Offset | Unclear, Unclear | None]:
+        """The utilisation of a log against what the other sources know of the same GPUs; second, what speaks against the same machine."""
         series: list[Series] = []
         activity: list[Activity] = []
         for one in placed:
@@ -313,11 +325,18 @@ class Joining:
                     series.append(series_of(rows["time_ns"].to_numpy(), rows["value"].to_numpy()))
                     activity.append(known)
         if not series:
-            return Unclear("no other source knows the activity of these GPUs")
-        found = busy_offset(series, activity, furthest_ns=FURTHEST_ZONE_NS + 60 * SECOND)
-        if isinstance(found, Unclear):  # clocks of one machine differ by their time zone alone
-            found = busy_offset(series, activity, furthest_ns=FURTHEST_ZONE_NS + 60 * SECOND, zones=True)
-        return found
+            return Unclear("no other source knows the activity of these GPUs"), None
+        furthest = FURTHEST_ZONE_NS + 60 * SECOND
+        found = busy_offset(series, activity, furthest_ns=furthest)
+        if isinstance(found, Offset):
+            return found, None
+        doubt = found if found.samples >= DOUBTFUL_SAMPLES and found.correlation < DOUBTFUL_CORRELATION else None
+        # Clocks of one machine differ by their time zone alone.
+        zone = busy_offset(series, activity, furthest_ns=furthest, zones=True)
+        if isinstance(zone, Offset) and found.period_ns is not None and commensurate(found):
+            period = told(found.period_ns)[1:]
+            zone = Unclear(f"{found.reason}; the load repeats every {period}, so that all quarter hours fit alike, and others between them")
+        return zone, doubt
 
     def _activity(self, node: int, device: int) -> Activity | None:
         """When a GPU was busy, by its kernels and copies, else by another sampler."""

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.ingest.clock_offset import (
+    DOUBTFUL_CORRELATION,
+    DOUBTFUL_SAMPLES,
     HOUR_NS,
     QUARTER_NS,
     SECOND,
@@ -16,6 +18,7 @@ from postrun.ingest.clock_offset import (
     Unclear,
     activity_of_samples,
     busy_offset,
+    commensurate,
     event_offset,
     series_of,
     snapped,
@@ -100,6 +103,31 @@ def test_whole_time_zones_can_tell_what_seconds_cannot() -> None:
     found = busy_offset([log], [activity(part)], zones=True)
     assert isinstance(found, Offset)
     assert snapped(found).shift_ns == 5 * HOUR_NS + 2 * QUARTER_NS
+
+
+@pytest.mark.parametrize(("period", "expected"), [(60.0, True), (20.0, True), (7.0, False), (62.3, False)])
+def test_a_load_that_repeats_in_whole_parts_of_a_quarter_hour_does_not_tell_time_zones(period: float, expected: bool) -> None:
+    long = [(k * period, k * period + 0.4 * period) for k in range(int(1500 / period))]
+    part = [burst for burst in long if 500 < burst[0] < 1000]
+    found = busy_offset([sampled(long, 2 * HOUR_NS + 60 * SECOND)], [activity(part)])
+    assert isinstance(found, Unclear)
+    assert found.period_ns == pytest.approx(period * SECOND, rel=0.01)
+    assert commensurate(found) is expected
+
+
+def test_time_zones_alone_are_told_to_be_all_that_was_compared() -> None:
+    bursts = irregular(3, 200)
+    found = busy_offset([sampled(bursts, HOUR_NS)], [activity(bursts)], zones=True)
+    assert isinstance(found, Offset)
+    assert "only whole quarter hours were compared, up to 14 h" in found.evidence
+
+
+def test_samples_that_fit_nowhere_say_how_many_they_are() -> None:
+    found = busy_offset([sampled(irregular(7, 900), 0)], [activity(irregular(99, 800))])
+    assert isinstance(found, Unclear)
+    assert found.correlation < DOUBTFUL_CORRELATION
+    assert found.samples >= DOUBTFUL_SAMPLES
+    assert f"highest correlation {found.correlation:.2f}" in found.reason
 
 
 @pytest.mark.parametrize(
