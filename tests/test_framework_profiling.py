@@ -202,8 +202,31 @@ def test_a_window_is_open_to_the_end_of_the_session_where_its_last_step_does_not
 
 
 def test_a_window_that_is_not_reached_is_told(made: Made, tmp_path: Path) -> None:
-    assert run(steps(50, 1), tmp_path, with_value)["profiling.python.recorded"] == "nothing: the last step that began was 5"
-    assert made.calls == [("python", "close", None)]
+    one = Window(50, 1)
+    plan = ProfilingPlan(detailed=one, horovod=one, loader=LoaderPlan(Window(70, 3)), python=PythonPlan(one))
+    with pytest.warns(RuntimeWarning, match="not reached") as told:
+        facts = run(plan, tmp_path, with_value)
+    assert sorted(str(one.message) for one in told) == [
+        "data-loader profiling: steps 70 to 72 were not reached; the last step that began was 5",
+        "detailed profiling and Python profiling: step 50 was not reached; the last step that began was 5",
+    ]
+    assert facts["profiling.python.recorded"] == "nothing: step 50 was not reached; the last step that began was 5"
+    assert {call[1:] for call in made.calls} == {("close", None)}
+
+
+def test_a_window_before_the_first_step_is_told(made: Made, tmp_path: Path) -> None:
+    plan = ProfilingPlan(python=PythonPlan(Window(start_s=1_700_000_000, duration_s=1)), horovod=Window(0, 2))
+    with pytest.warns(RuntimeWarning, match="Python profiling: the window was over before the first step"):
+        facts = run(plan, tmp_path, with_value)
+    assert facts["profiling.python"] == "1 s from 2023-11-14T22:13:20Z on"
+    assert facts["profiling.python.recorded"] == "nothing: the window was over before the first step"
+    assert facts["profiling.horovod.recorded"] == "steps 0 to 1"
+
+
+def test_a_window_that_begins_after_the_end_is_told_with_its_time(made: Made, tmp_path: Path) -> None:
+    plan = ProfilingPlan(python=PythonPlan(Window(start_s=4_000_000_000.25)))
+    with pytest.warns(RuntimeWarning, match="no step began after its start, at 2096-10-02T07:06:40.250Z, any more; .* was 5"):
+        run(plan, tmp_path, with_value)
 
 
 def test_no_step_at_all_is_a_warning(made: Made, tmp_path: Path) -> None:
@@ -304,7 +327,9 @@ def driven(plan: ProfilingPlan, times: list[tuple[int, float, float]], clock: Cl
         if clock.watched:
             clock.now = end
             made.ends(step)
-    made.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # windows that are not reached
+        made.close()
     return parts.calls
 
 
@@ -409,6 +434,30 @@ def test_without_annotations_the_steps_are_those_of_the_optimizer(made: Made, tm
     assert sum(row["name"] == "Optimize" for row in recorded["annotation"]) == 6
     assert {row["key"]: row["value"] for row in recorded["meta"]}["profiling.steps"] == "optimizer"
     assert torch.hooks == []
+
+
+@pytest.mark.parametrize(
+    ("first", "calls", "said"),
+    [
+        (4, [("open", 4), ("step", 5), ("step", 6), ("close", 5)], "steps 4 to 5"),
+        (6, [("open", 6), ("close", None)], "nothing: steps 6 to 8 were not reached; the last step that began was 5"),
+        (7, [("close", None)], "nothing: steps 7 to 9 were not reached; the last step that began was 5"),
+    ],
+)
+def test_what_comes_after_the_last_step_of_an_optimizer_is_no_step(
+    first: int, calls: list[tuple[str, int | None]], said: str, made: Made, tmp_path: Path, torch: Hooks
+) -> None:
+    one = Optimizer()
+
+    def work() -> None:
+        for _ in range(6):
+            torch.steps(one)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert run(steps(first, 3), tmp_path, work)["profiling.python.recorded"] == said
+    assert [call[1:] for call in made.calls] == calls
+    assert len(told) == said.startswith("nothing")
 
 
 def test_annotated_steps_count_before_those_of_optimizers(made: Made, tmp_path: Path, torch: Hooks) -> None:

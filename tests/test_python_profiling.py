@@ -424,3 +424,17 @@ def test_a_compiled_model_is_not_compiled_anew(tmp_path: Path, torch: Any) -> No
     assert [(one.step, one.phases[0], "after_forward" in one.functions) for one in profiles(tmp_path)] == [
         (str(step), phase, phase == "forwardpassend") for step in (9, 10, 11) for phase in ("stepstart", "forwardpassend")
     ]
+
+
+def test_a_step_that_did_not_end_is_dropped(tmp_path: Path) -> None:
+    part = part_of(tmp_path)
+    part.open(9)
+    tenfold(1)
+    part.step(10)
+    tenfold(2)
+    part.close(9)
+    assert [one.step for one in profiles(tmp_path)] == ["9"]
+    other = part_of(tmp_path / "none")
+    other.open(9)
+    other.close(None)
+    assert not list((tmp_path / "none").rglob("python_stats*"))

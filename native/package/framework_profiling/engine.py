@@ -2,7 +2,8 @@
 
 A window opens once: before the first step that is in it begins, and closes after the last one has ended. By time: before the first step
 that begins at or after its start, until the first step ends at or after its end; without an end after one step. Both need steps: where
-none begins nothing is recorded, which is told. After the last window steps are not listened to any more.
+none begins nothing is recorded. After the last window steps are not listened to any more. A window that never opens is told at the end of
+the session, with the reason; a step of an optimizer that has not ended by then is none.
 
 Parts open in the order of ``PARTS`` and close in the reverse order, so that no profile of Python functions has the others' work in it.
 """
@@ -15,6 +16,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,7 +77,9 @@ class Engine:
         self._clock = time.time
         self._pid = os.getpid()
         self._closed = False
+        self._first_begun: int | None = None
         self._last_begun: int | None = None
+        self._missed: dict[str, list[str]] = {}  # reason -> kinds
         start_s = self._clock()
         folder = Path(plan.local_path) if plan.local_path else folder
         limits = FileLimits(plan.max_file_bytes, plan.close_interval_s, plan.open_fail_threshold)
@@ -106,10 +110,11 @@ class Engine:
     def begins(self, step: int) -> None:
         """A step begins: what ended before closes, what is on goes on, then what begins with it opens."""
         now_s = self._clock()
-        self._last_begun = step
         for slot in reversed(self._waiting):
             if slot.is_behind(step, now_s):
                 self._close(slot)
+        self._first_begun = step if self._first_begun is None else self._first_begun
+        self._last_begun = step
         for slot in reversed(self._waiting):
             if slot.opened:
                 slot.last = step
@@ -136,13 +141,18 @@ class Engine:
         self._closed = True
         if os.getpid() != self._pid:
             return
+        if (unfinished := self.steps.unfinished()) is not None:
+            self._forget_step(unfinished)
         for slot in reversed(self._waiting):
             self._close(slot)
         self.steps.close()
         if self.steps.source:
             self._tell("profiling.steps", self.steps.source)
-        if self._slots and self._last_begun is None:
+        if self._slots and self._first_begun is None:
             _warn('nothing was profiled, as no step began: annotate steps, `with postrun.capture.annotate("step", value=i):`')
+        else:
+            for why, kinds in self._missed.items():
+                _warn(f"{named(kinds)}: {why}")
         self._waiting = []
 
     # --------------------------------------------------------------
@@ -159,14 +169,39 @@ class Engine:
         self._call(slot, "close", slot.last if slot.opened else None)
         if alive and slot.part is not None:  # else the reason has been told
             self._tell(f"profiling.{slot.kind}.recorded", self._recorded(slot))
+            if slot.first is None:
+                self._missed.setdefault(self._why_nothing(slot), []).append(slot.kind)
         slot.part = None
 
+    def _forget_step(self, step: int) -> None:
+        """One that began as the one before had ended, and did not end: what came was the end of training."""
+        for slot in self._waiting:
+            if slot.opened and slot.last == step:
+                slot.last = step - 1
+                if slot.first == step:
+                    slot.first = slot.last = None
+        if self._last_begun == step:
+            self._last_begun = step - 1 if step else None
+
     def _recorded(self, slot: _Slot) -> str:
-        if slot.first is not None:
-            return f"step {slot.first}" if slot.first == slot.last else f"steps {slot.first} to {slot.last}"
+        if slot.first is None:
+            return f"nothing: {self._why_nothing(slot)}"
+        return f"step {slot.first}" if slot.first == slot.last else f"steps {slot.first} to {slot.last}"
+
+    def _why_nothing(self, slot: _Slot) -> str:
+        """Of a window that did not open, or whose only step did not end."""
+        if self._closed:
+            if self._last_begun is None:
+                return "no step began" if self._first_begun is None else "no step ended"
+            last = f"the last step that began was {self._last_begun}"
+            if slot.by_steps:
+                were = "was" if slot.window.steps == 1 else "were"
+                return f"{asked(slot.window)} {were} not reached; {last}"
+            start = "" if slot.window.start_s is None else f", at {_time(slot.window.start_s)},"
+            return f"no step began after its start{start} any more; {last}"
         if self._last_begun is None:
-            return "nothing: no step began"
-        return f"nothing: the last step that began was {self._last_begun}"
+            return "the window was over before the first step"
+        return f"the window was over before a step began in it; the one before it was {self._last_begun}"
 
     def _call(self, slot: _Slot, method: str, step: int | None) -> None:
         """A part that fails is off; training goes on."""
@@ -176,7 +211,8 @@ class Engine:
             getattr(slot.part, method)(step)
         except LeftOutError as why:
             slot.part = None
-            self._tell(f"profiling.{slot.kind}.recorded", f"nothing: {why}" if method == "open" else f"{self._recorded(slot)}: {why}")
+            nothing = why.nothing or method == "open" or slot.first is None
+            self._tell(f"profiling.{slot.kind}.recorded", f"nothing: {why}" if nothing else f"{self._recorded(slot)}: {why}")
             if not why.quiet:
                 _warn(f"{NAMES[slot.kind]}: {why}")
         except Exception as error:
@@ -201,8 +237,24 @@ def asked(window: Window) -> str:
             return f"steps from {window.first_step} on"
         last = window.first_step + window.steps - 1
         return f"step {last}" if window.steps == 1 else f"steps {window.first_step} to {last}"
-    start = "the start of the recording" if window.start_s is None else f"{window.start_s:g} s since the epoch"
+    start = "the start of the recording" if window.start_s is None else _time(window.start_s)
     return f"one step from {start} on" if window.duration_s is None else f"{window.duration_s:g} s from {start} on"
+
+
+def _time(seconds: float) -> str:
+    """As ISO 8601 has it, in UTC; seconds since 1970 where no calendar has it."""
+    try:
+        text = datetime.fromtimestamp(seconds, tz=UTC).isoformat(timespec="milliseconds" if seconds % 1 else "seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:.0f} s since 1970"
+    return text.replace("+00:00", "Z")
+
+
+def named(kinds: list[str]) -> str:
+    """Kinds of profiling, in words; libraries for communication only where there is nothing else, as a common window asks for them, too."""
+    own = [kind for kind in kinds if kind not in ("horovod", "smdataparallel")] or kinds
+    names = [NAMES[kind] for kind in sorted(own, key=PARTS.index)]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def plain(plan: ProfilingPlan) -> dict[str, Any]:

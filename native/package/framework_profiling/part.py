@@ -20,11 +20,13 @@ class FileLimits:
 
 
 class LeftOutError(Exception):
-    """Raised by a part: there is nothing for it to do in this program, or no more; the message says why. ``quiet``: as is usual."""
+    """Raised by a part: there is nothing for it to do in this program, or no more; the message says why. ``quiet``: as is usual, or
+    told already. ``nothing``: nothing was recorded, also where it was on before."""
 
-    def __init__(self, message: str, *, quiet: bool = False) -> None:
+    def __init__(self, message: str, *, quiet: bool = False, nothing: bool = False) -> None:
         super().__init__(message)
         self.quiet = quiet
+        self.nothing = nothing
 
 
 class Part(Protocol):
@@ -38,4 +40,5 @@ class Part(Protocol):
         """The next step inside of the window begins; not called for the one that ``open`` was called with."""
 
     def close(self, step: int | None) -> None:
-        """The window closes, at the end of ``step`` (None: no step is known); also at the end of the session, and of the process."""
+        """The window closes, at the end of ``step`` (None: no step is known); also at the end of the session, and of the process.
+        A step that was begun and is later than ``step`` has not ended, and is none."""

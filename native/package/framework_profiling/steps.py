@@ -70,6 +70,10 @@ class Steps:
         self._listener = None
         self._native.watch_steps(None)
 
+    def unfinished(self) -> int | None:
+        """The step of an optimizer that has begun and not ended: where training is over there is no such step."""
+        return None if self._optimizers is None else self._optimizers.unfinished
+
     def close(self) -> None:
         """The end of all."""
         global _current
@@ -159,6 +163,10 @@ class _Optimizers:
         self._steps = self._handle = None
         self._forget_forward()
         self._hook.remove()
+
+    @property
+    def unfinished(self) -> int | None:
+        return self._number if self._began else None
 
     def _forget_forward(self) -> None:
         if self._forward is not None:
