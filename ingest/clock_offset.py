@@ -28,6 +28,8 @@ LEAST_EVENTS: Final = 5
 DOUBTFUL_SAMPLES: Final = 100
 DOUBTFUL_CORRELATION: Final = 0.35
 """Where this many samples fit the activity nowhere better than this, they may be of another machine."""
+LEAST_SPREAD: Final = 0.1
+"""Of the busy share; with less of it (standard deviation) that says nothing."""
 _FURTHEST_HOURS: Final = FURTHEST_ZONE_NS // HOUR_NS
 _MOST_BINS: Final = 1 << 20
 
@@ -157,6 +159,9 @@ def busy_offset(
     r[tells] = np.clip((n * sxy - sx * sy)[tells] / np.sqrt(vx[tells] * vy[tells]), -1.0, 1.0)
     order = np.argsort(shift, kind="stable")
     found = _peak(shift[order], r[order], usable[order], n[order], max(window, step), step, edges=not zones)
+    most = int(np.argmax(r))
+    if isinstance(found, Unclear) and min(vx[most], vy[most]) < (LEAST_SPREAD * n[most]) ** 2:
+        return replace(found, samples=0)  # what is always about as busy fits nothing well, of one machine or not
     if zones and isinstance(found, Offset):
         return replace(found, evidence=f"{found.evidence}; only whole quarter hours were compared, up to {_FURTHEST_HOURS} h")
     return found

@@ -122,6 +122,16 @@ def test_time_zones_alone_are_told_to_be_all_that_was_compared() -> None:
     assert "only whole quarter hours were compared, up to 14 h" in found.evidence
 
 
+def test_a_gpu_that_is_always_about_as_busy_raises_no_doubt() -> None:
+    random = np.random.default_rng(1)
+    times = BASE + np.arange(600) * SECOND
+    steady = activity([(0.5 * k, 0.5 * k + random.uniform(0.45, 0.499)) for k in range(1200)])
+    found = busy_offset([series_of(times, random.integers(96, 100, 600))], [steady])
+    assert isinstance(found, Unclear)
+    assert "do not fit" in found.reason
+    assert found.samples < DOUBTFUL_SAMPLES
+
+
 def test_samples_that_fit_nowhere_say_how_many_they_are() -> None:
     found = busy_offset([sampled(irregular(7, 900), 0)], [activity(irregular(99, 800))])
     assert isinstance(found, Unclear)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from postrun.ingest.gpu_log import GpuLogs
@@ -130,6 +131,40 @@ def test_a_log_of_other_gpus_is_not_of_the_only_machine(joined_run: Path, device
     with ingest([tmp_path]) as store:
         assert store.frame("SELECT hostname FROM node ORDER BY 1").to_series().to_list() == ["algo-1", "unknown host"]
         assert "its GPUs are not those of algo-1" in notes(store)["machine_unknown"]
+
+
+def test_a_log_that_names_another_machine_is_kept_apart(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
+    traces(joined_run, tmp_path)
+    (tmp_path / "nvidia-smi.nodeY.csv").write_text(smi_text(device_work, 0))
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT hostname FROM node ORDER BY 1").to_series().to_list() == ["algo-1", "nodeY"]
+        assert "nodeY is taken from the name of the file" in notes(store)["machine_joined"]
+
+
+def test_a_log_of_fewer_gpus_than_were_used_has_one_decision_and_one_note(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
+    traces(joined_run, tmp_path)
+    (tmp_path / "smi.csv").write_text(smi_text({0: device_work[0]}, 0))
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT hostname FROM node ORDER BY 1").to_series().to_list() == ["algo-1", "unknown host"]
+        told = notes(store)
+        assert "its GPUs are not those of algo-1: it is shown as unknown host" in told["machine_unknown"]
+        assert "machine_joined" not in told
+
+
+def test_a_log_that_fits_nowhere_may_be_of_another_machine(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
+    traces(joined_run, tmp_path)
+    first, last = (of(time for events in device_work.values() for pair in events for time in pair) for of in (min, max))
+    random = np.random.default_rng(5)
+    lines = ["timestamp, index, name, utilization.gpu [%]"]
+    for time in range(first - 5 * SECOND, last + 5 * SECOND, INTERVAL // 5):
+        at = datetime.fromtimestamp(time // 10**6 / 1000, UTC)
+        lines += [f"{at:%Y/%m/%d %H:%M:%S}.{at.microsecond // 1000:03}, {gpu}, {NAME}, {random.integers(0, 100)} %" for gpu in (0, 1)]
+    (tmp_path / "smi.csv").write_text("\n".join(lines) + "\n")
+    with ingest([tmp_path]) as store:
+        severity, text = store.frame("SELECT severity::VARCHAR, message FROM ingest_note WHERE code = 'machine_doubtful'").row(0)
+        assert severity == "warning"
+        assert "may be of another machine than algo-1" in text
+        assert "do not fit at any shift" in text
 
 
 def test_two_named_machines_stay_two(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
