@@ -22,6 +22,7 @@ from .capture_windows import GpuWindows
 from .categories import features
 from .identity import Placement
 from .job_record import PREFIXES, PROCESS_ID, Jobs, duration, is_recorder
+from .profiling_notes import note_profiling
 from .registry import UNKNOWN_HOST, ReadResult
 from .store import COUNTER, ENUM_VALUES, METRICS, Severity, Store
 from .trace_format import TraceFile
@@ -170,6 +171,7 @@ class Captures:
             note_no_end(self.store, source, file, worker=worker)
             self.cut |= set() if worker else {source}
         note_missing(self.store, self._missing)
+        note_profiling(self.store, self._missing)
         for one in self._recorded:
             if one.many_calls:
                 count_on(self.store, one.process, sorted(set(one.cycles.values())), CYCLE_IDS)
