@@ -20,7 +20,7 @@ from typing import Any, Literal
 import pytest
 from postrun.framework_profiling.dataloader import LoaderPart
 from postrun.framework_profiling.part import FileLimits, LeftOutError
-from postrun.framework_profiling.python_profile import PythonPart
+from postrun.framework_profiling.python_profile import RECORDING, PythonPart, _of_program
 from postrun.ingest.python_window import timer_of, window_of
 from postrun.profiling_plan import LoaderPlan, PythonPlan, Timer, Window
 
@@ -355,6 +355,64 @@ def test_the_mode_is_that_of_the_step_not_of_its_first_forward(tmp_path: Path, t
     run(part_of(tmp_path), work, last=12)
     assert {one.step: one.mode for one in profiles(tmp_path)} == {"9": "eval", "10": "train", "11": "train", "12": "train"}
     assert not sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks  # type: ignore[attr-defined]
+
+
+@needs_torch
+def test_the_recorders_time_is_one_function_below_its_callers(tmp_path: Path, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(step: Any, module: Any) -> None:
+        time.sleep(0.02)
+
+    monkeypatch.setattr("postrun.framework_profiling.python_profile._tell_mode", slow)
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+
+    def train_one(step: int) -> None:
+        model(torch.ones(2))
+
+    run(part_of(tmp_path), train_one, first=9, last=9)
+    one = profiles(tmp_path)[0]
+    ((_, calls, own, whole, callers),) = [of for name, of in one.everything.items() if name[2] == "<postrun's own recording>"]
+    assert "slow" not in one.functions
+    assert own == pytest.approx(whole)
+    assert own > 0.02
+    assert calls == 4  # before and after both modules
+    every = one.everything
+    assert one.functions["train_one"][2] == pytest.approx(sum(of[2] for of in every.values()), rel=1e-3)
+    for name, (_, _, own, whole, _) in every.items():  # what a function spent is its own or of what it called
+        if name[2] in ("train_one", "slow"):
+            below = sum(of[4][name][3] for of in every.values() if name in of[4])
+            assert whole == pytest.approx(own + below, rel=1e-6)
+    assert callers
+
+
+def test_the_recorders_functions_on_paper() -> None:
+    """main (10 s) calls model (4 s, own 1) and a hook of the recorder (5 s): which calls write (2 s, own 1), as main does (0.75 s)."""
+    here = Path(sys.modules[PythonPart.__module__].__file__ or "").parent
+    main, model, hook = ("/a.py", 1, "main"), ("/a.py", 9, "model"), (f"{here}/python_profile.py", 3, "hook")
+    inner, length, write, dumps = (
+        (f"{here}/part.py", 3, "inner"),
+        ("~", 0, "<built-in method len>"),
+        ("/w.py", 2, "write"),
+        ("/w.py", 7, "dumps"),
+    )
+    found = _of_program({
+        main: (1, 1, 0.0, 10.0, {}),
+        model: (1, 1, 1.0, 4.0, {main: (1, 1, 1.0, 4.0)}),
+        hook: (2, 2, 1.0, 8.0, {main: (1, 1, 0.5, 5.0), model: (1, 1, 0.5, 3.0)}),
+        inner: (2, 2, 4.0, 4.0, {hook: (2, 2, 4.0, 4.0)}),
+        length: (3, 3, 1.25, 1.25, {hook: (2, 2, 1.0, 1.0), main: (1, 1, 0.25, 0.25)}),
+        write: (2, 2, 1.5, 2.75, {hook: (1, 1, 1.0, 2.0), main: (1, 1, 0.5, 0.75)}),
+        dumps: (2, 2, 1.25, 1.25, {write: (2, 2, 1.25, 1.25)}),
+        ("~", 0, "<built-in method postrun.native._native.range_begin>"): (1, 1, 0.1, 0.1, {}),  # after the window has opened
+    })  # fmt: skip
+    assert found == {
+        main: (1, 1, 0.0, 10.0, {}),
+        model: (1, 1, 1.0, 4.0, {main: (1, 1, 1.0, 4.0)}),
+        length: (1, 1, 0.25, 0.25, {main: (1, 1, 0.25, 0.25)}),
+        write: (2, 2, 1.5, 2.75, {RECORDING: (1, 1, 1.0, 2.0), main: (1, 1, 0.5, 0.75)}),
+        dumps: (2, 2, 1.25, 1.25, {write: (2, 2, 1.25, 1.25)}),
+        RECORDING: (2, 2, 6.0, 8.0, {main: (1, 1, 3.75, 5.0), model: (1, 1, 2.25, 3.0)}),
+    }
+    assert sum(of[2] for of in found.values()) == 10.0
 
 
 @needs_torch

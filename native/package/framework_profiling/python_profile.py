@@ -9,7 +9,7 @@ after an evaluation.
 
 Timers: total_time is wall-clock time; cpu_time is processor time of the training thread, not of the process, whose other threads would be
 charged to whatever function the training thread is in; off_cpu_time is the difference. "default" takes them in this order, one a step.
-Functions of this package that run beside the program's are left out.
+Functions of this package that run beside the program's are one function: "postrun's own recording".
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import contextlib
 import importlib
 import json
 import marshal
+import operator
 import os
 import shutil
 import sys
@@ -124,16 +125,25 @@ class _Pyinstrument:
 
 
 _Function = tuple[str, int, str]
+RECORDING: Final[_Function] = ("~", 0, "<postrun's own recording>")
+"""As pstats names what is in no source file."""
 
 
 def _of_program(stats: dict[_Function, Any]) -> dict[_Function, Any]:
-    """What :mod:`pstats` reads, without this package's own functions, what they alone call, and the end of the profile.
+    """What :mod:`pstats` reads, with this package's own functions, and what they alone call, as the one function ``RECORDING``: their
+    time is in the cumulative time of the program's that called them. Without those that none of it called, and the end of the profile.
 
     What one around a loader's ``next`` calls is the program's, and called by who calls that.
     """
     ours = _ours(stats)
+    into: dict[_Function, tuple[float, ...]] = {}
+    for function in ours & stats.keys():
+        for caller, figures in stats[function][4].items():
+            if caller not in ours:
+                into[caller] = _added(into.get(caller), figures)
     kept: dict[_Function, Any] = {}
     end: dict[_Function, Any] = {}
+    below = 0.0
     for function, (primitive, calls, own, cumulative, callers) in stats.items():
         if function in ours:
             if "_lsprof.Profiler" in function[2]:
@@ -142,21 +152,44 @@ def _of_program(stats: dict[_Function, Any]) -> dict[_Function, Any]:
         others: dict[_Function, Any] = {}
         for caller, figures in callers.items():
             if caller not in ours:
-                others[caller] = figures
-            elif not _is_around(caller) or function[0] == "~":
+                others[caller] = _added(others.get(caller), figures)
+            elif _is_around(caller) and function[0] != "~":
+                if (above := _caller_of(caller, stats)) is not None:
+                    others[above] = _added(others.get(above), figures)
+                    if above in into:
+                        *counts, spent = into[above]
+                        into[above] = (*counts, max(0.0, spent - figures[3]))
+                elif any(one not in ours for one in stats.get(caller, ((),) * 5)[4]):
+                    others[RECORDING] = _added(others.get(RECORDING), figures)
+                    below += figures[3]
+            elif not into or figures[3] - figures[2] <= 1e-9:
                 calls, primitive = calls - figures[0], primitive - figures[1]
                 own, cumulative = max(0.0, own - figures[2]), max(0.0, cumulative - figures[3])
-            elif (above := _caller_of(caller, stats)) is not None:
-                others.setdefault(above, figures)
+            else:  # what it calls cannot be told from what the same function calls for the program
+                others[RECORDING] = _added(others.get(RECORDING), figures)
+                below += figures[3]
         if calls > 0:
             kept[function] = primitive, calls, own, cumulative, others
+    if into:
+        whole = sum(figures[3] for figures in into.values())
+        part = max(0.0, 1 - below / whole) if whole > 0 else 0.0
+        calls, edges = sum(figures[0] for figures in into.values()), {}
+        for caller, figures in into.items():
+            edges[caller] = figures[0], figures[0], part * figures[3], figures[3]
+        kept[RECORDING] = calls, calls, part * whole, whole, edges
     return kept or end  # pstats reads none without any function
+
+
+def _added(figures: tuple[float, ...] | None, more: tuple[float, ...]) -> tuple[float, ...]:
+    return more if figures is None else tuple(map(operator.add, figures, more))
 
 
 def _ours(stats: dict[_Function, Any]) -> set[_Function]:
     """Functions of this package, and what is called by them alone."""
     ours = {function for function in stats if _of_package(function)}
     ours |= {caller for figures in stats.values() for caller in figures[4] if _of_package(caller)}
+    # What follows the opening of the window:
+    ours |= {function for function, figures in stats.items() if "postrun.native." in function[2] and not figures[4]}
     grows = True
     while grows:
         further = {
