@@ -56,8 +56,8 @@ _PARTS: Final = {
     ),
 }
 
-_COLLECTIVE_PHASE: Final = r"^NcclManager$|(?i)horovod|smdataparallel|smddp"
-_COLLECTIVE_NAME: Final = r"^(NEGOTIATE_|NCCL_|MPI_|GLOO_)?(ALLREDUCE|ALLGATHER|BROADCAST|ALLTOALL|REDUCESCATTER)"
+COLLECTIVE_PHASE: Final = r"^NcclManager$|(?i)horovod|smdataparallel|smddp"
+COLLECTIVE_NAME: Final = r"^(NEGOTIATE_|NCCL_|MPI_|GLOO_)?(ALLREDUCE|ALLGATHER|BROADCAST|ALLTOALL|REDUCESCATTER)"
 
 
 def framework(store: Store, given: pl.DataFrame | None = None) -> Framework:
@@ -227,7 +227,7 @@ def _collectives(store: Store) -> tuple[Share, ...]:
             WHERE a.phase IS NOT NULL AND (regexp_matches(a.phase, ?) OR regexp_matches(n.text, ?))
         ) WHERE before IS NULL OR stop > before GROUP BY 1 HAVING total > 0
         """,
-        [_COLLECTIVE_PHASE, _COLLECTIVE_NAME],
+        [COLLECTIVE_PHASE, COLLECTIVE_NAME],
     )
     return shares(rows.iter_rows())
 

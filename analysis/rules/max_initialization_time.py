@@ -7,6 +7,9 @@ from typing import Any, ClassVar, Final
 import polars as pl
 
 from .. import wording
+from ..annotations import base_name
+from ..framework import COLLECTIVE_NAME, COLLECTIVE_PHASE
+from ..intervals import union
 from ..job_statistics import job_times
 from .active_during import active_during
 from .base import FINE, ISSUES, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
@@ -19,8 +22,32 @@ _FIRST_EPOCH_NS: Final = 10**18
 _LATE_NS: Final = 10**9
 """A program that records from its start takes up to this long to come to it: its interpreter, its imports."""
 
+# Of the ranges that a source gives these tell nothing of steps: data loading and collectives, as frameworks record them.
+_LOADING_PHASE: Final = "^(DataLoader|DataIterator)"
+_BESIDE_STEPS: Final = (
+    r"^enumerate\(DataLoader\)|(?i)^(nccl|gloo|mpi|c10d|record_param_comms)"
+    r"|^[0-9]+$|^(CYCLE_START|QUEUE|WAIT_FOR_(OTHER_TENSOR_)?DATA|MEMCPY_(IN|OUT)_FUSION_BUFFER)$"
+)
+_OTHERS: Final = """
+    WITH named AS (
+        SELECT a.process, a.phase, n.text, a.start, a."end" FROM (
+            SELECT process, phase, name, min(start_ns) AS start, max(start_ns + duration_ns) AS "end"
+            FROM annotation WHERE side = 'host' AND complete IS NOT FALSE AND duration_ns IS NOT NULL GROUP BY ALL
+        ) AS a JOIN name AS n ON n.id = a.name
+    ),
+    -- Horovod names a phase by its tensor, whose ranges are all of one collective.
+    tensor AS (SELECT DISTINCT process, phase FROM named WHERE phase IS NOT NULL AND regexp_matches(text, $4))
+    SELECT process, min(start) AS start, max("end") AS "end" FROM named
+    WHERE NOT regexp_matches(text, $4) AND NOT regexp_matches(text, $3)
+        AND NOT regexp_matches(coalesce(phase, ''), $1) AND NOT regexp_matches(coalesce(phase, ''), $2)
+        AND NOT EXISTS (FROM tensor AS t WHERE t.phase = named.phase AND t.process IS NOT DISTINCT FROM named.process)
+    GROUP BY process
+"""
+_WATCHED: Final = 'SELECT process, first_ns AS start, last_ns AS "end" FROM {} WHERE first_ns IS NOT NULL AND last_ns IS NOT NULL'
+
 _RELATIVE: Final = "the steps' times count from an anchor and cannot be set against the rest of the run"
 _NO_STEPS: Final = "no step annotations in this run"
+_NEVER_STEPS: Final = f"{_NO_STEPS}, whose ranges are of collectives and data loading alone"
 _STEPS: Final = (
     "Record the job from its start, with step() of the profiler once per training step or steps annotated as step_0, step_1 and so on."
 )
@@ -30,8 +57,10 @@ class MaxInitializationTime(Rule):
     """Initialisation lasts from the start of the job, as its recorders say it; else from the first sample of the hosted profiler, or the
     start of the capture; to the start of the first step of any process.
 
-    One judgement of the whole run: data points and windows are 1. Without any step, a run with annotations that is longer than the
-    threshold is an issue: it began no step in that time. Without samples the time counts from the start of the capture.
+    One judgement of the whole run: data points and windows are 1. Without any step, the time counts in which steps would have been seen:
+    a process with annotations that was profiled or recorded for longer than the threshold at a stretch began no step in that time, an
+    issue. Ranges of collectives and of data loading are no annotations here: what records them alone never has steps.
+    Without samples the time to a first step counts from the start of the capture.
     It then says nothing where the capture begins with the first step, or where the number of that step shows that others came before it:
     not evaluated, unless it is over the threshold all the same. So it is where a program began to record later than it began itself.
     First and last time: when the threshold was passed, and when the first step began. Cost: initialisation, of the job's duration, on
@@ -85,18 +114,41 @@ class MaxInitializationTime(Rule):
         return _issue(run, details, f"{finding}.", initialization, began + round(threshold), first)
 
     def _without_steps(self, run: RunData, threshold: float) -> Outcome:
-        duration, began, ended = run.job.duration_ns, run.job.started_at_ns, run.job.ended_at_ns
         details = _details(run, None, None)
-        if not run.annotations.groups or duration is None or began is None or duration <= threshold:
-            reason = _NO_STEPS
-            if run.annotations.groups and duration is not None:
-                reason += f", which is not longer than {wording.duration(threshold)}"
+        if not run.annotations.groups:
+            return not_evaluated(_NO_STEPS, _STEPS, details=details)
+        watched = _watched(run)
+        if watched is None:
+            return not_evaluated(_NEVER_STEPS, _STEPS, details=details)
+        began, ended = watched
+        longest = wording.duration(threshold)
+        if ended - began <= threshold:
+            reason = f"{_NO_STEPS}, whose ranges were recorded for {wording.duration(ended - began)}, not longer than {longest}"
             return not_evaluated(reason, _STEPS, details=details)
         finding = (
-            f"The run has annotations but no step in its {wording.duration(duration)}, more than the threshold of"
-            f" {wording.duration(threshold)} for the first one."
+            f"The run has annotations but no step in the {wording.duration(ended - began)} for which they were recorded, more than the"
+            f" threshold of {longest} for the first one."
         )
-        return _issue(run, details, finding, duration, began + round(threshold), ended)
+        return _issue(run, details, finding, ended - began, began + round(threshold), ended)
+
+
+def _watched(run: RunData) -> tuple[int, int] | None:
+    """The longest stretch in which steps of a process would have been seen; None where no process has ranges that tell.
+
+    A process was watched while it was profiled or recorded; where nothing says when, from its first range to its last.
+    """
+    patterns = (COLLECTIVE_PHASE, _LOADING_PHASE, _BESIDE_STEPS, COLLECTIVE_NAME)
+    ranges = run.store.frame(_OTHERS, patterns)
+    if ranges.is_empty():
+        return None
+    told = pl.concat([run.store.frame(_WATCHED.format(table)) for table in ("recorded_window", "profile_window")])
+    told = told.join(ranges, on="process", how="semi", nulls_equal=True)
+    rest = ranges.join(told, on="process", how="anti", nulls_equal=True)
+    stretches = union(pl.concat([told, rest.select(told.columns)]), ["process"])
+    if stretches.is_empty():
+        return 0, 0
+    first, last = stretches.sort(pl.col("end") - pl.col("start"), descending=True, maintain_order=True).select("start", "end").row(0)
+    return first, last
 
 
 def _captured(run: RunData) -> bool:
@@ -138,8 +190,7 @@ def _issue(run: RunData, details: dict[str, Any], finding: str, lost: int, first
     gpus = len([device for device in run.devices if device.used]) or len(run.devices) or sum(node.gpus or 0 for node in run.nodes)
     duration = max(run.job.duration_ns or 0, lost)
     held = f"held {wording.plural(gpus, 'GPU')} for" if gpus else "took"
-    active = [row["name"] for row in details.get("active", {}).get("annotations", [])][:1]
-    spent = f", most of it in {active[0]}" if active else ""
+    spent = f", most of it in {name}" if (name := _most(run, details, last, lost)) else ""
     share = wording.percent(100 * lost / duration) if duration else "all"
     return Outcome(
         ISSUES,
@@ -153,8 +204,9 @@ def _issue(run: RunData, details: dict[str, Any], finding: str, lost: int, first
         details=details,
         finding=finding,
         recommendation=(
-            "Move downloads and preprocessing out of the job and keep compiled code between jobs (`TORCHINDUCTOR_CACHE_DIR` with"
-            f" torch.compile): the time before the first step {held} {wording.duration(lost)}, {share} of the run{spent}."
+            f"Move downloads and preprocessing out of the job and keep compiled code between jobs{_compiled(run)}:"
+            f" the time {'before the first' if details['steps'] else 'without a'} step {held} {wording.duration(lost)},"
+            f" {share} of the run{spent}."
         ),
         cost=Cost(
             title="Begin the first step earlier",
@@ -164,3 +216,27 @@ def _issue(run: RunData, details: dict[str, Any], finding: str, lost: int, first
             base="GPU time of the run" if gpus else "duration of the run",
         ),
     )
+
+
+def _most(run: RunData, details: dict[str, Any], first_step: int | None, lost: int) -> str | None:
+    """The range that covers more than half of the time before the first step, by its name without a number."""
+    active = details.get("active", {}).get("annotations", [])
+    if not active or first_step is None:
+        return None
+    rows = run.store.frame(
+        """
+        SELECT n.text, greatest(a.start_ns, ?) AS start, least(a.start_ns + a.duration_ns, ?) AS "end"
+        FROM annotation AS a JOIN name AS n ON n.id = a.name
+        WHERE a.side = 'host' AND a.complete IS NOT FALSE AND a.start_ns < ? AND a.start_ns + a.duration_ns > ?
+        """,
+        [first_step - lost, first_step, first_step, first_step - lost],
+    )
+    name = str(active[0]["name"])
+    covered = union(rows.filter(base_name(pl.col("text")) == name)).select((pl.col("end") - pl.col("start")).sum()).item()
+    return name if 2 * int(covered or 0) > lost else None
+
+
+def _compiled(run: RunData) -> str:
+    """How compiled code is kept, where the framework is PyTorch or not known."""
+    framework = run.store.frame("SELECT any_value(framework) FROM run").item()
+    return " (`TORCHINDUCTOR_CACHE_DIR` with torch.compile)" if framework is None or "torch" in str(framework).lower() else ""

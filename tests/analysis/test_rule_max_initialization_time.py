@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.selection import select
+from postrun.ingest import ingest
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]
@@ -93,7 +96,7 @@ def test_threshold_is_in_minutes(make_store: MakeStore) -> None:
     (20 * MINUTE, True, "NotEvaluated"), (20 * MINUTE + 1, True, "IssuesFound"), (60 * MINUTE, False, "NotEvaluated"),
 ])  # fmt: skip
 def test_without_a_step(make_store: MakeStore, length: int, *, annotated: bool, verdict: str) -> None:
-    store = make_store(sample=sampled(T0, T0 + length), annotation=ranged(T0, SECOND) if annotated else [])
+    store = make_store(sample=sampled(T0, T0 + 40 * MINUTE), annotation=ranged(T0, length) if annotated else [])
     result, findings = judged(store)
     assert result.verdict == verdict
     assert result.details["steps"] is False
@@ -103,6 +106,91 @@ def test_without_a_step(make_store: MakeStore, length: int, *, annotated: bool, 
     else:
         assert (result.first_ns, result.last_ns) == (T0 + 20 * MINUTE, T0 + length)
         assert [finding.cost_ns for finding in findings] == [length]
+        assert "the time without a step took 20 min 00 s, 50.0 % of the run." in (result.recommendation or "")
+
+
+def profiled(first: int, last: int, **fields: Any) -> dict[str, Any]:
+    return {"process": 0, "source": 0, "first_ns": first, "last_ns": last, **fields}
+
+
+def test_without_a_step_the_time_of_the_profile_counts_and_not_that_of_a_log_beside_it(make_store: MakeStore) -> None:
+    # Thirty minutes of samples; ranges in a profile of 0.97 s.
+    log, short = sampled(T0, T0 + 30 * MINUTE), profiled(T0, T0 + 970_000_000)
+    result, _ = judged(make_store(sample=log, annotation=ranged(T0, 5), profile_window=[short]))
+    assert (result.verdict, result.reason) == (
+        "NotEvaluated", "no step annotations in this run, whose ranges were recorded for 970 ms, not longer than 20 min 00 s",
+    )  # fmt: skip
+    # The time of other processes, and of several profiles together, says nothing either.
+    windows = [short, profiled(T0 + 5 * MINUTE, T0 + 20 * MINUTE), profiled(T0, T0 + 30 * MINUTE, process=1)]
+    assert judged(make_store(sample=log, annotation=ranged(T0, 5), profile_window=windows))[0].verdict == "NotEvaluated"
+    windows.append(profiled(T0 + 20 * MINUTE, T0 + 26 * MINUTE))
+    result, [finding] = judged(make_store(sample=log, annotation=ranged(T0, 5), profile_window=windows))
+    assert (result.verdict, finding.cost_ns, result.first_ns) == ("IssuesFound", 21 * MINUTE, T0 + 25 * MINUTE)
+
+
+def test_without_a_step_the_time_of_the_recording_counts(make_store: MakeStore) -> None:
+    recorded = profiled(T0, T0 + 21 * MINUTE)
+    del recorded["source"]
+    result, [finding] = judged(make_store(annotation=ranged(T0, 5), recorded_window=[recorded]))
+    assert (result.verdict, finding.cost_ns) == ("IssuesFound", 21 * MINUTE)
+
+
+@pytest.mark.parametrize(("name", "phase"), [
+    ("kAllReduce", "NcclManager"), ("dataset::GetNext", "DataIterator"), ("__init__", "DataLoaderIterInitialize"), ("4", "Unknown"),
+    ("NEGOTIATE_ALLREDUCE", "conv1.weight"), ("WAIT_FOR_DATA", "allreduce.a"), ("ncclAllReduce", None), ("enumerate(DataLoader)#1", None),
+])  # fmt: skip
+def test_collectives_and_data_loading_alone_say_nothing_of_steps(make_store: MakeStore, name: str, phase: str | None) -> None:
+    alone = ranged(T0, 60 * MINUTE)[0] | {"name": name, "phase": phase}
+    result, _ = judged(make_store(annotation=[alone]))
+    assert (result.verdict, result.reason) == (
+        "NotEvaluated", "no step annotations in this run, whose ranges are of collectives and data loading alone",
+    )  # fmt: skip
+    # Beside them a range of the program counts, for its own time.
+    assert judged(make_store(annotation=[alone, *ranged(T0, MINUTE)]))[0].verdict == "NotEvaluated"
+    assert judged(make_store(annotation=[alone, *ranged(T0, 21 * MINUTE)]))[0].verdict == "IssuesFound"
+
+
+def test_a_phase_of_horovod_is_a_tensor_whatever_its_ranges_are_named(make_store: MakeStore) -> None:
+    tensor = [{**ranged(T0 + at, 30 * MINUTE)[0], "name": name, "phase": "conv1.weight"} for at, name in enumerate(("ALLREDUCE", "memcpy"))]
+    assert judged(make_store(annotation=tensor))[0].verdict == "NotEvaluated"
+
+
+def test_a_raw_timeline_of_horovod_of_an_hour_is_no_late_first_step(tmp_path: Path) -> None:
+    file = tmp_path / "horovod_timeline.json"
+    events: list[dict[str, Any]] = [{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "grad.fc.weight"}}]
+    for minute in range(0, 60, 5):
+        start = minute * 60_000_000
+        events += [
+            {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": start, "pid": 1},
+            {"ph": "X", "name": "0", "ts": start + 5, "pid": 1, "dur": 0},
+            {"ph": "E", "ts": start + 10, "pid": 1},
+            {"ph": "B", "name": "ALLREDUCE", "ts": start + 10, "pid": 1},
+            {"ph": "B", "name": "MEMCPY_IN_FUSION_BUFFER", "ts": start + 11, "pid": 1},
+            {"ph": "E", "ts": start + 12, "pid": 1},
+            {"ph": "E", "ts": start + 20, "pid": 1},
+        ]
+    file.write_text(json.dumps(events))
+    with ingest([file]) as store:
+        result, _ = judged(store)
+    assert result.details["duration_ns"] > 50 * MINUTE
+    assert (result.verdict, (result.reason or "").endswith("collectives and data loading alone")) == ("NotEvaluated", True)
+
+
+@pytest.mark.parametrize(("framework", "keeps"), [(None, True), ("PyTorch", True), ("TensorFlow", False)])
+def test_only_what_covers_most_of_the_time_is_named_and_only_for_pytorch_its_cache(
+    make_store: MakeStore, framework: str | None, *, keeps: bool
+) -> None:
+    # Thirty minutes before the first step; ten of them, and ten after it, in a range that is nested in itself.
+    late = {"sample": sampled(T0, T0 + 60 * MINUTE), "step": [step(0, T0 + 30 * MINUTE)], "run": [{"name": "r", "framework": framework}]}
+    nested = [*ranged(T0 + 20 * MINUTE, 20 * MINUTE), *ranged(T0 + 20 * MINUTE, 20 * MINUTE)]
+    advice = judged(make_store(annotation=nested, **late))[0].recommendation or ""
+    assert advice.endswith("the time before the first step took 30 min 00 s, 50.0 % of the run.")
+    assert ("`TORCHINDUCTOR_CACHE_DIR` with torch.compile" in advice) == ("torch.compile" in advice) == keeps
+    # Exactly half is not most; a nanosecond more is.
+    half = judged(make_store(annotation=ranged(T0 + 15 * MINUTE, 20 * MINUTE), **late))[0].recommendation or ""
+    assert "most of it" not in half
+    most = judged(make_store(annotation=ranged(T0 + 15 * MINUTE - 1, 20 * MINUTE), **late))[0].recommendation or ""
+    assert most.endswith("50.0 % of the run, most of it in load.")
 
 
 def test_an_empty_run_is_not_evaluated(make_store: MakeStore) -> None:

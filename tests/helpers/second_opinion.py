@@ -263,6 +263,7 @@ class Run:
     workers: dict[str, list[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(list))  # loader processes, the same
     initialised: dict[str, dict[int, list[int]]] = field(default_factory=lambda: defaultdict(dict))  # machine -> pid -> num_workers
     events: list[tuple[int, int]] = field(default_factory=list)  # start, end
+    others: dict[tuple[str, int], list[int]] = field(default_factory=lambda: defaultdict(list))  # times of what is no loading, by worker
 
     def of(self, node: str, what: str) -> dict[int, Series]:
         return {unit: series for (of_node, of_what, unit), series in sorted(self.samples.items()) if (of_node, of_what) == (node, what)}
@@ -306,6 +307,8 @@ def read_run(folder: Path) -> Run:
             elif record["ph"] == "X":
                 phase, start, length = phases[record["pid"]], (base + record["ts"]) * 1000, record["dur"] * 1000
                 run.events.append((start, start + length))
+                if not phase.startswith("DataLoader"):
+                    run.others[node, int(pid)] += (start, start + length)
                 if phase.startswith("Step:ModeKeys."):
                     run.steps[node, int(pid), phase.rpartition(".")[2]].append((start, length, int(arguments["step_num"])))
                 elif phase == "DataLoaderIter":
@@ -575,12 +578,12 @@ def load_balancing(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def max_initialization_time(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
-    times = [at for series in run.samples.values() for at in series]
+    times = [at for series in run.samples.values() for at in series] + [at for event in run.events for at in event]
     steps = [(start, start + length) for of in run.steps.values() for start, length, _ in of]
     started, ended = min(times), max(times)
     limit = Fraction(str(p["threshold"])) * 60 * SECOND
     if not steps:
-        issue = bool(run.events) and ended - started > limit
+        issue = any(max(own) - min(own) > limit for own in run.others.values())
         found: dict[str, Any] = {"started_ns": started, "ended_ns": ended, "duration_ns": ended - started, "steps": False}
         return {"verdict": _verdict(issue, issue), **found}
     first, last = min(a for a, _ in steps), max(b for _, b in steps)
