@@ -330,7 +330,8 @@ class _Reading:
                 if result is not None:
                     self.results[i] = result
         except (InputError, OSError) as error:
-            self.store.note("error", "not_readable", f"The file cannot be read: {error}", source=source, file=path.name)
+            why = str(error).removeprefix(f"{path}: ")  # the note names the file
+            self.store.note("error", "not_readable", f"The file cannot be read: {why}", source=source, file=path.name)
 
     def write_sources(self, checksums: Checksums) -> None:
         """One row per file; unknown ones without checksum, they may be anything."""
@@ -405,7 +406,7 @@ def _nothing_usable(paths: Sequence[str | Path], found: list[Found], notes: Sequ
     lines = []
     for one in found[:_SHOWN]:
         kind = one.problem or (one.format.name if one.format else "empty file" if one.bytes == 0 else "unknown format")
-        step = one.format.not_read if one.format and one.format.not_read else ""
+        step = one.format.not_read if one.format and one.format.not_read else "empty file" if one.format and one.bytes == 0 else ""
         said = " ".join(reasons.get(storable(one.path.name), []))
         lines.append(f"  {storable(str(one.path))}: {'; '.join(part for part in (kind, step, said) if part)}")
     if len(found) > _SHOWN:

@@ -34,6 +34,7 @@ class LogLines:
         self._inflate = Inflate(path)
         self.cut = False
         self.too_long = 0
+        self._zeros = 0
 
     @property
     def part(self) -> float:
@@ -44,8 +45,14 @@ class LogLines:
         return bool(self._inflate.defects)
 
     def note_defects(self, store: Store, source: int, file: str) -> None:
-        """What is wrong with a compressed file; to be asked at the end."""
+        """What is wrong with a compressed file, and bytes that are none of a text; to be asked at the end."""
         note_defects(store, source, file, self._inflate.defects)
+        if self._zeros:
+            text = (
+                "Zero bytes were left out, as a file system leaves them where a machine goes down while a file is written: what stood there"
+                " is missing."
+            )
+            store.note("warning", "zero_bytes", text, count=self._zeros, source=source, file=file)
 
     def __iter__(self) -> Iterator[pl.Series]:
         rest = b""
@@ -66,11 +73,13 @@ class LogLines:
         if len(rest) > LONGEST_LINE:
             self.too_long += 1
         else:
-            self.cut = bool(rest.strip())
+            self._zeros += rest.count(b"\0")
+            self.cut = bool(rest.strip(b" \t\r\0"))
 
     def _series(self, whole: bytes) -> Iterator[pl.Series]:
         if not whole:
             return
+        self._zeros += whole.count(b"\0")
         # "\0" is what a file system leaves of a file that was being written when the machine went down.
         text = whole.decode("utf-8", "replace").replace("\0", " ")
         lines = pl.Series("line", [text]).str.split("\n").explode().str.strip_chars(" \t\r\ufeff")

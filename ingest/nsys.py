@@ -47,6 +47,7 @@ _MESSAGES: Final[Mapping[str, tuple[Severity, str]]] = {
     "no_duration": ("warning", "Events without an end were left out."),
     "absurd_duration": ("warning", "Events longer than seven days were left out: their durations cannot be right."),
     "negative_duration": ("warning", "Events that end before they start were left out."),
+    "negative_bytes": ("warning", "Sizes below 0 were left out: these copies and memsets keep their time, and count in no bandwidth."),
     "device_unknown": ("warning", "Device events that name no device are shown as of device 0."),
     "unclosed_begin": ("warning", "Ranges that were begun and never ended were closed at the end of the recording."),
     "marks": ("info", "Marks and other events of NVTX without a duration are not stored."),
@@ -381,6 +382,13 @@ class _File:
             version = storable(session.schema_version or "")
             text = f"The schema of the export ({version}) is newer than those known here; what is known of it was read."
             self._note("warning", "newer_schema", text)
+        elif session.schema_version is not None and not (major.isascii() and major.isdigit() and int(major) > 0):
+            version = storable(session.schema_version[:60])
+            text = f"The export says a schema that none has ({version}); what is known of it was read. Export the report again."
+            self._note("warning", "unknown_schema", text)
+        if self.events and self.export.table((*schema.KERNEL, *schema.GRAPH)) is None:
+            text = "The export has no table of kernels: none ran, or CUDA was not recorded. Record with `nsys profile --trace=cuda,nvtx`."
+            self._note("info", "no_kernels", text)
         others = {name: self.export.last_row(self.export.tables[name]) for name in schema.OTHER_EVENTS if name in self.export.tables}
         if told := {name: count for name, count in others.items() if count}:
             text = f"What else the export holds is not read: {', '.join(f'{name} ({count:,} rows)' for name, count in told.items())}."

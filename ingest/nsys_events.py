@@ -239,7 +239,7 @@ class Reader:
         numbers = (*self._BASIC, "bytes", "copyKind", "srcKind", "dstKind")
         kinds, memory = copy_kinds(self.export), memory_kinds(self.export)
         for batch in self.export.batches(table, numbers):
-            rows = _frame(numbers, batch)
+            rows = self._sized(_frame(numbers, batch))
             sorts = rows.select("copyKind", "srcKind", "dstKind").unique(maintain_order=True)
             told = [_copy(kinds.get(kind), memory.get(source), memory.get(target)) for kind, source, target in sorts.rows()]
             sorts = sorts.with_columns(
@@ -257,11 +257,17 @@ class Reader:
         numbers = (*self._BASIC, "bytes", "memKind")
         memory = memory_kinds(self.export)
         for batch in self.export.batches(table, numbers):
-            rows = _frame(numbers, batch)
+            rows = self._sized(_frame(numbers, batch))
             where = {kind: f"Memset ({memory.get(kind, 'Unknown')})" for kind in rows["memKind"].unique().drop_nulls().sort().to_list()}
             texts = rows["memKind"].replace_strict(list(where), list(where.values()), default=None, return_dtype=pl.String)
             kept = _sane(rows.with_columns(name=self.names.ids(texts.fill_null("Memset"))), self.dropped)
             yield DEVICE, self._device("memset", kept, bytes=pl.col("bytes")), rows.height
+
+    def _sized(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Sizes below 0 are damage: such an operation has its time, and no size."""
+        below = rows["bytes"] < 0
+        self.dropped.add("negative_bytes", int(below.fill_null(False).sum()))
+        return rows.with_columns(bytes=pl.when(pl.col("bytes") >= 0).then("bytes"))
 
     def syncs(self, table: str) -> Iterator[tuple[str, pl.DataFrame, int]]:
         numbers = (*self._BASIC, "syncType", "deprecatedSyncType")

@@ -12,7 +12,10 @@ from .registry import ReadResult
 from .store import Store
 
 STATUSES: Final = ("completed", "failed", "stopped", "partial", "unknown")
-_SUFFIXES: Final = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz|\.zst)?$|\.(prt|sqlite)$|\.(gz|zst)$", re.IGNORECASE)
+_SUFFIXES: Final = re.compile(
+    r"(\.pt)?(\.trace)?\.json(\.gz|\.zst)?$|\.(csv|tsv|log|txt)(\.gz|\.zst)?$|\.(prt|sqlite)$|\.(gz|zst)$",
+    re.IGNORECASE,
+)
 _LARGEST_JOB: Final = 16 << 20
 
 

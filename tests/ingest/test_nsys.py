@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from postrun.analysis.memory_operations import memory_operations
 from postrun.errors import InputError
 from postrun.ingest import ingest
 from postrun.ingest.identity import Placement
@@ -252,6 +253,32 @@ def test_an_export_with_the_names_of_tables_and_columns_that_some_versions_have(
     ]
     assert store.frame("SELECT text, value, complete FROM annotation AS a JOIN name AS n ON n.id = a.name").rows() == [("epoch 3", 3, True)]
     assert notes(store) == {"newer_schema": 1}
+
+
+def test_copies_of_less_than_nothing_keep_their_time_and_have_no_size(tmp_path: Path) -> None:
+    copies = [(100, 200, 0, 1, 7, 0, P, 1000, 1, 0, 2), (300, 900, 0, 1, 7, 0, P, -5000, 1, 0, 2)]
+    tables = {**session(), "CUPTI_ACTIVITY_KIND_KERNEL": (KERNEL, [kernel(1, 9)]), "CUPTI_ACTIVITY_KIND_MEMCPY": (MEMCPY, copies)}
+    with ingest([write(tmp_path / "a.sqlite", tables)]) as store:
+        rows = store.frame("SELECT duration_ns, bytes FROM device_event WHERE kind = 'memcpy' ORDER BY start_ns").rows()
+        assert rows == [(100, 1000), (600, None)]
+        assert notes(store) == {"negative_bytes": 1}
+        (operation,) = memory_operations(store)
+        assert (operation.count, operation.total_ns, operation.total_bytes, operation.bandwidth_gb_per_s) == (2, 700, 1000, 10.0)
+
+
+@pytest.mark.parametrize(("version", "code"), [("0.1.0", "unknown_schema"), ("banana", "unknown_schema"), ("", "unknown_schema"),
+                                               ("9.99.0", "newer_schema"), ("1.2.3", None), ("3.20.4", None)])  # fmt: skip
+def test_a_schema_that_none_has_is_told(tmp_path: Path, version: str, code: str | None) -> None:
+    tables = {**session(), "CUPTI_ACTIVITY_KIND_KERNEL": (KERNEL, [kernel(1, 9)])}
+    tables["META_DATA_EXPORT"] = ("name, value", [("EXPORT_SCHEMA_VERSION", version)])
+    with ingest([write(tmp_path / "a.sqlite", tables)]) as store:
+        assert notes(store) == ({code: 1} if code else {})
+
+
+def test_an_export_without_a_table_of_kernels_says_so(tmp_path: Path) -> None:
+    tables = {**session(), "CUPTI_ACTIVITY_KIND_MEMCPY": (MEMCPY, [(100, 200, 0, 1, 7, 0, P, 1000, 1, 0, 2)])}
+    with ingest([write(tmp_path / "a.sqlite", tables)]) as store:
+        assert notes(store) == {"no_kernels": 1}
 
 
 def test_times_of_the_epoch_are_not_moved_again(tmp_path: Path) -> None:

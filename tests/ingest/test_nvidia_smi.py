@@ -249,6 +249,29 @@ def test_empty_logs_are_no_traceback(tmp_path: Path, text: str) -> None:
         ingest([path])
 
 
+def test_zero_bytes_within_a_log_are_told(tmp_path: Path) -> None:
+    with log(tmp_path, HEADER, line(0), "\0" * 5000, line(1)) as store:
+        assert len(values(store, "gpu_utilization")) == 2
+        assert notes(store)["zero_bytes"] == 5000
+
+
+def test_a_refused_log_is_named_once_and_an_empty_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "smi.csv").write_text(line(0) + "\n")
+    (tmp_path / "1591160699.algo-1.json").write_text("")
+    with pytest.raises(InputError) as refused:
+        ingest([tmp_path])
+    text = str(refused.value)
+    assert text.count(str(tmp_path / "smi.csv")) == 1
+    assert "The file cannot be read: the log has no header line" in text
+    (empty,) = [row for row in text.splitlines() if "1591160699.algo-1.json" in row]
+    assert "empty file" in empty
+
+
+def test_the_title_of_a_log_has_no_ending(tmp_path: Path) -> None:
+    with log(tmp_path, HEADER, line(0), name="nvidia-smi.titan.csv") as store:
+        assert store.frame("SELECT name FROM run").item() == "nvidia-smi.titan"
+
+
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     with log(tmp_path, HEADER, line(0), "x" * 10_000_000, line(1), line(2)) as store:
         assert len(values(store, "gpu_utilization")) == 3
