@@ -281,7 +281,7 @@ def _drawn(roots: list[Node], files: Mapping[str, str | None]) -> Tree:
     shown = {node.function for node, _, _ in placed} - special.keys()
     shorts = short_names((function, files.get(function)) for function in sorted(shown))
     for node, depth, start in placed:
-        kind = special.get(node.function) or kind_of(files.get(node.function))
+        kind = special.get(node.function) or kind_of(files.get(node.function), node.function)
         short = shorts.get(node.function, node.function)
         # Sums of shares have digits that mean nothing, and differ by the order in which they were added.
         seconds = (round(value, 9) for value in (start, node.total_s, node.own_s))

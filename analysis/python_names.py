@@ -10,20 +10,30 @@ OWN: Final = "own code"
 LIBRARY: Final = "library"
 STANDARD: Final = "standard library"
 BUILT_IN: Final = "built-in"
-KINDS: Final = (OWN, LIBRARY, STANDARD, BUILT_IN)
+PROFILER: Final = "profiler"
+"""What a profiler spends: postrun's recording, torch.profiler and the ranges that PyTorch marks for it."""
+KINDS: Final = (OWN, LIBRARY, STANDARD, BUILT_IN, PROFILER)
+RECORDING: Final = "{postrun's own recording}"
 
 _PACKAGES: Final = re.compile(r".*[/\\](?:site|dist)-packages[/\\]|.*\.egg[/\\]", re.DOTALL)
 _STANDARD: Final = re.compile(r"(?:.*[/\\])?(?:python\d+(?:\.\d+t?)?|Lib)(?:\.zip)?[/\\]", re.DOTALL)
 _STANDARD_ROOT: Final = re.compile(r"(?:^|[/\\])(?:lib(?:64|32)?[/\\]python\d|[Pp]ython\d+[/\\]Lib[/\\]|Lib[/\\][a-z])")
 _TYPED_IN: Final = ("<stdin>", "<ipython-input", "<doctest")
 _GENERATED: Final = ("<frozen", "<string>")
+_TORCH_PROFILER: Final = re.compile(r".*[/\\]torch[/\\](?:profiler[/\\][^/\\]+|autograd[/\\]profiler\w*)\.py", re.DOTALL)
+_PROFILER_CALL: Final = re.compile(
+    r"(?:\{built-in method )?torch\._(?:ops\.profiler\.|C\._profiler\.|C\._autograd\._?\w*(?:profiler|kineto)).*", re.DOTALL
+)
+_PYBIND: Final = re.compile(r"pybind11_detail_function_record_\w*\.")
 
 
-def kind_of(file: str | None) -> str:
-    """Of ``KINDS``, by the source file. Code that is written into the session is own code; a library that is installed so that its
-    source can be edited cannot be told from own code."""
+def kind_of(file: str | None, function: str = "") -> str:
+    """Of ``KINDS``, by the source file, of what is in none by the name of the ``function``. Code that is written into the session is
+    own code; a library that is installed so that its source can be edited cannot be told from own code."""
     if file is None:
-        return BUILT_IN
+        return PROFILER if function == RECORDING or _PROFILER_CALL.match(function) else BUILT_IN
+    if _TORCH_PROFILER.fullmatch(file):
+        return PROFILER
     if _PACKAGES.match(file):
         return LIBRARY
     if file.startswith("<"):
@@ -41,11 +51,22 @@ def short_names(functions: Iterable[tuple[str, str | None]]) -> dict[str, str]:
     given = dict(functions)
     files = sorted({file for file in given.values() if file is not None})
     paths = _paths(files)
-    found = {text: text if file is None or not text.startswith(file) else paths[file] + text[len(file) :] for text, file in given.items()}
+    found = {
+        text: _readable(text) if file is None or not text.startswith(file) else paths[file] + text[len(file) :]
+        for text, file in given.items()
+    }
     count: dict[str, int] = {}
     for short in found.values():
         count[short] = count.get(short, 0) + 1
     return {text: short if count[short] == 1 else text for text, short in found.items()}
+
+
+def _readable(name: str) -> str:
+    """What is in no source file, without what a binding calls its own type; some have no name of their own."""
+    name = _PYBIND.sub("pybind11.", name)
+    if name.endswith((".", ".}")):
+        return f"{name.removesuffix('}')}(unnamed){'}' * name.endswith('}')}"
+    return name
 
 
 def _paths(files: list[str]) -> dict[str, str]:
@@ -53,7 +74,7 @@ def _paths(files: list[str]) -> dict[str, str]:
     own = []
     for file in files:
         kind = kind_of(file)
-        root = _PACKAGES if kind == LIBRARY else _STANDARD if kind == STANDARD else None
+        root = _PACKAGES if kind in (LIBRARY, PROFILER) else _STANDARD if kind == STANDARD else None
         if root is not None and (start := root.match(file)):
             found[file] = file[start.end() :]
         else:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ..ingest.store import Store
+from . import wording
 from .flame_graph import LEAST_PERCENT, called_tree, sampled_tree
-from .python_names import kind_of, short_names
+from .python_names import PROFILER, RECORDING, kind_of, short_names
 from .python_windows import Question, Window, label, windows
 from .report import FlameGraph, ProfileGroup, ProfileRow, PythonProfile
 
@@ -22,6 +24,19 @@ _LOOP: Final = "training loop"
 _ABSENT: Final = (
     "No Python profile in this run. To record one, give `postrun record` a configuration with PythonProfilingConfig (--profiler-config), or"
     " pass results of cProfile or Pyinstrument (python_stats, .pstats, .pyisession) with the other files."
+)
+_ASKED: Final = "Python functions were to be recorded ({}), but "
+_NOT_RECORDED: Final = _ASKED + "no Python profile is in this run: {}."
+_RECORDED_ELSEWHERE: Final = (
+    _ASKED
+    + "no result of it is among the files of this report. It is below `framework/pytorch` in the folder of the recording ({} recorded)."
+)
+_UNKNOWN: Final = _ASKED + "no Python profile is in this run, and the recording does not say why: it may have been cut off."
+_RECORDER: Final = "{}: what recording these profiles cost in them, {} of the own time told here."
+_TRACED: Final = (
+    "torch.profiler traced operators in {} at the same time: {} ({}) of the own time there is in torch.profiler's own functions, and other"
+    " times contain what it costs. To compare functions, take separate steps for operators (DetailedProfilingConfig) and for Python"
+    " functions."
 )
 _MANY_STEPS: Final = "Of more than {} groups of steps those of each mode are told together."
 _NO_TIMER: Final = (
@@ -44,7 +59,7 @@ def python_profile(store: Store) -> PythonProfile:
     Functions of the same name are added up over the processes and windows of a group."""
     found = windows(store)
     if not any(window.functions for window in found):
-        return PythonProfile(rows=(), absent=_ABSENT)
+        return PythonProfile(rows=(), absent=_absent(store))
     steps, merged = _step_groups(found)
     rows, groups = _told(store, steps, "steps", STEP_ROWS)
     phases: list[ProfileGroup] = []
@@ -66,7 +81,7 @@ def python_profile(store: Store) -> PythonProfile:
             ]  # fmt: skip
     flames = _flames(store, found)
     return PythonProfile(
-        rows=tuple(rows), absent=None, groups=(*groups, *phases), flames=flames, notes=tuple(_notes(found, flames, merged=merged))
+        rows=tuple(rows), absent=None, groups=(*groups, *phases), flames=flames, notes=tuple(_notes(store, found, flames, merged=merged))
     )
 
 
@@ -117,7 +132,7 @@ def _told(store: Store, members: dict[Key, list[Window]], by: str, most: int) ->
         ProfileRow(
             function=row["function"], timer=keys[row["group"]][1], first_step=ranges[keys[row["group"]]][0],
             last_step=ranges[keys[row["group"]]][1], calls=row["calls"], total_s=row["total_s"], cumulative_s=row["cumulative_s"],
-            primitive_calls=row["primitive_calls"], short=shorts[row["function"]], kind=kind_of(row["file"]),
+            primitive_calls=row["primitive_calls"], short=shorts[row["function"]], kind=kind_of(row["file"], row["function"]),
             profiler=keys[row["group"]][0], label=keys[row["group"]][2],
         )
         for row in frame
@@ -170,8 +185,52 @@ def _flames(store: Store, found: Sequence[Window]) -> tuple[FlameGraph, ...]:
     return tuple(made)
 
 
-def _notes(found: Sequence[Window], flames: Sequence[FlameGraph], *, merged: bool) -> list[str]:
-    notes = []
+def _absent(store: Store) -> str:
+    """Why there is none: with the reason that the recording gives, where one was asked for."""
+    text = store.frame("SELECT any_value(metadata) FROM run").item()
+    metadata = json.loads(text) if text else None
+    asked = metadata.get("profiling.python") if isinstance(metadata, dict) else None
+    if not isinstance(asked, str):
+        return _ABSENT
+    recorded = metadata.get("profiling.python.recorded")
+    if not isinstance(recorded, str) or not recorded:
+        return _UNKNOWN.format(asked)
+    for kind in ("nothing: ", "not complete: "):
+        if recorded.startswith(kind):
+            return _NOT_RECORDED.format(asked, recorded.removeprefix(kind))
+    return _RECORDED_ELSEWHERE.format(asked, recorded)
+
+
+def _profilers_times(store: Store, found: Sequence[Window]) -> Iterator[str]:
+    """What of the own time is that of profilers."""
+    numbers = [window.id for window in found if window.functions]
+    rows = store.frame(f"""
+        SELECT "window", function, any_value(file) AS file, sum(total_s) AS own FROM python_profile
+        WHERE "window" IN ({", ".join(map(str, numbers))}) GROUP BY "window", function ORDER BY "window", function
+    """).rows()
+    ours = sum(own for _, function, _, own in rows if function == RECORDING)
+    if ours > 0:
+        yield _RECORDER.format(RECORDING, wording.duration(ours * 1e9))
+    traced = {
+        number for (number,) in store.frame("""
+            SELECT DISTINCT w.id FROM python_window AS w JOIN host_event AS e ON e.process = w.process AND e.kind = 'operator'
+                AND e.start_ns >= w.start_ns AND e.start_ns < w.start_ns + w.duration_ns
+        """).rows()
+    }  # fmt: skip
+    theirs = sum(
+        own for number, function, file, own in rows if number in traced and function != RECORDING and kind_of(file, function) == PROFILER
+    )
+    whole = sum(window.total_s for window in found if window.id in traced)
+    if theirs > 0 and whole > 0:
+        names = list(dict.fromkeys(label(window, "steps") or NOT_STATED for window in found if window.id in traced and window.functions))
+        where = (
+            names[0] if len(names) == 1 else f"{len(names)} of the profiles by steps ({', '.join(names[:6])}{', ...' * (len(names) > 6)})"
+        )
+        yield _TRACED.format(where, wording.duration(theirs * 1e9), wording.percent(100 * theirs / whole))
+
+
+def _notes(store: Store, found: Sequence[Window], flames: Sequence[FlameGraph], *, merged: bool) -> list[str]:
+    notes = list(_profilers_times(store, found))
     if any(window.timer is None for window in found):
         notes.append(_NO_TIMER)
     if any(window.profiler == "pyinstrument" for window in found):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,58 @@ def test_without_a_profile_the_text_names_how_to_record_one(make_store: Maker) -
     assert absent is not None
     assert "PythonProfilingConfig" in absent
     assert "postrun record" in absent
+
+
+@pytest.mark.parametrize(
+    ("recorded", "told"),
+    [
+        ("nothing: the last step that began was 20", "no Python profile is in this run: the last step that began was 20."),
+        ("not complete: [Errno 28] No space left", "in this run: [Errno 28] No space left."),
+        ("steps 9 to 11", "(steps 9 to 11 recorded)"),
+        (None, "does not say why"),
+    ],
+)
+def test_a_profile_that_was_asked_for_and_is_not_there_is_told_with_the_reason(make_store: Maker, recorded: str | None, told: str) -> None:
+    metadata = {"profiling.python": "steps 100 to 104", **({"profiling.python.recorded": recorded} if recorded else {})}
+    absent = python_profile(make_store(run=[{"metadata": json.dumps(metadata)}])).absent
+    assert absent is not None
+    assert absent.startswith("Python functions were to be recorded (steps 100 to 104), but ")
+    assert told in absent
+    assert "To record one" not in absent
+
+
+def test_the_time_of_profilers_is_told(make_store: Maker) -> None:
+    """torch.profiler was on in step 9 only; of its 2 s own time 0.5 s were in its functions, 0.25 s in postrun's."""
+    torch = "/e/site-packages/torch/autograd/profiler.py"
+    rows = [
+        (0, f"{torch}:936(__enter__)", 0.25), (0, "{built-in method torch._ops.profiler.}", 0.25), (0, "{postrun's own recording}", 0.25),
+        (0, "/app/a.py:1(f)", 1.25), (1, f"{torch}:936(__enter__)", 0.5), (1, "/app/a.py:1(f)", 1.5),
+    ]  # fmt: skip
+    store = make_store(
+        python_window=[window(i, f"train-{9 + i}-stepstart", f"train-{9 + i}-stepend", total_s=2.0) for i in range(2)],
+        python_profile=[function(w, i, text, own, own, first_step=9 + w, last_step=9 + w) for i, (w, text, own) in enumerate(rows)],
+        host_event=[{"kind": "operator", "name": "aten::mm", "start_ns": 100, "duration_ns": 5}],
+    )
+    found = python_profile(store)
+    assert {row.short: row.kind for row in found.rows} == {
+        "torch/autograd/profiler.py:936(__enter__)": "profiler",
+        "{built-in method torch._ops.profiler.(unnamed)}": "profiler",
+        "{postrun's own recording}": "profiler",
+        "a.py:1(f)": "own code",
+    }
+    (traced,) = (note for note in found.notes if "torch.profiler" in note)
+    assert "traced operators in step 9 at the same time: 500 ms (25.0 %)" in traced
+    (ours,) = (note for note in found.notes if "postrun" in note)
+    assert "250 ms" in ours
+
+
+def test_names_of_bindings_are_readable() -> None:
+    record = "pybind11_detail_function_record_v1_system_libstdcpp_gxx_abi_1xxx_use_cxx11_abi_1."
+    names = [record, record + "_is_tracing", "{built-in method torch._ops.profiler.}", "{built-in method time.sleep}", "..."]
+    shorts = short_names((name, None) for name in names)
+    assert [shorts[name] for name in names[:4]] == [
+        "pybind11.(unnamed)", "pybind11._is_tracing", "{built-in method torch._ops.profiler.(unnamed)}", "{built-in method time.sleep}",
+    ]  # fmt: skip
 
 
 def test_functions_by_steps_are_added_up_over_processes_and_windows(make_store: Maker) -> None:
