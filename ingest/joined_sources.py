@@ -44,6 +44,8 @@ _MOST_SAMPLES: Final = 2_000_000
 _MOST_KERNELS: Final = 2_000_000
 _KERNEL_SPREAD_NS: Final = 10**6
 _CLOSE_NS: Final = SECOND
+LEAST_SAME: Final = 8
+"""Kernels of two sources that are compared; of fewer it is not told whether they are the same."""
 
 
 @dataclass(slots=True)
@@ -93,6 +95,7 @@ class Joining:
             self.results.update(self.logs.store_samples({}, zoned=True))
         self._relative()
         self._logs()
+        self._two_names()
         self._twice()
 
     # -- machines ------------------------------------------------------------------------------------------------------
@@ -113,6 +116,34 @@ class Joining:
         self._merge(mine, theirs)
         text = f"Files that name no machine are taken to be of {nodes[theirs]}, the only machine of the run: {why}."
         self.store.note("info", "machine_joined", text)
+
+    def _two_names(self) -> None:
+        """A machine that only tracers know and one that only samplers know may be one under two names; nothing is joined then."""
+        rows = self.store.frame(
+            """
+            SELECT id, hostname, (SELECT count(DISTINCT device) FROM device_event WHERE node = n.id AND device IS NOT NULL),
+                (SELECT count(DISTINCT unit) FROM sample WHERE node = n.id AND starts_with(metric, 'gpu_') AND unit IS NOT NULL)
+            FROM node AS n ORDER BY id
+            """
+        ).rows()
+        if len(rows) != 2 or any(name.startswith(UNKNOWN_HOST) for _, name, *_ in rows):
+            return
+        traced = [row for row in rows if row[2] and not row[3]]
+        sampled = [row for row in rows if row[3] and not row[2]]
+        if len(traced) != 1 or len(sampled) != 1:
+            return
+        (mine, name, gpus, _), (theirs, other, _, units) = traced[0], sampled[0]
+        spans = [self._span(node) for node in (mine, theirs)]
+        if gpus != units or spans[0] is None or spans[1] is None or not (spans[0][0] <= spans[1][1] and spans[1][0] <= spans[0][1]):
+            return
+        of_log = any(placed.node == theirs for placed in self.logs.placed)
+        step = f" If so, name the log after it (nvidia-smi.{name}.csv)." if of_log else " They are shown as two."
+        counted = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+        text = (
+            f"{name} has traces and no samples of its GPUs, {other} has samples and no traces, of {counted} each and at the same time: they"
+            f" may be one machine under two names.{step}"
+        )
+        self.store.note("info", "two_names", text)
 
     def _same_machine(self, mine: int, theirs: int) -> str | None:
         """Why two machines can be one; None where something speaks against it, or nothing for it."""
@@ -536,6 +567,7 @@ class Joining:
         tracers = [source for source in self.sources if source.format in self.tracers and source.rows]
         if len(tracers) < 2:
             return
+        self._other_process(tracers)
         spans: dict[tuple[int, int], tuple[int, int]] = {}
         for source in tracers:
             first, last = source.rows.get("device_event", (0, 0))
@@ -555,6 +587,67 @@ class Joining:
                     # Files of one profiler that follow each other may touch.
                     if last - first > (0.5 * shorter if source.format == other.format else 0):
                         self._leave_out(source, other, process, (first, last))
+
+    def _other_process(self, tracers: Sequence[SourceRows]) -> None:
+        """Device activity that two tracers have under different processes counts once: a trace that was made of an export can hold several
+        processes and names one. The same starts and durations to the nanosecond on one device are no coincidence, so names, which other
+        tools shorten, are not asked for. What stays is of the source that tells more processes apart."""
+        query = (
+            "SELECT node, device, process, min(start_ns), max(start_ns + duration_ns), count(*) FROM device_event"
+            " WHERE rowid >= ? AND rowid < ? AND kind = 'kernel' AND process IS NOT NULL GROUP BY ALL ORDER BY ALL"
+        )
+        work = {one.id: self.store.frame(query, list(one.rows.get("device_event", (0, 0)))).rows() for one in tracers}
+        for place, source in enumerate(tracers):
+            for other in tracers[place + 1 :]:
+                several = {one.id: len({process for _, _, process, *_ in work[one.id]}) for one in (source, other)}
+                stays, goes = (source, other) if several[source.id] >= several[other.id] else (other, source)
+                for node, device, process, first, last, count in work[goes.id]:
+                    for where, unit, theirs, begin, end, many in work[stays.id]:
+                        apart = (where, unit) != (node, device) or theirs == process or begin >= last or first >= end
+                        if not apart and min(count, many) >= LEAST_SAME and self._same_work(goes, stays, node, device, process, theirs):
+                            self._leave_same(goes, stays, device, process, theirs)
+
+    def _same_work(self, goes: SourceRows, stays: SourceRows, node: int, device: int, process: int, theirs: int) -> bool:
+        """Whether nearly all of the first kernels that one source has of a process in the time of the other's are the other's, too."""
+        rows, others = goes.rows["device_event"], stays.rows["device_event"]
+        many, same = self.store.frame(
+            """
+            WITH theirs AS (
+                SELECT start_ns, duration_ns FROM device_event
+                WHERE rowid >= ? AND rowid < ? AND node = ? AND device = ? AND process = ? AND kind = 'kernel'
+            ), mine AS (
+                SELECT start_ns, duration_ns FROM device_event
+                WHERE rowid >= ? AND rowid < ? AND node = ? AND device = ? AND process = ? AND kind = 'kernel'
+                    AND start_ns BETWEEN (SELECT min(start_ns) FROM theirs) AND (SELECT max(start_ns) FROM theirs)
+                ORDER BY start_ns LIMIT 1000
+            )
+            SELECT count(*), count(*) FILTER ((start_ns, duration_ns) IN (SELECT (start_ns, duration_ns) FROM theirs)) FROM mine
+            """,
+            [*others, node, device, theirs, *rows, node, device, process],
+        ).row(0)
+        return bool(many >= LEAST_SAME and same >= 0.9 * many)
+
+    def _leave_same(self, goes: SourceRows, stays: SourceRows, device: int, process: int, theirs: int) -> None:
+        """Leave out every row of a source that the other has with the same kind and times under another process."""
+        twice = 0
+        for table in TABLES:
+            (first, last), (begin, end) = (one.rows.get(table, (0, 0)) for one in (goes, stays))
+            if first >= last or begin >= end or not {"process", "start_ns", "duration_ns"} <= set(SCHEMA[table]):
+                continue
+            kind = " AND b.kind = a.kind" if "kind" in SCHEMA[table] else ""
+            on = " AND b.device = a.device AND a.device = " + str(int(device)) if table == "device_event" else ""
+            gone = self.store.connection.execute(
+                f"DELETE FROM {table} AS a WHERE a.rowid >= ? AND a.rowid < ? AND a.process = ? AND EXISTS (SELECT 1 FROM {table} AS b"
+                f" WHERE b.rowid >= ? AND b.rowid < ? AND b.process = ? AND b.start_ns = a.start_ns"
+                f" AND b.duration_ns = a.duration_ns{kind}{on})",
+                [first, last, process, begin, end, theirs],
+            ).fetchall()[0][0]
+            twice += gone if table == "device_event" else 0
+        text = (
+            f"The same device activity of GPU {device} stands in {stays.file}, under another process; that counts (it tells the processes"
+            " apart)."
+        )
+        self.store.note("info", "recorded_twice", text, count=twice, source=goes.id, file=goes.file)
 
     def _leave_out(self, source: SourceRows, other: SourceRows, process: int, span: tuple[int, int]) -> None:
         counts = {one.id: self._operators(one, process) for one in (source, other)}

@@ -350,6 +350,59 @@ def test_one_process_of_two_sources_keeps_its_launches_apart() -> None:
         assert store.frame(links).rows() == [(5, 5)] * 3 + [(6, 6)] * 3
 
 
+def test_two_machines_with_half_of_the_data_each_may_be_one_under_two_names(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
+    traces(joined_run, tmp_path)
+    (tmp_path / "nvidia-smi.titan.csv").write_text(smi_text(device_work, 0))
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT hostname FROM node ORDER BY 1").to_series().to_list() == ["algo-1", "titan"]
+        told = notes(store)["two_names"]
+        assert "algo-1 has traces and no samples of its GPUs, titan has samples and no traces, of 2 GPUs each" in told
+        assert "nvidia-smi.algo-1.csv" in told
+    (tmp_path / "nvidia-smi.titan.csv").write_text(smi_text({0: device_work[0]}, 0))
+    with ingest([tmp_path]) as store:
+        assert "two_names" not in notes(store)
+
+
+def two_processes(store: Store, moved_ns: int) -> Joining:
+    """An export of two processes with a GPU each, and a trace of both that names the first alone."""
+    registry = Registry(store)
+    node = registry.node("n1")
+    first, second = (registry.process(node, pid, source=0) for pid in (111, 112))
+    ids = store.name_ids(["kernel", "launch"])
+    sources = []
+    for source, format, parts in (
+        (0, TRACE, ((first, 0), (first, 1))),
+        (1, NSIGHT, ((first, 0), (second, 1))),
+    ):
+        before = row_counts(store)
+        for process, device in parts:
+            times = [BASE + device * 777 + place * 1_000_003 + source * device * moved_ns for place in range(20)]
+            common = {"node": node, "process": process, "duration_ns": 400_000 + device}
+            rows = [{**common, "start_ns": time, "device": device, "kind": "kernel", "name": ids[0]} for time in times]
+            store.append("device_event", pl.DataFrame(rows).cast({"node": pl.Int32, "process": pl.Int32, "device": pl.Int32}))
+            rows = [{**common, "start_ns": time, "kind": "launch", "name": ids[1]} for time in times]
+            store.append("host_event", pl.DataFrame(rows).cast({"node": pl.Int32, "process": pl.Int32}))
+        after = row_counts(store)
+        counts = {table: (begin, after[table]) for table, begin in before.items()}
+        result = ReadResult(80, BASE, BASE + 21 * 1_000_003)
+        sources.append(SourceRows(source, format, Path(f"s{source}"), result, counts))
+    return Joining(store, GpuLogs(store, registry), sources, {TRACE, NSIGHT})
+
+
+@pytest.mark.parametrize(("moved_ns", "second"), [(0, 20), (300_001, 40)])
+def test_device_activity_under_another_process_counts_once(moved_ns: int, second: int) -> None:
+    with Store.create(None) as store:
+        two_processes(store, moved_ns).settle()
+        query = "SELECT device, count(*) FROM device_event GROUP BY 1 ORDER BY 1"
+        assert store.frame(query).rows() == [(0, 20), (1, second)]
+        if not moved_ns:
+            processes = "SELECT pid, count(*) FROM {} AS e JOIN process AS p ON p.id = e.process GROUP BY 1 ORDER BY 1"
+            for table in ("device_event", "host_event"):
+                assert store.frame(processes.format(table)).rows() == [(111, 20), (112, 20)], table
+            told = store.frame("SELECT message FROM ingest_note WHERE code = 'recorded_twice'").to_series().to_list()
+            assert any("GPU 1 stands in s1, under another process" in text for text in told)
+
+
 def test_a_log_alone_makes_a_report_with_verdicts(tmp_path: Path) -> None:
     from postrun.analysis.assemble import assemble
     from postrun.analysis.options import Options
