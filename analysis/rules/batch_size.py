@@ -242,7 +242,7 @@ def _cost(small: Sequence[Row], devices: Sequence[Row], run: RunData) -> Cost:
         of_ns=round(gpu_time_ns(devices, run)),
         saving_ns=unused,
         where=None if len(small) == len(devices) > 1 else where(small),
-        base=gpu_time(devices),
+        base=gpu_time(devices, run),
     )
 
 

@@ -23,6 +23,7 @@ MORE_WORKERS: Final = ", more `num_workers` where cores are free"
 _METRICS: Final = {NO_GPU: "the utilisation of the GPUs", NO_CPU: "the utilisation of the cores", NO_MEMORY: "GPU memory"}
 _NAMED: Final = 3
 _ENOUGH: Final = 100
+_GAPLESS: Final = 0.95
 _LEAST: Final = 50
 """Fewer samples of derived utilisation than these tell nothing: no parameter is named that would have them judged."""
 
@@ -96,9 +97,21 @@ def covers(rows: Iterable[Mapping[str, Any]]) -> str:
     return "profile" if derived == {True} else "run" if True not in derived else "run, where some GPUs were only profiled"
 
 
-def gpu_time(rows: Iterable[Mapping[str, Any]]) -> str:
-    """What :func:`gpu_time_ns` of these rows is, in words."""
-    return f"GPU time of the {covers(rows)}"
+def gpu_time(rows: Iterable[Mapping[str, Any]], run: RunData | None = None) -> str:
+    """What :func:`gpu_time_ns` of these rows is, in words: of a ``run`` whose samples have gaps the sampled time only."""
+    whole = covers(rows)
+    return f"{'sampled ' if run is not None and whole == 'run' and _has_gaps(run) else ''}GPU time of the {whole}"
+
+
+def _has_gaps(run: RunData) -> bool:
+    """Whether the samples of utilisation stand for less than 95 % of the time from the first to the last of each GPU."""
+    sql = f"""
+        SELECT sum(n) * $1 < {_GAPLESS} * sum(span + $1) FROM (
+            SELECT count(*) AS n, max(time_ns) - min(time_ns) AS span FROM sample
+            WHERE metric = 'gpu_utilization' AND isfinite(value) GROUP BY node, unit
+        )
+    """
+    return bool(run.store.frame(sql, [run.samples.interval_ns or 0]).item())
 
 
 def sample_ns(row: Mapping[str, Any], run: RunData) -> int:

@@ -452,7 +452,7 @@ def _cost(low: Sequence[Row], devices: Sequence[Row], run: RunData) -> Cost:
         of_ns=round(gpu_time_ns(devices, run)),
         saving_ns=unused,
         where=None if every else where(low),
-        base=gpu_time(devices),
+        base=gpu_time(devices, run),
     )
 
 

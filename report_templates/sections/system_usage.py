@@ -260,7 +260,9 @@ def _heat(every: Sequence[UnitHeat], metric: str, unit: str) -> Figure | None:
     if means:
         low, high = min(means, key=lambda at: means[at]), max(means, key=lambda at: means[at])
         finding = f"{unit} {high[1]} of {clip(high[0], 40)} busiest with {percent(means[high])} on average"
-        if low != high:
+        if len(means) > 1 and percent(means[low]) == percent(means[high]):
+            finding = f"all {count(len(means))} alike with {percent(means[high])} on average"
+        elif low != high:
             finding += f", {unit} {low[1]} of {clip(low[0], 40)} least with {percent(means[low])}"
     return Figure(
         f"system-usage-{metric}-heat",

@@ -61,6 +61,8 @@ def _strips(given: Timeline, view: View) -> Figure | None:
     if not rows:
         return None
     heading = _HEADING.get(view.key, "A stretch")
+    # What the heading says already is not said again.
+    said = view.label.removesuffix(": the slowest").removesuffix(": typical") if view.key in ("slowest", "typical") else view.label
     names = ", ".join(row.label for row in rows)
     more = say(" {} of {} tracks are drawn.", count(len(rows)), count(total)) if total > len(rows) else Markup("")
     if any(row.gaps for row in rows):
@@ -68,12 +70,12 @@ def _strips(given: Timeline, view: View) -> Figure | None:
     caption = say(
         "{}: {}. Pale: only part of that moment is covered; communication beside other work is at the lower edge. {}{}",
         heading,
-        view.label,
+        said,
         f"Time counts from {_ORIGIN.get(view.key, 'where the strip begins')}.",
         more,
     )
     drawn = gantt(rows, view.start_ns, view.end_ns, origin=view.start_ns)
-    return Figure(f"timeline-{view.key}", drawn, f"{heading}: {view.label}; tracks: {names}", caption)
+    return Figure(f"timeline-{view.key}", drawn, f"{heading}: {said}; tracks: {names}", caption)
 
 
 def _path(given: Timeline, track: int) -> list[int]:

@@ -49,6 +49,15 @@ def test_a_steady_low_gpu_is_under_utilised_in_every_window() -> None:
     )
 
 
+@pytest.mark.parametrize(("every", "base"), [(5, "sampled GPU time of the run"), (50, "GPU time of the run")])
+def test_the_cost_is_of_the_time_that_was_sampled(every: int, base: str) -> None:
+    # One sample of five, or of fifty, has no value ([N/A] in a log).
+    samples = [one for number, one in enumerate(line(0, GPU, 0, [40.0] * 1000, start=START)) if number % every]
+    cost = judge(samples, patience=240).cost
+    assert cost is not None
+    assert (cost.ns, cost.of_ns, cost.base) == (len(samples) * SECOND * 3 // 10, len(samples) * SECOND // 2, base)
+
+
 def test_thresholds_are_strict() -> None:
     assert one([70.0] * 200, patience=100)["state"] == "fine"
     assert one([69.99] * 200, patience=100)["state"] == "under-utilised"
