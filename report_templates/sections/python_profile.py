@@ -19,6 +19,7 @@ _KINDS: Final = {
     "library": ("operator", 1.0),
     "standard library": ("other", 0.6),
     "built-in": ("host", 1.0),
+    "profiler": ("idle", 1.0),
     "other": ("idle", 0.45),
     "recursion": ("idle", 0.45),
 }
@@ -30,6 +31,7 @@ _OF_PATH: Final = re.compile(r"(?:.*/)?([^/]+:\d+\(.*\))", re.DOTALL)
 _NAME: Final = re.compile(r".*:\d+\((.*)\)", re.DOTALL)
 _BUILT_IN: Final = re.compile(r"\{(?:built-in method |method )?(.*)\}", re.DOTALL)
 _NOT_STATED: Final = "not stated"
+_PROFILER: Final = "profiler"
 
 
 def python_profile(report: Report) -> Section:
@@ -38,7 +40,7 @@ def python_profile(report: Report) -> Section:
     if not rows:
         text = found.absent or "No Python profile in this run: record one with cProfile or Pyinstrument."
         return Section("python-profile", "Python profile", coded(text))
-    made = Section("python-profile", "Python profile", _lead(found))
+    made = Section("python-profile", "Python profile", say("{}{}", _lead(found), _longest(report)))
     if found.notes:
         made.facts["notes"] = found.notes
     steps = [group for group in found.groups if group.by == "steps"]
@@ -55,7 +57,7 @@ def python_profile(report: Report) -> Section:
 
 
 def _lead(found: PythonProfile) -> Markup:
-    first = max(found.rows, key=lambda row: row.total_s)
+    first = max([row for row in found.rows if row.kind != _PROFILER] or found.rows, key=lambda row: row.total_s)
     whole = sum(group.total_s for group in found.groups if group.by == "steps" and (group.label, group.timer) == (first.label, first.timer))
     share = f", {percent(100 * first.total_s / whole)} of that profile" if whole > 0 else ""
     return say(
@@ -65,6 +67,27 @@ def _lead(found: PythonProfile) -> Markup:
         f" ({_where(first)})" if first.label else "",
         share,
     )
+
+
+def _longest(report: Report) -> str:
+    """Whether the longest step was profiled, where it is sure which one is meant."""
+    groups = report.steps.groups
+    every = [step for group in groups for step in group.slowest]
+    if len(every) < 2:
+        return ""
+    longest = max(every, key=lambda step: step.duration_ns)
+    everywhere = len({(group.node, group.rank, group.pid) for group in groups})
+    of = [(step.node, step.rank, step.pid) for step in report.steps.steps if step.index == longest.index]
+    if len(set(of)) < len(of):  # numbers that begin anew in each epoch
+        return ""
+    for row in report.python_profile.rows:
+        last = row.first_step if row.last_step is None else row.last_step
+        if row.first_step is None or last is None or not row.first_step <= longest.index <= last:
+            continue
+        whole = (one for one in report.python_profile.groups if (one.by, one.label, one.timer) == ("steps", row.label, row.timer))
+        if (group := next(whole, None)) is not None and group.processes >= everywhere:
+            return f" The longest step, {longest.index} ({duration(longest.duration_ns)} with the profile), was profiled."
+    return ""
 
 
 def _where(row: ProfileRow | ProfileGroup | FlameGraph) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report
+from postrun.analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report, Step
 from postrun.report_templates.figures import svg
 from postrun.report_templates.figures.flame_graph import WIDTH, Bar, Kind, fitting, flame_graph
 from postrun.report_templates.figures.palette import themed
@@ -133,6 +133,26 @@ def test_tables_of_functions_and_phases(report: Report) -> None:
     windows = section.tables["windows"]
     assert [cell.text for cell in windows.rows[0]][:3] == ["step 9", "CPU time", "cProfile"]
     assert section.facts["notes"] == ("A note.",)
+
+
+def test_what_a_profiler_spent_is_not_what_the_lead_names(rich: Report) -> None:
+    recording = row("{postrun's own recording}", 3.0, kind="profiler")
+    changed = dataclasses.replace(PROFILE, rows=(recording, *PROFILE.rows))
+    section = python_profile(dataclasses.replace(rich, python_profile=changed))
+    assert "train.py:1(main)" in section.lead
+    assert section.tables["table"].rows[0][0].text == "{postrun's own recording}"
+
+
+@pytest.mark.parametrize(("index", "processes", "told"), [(9, 1, True), (10, 1, False), (9, 2, False)])
+def test_the_longest_step_is_named_where_it_was_profiled(rich: Report, index: int, processes: int, told: bool) -> None:
+    spread = rich.steps.groups[0]
+    steps = [Step("a", 0, 1, None, number, 0, took, False, took) for number, took in ((index, 12_000_000), (3, 5_000_000))]
+    groups = tuple(dataclasses.replace(spread, node="a", rank=i, pid=i, slowest=tuple(steps)) for i in range(processes))
+    report = dataclasses.replace(rich, python_profile=PROFILE, steps=dataclasses.replace(rich.steps, steps=tuple(steps), groups=groups))
+    lead = python_profile(report).lead
+    assert ("The longest step, 9 (12.0\u00a0ms with the profile), was profiled." in lead) is told
+    again = dataclasses.replace(report.steps, steps=(*report.steps.steps, steps[0]))
+    assert "was profiled" not in python_profile(dataclasses.replace(report, steps=again)).lead
 
 
 def test_a_report_of_before_has_rows_alone(rich: Report) -> None:
