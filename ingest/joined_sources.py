@@ -654,6 +654,9 @@ class Joining:
         stays, goes = (source, other) if counts[source.id] >= counts[other.id] else (other, source)
         first, last = goes.rows["device_event"]
         inside = "process = ? AND start_ns BETWEEN ? AND ?"
+        # Both have the launches of the first kernels, which lie before these.
+        launches = [self._first_launch(one, process) for one in (source, other)]
+        early = min(span[0], max(launch for launch in launches if launch is not None)) if None not in launches else span[0]
         twice = self.store.connection.execute(
             f"DELETE FROM device_event WHERE rowid >= ? AND rowid < ? AND {inside}", [first, last, process, *span]
         ).fetchall()[0][0]
@@ -667,13 +670,18 @@ class Joining:
             if begin < end and (same or table == "host_event"):
                 self.store.connection.execute(
                     f"DELETE FROM {table} WHERE rowid >= ? AND rowid < ? AND {inside}{kinds}",
-                    [begin, end, process, *(whole if same else span)],
+                    [begin, end, process, *(whole if same else (early, span[1]))],
                 )
         if not twice:
             return
         why = "it knows the operators" if counts[stays.id] > counts[goes.id] else "it comes first"
         text = f"Device activity of the same process and time stands in {stays.file}, too; that counts ({why})."
         self.store.note("info", "recorded_twice", text, count=twice, source=goes.id, file=goes.file, first_ns=span[0], last_ns=span[1])
+
+    def _first_launch(self, source: SourceRows, process: int) -> int | None:
+        query = "SELECT min(start_ns) FROM host_event WHERE rowid >= ? AND rowid < ? AND process = ? AND kind = 'launch'"
+        found: int | None = self.store.frame(query, [*source.rows.get("host_event", (0, 0)), process]).item()
+        return found
 
     def _operators(self, source: SourceRows, process: int) -> int:
         first, last = source.rows.get("host_event", (0, 0))

@@ -363,6 +363,25 @@ def test_two_machines_with_half_of_the_data_each_may_be_one_under_two_names(join
         assert "two_names" not in notes(store)
 
 
+def test_a_load_that_repeats_every_minute_shifts_no_log(tmp_path: Path) -> None:
+    begin, shift = BASE + 20 * SECOND, 2 * 3600 * SECOND + 60 * SECOND
+    work = {0: [(begin + k * 60 * SECOND, begin + k * 60 * SECOND + 25 * SECOND) for k in range(9)]}
+    events = [
+        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": (start - begin) / 1000, "dur": (end - start) / 1000,
+         "args": {"device": 0, "stream": 7}}
+        for start, end in work[0]
+    ]  # fmt: skip
+    trace = {"host_name": "n1", "baseTimeNanoseconds": begin, "deviceProperties": [{"id": 0, "name": NAME}], "traceEvents": events}
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    (tmp_path / "smi.csv").write_text(smi_text(work, shift))
+    with ingest([tmp_path]) as store:
+        told = dict(store.frame("SELECT code, severity::VARCHAR || ' ' || message FROM ingest_note").rows())
+        shown = [text for code, text in told.items() if code.startswith("clock")]
+        assert shown, told
+        assert all(text.startswith("warning") for text in shown)
+        assert not any("correlation 1.00 over" in text for text in shown)
+
+
 def two_processes(store: Store, moved_ns: int) -> Joining:
     """An export of two processes with a GPU each, and a trace of both that names the first alone."""
     registry = Registry(store)
@@ -380,11 +399,11 @@ def two_processes(store: Store, moved_ns: int) -> Joining:
             common = {"node": node, "process": process, "duration_ns": 400_000 + device}
             rows = [{**common, "start_ns": time, "device": device, "kind": "kernel", "name": ids[0]} for time in times]
             store.append("device_event", pl.DataFrame(rows).cast({"node": pl.Int32, "process": pl.Int32, "device": pl.Int32}))
-            rows = [{**common, "start_ns": time, "kind": "launch", "name": ids[1]} for time in times]
+            rows = [{**common, "start_ns": time - 500, "kind": "launch", "name": ids[1]} for time in times]
             store.append("host_event", pl.DataFrame(rows).cast({"node": pl.Int32, "process": pl.Int32}))
         after = row_counts(store)
         counts = {table: (begin, after[table]) for table, begin in before.items()}
-        result = ReadResult(80, BASE, BASE + 21 * 1_000_003)
+        result = ReadResult(80, BASE - 500, BASE + 21 * 1_000_003)
         sources.append(SourceRows(source, format, Path(f"s{source}"), result, counts))
     return Joining(store, GpuLogs(store, registry), sources, {TRACE, NSIGHT})
 
