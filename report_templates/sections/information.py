@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
-from ...analysis.report import Report
+from ...analysis.report import PythonProfile, Report
 from ..blocks import Cell, Column, Section, Table, line_of, say, table, value, word
 from ..formats import count, duration, moment, plural, size
 
@@ -25,6 +26,7 @@ def information(report: Report) -> Section:
         ),
     )
     job, metadata = _job(run.metadata)
+    profiled, metadata = _profiled(metadata, report.python_profile)
     took = run.ended_at_ns - run.started_at_ns if run.started_at_ns is not None and run.ended_at_ns is not None else None
     made.facts["run"] = [
         (label, text)
@@ -32,6 +34,7 @@ def information(report: Report) -> Section:
             ("Run", run.name),
             ("Status", run.status),
             *job,
+            *profiled,
             ("Started", moment(run.started_at_ns, relative=run.relative_times)),
             ("Ended", moment(run.ended_at_ns, relative=run.relative_times)),
             ("Duration", duration(took)),
@@ -110,6 +113,50 @@ def _job(metadata: Mapping[str, str]) -> tuple[list[tuple[str, str]], dict[str, 
     """What the recorder of a job says of it, with a label, and the other metadata."""
     known = [(label, metadata[key]) for key, label in _JOB if key in metadata]
     return known, {key: text for key, text in metadata.items() if key not in dict(_JOB)}
+
+
+_PROFILED: Final = {
+    "detailed": "operators and kernels",
+    "loader": "data loaders",
+    "python": "Python functions",
+    "horovod": "Horovod",
+    "smdataparallel": "SMDataParallel",
+}
+_REASONS: Final = ("nothing: ", "not complete: ")
+_PROFILERS: Final = {"cprofile": "cProfile", "pyinstrument": "Pyinstrument"}
+_TIMERS: Final = {"total_time": "total time", "cpu_time": "CPU time", "off_cpu_time": "off-CPU time"}
+
+
+def _profiled(metadata: Mapping[str, str], python: PythonProfile) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """What a configuration of profiling recorded in which steps, and what it did not and why, in words; and the other metadata, without
+    the plan, which says the same."""
+    by_window: dict[str, list[str]] = {}
+    missing = []
+    told = {"profiling.plan"}
+    for kind, what in _PROFILED.items():
+        asked, recorded = (metadata.get(f"profiling.{kind}{end}") for end in ("", ".recorded"))
+        if asked is None:
+            continue
+        told |= {f"profiling.{kind}", f"profiling.{kind}.recorded"}
+        if recorded is None:
+            missing.append(f"{what}, asked for in {asked}")
+        elif recorded.startswith(_REASONS):
+            missing.append(f"{what} ({recorded.removeprefix(_REASONS[0])})")
+        else:
+            by_window.setdefault(recorded, []).append(what + (_how(python) if kind == "python" else ""))
+    rows = [
+        ("Profiled", "; ".join(f"{window}: {', '.join(whats)}" for window, whats in by_window.items())),
+        ("Not profiled", "; ".join(missing)),
+    ]
+    return rows, {key: text for key, text in metadata.items() if key not in told or not (by_window or missing)}
+
+
+def _how(python: PythonProfile) -> str:
+    """The profilers and timers of the results that are there."""
+    groups = [group for group in python.groups if group.by == "steps"]
+    profilers = dict.fromkeys(_PROFILERS.get(group.profiler, group.profiler) for group in groups)
+    timers = dict.fromkeys(_TIMERS.get(group.timer, group.timer) for group in groups if group.timer)
+    return f" ({', '.join((*profilers, *timers))})" if profilers else ""
 
 
 def _nodes(report: Report) -> Table | None:
