@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from postrun import capture, record_profiling
 from postrun.errors import UsageError
 from postrun.framework_profiling import active, engine
+from postrun.framework_profiling.detailed import DetailedPart
 from postrun.framework_profiling.part import LeftOutError
 from postrun.framework_profiling.steps import Steps
 from postrun.profiling_plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
@@ -260,6 +261,82 @@ def test_what_does_not_apply_is_told_and_no_failure(made: Made, tmp_path: Path) 
         warnings.simplefilter("error")
         facts = run(ProfilingPlan(horovod=Window(1, 1)), tmp_path, with_value)
     assert facts["profiling.horovod.recorded"] == "nothing: Horovod is not in use"
+
+
+def test_what_recorded_nothing_after_all_names_no_steps(made: Made, tmp_path: Path) -> None:
+    made.fails = {("loader", "close"): LeftOutError("the disk is full", quiet=True, nothing=True)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        facts = run(ProfilingPlan(loader=LoaderPlan(Window(1, 2))), tmp_path, with_value)
+    assert facts["profiling.loader.recorded"] == "nothing: the disk is full"
+
+
+def test_a_folder_that_cannot_be_written_is_told_once_and_the_recordings_own_is_used(made: Made, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    plan = ProfilingPlan(local_path=str(tmp_path / "file" / "below"), python=PythonPlan(Window(1, 1)), detailed=Window(1, 1))
+    with pytest.warns(RuntimeWarning, match="below: nothing can be written there .Not a directory.; what is profiled goes to ") as told:
+        facts = run(plan, tmp_path / "own", with_value)
+    assert len(told) == 1
+    assert facts["profiling.python.recorded"] == "step 1"
+    with pytest.warns(RuntimeWarning, match="nothing can be written there"):
+        assert engine._place(str(tmp_path / "file" / "x"), tmp_path) == tmp_path
+    assert engine._place(str(tmp_path / "new" / "x"), tmp_path) == tmp_path / "new" / "x"
+    assert list((tmp_path / "new" / "x").iterdir()) == []
+
+
+def test_a_time_that_no_calendar_has_is_told_in_seconds() -> None:
+    assert engine.asked(Window(start_s=1e15)) == "one step from 1000000000000000 s since 1970 on"
+    assert engine.asked(Window(start_s=1_795_328_455.5, duration_s=2.5)) == "2.5 s from 2026-11-22T06:20:55.500Z on"
+
+
+class Profiler:
+    """As torch.profiler's; ``text`` None: the disk is full, and torch leaves its own file behind."""
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+
+    def export_chrome_trace(self, path: str) -> None:
+        Path(path + (".tmp" if self.text is None else "")).write_text(self.text or "{", encoding="ascii")
+
+
+@pytest.mark.parametrize("text", [None, '{"traceEvents": [\n', ""])
+def test_a_trace_that_was_not_written_is_a_failure_with_its_reason(
+    text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.warns(RuntimeWarning, match=r"trace could not be written \(torch.profiler did not write it\)"):
+        capture.torch_trace_handler(tmp_path)(Profiler(text))
+    assert list(tmp_path.iterdir()) == []
+
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    part = DetailedPart(tmp_path, lambda key, value: None)
+    part._write(Profiler(text))
+    with pytest.raises(LeftOutError, match=r"gz: the trace could not be written \(No space left on device\)") as raised:
+        part.close(3)
+    assert raised.value.nothing
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_of_no_step_is_dropped(tmp_path: Path) -> None:
+    part = DetailedPart(tmp_path, lambda key, value: None)
+    part._of_steps = True
+    part.close(None)
+    part._write(Profiler('{"traceEvents": []}'))
+    assert list(tmp_path.iterdir()) == []
+    part = DetailedPart(tmp_path, lambda key, value: None)
+    part._write(Profiler('{"traceEvents": []}'))
+    assert [path.name.endswith(".pt.trace.json.gz") for path in tmp_path.iterdir()] == [True]
+
+
+def test_a_file_that_is_not_there_is_a_short_error_at_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POSTRUN_PROFILER_CONFIG", raising=False)
+    with pytest.raises(UsageError, match=r"nofile\.toml: cannot be read .No such file") as raised:
+        capture.session(tmp_path, profiler_config=tmp_path / "nofile.toml")
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__
+    assert {Path(str(entry.path)).name for entry in raised.traceback[1:]} == {"capture.py"}
 
 
 def test_steps_of_other_threads_do_not_count(made: Made, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ The files are read in plain Python. torch is no dependency of the tests: it is l
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import json
@@ -252,7 +253,8 @@ def test_only_metrics_that_match_are_recorded(tmp_path: Path, data: Any, regex: 
     part = loader_part(tmp_path, first=None, regex=regex)
     part.open(None)
     list(data.DataLoader(numbers(data, 3), num_workers=1, multiprocessing_context="fork"))
-    part.close(None)
+    with contextlib.nullcontext() if phases else pytest.raises(LeftOutError, match="no event matches metrics_regex"):
+        part.close(None)
     assert set(count(recorded(tmp_path))) == phases
     assert hidden(tmp_path) == []
 
@@ -372,7 +374,8 @@ def test_what_somebody_else_has_wrapped_since_stays_and_works(tmp_path: Path, da
     base.__next__ = theirs
     try:
         part.open(None)
-        part.close(None)
+        with pytest.raises(LeftOutError, match="no data loader was iterated"):
+            part.close(None)
         assert base.__next__ is theirs
         assert len(list(data.DataLoader(range(3)))) == 3
         assert len(calls) == 4
@@ -417,3 +420,60 @@ def test_a_module_is_acted_on_when_it_is_imported(tmp_path: Path, monkeypatch: p
         when_imported("imported_late", lambda module: module.missing)
     for name in ("imported_late", "imported_never"):
         monkeypatch.delitem(sys.modules, name)
+
+
+@needs_torch
+def test_workers_record_nothing_where_the_time_is_over_before_the_window_opens(tmp_path: Path, data: Any) -> None:
+    """A fetch is under way when the window closes, which has never been open."""
+    past = LoaderPlan(Window(start_s=time.time() - 10, duration_s=1))
+    for plan in (past, LoaderPlan(Window(first_step=0, steps=1))):
+        part = LoaderPart(plan, tmp_path, FileLimits())
+        loader = data.DataLoader(numbers(data, 16), batch_size=2, num_workers=2, multiprocessing_context="fork")
+        for i, _ in enumerate(loader):
+            if i == 2:
+                part.close(None)
+        assert recorded(tmp_path) == []
+        assert hidden(tmp_path) == []
+
+
+@needs_torch
+def test_workers_heed_the_end_of_the_time_within_a_step(tmp_path: Path, data: Any) -> None:
+    end = time.time() + 0.3
+    part = LoaderPart(LoaderPlan(Window(start_s=end - 1, duration_s=1)), tmp_path, FileLimits())
+    loader = data.DataLoader(numbers(data, 400), batch_size=1, num_workers=2, multiprocessing_context="fork")
+    batches = iter(loader)
+    next(batches)
+    part.open(0)
+    while time.time() < end + 0.1:
+        next(batches)
+    part.close(0)
+    del batches
+    events = recorded(tmp_path)
+    fetches = [event["start"] for event in events if event["phase"] == "DataLoaderWorker"]
+    assert fetches
+    assert max(fetches) < end * 1e6 < max(event["start"] for event in events)
+
+
+def full() -> None:
+    raise OSError(28, "No space left on device")
+
+
+@needs_torch
+def test_a_window_without_events_says_so(tmp_path: Path, data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = data.DataLoader(numbers(data, 2), batch_size=1)
+
+    def closed(work: Callable[[], object], regex: str = ".*") -> LeftOutError:
+        part = loader_part(tmp_path, regex=regex)
+        part.open(3)
+        work()
+        with pytest.raises(LeftOutError) as raised:
+            part.close(3)
+        assert raised.value.nothing
+        assert raised.value.quiet
+        return raised.value
+
+    assert str(closed(lambda: None)) == "no data loader was iterated"
+    assert str(closed(lambda: list(loader), regex="Worker")) == "no event matches metrics_regex"
+    monkeypatch.setattr("postrun.framework_profiling.timeline_writer._OpenFile", lambda *_: full())
+    with pytest.warns(RuntimeWarning, match="No space left"):
+        assert str(closed(lambda: list(loader))) == "3 events could not be written (No space left on device)"

@@ -496,3 +496,10 @@ def test_the_files_of_the_document(project_root: Path, write: Write) -> None:
     with pytest.warns(DeprecationWarning, match="Framework profiling"):
         exec(program, names)
     assert plan_of(names["config"]) == ProfilingPlan(sample_ms=500, python=PythonPlan(steps(9, 3)))
+
+
+def test_a_text_in_the_place_of_a_number_is_shown_with_its_quotes(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('[framework_profile]\nstart_step = "5"\n', encoding="utf-8")
+    with pytest.raises(UsageError, match="start_step = '5': start_step must be integer"):
+        read_profiler_config(file)

@@ -17,6 +17,7 @@ Outside a session every call does nothing and costs almost nothing. All function
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import os
@@ -25,7 +26,7 @@ import sys
 import time
 import warnings
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -314,7 +315,10 @@ def _plan(config: object) -> ProfilingPlan | None:
         return None
     from .framework_profiling import active
 
-    given = None if config is None else active.plan(config)
+    try:
+        given = None if config is None else active.plan(config)
+    except Exception as error:
+        raise error.with_traceback(None) from None  # the caller's mistake, not one of the functions that read the file
     return active.of_environment() or given
 
 
@@ -585,23 +589,42 @@ def torch_trace_handler(directory: str | os.PathLike[str]) -> Callable[[Any], No
     root = Path(directory)
 
     def handler(profiler: Any) -> None:
-        rank = _rank()
-        folder = root if rank is None else root / f"rank{rank}"
-        name = f"{socket.gethostname().replace('/', '_')}_{os.getpid()}.{time.time_ns()}.pt.trace.json"
-        plain, packed = folder / f".{name}", folder / f".{name}.gz"
         try:
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                profiler.export_chrome_trace(os.fspath(plain))
-                _pack(plain, packed)
-                packed.replace(folder / f"{name}.gz")
-            finally:
-                plain.unlink(missing_ok=True)
-                packed.unlink(missing_ok=True)
+            _write_trace(profiler, root)
         except OSError as error:
-            warnings.warn(f"{folder / name}.gz: the trace could not be written ({error.strerror or error})", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{error.filename}: the trace could not be written ({error.strerror})", RuntimeWarning, stacklevel=2)
 
     return handler
+
+
+def _write_trace(profiler: Any, root: Path) -> None:
+    """Raises OSError, with the trace's name and the reason."""
+    rank = _rank()
+    folder = root if rank is None else root / f"rank{rank}"
+    name = f"{socket.gethostname().replace('/', '_')}_{os.getpid()}.{time.time_ns()}.pt.trace.json"
+    plain, packed = folder / f".{name}", folder / f".{name}.gz"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        profiler.export_chrome_trace(os.fspath(plain))
+        if not _is_whole(plain):
+            packed.write_bytes(bytes(1 << 20))  # fails for the same reason, which torch does not tell
+            raise OSError(errno.EIO, "torch.profiler did not write it")
+        _pack(plain, packed)
+        packed.replace(folder / f"{name}.gz")
+    except OSError as error:
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), f"{folder / name}.gz") from None
+    finally:
+        for left in (plain, packed, folder / f".{name}.tmp"):  # the last one is torch's own
+            with suppress(OSError):
+                left.unlink(missing_ok=True)
+
+
+def _is_whole(trace: Path) -> bool:
+    """Whether it is there, to its last bracket."""
+    with suppress(OSError), trace.open("rb") as file:
+        file.seek(max(0, trace.stat().st_size - 16))
+        return file.read().rstrip().endswith((b"}", b"]"))
+    return False
 
 
 def _pack(source: Path, target: Path) -> None:

@@ -132,4 +132,4 @@ def _table(value: Any, place: str) -> Mapping[str, Any]:
 def _shown(value: Any) -> str:
     if isinstance(value, dict | list):  # as deep as the file nests it
         return _TABLE if isinstance(value, dict) else "a list"
-    return str(value)[:60]
+    return repr(value)[:60] if isinstance(value, str) else str(value)[:60]

@@ -13,7 +13,8 @@ that step begins: where the last step of the window asks for none before it ends
 to begin with what was asked for right before it.
 
 torch's classes are wrapped while they are needed and only then: nothing is when the window has closed. Workers learn of the window by
-shared memory: those that are forked or spawned after the part was made; not those that ran before.
+shared memory: those that are forked or spawned after the part was made; not those that ran before. Of a window by time, which closes
+with a step, they record no fetch that begins after its time is over.
 """
 
 from __future__ import annotations
@@ -51,8 +52,12 @@ _ITERATORS: Final = ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoader
 _CLOSED: Final = 0
 _OPEN: Final = 1
 _AHEAD: Final = 2
-_SINCE: Final = struct.Struct("<q")  # the second eight bytes
-_TOKEN: Final = 16
+_HAS_OPENED: Final = 1  # the second byte
+_HAS_WRITTEN: Final = 2  # the third one: some process has written an event
+_TIME: Final = struct.Struct("<q")
+_SINCE: Final = 8
+_UNTIL: Final = 16
+_TOKEN: Final = 24
 _BYTES: Final = 4096
 _KEPT: Final = 16
 
@@ -67,6 +72,7 @@ class LoaderPart:
         self._iterated = False  # since the last step began
         self._steps = 0
         self._opened = False
+        self._seen = False
         self._pid = os.getpid()
         self._forget: Callable[[], None] = lambda: None
         try:
@@ -75,6 +81,9 @@ class LoaderPart:
             raise LeftOutError(f"metrics_regex {plan.metrics_regex!r} is no regular expression ({error})") from None
         self._recorder = _Recorder(_Flag.made(), folder, files, plan.metrics_regex)
         self._recorder.flag.state[0] = _AHEAD
+        if plan.window.duration_s is not None:
+            start = time.time() if plan.window.start_s is None else plan.window.start_s
+            self._recorder.flag.set_until(min(max(1, int((start + plan.window.duration_s) * 1e9)), (1 << 63) - 1))
         self._forget = when_imported(_MODULE, self._wrap)
 
     def open(self, step: int | None) -> None:
@@ -88,6 +97,7 @@ class LoaderPart:
         self._iterated = False
         self._opened = True
         self._recorder.begin(min((start for _, _, start, _, _ in self._kept), default=None))
+        self._recorder.flag.state[_HAS_OPENED] = 1
         self._recorder.flag.state[0] = _OPEN
 
     def step(self, step: int) -> None:
@@ -100,7 +110,7 @@ class LoaderPart:
     def close(self, step: int | None) -> None:
         """Nothing that begins from now on is recorded; files get their names. Raises LeftOutError where there was nothing to record."""
         recorder = self._recorder
-        if not self._iterated:
+        if not self._iterated and step is not None:
             self._write_kept()
         self._kept = []
         recorder.flag.state[0] = _CLOSED
@@ -108,12 +118,24 @@ class LoaderPart:
         for patch in self._patches:
             patch.undo()
         recorder.finish()
-        finish_leftovers(recorder.folder, recorder.token)
+        left = finish_leftovers(recorder.folder, recorder.token)
         recorder.flag.close()
-        if self._opened and not self._patches:
+        if self._opened:
+            self._tell_of_nothing(left)
+
+    def _tell_of_nothing(self, left: int) -> None:
+        """Raises LeftOutError where no event, or not all, are in a file. ``left``: how many files the workers have."""
+        recorder = self._recorder
+        if not self._patches:
             if sys.modules.get(_MODULE) is None:
-                raise LeftOutError("the program has not imported PyTorch's data loaders", quiet=True)
-            raise LeftOutError("this version of PyTorch has other data loaders than those that are known")
+                raise LeftOutError("the program has not imported PyTorch's data loaders", quiet=True, nothing=True)
+            raise LeftOutError("this version of PyTorch has other data loaders than those that are known", nothing=True)
+        if recorder.missed:
+            lost = "1 event" if recorder.missed == 1 else f"{recorder.missed} events"
+            raise LeftOutError(f"{lost} could not be written ({recorder.reason})", quiet=True, nothing=not recorder.written)
+        if not recorder.flag.state[_HAS_WRITTEN] and not left:
+            why = "no event matches metrics_regex" if self._seen else "no data loader was iterated"
+            raise LeftOutError(why, quiet=True, nothing=True)
 
     def _write_kept(self) -> None:
         """What was asked for before the window belongs to it: its first step, or its last one, asks for nothing inside of itself."""
@@ -196,6 +218,7 @@ class LoaderPart:
         if mode == _AHEAD:
             self._recent.append((weakref.ref(iterator), phase, start, duration, threading.get_ident()))
             return
+        self._seen = True
         if phase == ITERATION:
             self._iterated = True
         self._recorder.add(phase, _name(iterator, phase), start, duration, _settings(iterator))
@@ -276,10 +299,18 @@ class _Flag:
         return cls(state, token, path, None) if state[_TOKEN : _TOKEN + len(token)] == token.encode() else None
 
     def set_since(self, time_ns: int) -> None:
-        _SINCE.pack_into(self.state, _SINCE.size, time_ns)
+        _TIME.pack_into(self.state, _SINCE, time_ns)
 
     def since(self) -> int | None:
-        return _SINCE.unpack_from(self.state, _SINCE.size)[0] or None
+        return _TIME.unpack_from(self.state, _SINCE)[0] or None
+
+    def set_until(self, time_ns: int) -> None:
+        _TIME.pack_into(self.state, _UNTIL, time_ns)
+
+    def is_over(self, time_ns: int) -> bool:
+        """Whether the window has an end in time, and this is after it."""
+        until = _TIME.unpack_from(self.state, _UNTIL)[0]
+        return bool(until) and time_ns >= until
 
     def close(self) -> None:
         """No other process can open it any more."""
@@ -300,6 +331,9 @@ class _Recorder:
         self._pattern = re.compile(regex)
         self._matched: dict[tuple[str, str], bool] = {}
         self.writer: TimelineWriter | None = None
+        self.written = 0
+        self.missed = 0
+        self.reason = ""
         self._pid = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -337,6 +371,10 @@ class _Recorder:
             writer, self.writer = self.writer, None
             if writer is not None:
                 writer.close()
+                self.written += writer.written
+                self.flag.state[_HAS_WRITTEN] |= writer.written > 0
+                self.missed += writer.missed
+                self.reason = writer.reason or self.reason
 
 
 def _recorder_of(path: str | None, token: str, folder: str, files: FileLimits, regex: str) -> _Recorder | None:
@@ -399,12 +437,12 @@ class _Fetches:
                 if self._last is not None or recorder.writer is not None:
                     self.settle()
                 return original(fetcher, index)
-            if self._inside:  # of a loader that the data set has
+            start, begun = time.time_ns(), time.perf_counter_ns()
+            if self._inside or recorder.flag.is_over(start):  # of a loader that the data set has
                 return original(fetcher, index)
             if mode == _OPEN:
-                recorder.begin(None)
+                recorder.begin(start)
             self._inside = True
-            start, begun = time.time_ns(), time.perf_counter_ns()
             try:
                 batch = original(fetcher, index)
             except StopIteration:
@@ -433,7 +471,7 @@ class _Fetches:
     def _ended(self, mode: int, start: int, duration: int) -> None:
         if mode == _AHEAD and self._recorder.flag.state[0] == _AHEAD:
             self._last = start, duration
-        else:
+        elif self._recorder.flag.state[_HAS_OPENED]:  # else it closed without having been open
             self._write(start, duration)
 
     def _write(self, start: int, duration: int) -> None:

@@ -28,9 +28,13 @@ class DetailedPart:
         self._guard: _Guard | None = None
         self._gpu = False
         self._cut = False
+        self._dropped = False
+        self._of_steps = False
+        self._failure: OSError | None = None
 
     def open(self, step: int | None) -> None:
         """Operators and kernels are captured from now on."""
+        self._of_steps = step is not None
         torch = sys.modules.get("torch")
         if torch is not None and hasattr(torch, "profiler"):
             self._start(torch)
@@ -47,7 +51,11 @@ class DetailedPart:
 
             self._gpu = False
             capture.gpu_stop()
+        self._dropped = self._of_steps and step is None  # none has ended
         self._stop()
+        if self._failure is not None:
+            why = f"{self._failure.filename}: the trace could not be written ({self._failure.strerror})"
+            raise LeftOutError(why, nothing=True)
         if self._cut:
             raise LeftOutError("the program started torch.profiler in the window, and ours ended there")
 
@@ -65,7 +73,7 @@ class DetailedPart:
             else:
                 activities.append(cuda)
                 torch.cuda.synchronize()  # what was launched before is no part of the window
-        profiler = torch.profiler.profile(activities=activities, on_trace_ready=capture.torch_trace_handler(self._folder))
+        profiler = torch.profiler.profile(activities=activities, on_trace_ready=self._write)
         profiler.start()
         self._profiler = profiler
         self._guard = _Guard(autograd, self._other_starts)
@@ -77,6 +85,16 @@ class DetailedPart:
             self._guard = None
         if profiler is not None:
             profiler.stop()
+
+    def _write(self, profiler: Any) -> None:
+        from .. import capture
+
+        if self._dropped:
+            return
+        try:
+            capture._write_trace(profiler, self._folder)
+        except OSError as error:
+            self._failure = error
 
     def _other_starts(self) -> None:
         if self._profiler is not None:

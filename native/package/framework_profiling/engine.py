@@ -81,7 +81,7 @@ class Engine:
         self._last_begun: int | None = None
         self._missed: dict[str, list[str]] = {}  # reason -> kinds
         start_s = self._clock()
-        folder = Path(plan.local_path) if plan.local_path else folder
+        folder = _place(plan.local_path, folder)
         limits = FileLimits(plan.max_file_bytes, plan.close_interval_s, plan.open_fail_threshold)
         self._slots: list[_Slot] = []
         for kind in PARTS:
@@ -219,6 +219,23 @@ class Engine:
             slot.part = None
             self._tell(f"profiling.{slot.kind}.recorded", f"not complete: {_said(error)}")
             _warn(f"{NAMES[slot.kind]} is off: {_said(error)}")
+
+
+def _place(wanted: str | None, folder: Path) -> Path:
+    """Where the files go: as wanted, or to the recording's folder where nothing can be written there."""
+    if not wanted:
+        return folder
+    place = Path(wanted)
+    trial = place / f".postrun-{os.getpid()}-{time.time_ns()}"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        trial.write_bytes(b"\n")
+        trial.unlink()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        _warn(f"local_path {wanted}: nothing can be written there ({why}); what is profiled goes to {folder}")
+        return folder
+    return place
 
 
 def windows(plan: ProfilingPlan) -> list[Window]:

@@ -58,6 +58,11 @@ class TimelineWriter:
         self._lost = 0
         self._reason = ""
         self._given_up = False
+        self.written = 0
+        """Events that were."""
+        self.missed = 0
+        """Events that could not be."""
+        self.reason = ""
 
     def add(self, phase: str, name: str, start_ns: int, duration_ns: int, arguments: Mapping[str, Any] | None = None) -> None:
         """An event of this process: nanoseconds since the Unix epoch, and what else is known of it."""
@@ -66,10 +71,12 @@ class TimelineWriter:
         with self._lock:
             if self._given_up:
                 self._lost += 1
+                self.missed += 1
                 return
             try:
                 self._write(phase, name, start, end, {"pid": self._pid, **(arguments or {})})
                 self._failures = 0
+                self.written += 1
             except OSError as error:
                 self._failed(error)
 
@@ -117,7 +124,8 @@ class TimelineWriter:
     def _failed(self, error: OSError) -> None:
         self._failures += 1
         self._lost += 1
-        self._reason = error.strerror or str(error)
+        self.missed += 1
+        self._reason = self.reason = error.strerror or str(error)
         try:
             self._finish()  # what it has is whole; the next event tries a new one
         except OSError:
@@ -216,22 +224,36 @@ def _name(hidden: Path, folder: Path, end_us: int, node: str) -> None:
         return
 
 
-def finish_leftovers(folder: Path, token: str) -> None:
+def finish_leftovers(folder: Path, token: str) -> int:
     """Gives the hidden files with ``token`` their names: of processes that were killed, and of those that wait and may write later on,
-    then to a new file. One that holds no event is removed; one that breaks off is cut after its last event."""
-    pevents = pevents_folder(folder)
-    for hidden in sorted(pevents.glob(f".{token}-*.part")):
-        match = re.fullmatch(r"(\d+-.+)-\d+\.part", hidden.name[len(token) + 2 :])
+    then to a new file. One that holds no event is removed; one that breaks off is cut after its last event. How many got their names."""
+    return _finish_all(pevents_folder(folder), f".{token}-*.part", re.compile(rf"\.{re.escape(token)}-(\d+-.+)-\d+\.part"))
+
+
+def finish_leftovers_of_host(folder: Path) -> int:
+    """As :func:`finish_leftovers`, for all processes of this machine, where the job that they were of is over."""
+    host = re.escape(node_name().partition("-")[2])
+    return _finish_all(pevents_folder(folder), ".*.part", re.compile(rf"\..+-(\d+-{host})-\d+\.part"))
+
+
+def _finish_all(pevents: Path, glob: str, name: re.Pattern[str]) -> int:
+    named = 0
+    for hidden in sorted(pevents.glob(glob)):
+        match = name.fullmatch(hidden.name)
+        if match is None:
+            continue
         try:
             end_us = _whole(hidden)
             if end_us is None:
                 hidden.unlink(missing_ok=True)
-            elif match is not None:
+            else:
                 _name(hidden, pevents, end_us, match[1])
+                named += 1
         except FileNotFoundError:
             continue  # finished by its own process meanwhile
         except OSError as error:
-            warnings.warn(f"{hidden}: cannot be given its name ({error.strerror or error})", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{hidden}: cannot be given its name ({error.strerror or error})", RuntimeWarning, stacklevel=3)
+    return named
 
 
 def _whole(path: Path) -> int | None:
