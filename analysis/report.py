@@ -393,7 +393,9 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One training step on one process. ``duration_ns`` is the device duration, or the host's where no device work was launched in it."""
+    """One training step on one process. ``duration_ns`` is the device duration, or the host's where no device work was launched in it.
+    ``profiled``: the profilers of a configuration that were on in it and made it longer ("cProfile"); None where none was. ``again``: so
+    many steps of the same number came before it, as where numbers begin anew in each epoch."""
 
     node: str
     rank: int | None
@@ -404,6 +406,8 @@ class Step:
     duration_ns: int
     on_device: bool
     host_duration_ns: int
+    profiled: str | None = None
+    again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,9 +428,10 @@ class StepGroup:
 class StepParts:
     """What the average step of a process was spent on. Wall time is claimed in this order, each class getting what the ones before it
     left: kernel, memcpy, memset, communication, runtime, data_loader, cpu_op, other (the order of the PyTorch TensorBoard plugin).
-    ``annotated``: no event of the process was recorded; the parts are the outermost annotated ranges in its steps, by name in the order in
-    which they first began (those of data loading are called data_loader), and other. ``loading_names``: which names these
-    had, without the number at their end."""
+    ``annotated``: no event of the process was recorded, or events in some steps only while ranges are annotated in all; the parts are the
+    outermost annotated ranges in its steps, by name in the order in which they first began (those of data loading are called data_loader),
+    and other. ``loading_names``: which names these had, without the number at their end. ``numbers``: of the steps, where events were
+    recorded in some of ``of`` steps only; empty where in all. ``typical``: whether they may stand for all steps."""
 
     node: str
     rank: int | None
@@ -436,6 +441,9 @@ class StepParts:
     mean_ns: dict[str, float]
     annotated: bool = False
     loading_names: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = ()
+    of: int = 0
+    typical: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,6 +474,9 @@ class Steps:
     trends: tuple[StepTrend, ...] = ()
     trend: str | None = None  # a sentence on the one of the main steps that changed most
     left_out: int = 0
+    profiled: str | None = None  # a sentence on the steps that a profiler of a configuration made longer
+    parts_absent: str | None = None  # why no parts are known, where events were recorded
+    traced: str | None = None  # where the operators were recorded in some steps only: "in 2 of 20 steps (steps 5 and 6)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import polars as pl
 
 from ..ingest.store import Store
 from .places import Places
+from .profiled_steps import without_profiled
 from .quantiles import quantiles
 from .report import SlowSteps, StepDifference
 from .rules.device_names import process_place
@@ -43,11 +44,13 @@ def slow_steps(store: Store, times: pl.DataFrame | None = None) -> SlowSteps:
     """The slowest main steps against the typical ones, on the process whose own work became longest in them.
 
     A step's time is that of the rank on which it took longest. Slow are at most SLOWEST steps above the fence, typical at most TYPICAL in
-    the middle of all, within the quartiles. ``times``: :func:`step_times` of the store.
+    the middle of all, within the quartiles. Steps that a profiler of a configuration made longer are left out where enough others remain.
+    ``times``: :func:`step_times` of the store.
     """
     times = step_times(store) if times is None else times
     if times.is_empty():
         return SlowSteps(absent=no_device_steps(store))
+    times = without_profiled(times)
     longest = times.group_by("number").agg(pl.col("step").max()).sort("step", "number")
     number = len(longest)
     if number < FEWEST:

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
 from ..ingest.store import Store
 from .intervals import sweep, union
 from .places import Place, Places
+from .profiled_steps import sentence as on_profiled
+from .profiled_steps import with_profiled
 from .quantiles import duration_histogram, quantiles
 from .report import Step, StepGroup, StepParts, Steps, StepTrend
 from .step_ranges import LOADING, NAMED, OTHER, loading_names, outermost_ranges
 from .step_trend import middle_half, part_that_changed_most, sentence, trend_of
+from .wording import count, numbered, plural
 
 SLOWEST: Final = 10
 LISTED: Final = 100
 """Steps of a process and phase that are listed, where they are not what a report or a comparison looks at."""
 CUT_OFF: Final = 0.8
 """A last step with fewer than this share of the device events of the one before is taken to be cut off by the end of the profile."""
+_NEARLY_ALL: Final = 0.9  # of the steps were traced: that some were not is not told
+_NUMBERS: Final = 12  # are listed
+FEWEST: Final = 3
+"""Steps in which events were recorded, from which on they may stand for all."""
+FAR: Final = 2.0
+"""Their mean duration lies within this factor of the median of all."""
 
 # Classes of a step's wall time, in the order in which they claim it; each is a condition on device_event or host_event.
 _CLASSES: Final = {
@@ -32,12 +41,17 @@ _CLASSES: Final = {
     "data_loader": ("host_event", "e.kind = 'loader'"),
     "cpu_op": ("host_event", "e.kind = 'operator'"),
 }
-# ``recorded``: device activity was recorded all the time, or in all of the step.
+# ``recorded``: events were recorded all the time, or in all of the step. The trace of a configured profile begins with its first event,
+# shortly after the step began: there nearly all of the step is enough. ``touched``: in a part of the step.
 _STEPS: Final = """
     SELECT s.* EXCLUDE ("index"), s."index" AS number,
         NOT EXISTS (FROM recorded_window AS r JOIN profile_window AS w ON w.process = r.process WHERE r.process = s.process)
-        OR EXISTS (FROM profile_window AS w WHERE w.process = s.process AND w.first_ns <= s.host_start_ns
-                   AND s.host_start_ns + s.host_duration_ns <= w.last_ns) AS recorded
+        OR EXISTS (FROM profile_window AS w LEFT JOIN source AS f ON f.id = w.source WHERE w.process = s.process AND (
+            (w.first_ns <= s.host_start_ns AND s.host_start_ns + s.host_duration_ns <= w.last_ns)
+            OR (f.format = 'PyTorch profiler trace' AND least(w.last_ns, s.host_start_ns + s.host_duration_ns)
+                - greatest(w.first_ns, s.host_start_ns) >= 0.9 * s.host_duration_ns))) AS recorded,
+        EXISTS (FROM profile_window AS w WHERE w.process = s.process AND w.first_ns < s.host_start_ns + s.host_duration_ns
+                AND s.host_start_ns < w.last_ns) AS touched
     FROM step AS s
 """
 _STEPS_OF_DEVICE: Final = r"""
@@ -76,14 +90,18 @@ def steps(store: Store) -> Steps:
     listed = _listed(told, places)
     listed.sort(key=lambda item: (item[0].order, item[1].phase or "", item[1].start_ns))
     every, trends = tuple(step for _, step in listed), _trends(store, rows, places)
+    parts, parts_absent = _parts(store, rows, places)
     return Steps(
         steps=every,
         groups=tuple(group for _, group in groups),
-        parts=_parts(store, rows, places),
+        parts=parts,
         absent=None,
         trends=trends,
         trend=sentence(main_steps(every), trends),
         left_out=rows.height - told.height,
+        profiled=on_profiled(rows),
+        parts_absent=parts_absent,
+        traced=_traced_steps(store, rows),
     )
 
 
@@ -99,21 +117,23 @@ def main_steps(every: Sequence[Step]) -> list[Step]:
 
 
 def timed_steps(store: Store) -> pl.DataFrame:
-    """The table of steps ("index" is called ``number``) with ``on_device``, ``start`` and ``duration``, as :func:`steps` times them."""
-    return _timed(store.frame(_STEPS))
+    """The table of steps ("index" is called ``number``) with ``on_device``, ``start`` and ``duration``, as :func:`steps` times them, and
+    with ``profiled`` (:func:`.profiled_steps.with_profiled`) and ``again``: how many steps of the same number came before."""
+    return _timed(with_profiled(store, store.frame(_STEPS)))
 
 
 def _timed(rows: pl.DataFrame) -> pl.DataFrame:
     """Steps with ``on_device``, ``start`` and ``duration``: of the device work, or of the host range."""
     worked = pl.col("device_duration_ns").is_not_null()
     mostly = worked.filter("recorded").mean().over("process", "phase").fill_null(0.0) >= 0.5
-    return rows.with_columns(on_device=worked & mostly).with_columns(
+    again = (pl.col("host_start_ns").rank("ordinal").over("process", "phase", "number") - 1).cast(pl.Int64)
+    return rows.with_columns(on_device=worked & mostly, again=again).with_columns(
         start=pl.when("on_device").then("device_start_ns").otherwise("host_start_ns"),
         duration=pl.when("on_device").then("device_duration_ns").otherwise("host_duration_ns"),
     )
 
 
-def _step(row: dict[str, int], phase: str | None, place: Place) -> Step:
+def _step(row: dict[str, Any], phase: str | None, place: Place) -> Step:
     return Step(
         node=place.node,
         rank=place.rank,
@@ -124,6 +144,8 @@ def _step(row: dict[str, int], phase: str | None, place: Place) -> Step:
         duration_ns=row["duration"],
         on_device=bool(row["on_device"]),
         host_duration_ns=row["host_duration_ns"],
+        profiled=row["profiled"],
+        again=row["again"],
     )
 
 
@@ -169,43 +191,107 @@ def _group(place: Place, on_device: bool, members: pl.DataFrame) -> StepGroup:
     )
 
 
-def _parts(store: Store, rows: pl.DataFrame, places: Places) -> tuple[StepParts, ...]:
-    """Of every process: wall time of its steps, claimed class by class in the order of ``_CLASSES``. Of a process without events, by the
-    ranges that are annotated in its steps; without these nothing is known.
+def _parts(store: Store, rows: pl.DataFrame, places: Places) -> tuple[tuple[StepParts, ...], str | None]:
+    """Of every process: wall time of its steps, claimed class by class in the order of ``_CLASSES``. By the ranges that are annotated in
+    its steps where it is without events, and where these reach fewer steps than the ranges; without either nothing is known. And why
+    nothing is known of any process, where events were recorded in a part of its steps.
 
     A step reaches from where the one before it ended (where their numbers follow each other; else from its own start) to the end of its
     host range or of its last device event, whichever is later. The last one is left out where it was cut off. This is the definition of
     the PyTorch TensorBoard plugin, whose "kernel" is here divided into communication kernels and others. Of a process with events: of the
-    steps in which they were recorded.
+    steps in which they were recorded; ``typical`` says whether these may stand for all.
     """
     traced = _traced(store)
     found = []
+    partly: set[int] = set()
     for (process,), every in rows.group_by("process"):
         own = every.filter("recorded") if process in traced else every
-        if own.is_empty():
+        named = _named(store, process, every, has_events=process in traced)
+        annotated = named is not None
+        if own.is_empty() and not annotated:
+            partly.update(every.filter("touched")["number"])
             continue
-        main = _main(own)
+        if process not in traced and not annotated:
+            continue
+        main = _main(every if annotated else own)
         windows = _windows(main)
-        annotated = process not in traced
         loading: tuple[str, ...] = ()
-        if not annotated:
+        if named is None:
             claimed = _claimed(windows, _classes(store, process, windows))
-        elif main["phase"][0] is None and (ranges := outermost_ranges(store, process, main)):
-            claimed = _most(_claimed(windows, {name: union(parts) for name, parts in ranges.items()}))
-            loading = loading_names(ranges[LOADING], windows) if LOADING in ranges else ()
         else:
-            continue
-        place = places.process(process, own["node"][0])
-        count = windows.height
-        mean = {name: claimed[name] / count for name in claimed}
-        whole = (windows["end"] - windows["start"]).sum() / count
-        found.append((place, StepParts(place.node, place.rank, place.pid, count, float(whole), mean, annotated, loading)))
-    return tuple(parts for _, parts in sorted(found, key=lambda item: item[0].order))
+            claimed = _most(_claimed(windows, {name: union(parts) for name, parts in named.items()}))
+            loading = loading_names(named[LOADING], windows) if LOADING in named else ()
+        place = places.process(process, every["node"][0])
+        many = windows.height
+        mean = {name: claimed[name] / many for name in claimed}
+        whole = float((windows["end"] - windows["start"]).sum() / many)
+        alike = _main(every)
+        some = () if annotated or main.height >= alike.height else tuple(main.sort("host_start_ns")["number"])
+        typical = not some or _typical(main, alike)
+        made = StepParts(place.node, place.rank, place.pid, many, whole, mean, annotated, loading, some, alike.height, typical)
+        found.append((place, made))
+    absent = f"only a part of step {numbered(partly)} was traced" if partly and not found else None
+    return tuple(parts for _, parts in sorted(found, key=lambda item: item[0].order)), absent
+
+
+def _named(store: Store, process: int | None, every: pl.DataFrame, *, has_events: bool) -> dict[str, pl.DataFrame] | None:
+    """The ranges annotated in the steps of a process, by which these are divided; None where events divide them, or nothing does.
+
+    Ranges divide the steps of a process with events where these were recorded in some steps only, and are of too few steps or say nothing
+    of a device. Then only names count that occur outside of the recorded steps, too: others are of the trace, not of the program.
+    """
+    main = _main(every)
+    if main["phase"][0] is not None:
+        return None
+    if not has_events:
+        return outermost_ranges(store, process, main) or None
+    own = main.filter("recorded")
+    if own.height == main.height:
+        return None
+    if own.height and _typical(own, main) and own["device_events"].fill_null(0).sum():
+        return None
+    elsewhere = main.filter(~pl.col("touched")).select(
+        step="host_start_ns", step_end=pl.col("host_start_ns") + pl.col("host_duration_ns")
+    ).sort("step")  # fmt: skip
+    found = {}
+    reached: set[int] = set()
+    for key, ranges in outermost_ranges(store, process, main).items():
+        inside = ranges.sort("start").join_asof(elsewhere, left_on="start", right_on="step", strategy="backward", check_sortedness=False)
+        inside = inside.filter(pl.col("start") < pl.col("step_end"))
+        kept = ranges.join(inside.select("name").unique(), on="name", how="semi", maintain_order="left")
+        if kept.height:
+            found[key] = kept
+            reached.update(inside["step"])
+    # Where most of the steps have none, the ranges do not tell what the average step was spent on either.
+    return found if len(reached) >= max(1, elsewhere.height / 2) else None
+
+
+def _typical(some: pl.DataFrame, every: pl.DataFrame) -> bool:
+    """Whether recorded steps may stand for all: they are not few, and their mean is near to the median of all."""
+    mean, median = some["host_duration_ns"].mean(), every["host_duration_ns"].median()
+    if some.height < FEWEST or not isinstance(mean, float) or not isinstance(median, float):
+        return False
+    return median / FAR <= mean <= median * FAR
 
 
 def _traced(store: Store) -> set[int | None]:
     """The processes of which events were recorded, and not only annotations."""
     return set(store.frame("SELECT process FROM device_event UNION SELECT process FROM host_event").to_series())
+
+
+def _traced_steps(store: Store, rows: pl.DataFrame) -> str | None:
+    """Which steps events of the host were recorded in, where these are fewer than all: "in 2 of 20 steps (5 and 6)"; else None."""
+    traced = store.frame("SELECT DISTINCT process FROM host_event WHERE kind = 'operator'")["process"]
+    every = [_main(own) for _, own in rows.filter(pl.col("process").is_in(traced.to_list())).group_by("process")]
+    if not every:
+        return None
+    known = pl.concat(every)
+    some = known.filter(pl.col("recorded") | pl.col("touched"))
+    if known["recorded"].all() or some.is_empty() or some.height >= _NEARLY_ALL * known.height:
+        return None
+    numbers = some["number"].unique().to_list()
+    which = f" ({'step' if len(numbers) == 1 else 'steps'} {numbered(numbers)})" if len(numbers) <= _NUMBERS else ""
+    return f"in {count(some.height)} of {plural(known.height, 'step')}{which}"
 
 
 def _trends(store: Store, rows: pl.DataFrame, places: Places) -> tuple[StepTrend, ...]:

@@ -12,6 +12,7 @@ import polars as pl
 
 from . import wording
 from .precision import BELOW_FP32
+from .profiled_steps import others_of
 from .quantiles import quantiles
 from .report import (
     ActiveTime,
@@ -55,7 +56,7 @@ _FAR: Final = 3.0
 # Median step of the slowest process / of the fastest above which both are named.
 _UNEVEN_STEPS: Final = 1.1
 
-_LOADED: Final = "{} of a step went to data loading."
+_LOADED: Final = "{} of a step went to data loading{}."
 
 # Format of the sources that the capture library wrote.
 _RECORDED: Final = "postrun capture"
@@ -181,7 +182,7 @@ def _largest_loss(breakdown: Sequence[DeviceTime], steps: Steps, loader_recorded
     percent = 100 * sum(device.exposed_memory_ns for device in breakdown) / span
     losses.append((percent, f"For {wording.whole_percent(percent)} of the time {they} only copied or set memory."))
     if loader_recorded and (loaded := _loading_percent(steps)) is not None:
-        losses.append((loaded, _LOADED.format(wording.whole_percent(loaded))))
+        losses.append((loaded, _LOADED.format(wording.whole_percent(loaded), _basis(steps))))
     percent, sentence = max(losses, key=lambda loss: loss[0])
     return sentence if percent >= _WORTH_NAMING_PERCENT else ""
 
@@ -228,24 +229,34 @@ def _slow_sentence(steps: Steps) -> str:
     if found is None or found[1] < _FAR:
         return ""
     longest, times, name = found
-    return f"The longest, {name}, took {wording.duration(longest.duration_ns)}, {wording.significant(times)} times as long."
+    of = f" of those without a profiler, {name}," if _left_out(steps) else f", {name}, in which {longest.profiled} was on,"
+    of = of if longest.profiled or _left_out(steps) else f", {name},"
+    return f"The longest{of} took {wording.duration(longest.duration_ns)}, {wording.significant(times)} times as long."
 
 
 def _longest(steps: Steps) -> tuple[Step, float, str] | None:
-    """The longest step of several, how many times the median it took, and its name: "step 120", "step 120 of rank 3"."""
-    timed = _main_steps(steps)
-    spread = quantiles(pl.Series([step.duration_ns for step in timed], dtype=pl.Int64))
-    if spread is None or spread.count < _SEVERAL or spread.p50 <= 0:
+    """The longest step of several, how many times the median it took, and its name: "step 120", "step 120 of rank 3". Of steps without a
+    profiler that makes them longer, where enough remain."""
+    every = _main_steps(steps)
+    timed = others_of(every)
+    spread = quantiles(pl.Series([step.duration_ns for step in every], dtype=pl.Int64))
+    if spread is None or len(timed) < _SEVERAL or spread.p50 <= 0:
         return None
     longest = max(timed, key=lambda step: step.duration_ns)
     several = len({(step.node, step.rank, step.pid) for step in timed}) > 1
     of = f" of {wording.process(longest.node, longest.rank, longest.pid)}" if several else ""
-    return longest, longest.duration_ns / spread.p50, f"step {longest.index}{of}"
+    return longest, longest.duration_ns / spread.p50, f"{wording.step(longest.index, longest.again)}{of}"
+
+
+def _left_out(steps: Steps) -> int:
+    """How many steps with a profiler are no candidates for the longest."""
+    timed = _main_steps(steps)
+    return len(timed) - len(others_of(timed))
 
 
 def _loading_sentence(steps: Steps, *, loader_recorded: bool) -> str:
     percent = _loading_percent(steps) if loader_recorded else None
-    return _LOADED.format(wording.whole_percent(percent)) if percent is not None and percent >= _WORTH_NAMING_PERCENT else ""
+    return _LOADED.format(wording.whole_percent(percent), _basis(steps)) if percent is not None and percent >= _WORTH_NAMING_PERCENT else ""
 
 
 def _loading_percent(steps: Steps) -> float | None:
@@ -316,7 +327,7 @@ def _on_the_host(run: Run, usage: SystemUsage, steps: Steps) -> list[Tile | None
     memory = [metric for metric in usage.nodes if metric.metric == "cpu_memory"]
     tiles: list[Tile | None] = [None] * 5
     if any(source.format == _RECORDED for source in run.sources):
-        few = f"fewer than {_SEVERAL} steps" if steps.steps else "no steps recorded"
+        few = f"fewer than {_SEVERAL} steps{' without a profiler' if _left_out(steps) else ''}" if steps.steps else "no steps recorded"
         tiles[0] = _unknown("cpu_utilisation", "CPU utilisation (median)", "processors were not sampled", "system-usage")
         tiles[2] = _unknown("longest_step", "longest step", few, "steps")
         tiles[4] = _unknown("main_memory", "main memory", "memory was not sampled", "system-usage")
@@ -326,7 +337,8 @@ def _on_the_host(run: Run, usage: SystemUsage, steps: Steps) -> list[Tile | None
         tiles[0] = Tile("cpu_utilisation", "CPU utilisation (median)", _medians(cpu), detail, "system-usage", lowest)
     if found := _longest(steps):
         longest, times, name = found
-        detail = f"{name}, {wording.significant(times)} times the median"
+        without = ", without profiled steps" if _left_out(steps) else f", with {longest.profiled} on" if longest.profiled else ""
+        detail = f"{name}, {wording.significant(times)} times the median{without}"
         tiles[2] = Tile("longest_step", "longest step", wording.duration(longest.duration_ns), detail, "steps", longest.duration_ns, "ns")
     if memory:
         most = max(memory, key=lambda metric: metric.max)
@@ -392,6 +404,13 @@ def _exposed_communication(breakdown: Sequence[DeviceTime], steps: Steps) -> Til
 def _data_loading(steps: Steps, *, loader_recorded: bool, named_ns: int) -> Tile:
     key, label, anchor = "data_loading", "data loading", "steps"
     loading = _loading(steps)
+    if loading is None and steps.parts:
+        numbers = {number for part in steps.parts for number in part.numbers}
+        one = len(numbers) == 1
+        traced = f"only {'step' if one else 'steps'} {wording.numbered(numbers)} {'was' if one else 'were'} traced"
+        return _unknown(key, label, f"{traced}, which {'is' if one else 'are'} not typical", anchor)
+    if steps.parts_absent is not None:
+        return _unknown(key, label, steps.parts_absent, anchor)
     if loading is None or not loading[1]:
         profiled = "no profiled steps" if any(step.phase for step in steps.steps) else "nothing annotated inside of the steps"
         return _unknown(key, label, profiled if steps.steps else "no steps recorded", anchor)
@@ -402,7 +421,13 @@ def _data_loading(steps: Steps, *, loader_recorded: bool, named_ns: int) -> Tile
         return _unknown(key, label, "no part of a step named as data loading" if annotated else "no data-loader events recorded", anchor)
     waited, whole, count = loading
     share = 100 * waited / whole
-    return Tile(key, label, wording.percent(share), f"{wording.duration(waited / count)} per step", anchor, share)
+    return Tile(key, label, wording.percent(share), f"{wording.duration(waited / count)} per step{_basis(steps)}", anchor, share)
+
+
+def _basis(steps: Steps) -> str:
+    """Of which steps the parts are known, where of some only: " in the 5 steps that were traced"; empty where of all."""
+    some = [part for part in steps.parts if part.typical and part.numbers]
+    return f" in the {wording.plural(sum(part.steps for part in some), 'step')} that were traced" if some else ""
 
 
 def _lower_precision(precision: Precision) -> Tile:
@@ -432,12 +457,14 @@ def _main_steps(steps: Steps) -> list[Step]:
 
 
 def _loading(steps: Steps) -> tuple[float, float, int] | None:
-    """Data loading and step time over all steps of all processes, in nanoseconds, and how many steps; None without step parts."""
-    if not steps.parts:
+    """Data loading and step time over all steps of all processes, in nanoseconds, and how many steps; None without step parts that may
+    stand for all steps."""
+    parts = [part for part in steps.parts if part.typical]
+    if not parts:
         return None
-    waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in steps.parts)
-    whole = sum(part.mean_step_ns * part.steps for part in steps.parts)
-    return waited, whole, sum(part.steps for part in steps.parts)
+    waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in parts)
+    whole = sum(part.mean_step_ns * part.steps for part in parts)
+    return waited, whole, sum(part.steps for part in parts)
 
 
 # -- what is not as it should be -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ thin spaces, moments in UTC as ISO 8601.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -92,6 +93,30 @@ def count(value: int) -> str:
 def plural(number: int, one: str, many: str | None = None) -> str:
     """A count and its noun: 1 step, 2 steps."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 11th, 23rd."""
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def step(number: int, again: int = 0) -> str:
+    """A step in words, "step 3"; where so many steps of its number came before, "step 3 (2nd time)"."""
+    return f"step {number} ({ordinal(again + 1)} time)" if again else f"step {number}"
+
+
+def numbered(given: Iterable[int]) -> str:
+    """Numbers in words: "5, 7 and 9 to 11"."""
+    runs: list[list[int]] = []
+    for number in sorted(set(given)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    texts = []
+    for run in runs:
+        texts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(number) for number in run]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def process(node: str, rank: int | None, pid: int | None) -> str:

@@ -6,6 +6,7 @@ The wording is that of :mod:`postrun.analysis.wording`, with no-break spaces, an
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from ..analysis import wording
@@ -25,6 +26,14 @@ def count(value: int | None) -> str:
 def plural(number: int, one: str, many: str | None = None) -> str:
     """A count and its noun: 1 step, 2 steps."""
     return f"{count(number)}\u00a0{one if number == 1 else many or one + 's'}"
+
+
+def step(number: int, again: int = 0) -> str:
+    return wording.step(number, again)
+
+
+def numbered(numbers: Iterable[int]) -> str:
+    return wording.numbered(numbers)
 
 
 def significant(value: float) -> str:

@@ -348,7 +348,7 @@ def _pin(run: RunData, settings: pl.DataFrame, text: str | None) -> str | None:
 def _waited(run: RunData, machines: Sequence[_Machine]) -> tuple[float, float, float] | None:
     """Time that the steps of the machines waited for data, their time, and the wait of the average step; None where it is not known."""
     nodes = {machine.row["node"] for machine in machines}
-    parts = [part for part in run.steps.parts if part.node in nodes]
+    parts = [part for part in run.steps.parts if part.node in nodes and part.typical]
     steps = sum(part.steps for part in parts)
     waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in parts)
     return (waited, sum(part.mean_step_ns * part.steps for part in parts), waited / steps) if waited else None

@@ -14,6 +14,7 @@ from ...ingest.store import Store
 from .. import wording
 from ..annotations import base_name
 from ..places import Place
+from ..profiled_steps import without_profiled
 from ..quantiles import duration_histogram, histogram, quantile, quantiles
 from ..report import Histogram, Quantiles
 from ..steps import SLOWEST, timed_steps
@@ -45,7 +46,8 @@ class StepOutlier(Rule):
     An outlier is longer than mean + ``stddev`` x population standard deviation of its group; an issue is a group with more than
     ``n_outliers`` of them. Among n steps none can be that long unless n > stddev^2 + 1: smaller groups are not evaluated. Where no group
     has so many steps that more than ``n_outliers`` of them could be outliers, the rule is not evaluated. Durations are those of the
-    report's steps; steps without device work in a group that has some are a group of their own.
+    report's steps; steps without device work in a group that has some are a group of their own. Steps that a profiler of a configuration
+    made longer are left out where enough others remain.
 
     Triggered: evaluation windows in which an outlier of a group with an issue began, as are first and last time. Violations: outliers of
     all groups. Data points: steps. Cost: what the outliers of groups with an issue took beyond their group's median, of the time from each
@@ -77,6 +79,7 @@ class StepOutlier(Rule):
                 "Call step() of the profiler once per training step, or annotate the steps as step_0, step_1 and so on.",
             )
         factor, allowed = float(parameters["stddev"]), float(parameters["n_outliers"])
+        rows = without_profiled(rows)
         chosen = _of_mode(rows, parameters["mode"])
         if chosen.is_empty():
             phases = ", ".join(sorted(set(rows["phase"].fill_null("none"))))

@@ -42,6 +42,8 @@ def framework(report: Report) -> Section:
     if found.cpu_operators:
         row = found.cpu_operators[0]
         sentences.append(f"The CPU operator with most inclusive time is {clip(row.name, 60)} with {percent(row.percent)}.")
+        if report.steps.traced:
+            sentences.append(f"Operators were recorded {report.steps.traced} only.")
     if not sentences:
         filled = "The steps fill all of the time from the first to the last step."
         sentences.append(filled if found.phases else "Collectives are all that the framework recorded in this run.")

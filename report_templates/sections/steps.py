@@ -15,7 +15,8 @@ from ..figures.axes import time_unit
 from ..figures.histogram import histogram
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import Part, stacked_bars
-from ..formats import clip, count, duration, plural
+from ..formats import clip, count, duration, numbered, plural
+from ..formats import step as step_name
 from . import labels
 from .distribution import bins_of, worth_drawing
 
@@ -56,7 +57,7 @@ def steps(report: Report) -> Section:
     groups = found.groups
     label = _labels(groups)
     outer = any(group.quantiles.count >= _FEW for group in groups)
-    made = Section("steps", "Steps", say("{}", " ".join(filter(None, (_lead(groups), report.steps.trend)))))
+    made = Section("steps", "Steps", say("{}", " ".join(filter(None, (_lead(groups), report.steps.profiled, report.steps.trend)))))
     made.add(
         _distribution(groups),
         _over_index(found.steps, groups),
@@ -102,7 +103,7 @@ def steps(report: Report) -> Section:
             ],
             [
                 [
-                    Cell(f"step {step.index}", sort=step.index),
+                    Cell(step_name(step.index, step.again) + (f", {step.profiled}" if step.profiled else ""), sort=step.index),
                     Cell(labels.process(step.node, step.rank, step.pid, step.phase)),
                     Cell(duration(step.start_ns - start), sort=step.start_ns),
                     value(step.duration_ns, duration),
@@ -249,14 +250,17 @@ def _over_index(every: Sequence[Step], groups: Sequence[StepGroup]) -> Figure | 
     unit = time_unit(min(limit, max(group.quantiles.max for group in drawn)))
     beyond = 0
     made = []
+    # Numbers that begin anew in each epoch would draw the epochs on top of each other.
+    anew = any(step.again for group in drawn for step in series[_key(group)])
     for group in drawn:
-        own = sorted(series[_key(group)], key=lambda step: (step.index, step.start_ns))
+        own = sorted(series[_key(group)], key=lambda step: (0 if anew else step.index, step.start_ns))
         beyond += sum(1 for step in own if step.duration_ns > limit)
         points = _thinned(own)
+        position = {id(step): place for place, step in enumerate(own)}
         made.append(
             Line(
                 label(group) if group in named else None,
-                [step.index for step in points],
+                [position[id(step)] if anew else step.index for step in points],
                 [min(step.duration_ns, limit) / unit.nanoseconds for step in points],
             )
         )
@@ -266,10 +270,11 @@ def _over_index(every: Sequence[Step], groups: Sequence[StepGroup]) -> Figure | 
     grey = " Named: the slowest, the median and the fastest by median duration; grey: the others." if len(drawn) > len(named) else ""
     return Figure(
         "steps-over-index",
-        lines([Panel(f"step duration, {unit.name}", made)], "step", x_time=False, height=120),
+        lines([Panel(f"step duration, {unit.name}", made)], "steps before it" if anew else "step", x_time=False, height=120),
         f"Duration of each step. {_lead(groups)}",
         say(
-            "Each step in its order. Single peaks are disturbances, a slope is a trend.{}{}{}{}{}",
+            "Each step in its order. Single peaks are disturbances, a slope is a trend.{}{}{}{}{}{}",
+            " Numbers of steps repeat: the axis counts the steps before each." if anew else "",
             only,
             who,
             edge,
@@ -311,13 +316,15 @@ def telling(every: Sequence[StepParts]) -> Telling:
     """Of at least one process. The slowest; where all take the same time (they wait for each other) the one with most kernel time."""
     slowest = max(every, key=lambda part: part.mean_step_ns)
     if len(every) == 1:
-        what = "Average step, wall time" if slowest.steps > 1 else "Step, wall time"
+        what = f"{_what(slowest)}, wall time"
         text = f"{what}: {duration(slowest.mean_step_ns)}"
         return Telling(slowest, False, text, f"{text[0].lower()}{text[1:]}")
     ranks = all(part.rank is not None for part in every)
     noun = "rank" if ranks else "process"
     where = plural(len(every), noun, "ranks" if ranks else "processes")
     mean = "average step" if any(part.steps > 1 for part in every) else "step"
+    if all(part.numbers for part in every):
+        mean = f"{mean} that was traced"
     if slowest.mean_step_ns - min(part.mean_step_ns for part in every) >= _ALIKE * slowest.mean_step_ns:
         name = labels.process(slowest.node, slowest.rank, slowest.pid)
         title = f"{mean.capitalize()} of {name}, the slowest of {count(len(every))}, wall time: {duration(slowest.mean_step_ns)}"
@@ -335,6 +342,16 @@ def telling(every: Sequence[StepParts]) -> Telling:
             title += f" (computes {duration(max(kernels))}, median {duration(statistics.median(kernels))})"
         sentence += f"; {name} {compared}"
     return Telling(part, True, title, sentence)
+
+
+def _what(part: StepParts) -> str:
+    """Which step the parts are of: "Average of the 2 traced steps of 19 (5 and 6)"."""
+    if not part.numbers:
+        return "Average step" if part.steps > 1 else "Step"
+    if part.steps == 1 and len(part.numbers) == 1:
+        return f"Step {part.numbers[0]}, of {count(part.of)} the only one traced"
+    which = f" ({numbered(part.numbers)})" if len(part.numbers) <= _LOADINGS else ""
+    return f"Average of the {count(part.steps)} traced steps of {count(part.of)}{which}"
 
 
 def wall_and_device(report: Report, part: StepParts) -> str:
@@ -401,9 +418,10 @@ def _parts(report: Report) -> Figure | None:
     return Figure(
         "steps-parts",
         stacked_bars(tuple(parts.values()), rows, unit.name),
-        f"Parts of the average step: {finding}",
+        f"Parts of the {'average of the traced steps' if all(part.numbers for part in every) else 'average step'}: {finding}",
         say(
-            "What the average step was spent on{} {}. {}.{}{}",
+            "What {} was spent on{} {}. {}.{}{}",
+            "the average of the steps that were traced" if all(part.numbers for part in every) else "the average step",
             "," if order.startswith("by") else ";",
             order,
             finding[0].upper() + finding[1:],
