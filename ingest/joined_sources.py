@@ -322,6 +322,7 @@ class Joining:
                     )
                     self._note_log("warning", "clock_unknown", text, log)
                     continue
+                found = replace(found, evidence=f"{found.evidence}; the utilisation does not tell: {why}")
             else:
                 reason = f": {found.reason}" if run is not None else ""
                 text = f"The log's times have no zone; they are taken for UTC, and were not checked against other sources{reason}."

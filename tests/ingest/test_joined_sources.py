@@ -380,6 +380,9 @@ def test_a_load_that_repeats_every_minute_shifts_no_log(tmp_path: Path) -> None:
         assert shown, told
         assert all(text.startswith("warning") for text in shown)
         assert not any("correlation 1.00 over" in text for text in shown)
+        assert "an assumption" in shown[0]
+        assert "the utilisation does not tell: several shifts fit alike" in shown[0]
+        assert "the load repeats every 1 min" in shown[0]
 
 
 def two_processes(store: Store, moved_ns: int) -> Joining:
