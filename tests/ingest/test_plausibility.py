@@ -28,6 +28,8 @@ def warnings(folder: Path) -> list[str]:
     """The evidence in the warnings."""
     with ingest([folder]) as store:
         found = store.frame("SELECT severity, message FROM ingest_note WHERE code = 'several_runs'").rows()
+    if len(found) == 1 and found[0][1].startswith("The files may not be of one run: "):
+        return [found[0][1]]
     before, after = "The files cannot all be of one run: ", ". Their figures are mixed here; give the files of one run."
     assert all(severity == "warning" and text.startswith(before) and text.endswith(after) for severity, text in found)
     return [text.removeprefix(before).removesuffix(after) for _, text in found]
@@ -97,4 +99,35 @@ def test_what_else_was_recorded_in_between_makes_it_one_run(tmp_path: Path) -> N
     assert warnings(tmp_path) == ["up to 2 days lie between one file and the next"]
     for hour in range(10, 60, 10):
         metrics(tmp_path, (START_US + hour * HOUR_US) // 10**6 // 60 * 60)
+    assert warnings(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("hours", "first", "second", "warned"),
+    [
+        (20.7, {"host_name": "one"}, {"host_name": "two", "pid": 8}, True),
+        (1.0, {"host_name": "one"}, {"host_name": "two", "pid": 8}, False),  # too short a pause
+        (20.7, {"host_name": "one"}, {"host_name": "one", "pid": 8}, False),  # a machine in common
+        (20.7, {"host_name": "one"}, {"host_name": "two"}, False),  # a pid in common: the machine may have two names
+        (20.7, {"host_name": "one"}, {"pid": 8}, False),  # a machine that is not known
+        (20.7, {"host_name": "one", **rank(0)}, {"host_name": "two", "pid": 8, **rank(1)}, False),  # ranks that are those of one run
+    ],
+)
+def test_a_long_pause_between_strangers(
+    tmp_path: Path, hours: float, first: dict[str, Any], second: dict[str, Any], *, warned: bool
+) -> None:
+    trace(tmp_path, "a.json", **first)
+    trace(tmp_path, "b.json", hours, **second)
+    expected = (
+        "The files may not be of one run: 20.7 hours lie between what one and what two recorded, which have no machine, process or rank in"
+        " common. If they are not, their figures are mixed here; give the files of one run."
+    )
+    assert warnings(tmp_path) == ([expected] if warned else [])
+
+
+def test_what_a_stranger_recorded_in_the_pause_makes_it_one_run(tmp_path: Path) -> None:
+    trace(tmp_path, "a.json", host_name="one")
+    trace(tmp_path, "b.json", 1.5, host_name="two", pid=8)
+    assert len(warnings(tmp_path)) == 1
+    metrics(tmp_path, (START_US + HOUR_US) // 10**6 // 60 * 60)
     assert warnings(tmp_path) == []
