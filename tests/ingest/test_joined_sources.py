@@ -385,6 +385,17 @@ def test_a_load_that_repeats_every_minute_shifts_no_log(tmp_path: Path) -> None:
         assert "the load repeats every 1 min" in shown[0]
 
 
+def test_traces_and_hosted_metrics_of_two_names_stay_two_with_a_hint(joined_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(joined_run / "profiler-output" / "system", tmp_path / "profiler-output" / "system")
+    traces(joined_run, tmp_path)
+    for path in (tmp_path / "kineto").iterdir():
+        trace = json.loads(gzip.decompress(path.read_bytes()))
+        path.write_bytes(gzip.compress(json.dumps({**trace, "host_name": "hostA"}).encode()))
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT hostname FROM node ORDER BY 1").to_series().to_list() == ["algo-1", "hostA"]
+        assert "hostA has traces and no samples of its GPUs, algo-1 has samples and no traces" in notes(store)["two_names"]
+
+
 def two_processes(store: Store, moved_ns: int) -> Joining:
     """An export of two processes with a GPU each, and a trace of both that names the first alone."""
     registry = Registry(store)
