@@ -77,7 +77,7 @@ def estimated(
     graph = _Graph(own, total, calls, called)
     made = [graph.opened(function, seconds) for function, seconds in graph.roots()]
     rest = graph.whole - sum(node.total_s for node in made)
-    if rest > graph.least:
+    if rest > 1e-6 * graph.whole:  # so that the axis is as long as all own times, also where no frame is wide enough
         made.append(Node(_FOLDED, rest, rest))
     return made
 

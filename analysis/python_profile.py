@@ -223,9 +223,7 @@ def _profilers_times(store: Store, found: Sequence[Window]) -> Iterator[str]:
     whole = sum(window.total_s for window in found if window.id in traced)
     if theirs > 0 and whole > 0:
         names = list(dict.fromkeys(label(window, "steps") or NOT_STATED for window in found if window.id in traced and window.functions))
-        where = (
-            names[0] if len(names) == 1 else f"{len(names)} of the profiles by steps ({', '.join(names[:6])}{', ...' * (len(names) > 6)})"
-        )
+        where = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
         yield _TRACED.format(where, wording.duration(theirs * 1e9), wording.percent(100 * theirs / whole))
 
 

@@ -253,6 +253,12 @@ def test_time_of_a_function_is_divided_over_its_callers() -> None:
     ]  # fmt: skip
 
 
+def test_the_tree_is_as_long_as_all_own_times() -> None:
+    """What was running when the profile began is in no file: functions too short for a frame of their own are its roots."""
+    found = tree({"f": 9.97, "g": 0.02, "h": 0.01}, {"f": 9.97, "g": 0.02, "h": 0.01}, {})
+    assert found == [("f", 9.97, 9.97, []), ("(other)", 0.03, 0.03, [])]
+
+
 def test_a_function_that_calls_itself_is_one_frame() -> None:
     assert tree({"f": 2.0, "g": 1.0}, {"f": 3.0, "g": 1.0}, {("f", "f"): 2.0, ("f", "g"): 1.0}) == [("f", 3.0, 2.0, [("g", 1.0, 1.0, [])])]
 
