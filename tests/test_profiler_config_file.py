@@ -392,7 +392,7 @@ REFUSED: list[tuple[Any, str]] = [
      "FILE: [framework_profile]: file_max_size = 0: file_max_size must be an integer greater than 0! Accepted: whole numbers from 1 on"),
     ("[framework_profile]\nnum_steps = true", "FILE: [framework_profile]: num_steps = True; accepted: whole numbers from 1 on"),
     ("[framework_profile.detailed]\nmetrics_regex = '.*'", "FILE: [framework_profile.detailed]: unknown key 'metrics_regex'; possible: "),
-    ("[framework_profile.python]\npython_profiler = 'perf'", "FILE: [framework_profile.python]: python_profiler = perf: python_profiler "
+    ("[framework_profile.python]\npython_profiler = 'perf'", "FILE: [framework_profile.python]: python_profiler = 'perf': python_profiler "
      "must be of type PythonProfiler! Accepted: cprofile, pyinstrument"),
     ("[framework_profile.detailed]\nstart_step = 1\nduration = 5",
      "FILE: [framework_profile.detailed]: Both step and time fields cannot be specified in the metrics config!"),

@@ -9,6 +9,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -19,12 +21,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from postrun import native
 from postrun.framework_profiling import timeline_writer
 from postrun.framework_profiling.part import FileLimits
 from postrun.framework_profiling.timeline_writer import TimelineWriter, finish_leftovers
 from postrun.ingest.registry import Registry
 from postrun.ingest.smdebug_pevents import read_pevents
 from postrun.ingest.store import Store
+from postrun.record_profiling import Profiling
 
 SECOND = 1_000_000_000
 
@@ -273,3 +277,37 @@ def complete(line: bytes) -> bool:
     with contextlib.suppress(ValueError):
         return json.loads(line.rstrip(b","))["ph"] == "X"
     return False
+
+
+KILLED = """
+import os, time
+from pathlib import Path
+from postrun.framework_profiling.part import FileLimits
+from postrun.framework_profiling.timeline_writer import TimelineWriter
+writer = TimelineWriter(Path(os.environ["POSTRUN_DIR"]), FileLimits(), f"loader-{os.getpid()}-{time.time_ns():x}")
+writer.add("p", "e", time.time_ns(), 1000, {"n": 1})
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.skipif(not native.available(), reason="this installation has no C library")
+def test_the_recorder_of_a_killed_job_names_its_files(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "postrun", "record", "--out", str(tmp_path / "r"), sys.executable, "-P", "-c", KILLED]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("POSTRUN_")}
+    assert subprocess.run(command, env=environment, capture_output=True, check=False).returncode == -signal.SIGKILL
+    (file,) = files_of(tmp_path / "r")
+    assert [event[4]["n"] for event in events_of(file)] == [1]
+    assert hidden_of(tmp_path / "r") == []
+
+
+def test_files_of_ranks_that_run_and_of_other_machines_stay(tmp_path: Path) -> None:
+    writer = TimelineWriter(tmp_path, FileLimits(), "loader-1-ab")
+    write_many(writer, range(1))
+    (mine,) = hidden_of(tmp_path)
+    other = mine.with_name(".loader-1-ab-77-elsewhere--1.part")
+    other.write_bytes(mine.read_bytes())
+    assert Profiling().finish(tmp_path, alone=False) == ()
+    assert hidden_of(tmp_path) == sorted([mine, other])
+    assert Profiling().finish(tmp_path, alone=True) == ()
+    assert (hidden_of(tmp_path), len(files_of(tmp_path))) == ([other], 1)
+    writer.close()

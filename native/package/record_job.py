@@ -114,7 +114,10 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
         capture.metadata("job.signal", end.signal_name)
     session.__exit__(None, None, None)
     lost = capture.statistics()["error"]
+    remarks = profiling.finish(folder.path, alone=where.rank is None and not inside)
     folder.ended()
+    for remark in remarks:
+        _say(remark)
     if lost:
         _say(f"the recording of the recorder is incomplete ({os.strerror(-lost)})")
     if where.first and not inside:

@@ -7,6 +7,7 @@ by a folder put first on PYTHONPATH, that profiles programs which do not import 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +67,20 @@ class Profiling:
             others = [entry for entry in found.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != os.fspath(STARTUP)]
             found["PYTHONPATH"] = os.pathsep.join([os.fspath(STARTUP), *others])
         return found
+
+    def finish(self, folder: Path, *, alone: bool) -> tuple[str, ...]:
+        """The job is over: what killed processes left of their timelines gets its name. What went wrong. ``alone``: no other ranks run."""
+        places = [folder] if self.plan is None or not self.plan.local_path else [folder, Path(self.plan.local_path)]
+        places = [place for place in places if (place / "framework" / "pevents").is_dir()]
+        if not places:
+            return ()
+        from .framework_profiling.timeline_writer import finish_leftovers_of_host
+
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", RuntimeWarning)
+            for place in places:
+                finish_leftovers_of_host(place, only_dead=not alone or place != folder)
+        return tuple(str(one.message) for one in told)
 
     def _copied(self, folder: Path) -> Path:
         suffix = self.file.suffix.lower() if self.file is not None else ""

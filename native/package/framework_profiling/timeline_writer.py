@@ -230,17 +230,17 @@ def finish_leftovers(folder: Path, token: str) -> int:
     return _finish_all(pevents_folder(folder), f".{token}-*.part", re.compile(rf"\.{re.escape(token)}-(\d+-.+)-\d+\.part"))
 
 
-def finish_leftovers_of_host(folder: Path) -> int:
-    """As :func:`finish_leftovers`, for all processes of this machine, where the job that they were of is over."""
+def finish_leftovers_of_host(folder: Path, *, only_dead: bool) -> int:
+    """As :func:`finish_leftovers`, for processes of this machine whose job is over. ``only_dead``: not of those that run."""
     host = re.escape(node_name().partition("-")[2])
-    return _finish_all(pevents_folder(folder), ".*.part", re.compile(rf"\..+-(\d+-{host})-\d+\.part"))
+    return _finish_all(pevents_folder(folder), ".*.part", re.compile(rf"\..+?-\d+-[0-9a-f]+-(\d+-{host})-\d+\.part"), only_dead=only_dead)
 
 
-def _finish_all(pevents: Path, glob: str, name: re.Pattern[str]) -> int:
+def _finish_all(pevents: Path, glob: str, name: re.Pattern[str], *, only_dead: bool = False) -> int:
     named = 0
     for hidden in sorted(pevents.glob(glob)):
         match = name.fullmatch(hidden.name)
-        if match is None:
+        if match is None or (only_dead and Path("/proc", match[1].partition("-")[0]).exists()):
             continue
         try:
             end_us = _whole(hidden)
