@@ -132,7 +132,7 @@ def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: fl
     """What the average step was spent on, as the report divides it (StepParts); nothing where only one run's steps have recorded events.
     ``summed``: of :func:`parts`; where idle time changed, data loading that changed with it is no chance. All but the work of GPUs must
     exceed ``error_ns``, as waits must."""
-    sides = [report.steps.parts for report in (base, new)]
+    sides = [tuple(part for part in report.steps.parts if part.typical) for report in (base, new)]
     if not all(sides) or len({part.annotated for side in sides for part in side}) > 1:
         return ()
     counts = [sum(part.steps for part in side) for side in sides]

@@ -246,7 +246,7 @@ def _operators(report: Report) -> Table | None:
     rows = report.framework.cpu_operators[: _most_rows(report)]
     return table(
         "summary-operators",
-        f"CPU operators with most time{f', {report.steps.traced}, which were traced' if report.steps.traced else ''}",
+        f"CPU operators with most time{f', traced {report.steps.traced}' if report.steps.traced else ''}",
         [Column("Operator", "name"), Column("Cumulative time", "number"), Column("Of operator time", "number")],
         [[word(row.name, limit=60), value(row.total_ns, duration), value(row.percent, percent)] for row in rows],
         sortable=False,
