@@ -188,9 +188,9 @@ def _flames(store: Store, found: Sequence[Window]) -> tuple[FlameGraph, ...]:
 def _absent(store: Store) -> str:
     """Why there is none: with the reason that the recording gives, where one was asked for."""
     text = store.frame("SELECT any_value(metadata) FROM run").item()
-    metadata = json.loads(text) if text else None
+    metadata = json.loads(text) if text else {}
     asked = metadata.get("profiling.python") if isinstance(metadata, dict) else None
-    if not isinstance(asked, str):
+    if not isinstance(metadata, dict) or not isinstance(asked, str):
         return _ABSENT
     recorded = metadata.get("profiling.python.recorded")
     if not isinstance(recorded, str) or not recorded:

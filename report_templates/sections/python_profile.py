@@ -80,14 +80,17 @@ def _longest(report: Report) -> str:
     of = [(step.node, step.rank, step.pid) for step in report.steps.steps if step.index == longest.index]
     if len(set(of)) < len(of):  # numbers that begin anew in each epoch
         return ""
+    covered = stepped = False
     for row in report.python_profile.rows:
+        stepped |= row.first_step is not None
         last = row.first_step if row.last_step is None else row.last_step
         if row.first_step is None or last is None or not row.first_step <= longest.index <= last:
             continue
+        covered = True
         whole = (one for one in report.python_profile.groups if (one.by, one.label, one.timer) == ("steps", row.label, row.timer))
         if (group := next(whole, None)) is not None and group.processes >= everywhere:
             return f" The longest step, {longest.index} ({duration(longest.duration_ns)} with the profile), was profiled."
-    return ""
+    return f" The longest step, {longest.index} ({duration(longest.duration_ns)}), was not profiled." if stepped and not covered else ""
 
 
 def _where(row: ProfileRow | ProfileGroup | FlameGraph) -> str:

@@ -151,6 +151,7 @@ def test_the_longest_step_is_named_where_it_was_profiled(rich: Report, index: in
     report = dataclasses.replace(rich, python_profile=PROFILE, steps=dataclasses.replace(rich.steps, steps=tuple(steps), groups=groups))
     lead = python_profile(report).lead
     assert ("The longest step, 9 (12.0\u00a0ms with the profile), was profiled." in lead) is told
+    assert ("The longest step, 10 (12.0\u00a0ms), was not profiled." in lead) is (index == 10)
     again = dataclasses.replace(report.steps, steps=(*report.steps.steps, steps[0]))
     assert "was profiled" not in python_profile(dataclasses.replace(report, steps=again)).lead
 
