@@ -14,7 +14,9 @@ from postrun.analysis.slow_steps import slow_steps
 from postrun.analysis.wording import numbered, step
 from postrun.ingest.steps import derive_steps
 from postrun.ingest.store import Store
+from postrun.report_templates.sections.framework import framework
 from postrun.report_templates.sections.steps import steps as section
+from postrun.report_templates.sections.summary import _operators as operators_of_page_one
 
 MakeStore = Callable[..., Store]
 Row = dict[str, Any]
@@ -186,3 +188,13 @@ def test_words() -> None:
     assert [step(3, again) for again in (0, 1, 2, 3, 10, 20)] == [
         "step 3", "step 3 (2nd time)", "step 3 (3rd time)", "step 3 (4th time)", "step 3 (11th time)", "step 3 (21st time)",
     ]  # fmt: skip
+
+
+def test_operators_of_a_trace_say_in_how_many_steps_they_were_traced(make_store: MakeStore) -> None:
+    report = told(make_store, job([10.0] * 20), **trace(50.1, 60))
+    assert "Operators were recorded in 1 of 20 steps (step 5) only." in str(framework(report).lead)
+    found = operators_of_page_one(report)
+    assert found is not None
+    assert str(found.caption) == "CPU operators with most time, traced in 1 of 20 steps (step 5)"
+    whole = told(make_store, job([10.0] * 20), **trace(0, 200))
+    assert "Operators were recorded" not in str(framework(whole).lead)
