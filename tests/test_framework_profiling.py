@@ -215,6 +215,22 @@ def test_a_window_that_is_not_reached_is_told(made: Made, tmp_path: Path) -> Non
     assert {call[1:] for call in made.calls} == {("close", None)}
 
 
+def test_a_library_that_is_not_in_use_misses_no_step(made: Made, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        facts = run(ProfilingPlan(horovod=Window(50, 1), smdataparallel=Window(50, 1)), tmp_path, with_value)
+    assert facts["profiling.horovod.recorded"] == "nothing: Horovod is not in use"
+    assert facts["profiling.smdataparallel.recorded"] == "nothing: SMDataParallel is not in use"
+
+
+def test_python_profiles_of_which_none_could_be_written_are_nothing(tmp_path: Path) -> None:
+    (tmp_path / "framework").write_bytes(b"")
+    plan = ProfilingPlan(python=PythonPlan(Window(1, 1)))
+    with pytest.warns(RuntimeWarning, match="Python profiling is off: .*Not a directory"):
+        facts = run(plan, tmp_path, with_value)
+    assert facts["profiling.python.recorded"].startswith("nothing: ")
+
+
 def test_a_window_before_the_first_step_is_told(made: Made, tmp_path: Path) -> None:
     plan = ProfilingPlan(python=PythonPlan(Window(start_s=1_700_000_000, duration_s=1)), horovod=Window(0, 2))
     with pytest.warns(RuntimeWarning, match="Python profiling: the window was over before the first step"):

@@ -237,8 +237,10 @@ def test_a_profiler_of_the_program_is_left_alone(sessions: tuple[Path, list[str]
     assert recorded(folder / "within").traced() == [2], "ours ends where the program's begins, in step 3"
     assert "within own 3" in said
     assert sum(line.startswith("within warned") for line in said) == 1
-    others = [line for line in said if "warned" in line and not line.startswith(("before", "within"))]
+    others = [line for line in said if "warned" in line and not line.startswith(("before", "within", "later"))]
     assert others == []
+    (later,) = [line for line in said if line.startswith("later warned")]
+    assert "Python profiling: no step began after its start, at 20" in later
 
 
 def test_a_script_that_knows_nothing_of_postrun(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -169,7 +170,7 @@ class Engine:
         self._call(slot, "close", slot.last if slot.opened else None)
         if alive and slot.part is not None:  # else the reason has been told
             self._tell(f"profiling.{slot.kind}.recorded", self._recorded(slot))
-            if slot.first is None:
+            if slot.first is None and not _not_in_use(slot.kind):
                 self._missed.setdefault(self._why_nothing(slot), []).append(slot.kind)
         slot.part = None
 
@@ -185,7 +186,7 @@ class Engine:
 
     def _recorded(self, slot: _Slot) -> str:
         if slot.first is None:
-            return f"nothing: {self._why_nothing(slot)}"
+            return f"nothing: {_not_in_use(slot.kind) or self._why_nothing(slot)}"
         return f"step {slot.first}" if slot.first == slot.last else f"steps {slot.first} to {slot.last}"
 
     def _why_nothing(self, slot: _Slot) -> str:
@@ -216,9 +217,16 @@ class Engine:
             if not why.quiet:
                 _warn(f"{NAMES[slot.kind]}: {why}")
         except Exception as error:
+            how = "nothing" if getattr(slot.part, "written", None) == 0 else "not complete"
             slot.part = None
-            self._tell(f"profiling.{slot.kind}.recorded", f"not complete: {_said(error)}")
+            self._tell(f"profiling.{slot.kind}.recorded", f"{how}: {_said(error)}")
             _warn(f"{NAMES[slot.kind]} is off: {_said(error)}")
+
+
+def _not_in_use(kind: str) -> str | None:
+    """Of a library that the program has not imported: a common window asks for it, too."""
+    library, name = {"horovod": ("horovod", "Horovod"), "smdataparallel": ("smdistributed", "SMDataParallel")}.get(kind, ("", ""))
+    return f"{name} is not in use" if library and library not in sys.modules else None
 
 
 def _place(wanted: str | None, folder: Path) -> Path:

@@ -259,6 +259,8 @@ class PythonPart:
     def __init__(self, plan: PythonPlan, folder: Path) -> None:
         self._plan = plan
         self._folder = folder
+        self.written = 0
+        """Profiles that are in a folder."""
         self._node = ""
         self._steps = 0
         self._current: _Step | None = None
@@ -418,6 +420,7 @@ class PythonPart:
                 segment.profiler.write(hidden)
                 (hidden / "postrun.json").write_text(json.dumps(_facts(self._plan.profiler, segment.timer)) + "\n", encoding="ascii")
                 hidden.rename(root / f"{start}_{end}")
+                self.written += 1
             except BaseException:
                 self._unhook()
                 shutil.rmtree(hidden, ignore_errors=True)
