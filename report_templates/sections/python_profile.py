@@ -19,7 +19,7 @@ _KINDS: Final = {
     "library": ("operator", 1.0),
     "standard library": ("other", 0.6),
     "built-in": ("host", 1.0),
-    "profiler": ("idle", 1.0),
+    "profiler": ("sync", 1.0),
     "other": ("idle", 0.45),
     "recursion": ("idle", 0.45),
 }
