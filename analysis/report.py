@@ -901,8 +901,9 @@ class ProfileRow:
     """One function of a Python profile, over the windows of one group; seconds.
 
     ``function``: as pstats prints it; ``short``: with a path that is as short as tells it from the others. ``kind``: own code, library,
-    standard library, built-in. ``calls``: None where the profiler samples. ``total_s``: own time. ``cumulative_s``: with what it called.
-    ``timer``: total_time, cpu_time, off_cpu_time; None where nothing says it. ``label``: the ``label`` of its group.
+    standard library, built-in, profiler (what profilers spent). ``calls``: None where the profiler samples. ``total_s``: own time.
+    ``cumulative_s``: with what it called. ``timer``: total_time, cpu_time, off_cpu_time; None where nothing says it. ``label``: the
+    ``label`` of its group.
     """
 
     function: str
