@@ -431,7 +431,8 @@ class StepParts:
     ``annotated``: no event of the process was recorded, or events in some steps only while ranges are annotated in all; the parts are the
     outermost annotated ranges in its steps, by name in the order in which they first began (those of data loading are called data_loader),
     and other. ``loading_names``: which names these had, without the number at their end. ``numbers``: of the steps, where events were
-    recorded in some of ``of`` steps only; empty where in all. ``typical``: whether they may stand for all steps."""
+    recorded in some of ``of`` steps only; empty where in all; ``partly``: further ones that were recorded in
+    a part. ``typical``: whether they may stand for all steps."""
 
     node: str
     rank: int | None
@@ -444,6 +445,7 @@ class StepParts:
     numbers: tuple[int, ...] = ()
     of: int = 0
     typical: bool = True
+    partly: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,8 +227,9 @@ def _parts(store: Store, rows: pl.DataFrame, places: Places) -> tuple[tuple[Step
         whole = float((windows["end"] - windows["start"]).sum() / many)
         alike = _main(every)
         some = () if annotated or main.height >= alike.height else tuple(main.sort("host_start_ns")["number"])
+        part = tuple(alike.filter(pl.col("touched") & ~pl.col("recorded")).sort("host_start_ns")["number"]) if some else ()
         typical = not some or _typical(main, alike)
-        made = StepParts(place.node, place.rank, place.pid, many, whole, mean, annotated, loading, some, alike.height, typical)
+        made = StepParts(place.node, place.rank, place.pid, many, whole, mean, annotated, loading, some, alike.height, typical, part)
         found.append((place, made))
     absent = f"only a part of step {numbered(partly)} was traced" if partly and not found else None
     return tuple(parts for _, parts in sorted(found, key=lambda item: item[0].order)), absent

@@ -408,7 +408,9 @@ def _data_loading(steps: Steps, *, loader_recorded: bool, named_ns: int) -> Tile
         numbers = {number for part in steps.parts for number in part.numbers}
         one = len(numbers) == 1
         traced = f"only {'step' if one else 'steps'} {wording.numbered(numbers)} {'was' if one else 'were'} traced"
-        return _unknown(key, label, f"{traced}, which {'is' if one else 'are'} not typical", anchor)
+        partly = {number for part in steps.parts for number in part.partly}
+        more = f" (and a part of step {wording.numbered(partly)})" if partly else ""
+        return _unknown(key, label, f"{traced}{more}, which {'is' if one else 'are'} not typical", anchor)
     if steps.parts_absent is not None:
         return _unknown(key, label, steps.parts_absent, anchor)
     if loading is None or not loading[1]:

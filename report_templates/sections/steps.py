@@ -349,7 +349,8 @@ def _what(part: StepParts) -> str:
     if not part.numbers:
         return "Average step" if part.steps > 1 else "Step"
     if part.steps == 1 and len(part.numbers) == 1:
-        return f"Step {part.numbers[0]}, of {count(part.of)} the only one traced"
+        whole = f" as a whole (of step {numbered(part.partly)} only a part)" if part.partly else ""
+        return f"Step {part.numbers[0]}, of {count(part.of)} the only one traced{whole}"
     which = f" ({numbered(part.numbers)})" if len(part.numbers) <= _LOADINGS else ""
     return f"Average of the {count(part.steps)} traced steps of {count(part.of)}{which}"
 

@@ -102,6 +102,9 @@ def test_one_traced_step_of_many_is_not_the_average(make_store: MakeStore) -> No
     assert "data loading" not in report.summary.headline
     assert tile(report, "data_loading") == ("–", "only step 5 was traced, which is not typical")
     assert report.steps.traced == "in 1 of 20 steps (step 5)"
+    cut = told(make_store, job([10.0] * 20), **trace(45, 60))
+    assert tile(cut, "data_loading") == ("–", "only step 5 was traced (and a part of step 4), which is not typical")
+    assert (cut.steps.parts[0].numbers, cut.steps.parts[0].partly) == ((5,), (4,))
     figure = section(report).figures["parts"]
     assert "the average of the steps that were traced" in str(figure.caption)
     assert "Step 5, of 20 the only one traced" in str(figure.caption)
