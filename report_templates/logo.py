@@ -86,6 +86,10 @@ def _check_pixels(path: Path, data: bytes, kind: str) -> None:
             size = image.size
             if max(size) <= WIDEST:
                 image.load()
+        # The decoder stops at the last pixel, and how far before the file's end that is depends on who compressed it: every part of a
+        # PNG has to be there up to its end mark.
+        with Image.open(io.BytesIO(data), formats=[kind]) as image:
+            image.verify()
     except Exception as error:  # a decoder of broken data raises what it likes
         raise UsageError(f"{path}: is a broken {kind} ({str(error)[:100] or type(error).__name__}); export it anew") from error
     if max(size) > WIDEST:
