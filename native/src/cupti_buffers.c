@@ -1,13 +1,16 @@
 /* cupti_buffers.c - where do the buffers come from that CUPTI fills?
  *
  * From a pool with a cap. Above it a library that can bear it is declined; an older one crashes then, and gets a small buffer instead; and
- * when there are too many of these, one that all share and nobody reads. */
+ * when there are too many of these, one that all share and nobody reads.
+ *
+ * They are mapped, not allocated: on the program's heap each window could leave a hole of a buffer's size, which what the program allocates
+ * meanwhile splits, so that the next window's does not fit it. */
 #define _GNU_SOURCE
 #include "cupti_buffers.h"
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdlib.h>
+#include <sys/mman.h>
 
 #define KEPT 4u
 #define SMALL 65536u
@@ -34,9 +37,11 @@ void postrun_buffers_limit(size_t bytes) {
 
 static uint8_t *bytes_of(struct head *head) { return (uint8_t *)head + HEAD; }
 
-static struct head *make(size_t size, bool small) {
-    void *memory = NULL;
-    if (posix_memalign(&memory, HEAD, HEAD + size) != 0) {
+static size_t mapped(bool small) { return HEAD + (small ? SMALL : CUPTI_BUFFER); }
+
+static struct head *make(bool small) {
+    void *memory = mmap(NULL, mapped(small), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
         return NULL;
     }
     struct head *head = memory;
@@ -80,7 +85,7 @@ uint8_t *postrun_buffer_get(size_t *size, int may_decline) {
     small_held += small && room;
     pthread_mutex_unlock(&lock);
     if (!head && room) {
-        head = make(small ? SMALL : CUPTI_BUFFER, small);
+        head = make(small);
         pthread_mutex_lock(&lock);
         if (head) {
             give(head);
@@ -125,7 +130,9 @@ void postrun_buffer_put(uint8_t *buffer) {
         }
     }
     pthread_mutex_unlock(&lock);
-    free(unused);
+    if (unused) {
+        munmap(unused, mapped(unused->small));
+    }
 }
 
 void postrun_buffers_trim(void) {
@@ -136,7 +143,7 @@ void postrun_buffers_trim(void) {
     pthread_mutex_unlock(&lock);
     while (list) {
         struct head *next = list->next;
-        free(list);
+        munmap(list, mapped(false));
         list = next;
     }
 }

@@ -274,6 +274,7 @@ static void write_block(struct session *s, const struct shape *shape, uint32_t c
             last = end > last ? end : last;
         }
     }
+    postrun_file_before_rows(s);
     postrun_file_names(s, s->names_written);
     int error = postrun_file_block(s, shape->type, 0, count, first, columns, shape->count);
     postrun_rows_account(s, error, 0, count, first, last);
@@ -322,7 +323,6 @@ static void write_table(struct session *s, enum device_table table, const struct
 
 static void write_batches(struct session *s, struct device_batch *batches) {
     uint64_t rows = 0;
-    s->has_gpu = true;
     for (const struct device_batch *batch = batches; batch; batch = batch->next) {
         learn_contexts(batch);
         rows += batch->rows;

@@ -18,7 +18,7 @@ void postrun_rows_account(struct session *s, int error, uint32_t source, uint32_
     pthread_mutex_lock(&postrun_state_lock);
     postrun_totals.written += count;
     pthread_mutex_unlock(&postrun_state_lock);
-    postrun_file_rotate_if_due(s);
+    postrun_file_after_rows(s);
 }
 
 static void range_of(const int64_t *times, const int64_t *durations, uint32_t count, int64_t *first, int64_t *last) {
@@ -39,6 +39,7 @@ void postrun_rows_write(struct session *s, uint32_t source) {
         return;
     }
     rows->count = rows->readings = 0;
+    postrun_file_before_rows(s);
     postrun_file_names(s, s->names_written);
     if (readings) {
         range_of(rows->time, NULL, readings, &first, &last);
@@ -134,6 +135,7 @@ void postrun_rows_write_metrics(struct session *s) {
     if (count == 0) {
         return;
     }
+    postrun_file_before_rows(s);
     postrun_file_names(s, s->names_written);
     struct rows *rows = s->rows;
     for (size_t from = 0; from < count;) {
@@ -152,7 +154,7 @@ void postrun_rows_write_metrics(struct session *s) {
         if (error) {
             postrun_loss_note(s, 0, PRT_LOSS_DISK, n, first, last);
         }
-        postrun_file_rotate_if_due(s);
+        postrun_file_after_rows(s);
     }
     free(metrics);
 }

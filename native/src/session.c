@@ -155,6 +155,23 @@ static bool gpu_off(void) {
     return gpu && strcmp(gpu, "0") == 0;
 }
 
+/* POSTRUN_ROTATE_S, where the program says nothing; 0: never. */
+static uint64_t rotate_by_environment(struct facts *facts) {
+    const char *text = getenv("POSTRUN_ROTATE_S");
+    if (!text || !*text) {
+        return 0;
+    }
+    char *end, why[256];
+    errno = 0;
+    uint64_t seconds = strtoull(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && *end == 0 && errno == 0) {
+        return seconds;
+    }
+    snprintf(why, sizeof why, "POSTRUN_ROTATE_S=%.60s is not heeded: a whole number of seconds is expected", text);
+    postrun_facts_add(facts, "capability.rotation", why, false);
+    return 0;
+}
+
 static int begin(struct session *s) {
     const char *job = getenv("POSTRUN_DIR"), *recorder = getenv("POSTRUN_RECORDER"), *folder = configured_folder ? configured_folder : job;
     s->config = parent ? parent->config : configuration; /* the program may have set another since */
@@ -163,6 +180,7 @@ static int begin(struct session *s) {
         s->config.sample_ms = 0;
     }
     s->config.rotate_bytes = s->config.rotate_bytes ? s->config.rotate_bytes : (uint64_t)1 << 30;
+    s->config.rotate_s = s->config.rotate_s ? s->config.rotate_s : rotate_by_environment(&s->facts);
     s->config.ring_records = s->config.ring_records ? s->config.ring_records : 16384;
     s->config.drain_ms = s->config.drain_ms ? s->config.drain_ms : 50;
     bool gpu_asked = s->config.flags & POSTRUN_GPU;

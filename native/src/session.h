@@ -17,6 +17,7 @@
 #include "ring.h"
 
 #define NS_PER_MS 1000000
+#define NS_PER_S 1000000000
 #define ANCHOR_NS 1000000000 /* from one clock anchor to the next */
 #define ROWS 16384u          /* of a block */
 #define ANCHORS 1024u        /* that are remembered */
@@ -67,13 +68,14 @@ struct session {
     size_t loss_count, loss_capacity;
     uint32_t names_written;
     int64_t anchor_due, table_at, losses_at;
+    int64_t file_opened_at; /* monotonic ns */
+    bool file_has_rows;
     uint64_t table_bytes, records_at_table;
     uint64_t stray_taken; /* changed under postrun_state_lock */
     bool disk_loss_told;
     int64_t rank, local_rank, world_size;
     struct clock_anchor *anchors; /* the last ones of the files */
     size_t anchor_count;
-    bool has_gpu; /* activity was written */
     int64_t gpu_losses_at;
 
     /* under flush_lock */
@@ -115,7 +117,8 @@ void postrun_file_thread(struct session *s, const struct thread *thread);
 void postrun_file_tables(struct session *s); /* all threads and names again */
 int postrun_file_open(struct session *s);    /* the next file, with all that is needed to read it */
 void postrun_file_close(struct session *s);
-void postrun_file_rotate_if_due(struct session *s);
+void postrun_file_before_rows(struct session *s); /* begins the next file where this one is old, */
+void postrun_file_after_rows(struct session *s);  /* and where it is long */
 
 /* rows.c: records wait here until a block is full or its thread drained. */
 void postrun_rows_add(struct session *s, const struct record *record, int64_t flags);

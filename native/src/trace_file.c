@@ -26,7 +26,7 @@ void postrun_file_anchor(struct session *s) {
     postrun_file_block(s, PRT_CLOCK, 0, 1, anchor.ticks, COLUMNS(columns));
 }
 
-/* In a file that follows another: what comes late was recorded before it began. */
+/* In a file that follows another: what comes first, and what comes late, was recorded before it began. */
 static void write_last_anchors(struct session *s) {
     int64_t values[4][8];
     uint32_t n = 0;
@@ -132,9 +132,9 @@ int postrun_file_open(struct session *s) {
     pthread_mutex_lock(&postrun_state_lock);
     memcpy(s->path, s->out.path, sizeof s->path);
     pthread_mutex_unlock(&postrun_state_lock);
-    if (s->has_gpu) {
-        write_last_anchors(s);
-    }
+    s->file_opened_at = postrun_clock_monotonic();
+    s->file_has_rows = false;
+    write_last_anchors(s);
     postrun_file_anchor(s);
     postrun_file_facts(s, 0);
     write_process(s);
@@ -155,11 +155,26 @@ void postrun_file_close(struct session *s) {
     postrun_output_close(&s->out);
 }
 
-void postrun_file_rotate_if_due(struct session *s) {
-    if (!s->out.error && s->out.offset >= s->config.rotate_bytes) {
-        postrun_file_close(s);
-        if (!s->out.error) {
-            postrun_file_open(s);
+static void begin_next(struct session *s) {
+    postrun_file_close(s);
+    if (!s->out.error) {
+        postrun_file_open(s);
+    }
+}
+
+/* Here, and not as soon as the file is old: so no file is without records, however long a session is idle. */
+void postrun_file_before_rows(struct session *s) {
+    if (!s->out.error && s->file_has_rows && s->config.rotate_s) {
+        uint64_t age_s = (uint64_t)(postrun_clock_monotonic() - s->file_opened_at) / NS_PER_S;
+        if (age_s >= s->config.rotate_s) {
+            begin_next(s);
         }
+    }
+}
+
+void postrun_file_after_rows(struct session *s) {
+    s->file_has_rows = true;
+    if (!s->out.error && s->out.offset >= s->config.rotate_bytes) {
+        begin_next(s);
     }
 }

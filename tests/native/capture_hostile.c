@@ -165,13 +165,13 @@ static void *change_environment(void *unused) {
 }
 
 static void environment_changes(const char *folder, int rounds) {
-    configure(folder, 0, 1, 4096, 0);
+    configure(folder, 0, 60000, 4096, 0);
     EQUAL(postrun_start(), 0);
     pthread_t thread;
     EQUAL(pthread_create(&thread, NULL, change_environment, NULL), 0);
-    for (int i = 0; i < rounds; i++) { /* a file each */
+    for (int i = 0; i < rounds; i++) { /* a file each, written by the flush alone */
         for (int k = 0; k < 500; k++) {
-            postrun_begin(name_of("step"), rand());
+            postrun_begin(name_of("step"), (int64_t)rand() << 20); /* of 8 bytes: 500 fill a file */
             postrun_end();
         }
         EQUAL(postrun_flush(), 0);

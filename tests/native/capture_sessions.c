@@ -82,16 +82,74 @@ static void loop(const char *folder, int rounds) {
     tell("grown_kib", (uint64_t)(status("VmRSS:") > memory_before ? status("VmRSS:") - memory_before : 0));
 }
 
+/* A file each round: it is written by the flush alone. */
 static void rotate(const char *folder, int rounds) {
-    configure(folder, 0, 1, 4096, 0);
+    configure(folder, 0, 60000, 4096, 0);
     EQUAL(postrun_metadata("fact", "in every file"), 0);
     EQUAL(postrun_start(), 0);
     uint32_t name = name_of("step");
     for (int i = 0; i < rounds; i++) {
         for (int k = 0; k < 500; k++) {
-            postrun_begin(name, rand());
+            postrun_begin(name, (int64_t)rand() << 20); /* of 8 bytes: 500 fill a file */
             postrun_end();
         }
+        EQUAL(postrun_flush(), 0);
+    }
+    EQUAL(postrun_stop(), 0);
+}
+
+/* A record each 50 ms, by names of which one comes later; a range is open all the time. */
+static void record_slowly(int first, int rounds) {
+    uint64_t all = postrun_range_begin(name_of("all"), first);
+    for (int i = first; i < first + rounds; i++) {
+        postrun_begin(name_of(i < first + rounds / 2 ? "early" : "late"), i);
+        usleep(50000);
+        postrun_end();
+        postrun_counter(name_of("count"), i);
+    }
+    EQUAL(postrun_range_end(all), 0);
+}
+
+static void configure_age(const char *folder, uint64_t rotate_s, uint32_t flags) {
+    postrun_config c = POSTRUN_CONFIG_INIT;
+    c.directory = folder;
+    c.drain_ms = 10;
+    c.rotate_s = rotate_s;
+    c.flags = flags;
+    EQUAL(postrun_configure(&c), 0);
+}
+
+static void aged(const char *folder, int rounds) {
+    configure_age(folder, 1, 0);
+    EQUAL(postrun_metadata("fact", "in every file"), 0);
+    EQUAL(postrun_start(), 0);
+    record_slowly(0, rounds);
+    EQUAL(postrun_stop(), 0);
+}
+
+static void aged_child(const char *folder, int rounds) {
+    configure_age(folder, 1, POSTRUN_FOLLOW_FORK);
+    EQUAL(postrun_start(), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        record_slowly(1000, rounds);
+        EQUAL(postrun_stop(), 0);
+        _exit(0);
+    }
+    int how = -1;
+    CHECK(waitpid(child, &how, 0) == child);
+    EQUAL(how, 0);
+    EQUAL(postrun_stop(), 0);
+}
+
+/* Nothing, then a record, then nothing, then a record; the configuration says nothing of the age of files. */
+static void idle(const char *folder, int rounds) {
+    configure_age(folder, 0, 0);
+    EQUAL(postrun_start(), 0);
+    for (int i = 0; i < rounds; i++) {
+        usleep(1300000);
+        postrun_begin(name_of("step"), i);
+        postrun_end();
         EQUAL(postrun_flush(), 0);
     }
     EQUAL(postrun_stop(), 0);
@@ -119,7 +177,17 @@ static void limits(const char *folder, int rounds) {
     TAKEN(ring_records, 64);
     TAKEN(sample_ms, 100);
     TAKEN(sample_ms, 60000);
+    TAKEN(rotate_s, UINT64_MAX);
     TAKEN(size, offsetof(postrun_config, rotate_bytes)); /* an older program */
+    struct { /* what has been added since begins where it ended */
+        size_t size;
+        const char *directory;
+        uint64_t rotate_bytes;
+        uint32_t ring_records, drain_ms, sample_ms, sample_for_s;
+        int32_t zstd_level;
+        uint32_t flags, cpu_for_s;
+    } older;
+    EQUAL(offsetof(postrun_config, rotate_s), sizeof older);
     struct {
         postrun_config known;
         uint64_t newer;
@@ -278,7 +346,7 @@ static void compressed(const char *folder, int rounds) {
 static const struct {
     const char *name;
     void (*run)(const char *folder, int rounds);
-} behaviours[] = {{"loop", loop}, {"rotate", rotate}, {"limits", limits}, {"signals", with_signals}, {"exit", at_exit},
+} behaviours[] = {{"loop", loop}, {"rotate", rotate}, {"aged", aged}, {"aged child", aged_child}, {"idle", idle}, {"limits", limits}, {"signals", with_signals}, {"exit", at_exit},
                   {"quick", without_handlers}, {"environment", by_environment},
                   {"own", own_sessions}, {"own child", own_session_of_a_child}, {"sampled", sampled}, {"compressed", compressed}};
 

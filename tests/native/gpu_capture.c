@@ -249,6 +249,7 @@ int main(int argc, char **argv) {
         EQUAL(postrun_gpu(0), 0);
         int (*attached)(void) = (int (*)(void))stub("stub_attached");
         tell("between", (uint64_t)attached());
+        pause_ms(number);
         EQUAL(postrun_gpu(1), 0);
         play(text);
         EQUAL(postrun_stop(), 0);

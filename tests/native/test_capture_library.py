@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import prt_reader
@@ -201,6 +202,71 @@ def test_rotation(programs: Programs, variant: str, tmp_path: Path) -> None:
         assert tables["end"][0]["written"] == len(tables["annotation"])
     assert sum(row["written"] for text in texts for row in prt_reader.read(text)["end"]) == told["written"] == 10000
     assert {file.name.split(".")[-2].partition("-")[2] for file in found} == {"", *map(str, range(2, 22))}
+
+
+def test_files_end_at_their_age(programs: Programs, variant: str, tmp_path: Path) -> None:
+    told = call(programs.program("capture_sessions", variant), "aged", tmp_path, 50)
+    texts = parts(tmp_path)
+    tables = [prt_reader.read(text) for text in texts]
+    for text, table in zip(texts, tables, strict=True):
+        check_whole(text)
+        assert ("fact", "in every file") in {(row["key"], row["value"]) for row in table["meta"]}
+        assert len(table["process"]) == len({row["source"] for row in table["thread"]}) == 1
+        assert table["end"][0]["written"] == len(table["annotation"]) + len(table["counter"]) > 0
+    rows = [[row for row in table["annotation"] if row["name"] != "all"] for table in tables]
+    assert [(row["name"], row["value"]) for part in rows for row in part] == [("early" if i < 25 else "late", i) for i in range(50)]
+    assert [row["value"] for table in tables for row in table["counter"]] == list(range(50))
+    assert sum(table["end"][0]["written"] for table in tables) == told["written"] == 101
+    (whole,) = (row for row in tables[-1]["annotation"] if row["name"] == "all")  # begun in the first file, ended in the last
+    assert whole["start_ns"] <= rows[0][0]["start_ns"]
+    # Each of the 50 takes at least 50 ms: three files, or more where the machine is slow, each for at least a second but the last.
+    made = [created(text) for text in texts]
+    assert len(texts) >= 3
+    assert all(b - a >= 0.999e9 for a, b in pairwise(made))
+    for part, next_made in zip(rows, made[1:], strict=False):
+        assert max(row["start_ns"] + row["duration_ns"] for row in part) <= next_made
+
+
+def test_a_forked_child_ends_its_files_at_their_age(programs: Programs, tmp_path: Path) -> None:
+    call(programs.program("capture_sessions", "plain"), "aged child", tmp_path, 30)
+    values = [[row["value"] for row in prt_reader.read(text)["annotation"] if row["name"] != "all"] for text in parts(tmp_path)]
+    assert sorted(value for part in values for value in part) == list(range(1000, 1030))
+    assert sum(bool(part) for part in values) >= 2
+
+
+@pytest.mark.parametrize(("variable", "expected"), [("1", [[0], [1], [2]]), ("", [[0, 1, 2]]), ("0", [[0, 1, 2]]), ("3600", [[0, 1, 2]])])
+def test_an_idle_session_makes_no_empty_files(programs: Programs, variable: str, expected: list[list[int]], tmp_path: Path) -> None:
+    """Its first file is old before the first record comes, and the second before the second."""
+    call(programs.program("capture_sessions", "plain"), "idle", tmp_path, 3, POSTRUN_ROTATE_S=variable)
+    assert [[row["value"] for row in prt_reader.read(text)["annotation"]] for text in parts(tmp_path)] == expected
+
+
+@pytest.mark.parametrize("variable", ["soon", "-1", "1.5", " 1", "99999999999999999999"])
+def test_an_age_of_files_that_is_no_number_is_told(programs: Programs, variable: str, tmp_path: Path) -> None:
+    call(programs.program("capture_sessions", "plain"), "idle", tmp_path, 1, POSTRUN_ROTATE_S=variable)
+    expected = f"POSTRUN_ROTATE_S={variable} is not heeded: a whole number of seconds is expected"
+    assert {row["key"]: row["value"] for row in read(tmp_path)["meta"]}["capability.rotation"] == expected
+
+
+def test_samples_alone_end_files_at_their_age(programs: Programs, variant: str, tmp_path: Path) -> None:
+    call(programs.program("capture_sessions", variant), "sampled", tmp_path, 25, POSTRUN_ROTATE_S="1")
+    texts = parts(tmp_path)
+    assert len(texts) >= 2
+    times = [[row["time_ns"] for row in prt_reader.read(text)["metric"] if row["metric"] == "memory_used_percent"] for text in texts]
+    assert all(times)
+    together = [time for part in times for time in part]
+    assert together == sorted(set(together))
+    assert len(together) >= 10
+
+
+def parts(folder: Path) -> list[bytes]:
+    """The files of sessions in the order in which they were begun."""
+    return sorted((file.read_bytes() for file in files(folder)), key=created)
+
+
+def created(text: bytes) -> int:
+    """When a file was begun, as its header says: nanoseconds since 1970-01-01 in UTC."""
+    return int.from_bytes(text[48:56], "little")
 
 
 def test_limits_of_the_configuration(programs: Programs, variant: str, tmp_path: Path) -> None:
