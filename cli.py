@@ -353,8 +353,7 @@ def _write_report(
     from . import report_words, timelines
     from .analysis import analyze
     from .analysis.options import Options
-    from .report_templates import render
-    from .report_templates.render import PLACES
+    from .report_templates.render import PLACES, render
 
     progress("analysing", None)
     made_at = option_values.generated_at(generated_at)

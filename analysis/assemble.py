@@ -10,40 +10,26 @@ from typing import Any, Final
 from .. import __version__
 from ..ingest.store import MEASURED, Store
 from . import run_info
-from .activity import activity
 from .allocator_memory import allocator_memory
-from .annotations import annotation_groups
 from .collectives import collectives, communication_kernels
 from .counters import counters
-from .framework import framework
 from .gpu_memory import gpu_memory
-from .idle import idle
-from .job_statistics import job_statistics
-from .kernels import categories, kernels
+from .kernels import categories
 from .launch_configurations import launch_configurations
 from .launch_queue import launch_queue
-from .launches import launches
-from .memory_operations import memory_operations
-from .operators import attribution, operators
+from .operators import operators
 from .options import Options
-from .places import Places
-from .precision import precision
 from .python_profile import python_profile
 from .rank_comparison import rank_comparison
 from .report import Generator, Report, RuleResult, Steps
 from .rules.engine import evaluate
 from .rules.run_data import RunData
-from .rules.samples import Samples
 from .rules.selection import Selection, select
 from .slow_steps import slow_steps
 from .step_breakdown import step_breakdown
 from .step_ranges import LOADING
 from .step_times import step_times
-from .steps import steps
 from .summary import summary
-from .system_usage import system_usage
-from .time_breakdown import time_breakdown, whole_devices
-from .utilisation import derived_utilisation
 
 # Libraries whose version can change a figure.
 _LIBRARIES: Final = ("duckdb", "polars", "pyarrow")
@@ -52,82 +38,50 @@ _LIBRARIES: Final = ("duckdb", "polars", "pyarrow")
 def assemble(store: Store, options: Options) -> Report:
     """All analyses of ``store``; see :func:`postrun.analysis.analyze`."""
     run = run_info.run(store, name=options.name)
-    nodes, devices, processes = run_info.nodes(store), run_info.devices(store), run_info.processes(store)
+    data = RunData(store, options)
     notes = run_info.data_quality(store)
-    breakdown = time_breakdown(store)
-    devices_whole = whole_devices(store, breakdown)
-    found_kernels = kernels(store, devices_whole)
-    found_precision = precision(found_kernels)
-    found_steps, times = steps(store), step_times(store)
-    job = job_statistics(store)
-    derived = derived_utilisation(store)
-    usage = system_usage(store, derived)
-    found_activity, found_memory = activity(store), memory_operations(store)
-    found_launches, found_idle = launches(store, top=options.top), idle(store)
-    attributed = attribution(store)
-    found_annotations, found_framework = annotation_groups(store, options), framework(store, attributed)
+    times = step_times(store)
     communication = communication_kernels(store)
     selection = options.selection or select()
-    rules, findings = evaluate(
-        RunData(
-            store=store,
-            places=Places(store),
-            samples=Samples(store, derived),
-            nodes=nodes,
-            devices=devices,
-            processes=processes,
-            job=job,
-            usage=usage,
-            breakdown=breakdown,
-            whole_devices=devices_whole,
-            kernels=found_kernels,
-            precision=found_precision,
-            activity=found_activity,
-            memory_operations=found_memory,
-            launches=found_launches,
-            idle=found_idle,
-            steps=found_steps,
-            annotations=found_annotations,
-            framework=found_framework,
-            top=options.top,
-        ),
-        selection,
-    )
+    rules, findings = evaluate(data, selection)
+    profile = python_profile(store)
     return Report(
         generator=generator(options),
         run=run,
         summary=summary(
             run=run,
-            nodes=nodes,
-            devices=devices,
-            processes=processes,
-            job=job,
-            usage=usage,
-            breakdown=devices_whole,
-            precision=found_precision,
-            steps=found_steps,
-            loader_recorded=_loader_recorded(store, found_steps),
+            nodes=data.nodes,
+            devices=data.devices,
+            processes=data.processes,
+            job=data.job,
+            usage=data.usage,
+            breakdown=data.whole_devices,
+            precision=data.precision,
+            steps=data.steps,
+            loader_recorded=_loader_recorded(store, data.steps),
             notes=notes,
             traced=_traced(store),
-            named_loading_ns=sum(part.total_ns for part in found_framework.step_parts if part.name == "data loading"),
+            named_loading_ns=sum(part.total_ns for part in data.framework.step_parts if part.name == "data loading"),
+            profile=profile,
+            collectives=data.framework.collectives,
         ),
-        nodes=nodes,
-        devices=devices,
-        processes=processes,
-        job_statistics=job,
-        system_usage=usage,
-        time_breakdown=breakdown,
-        kernels=found_kernels,
-        categories=categories(found_kernels),
-        precision=found_precision,
-        activity=found_activity,
-        memory_operations=found_memory,
-        launches=found_launches,
-        idle=found_idle,
-        steps=found_steps,
-        annotations=found_annotations,
-        framework=found_framework,
-        python_profile=python_profile(store),
+        nodes=data.nodes,
+        devices=data.devices,
+        processes=data.processes,
+        job_statistics=data.job,
+        system_usage=data.usage,
+        time_breakdown=data.breakdown,
+        kernels=data.kernels,
+        categories=categories(data.kernels),
+        precision=data.precision,
+        activity=data.activity,
+        memory_operations=data.memory_operations,
+        launches=data.launches,
+        idle=data.idle,
+        steps=data.steps,
+        annotations=data.annotations,
+        framework=data.framework,
+        python_profile=profile,
         rules=rules,
         findings=findings,
         data_quality=notes,
@@ -138,7 +92,7 @@ def assemble(store: Store, options: Options) -> Report:
         slow_steps=slow_steps(store, times),
         collectives=collectives(store, communication),
         launch_configurations=launch_configurations(store),
-        operators=operators(store, attributed),
+        operators=operators(store, data.attributed),
         launch_queue=launch_queue(store),
         gpu_memory=gpu_memory(store),
         allocator_memory=allocator_memory(store),

@@ -13,6 +13,7 @@ from .compare_launches import idle, launches
 from .compare_memory import gpu_memory, memory_operations
 from .compare_parts import devices, host_name, host_parts, parts, whole
 from .compare_steps import FASTER, FROM_STEP_TO_STEP, SLOWER, UNKNOWN, compare_steps, mean_error
+from .compare_utilisation import sampling
 from .compare_verdicts import BROKEN, MENDED, verdicts
 from .comparison import Amount, Basis, Change, Comparison, Difference, KernelChange, MemoryChange, Side, StepComparison
 from .report import Generator, Report
@@ -109,6 +110,7 @@ def compare(
         launches=launches(base, new, on, threshold_percent),
         idle=idle(base, new, on, least, error),
         gpu_memory=memory,
+        sampling=sampling(base, new, on),
         rules=rules,
     )
 

@@ -9,6 +9,7 @@ from typing import Final
 from . import wording
 from .comparison import Difference
 from .report import Report, Step
+from .rules.device_names import UNKNOWN_HOST
 from .steps import main_steps
 from .summary import short_model
 
@@ -97,7 +98,7 @@ def short_models(report: Report) -> str | None:
 
 def _nodes(report: Report) -> str | None:
     hosts = {node.hostname for node in report.nodes}
-    return str(len(hosts)) if hosts and not any(host.startswith("unknown host") for host in hosts) else None
+    return str(len(hosts)) if hosts and not any(host.startswith(UNKNOWN_HOST) for host in hosts) else None
 
 
 def _ranks(report: Report) -> str | None:

@@ -74,7 +74,7 @@ def _covered(report: Report, steps: Sequence[Step]) -> int:
     """From the begin of the first step to the end of the last, summed over the processes: what lies between two steps, such as the wait for
     data, is a part of them where their numbers follow each other and no step of another phase began between them."""
     own, others = (
-        _by_process(one) for one in (steps, [step for step in report.steps.steps if step.on_device and step.phase != steps[0].phase])
+        by_process(one) for one in (steps, [step for step in report.steps.steps if step.on_device and step.phase != steps[0].phase])
     )
     total = 0
     for process, listed in own.items():
@@ -88,7 +88,8 @@ def _covered(report: Report, steps: Sequence[Step]) -> int:
     return total
 
 
-def _by_process(steps: Sequence[Step]) -> dict[_Process, list[Step]]:
+def by_process(steps: Sequence[Step]) -> dict[_Process, list[Step]]:
+    """The steps of each process, in their order."""
     found: dict[_Process, list[Step]] = {}
     for step in steps:
         found.setdefault((step.node, step.rank, step.pid), []).append(step)

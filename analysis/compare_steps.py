@@ -11,6 +11,7 @@ from typing import Final
 import polars as pl
 
 from . import wording
+from .compare_basis import SAME, UNDECIDED, by_process
 from .comparison import Spread, StepComparison
 from .quantiles import duration_histogram, quantile
 from .rank_test import rank_test
@@ -19,8 +20,6 @@ from .steps import main_steps
 
 SLOWER: Final = "slower"
 FASTER: Final = "faster"
-SAME: Final = "same"
-UNDECIDED: Final = "undecided"
 UNKNOWN: Final = "unknown"
 
 LEVEL: Final = 0.01
@@ -56,11 +55,8 @@ def from_step_to_step(steps: Sequence[Step]) -> list[float]:
     """Time from the end of the GPU work of one step to that of the next of the same process, where their numbers follow each other; one
     value per step, the median over the processes. Unlike the duration of the GPU work it has the wait for data in it, and no time
     twice where the work of two steps overlaps."""
-    own: dict[tuple[str, int | None, int | None], list[Step]] = {}
-    for step in steps:
-        own.setdefault((step.node, step.rank, step.pid), []).append(step)
     found: dict[int, list[int]] = {}
-    for listed in own.values():
+    for listed in by_process(steps).values():
         for before, after in pairwise(sorted(listed, key=lambda step: (step.index, step.start_ns))):
             length = after.start_ns + after.duration_ns - before.start_ns - before.duration_ns
             if after.index == before.index + 1 and length > 0:

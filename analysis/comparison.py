@@ -185,6 +185,27 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
+class SampledMean:
+    """The mean over time of a sampled percentage, over the machines that have samples; ``difference_points``: new minus base, in
+    percentage points. None in a run that has no samples of it in that time; ``absent`` says which, and why."""
+
+    name: str
+    base_percent: float | None
+    new_percent: float | None
+    difference_points: float | None
+    absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What samplers saw of both runs. ``over``: of which time the means are, "steps" (from the first to the last), "profile" (the GPUs'
+    spans), or "run" (all samples). No verdict follows from them."""
+
+    over: str
+    means: tuple[SampledMean, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class VerdictChange:
     """One rule in both runs. ``outcome``: mended (an issue that is no more), broken (a new issue), same, or other (one of the verdicts is
     missing, NotEvaluated or Error). ``parameters_differ``: the rule ran with other values, so that verdicts do not compare."""
@@ -245,6 +266,7 @@ class Comparison:
     launches: tuple[Measure, ...]
     idle: tuple[Amount, ...]
     gpu_memory: Measure | None
+    sampling: Sampling
     rules: tuple[VerdictChange, ...]
     schema_version: int = field(default=SCHEMA_VERSION)
 

@@ -8,12 +8,13 @@ from typing import Final
 import polars as pl
 
 from ..ingest.store import Store
-from .framework_phases import Parts, by_phase
+from .framework_phases import by_phase
 from .intervals import union_length
 from .kernels import percent_of, shares
-from .loading_names import DATA_LOADING
 from .operators import attribution
+from .part_ranges import part_ranges
 from .report import Framework, OperatorRow, Share
+from .step_parts import step_parts
 from .windows import gaps_ns, recorded, windows, with_window
 from .wording import duration, whole_percent
 
@@ -33,29 +34,6 @@ _ABSENT: Final = (
     " profiler's folder framework/, would supply them."
 )
 
-# Parts of a step by the phase or the name of a range. The hosted profiler's hooks name phases Forward, Backward(post-forward),
-# ...-SubModuleInternal, DataLoaderIter, DataIterator; TensorFlow markers aws_marker-<part>/; PyTorch names optimizer steps and
-# data-loader waits itself, and the functions of the autograd engine.
-_PARTS: Final = {
-    "forward": (
-        r"^Forward\b",
-        r"(?i)^(## *)?forward([ _-]?pass)?( *##)?$|^DistributedDataParallel\.forward$|^aws_marker-ForwardPass/",
-    ),
-    "backward": (
-        r"^Backward\b",
-        r"(?i)^(## *)?backward([ _-]?pass)?( *##)?$|^autograd::engine::evaluate_function"
-        r"|^(torch::autograd::)?(AccumulateGrad|\w+Backward\d*)$|^aws_marker-ComputeGradient/",
-    ),
-    "optimizer": (
-        r"^Optimizer\b",
-        r"(?i)^(## *)?optimi[sz]er([ _-]?step)?( *##)?$|^Optimizer\.(step|zero_grad)#|^aws_marker-ApplyGradient/",
-    ),
-    "data loading": (
-        r"^(DataLoaderIter|DataIterator)$",
-        DATA_LOADING,
-    ),
-}
-
 COLLECTIVE_PHASE: Final = r"^NcclManager$|(?i)horovod|smdataparallel|smddp"
 COLLECTIVE_NAME: Final = r"^(NEGOTIATE_|NCCL_|MPI_|GLOO_)?(ALLREDUCE|ALLGATHER|BROADCAST|ALLTOALL|REDUCESCATTER)"
 
@@ -71,8 +49,8 @@ def framework(store: Store, given: pl.DataFrame | None = None) -> Framework:
     communication kernels by name, and the ranges of Horovod, smdataparallel and NCCL in framework timelines.
     """
     phases = _phases(store)
-    ranges = _ranges(store)
-    parts = _step_parts(ranges)
+    ranges = part_ranges(store)
+    parts, windows_differ = step_parts(store, ranges)
     cpu = _rows(_cpu_operators(store))
     by_operator, linked = _gpu_operators(store, given)
     gpu = _rows(by_operator)
@@ -88,7 +66,10 @@ def framework(store: Store, given: pl.DataFrame | None = None) -> Framework:
         gpu_operators=gpu,
         operator_time=operator_time,
         collectives=collectives,
-        notes=tuple(_notes(phases, parts, inclusive=_inclusive(store, cpu, gpu), linked=linked if cpu else None, gaps=gaps_ns(store))),
+        notes=(
+            *([windows_differ] if windows_differ else []),
+            *_notes(phases, parts, inclusive=_inclusive(store, cpu, gpu), linked=linked if cpu else None, gaps=gaps_ns(store)),
+        ),
         absent=_ABSENT if empty else None,
         by_phase=by_phase(store, ranges),
     )
@@ -125,32 +106,6 @@ def _watched(store: Store) -> pl.DataFrame:
     """When each process was profiled, or, where it was not, recorded."""
     profiled, sessions = windows(store, "process"), recorded(store)
     return pl.concat([profiled, sessions.join(profiled, on="process", how="anti").select(profiled.columns)])
-
-
-def _step_parts(ranges: Parts) -> tuple[Share, ...]:
-    return shares((part, int(union_length(rows, ["process"])["length"].sum()), len(rows)) for part, (_, rows) in ranges.items())
-
-
-def _ranges(store: Store) -> dict[str, tuple[str, pl.DataFrame]]:
-    """By part of a step its ranges on the host, of the parts that there are; and what their names match."""
-    found = {}
-    for part, (phase, name) in _PARTS.items():
-        ranges = store.frame(
-            """
-            SELECT a.process, a.tid, a.start_ns AS start, a.start_ns + a.duration_ns AS "end"
-            FROM annotation AS a JOIN name AS n ON n.id = a.name
-            WHERE a.side = 'host' AND a.complete IS NOT FALSE
-                AND (regexp_matches(coalesce(a.phase, ''), ?) OR regexp_matches(n.text, ?))
-            UNION ALL
-            SELECT h.process, h.tid, h.start_ns, h.start_ns + h.duration_ns FROM host_event AS h
-            WHERE CASE WHEN h.kind = 'loader' THEN ? ELSE h.kind = 'operator' AND h.name IN (
-                SELECT id FROM name WHERE regexp_matches(text, ?)) END
-            """,
-            [phase, name, part == "data loading", name],
-        )
-        if len(ranges):
-            found[part] = (name, ranges)
-    return found
 
 
 def _cpu_operators(store: Store) -> pl.DataFrame:
@@ -238,11 +193,11 @@ def _notes(phases: Iterable[Share], parts: Iterable[Share], *, inclusive: str | 
         yield f"{whole_percent(other)} of the time from the first to the last step was spent outside of the steps."
     if phases and gaps:
         yield f"Nothing was recorded for {duration(gaps)} between the steps; that time is left out."
-    time = {part.name: part.total_ns for part in parts}
-    forward, backward = time.get("forward", 0), time.get("backward", 0)
+    share = {part.name: part.percent for part in parts}
+    forward, backward = share.get("forward", 0.0), share.get("backward", 0.0)
     for name, own in (("forward", forward), ("backward", backward)):
-        if forward and backward and percent_of(own, forward + backward) > _ONE_SIDED:
-            yield f"{whole_percent(percent_of(own, forward + backward))} of forward and backward time is spent in the {name} pass."
+        if forward and backward and 100 * own / (forward + backward) > _ONE_SIDED:
+            yield f"{whole_percent(100 * own / (forward + backward))} of forward and backward time is spent in the {name} pass."
     if inclusive:
         yield inclusive
     if linked is not None and linked < _NEARLY_ALL:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import polars as pl
@@ -10,11 +9,10 @@ import polars as pl
 from ..ingest.store import Store
 from .intervals import intersection, union, union_length
 from .kernels import percent_of, shares
+from .part_ranges import Parts
 from .report import OperatorRow, PhaseMetrics
 
 TOP: Final = 10
-Parts = Mapping[str, tuple[str, pl.DataFrame]]
-"""By part of a step: what the names of its ranges match, and the ranges with process, tid, start and end."""
 
 
 def by_phase(store: Store, parts: Parts) -> tuple[PhaseMetrics, ...]:

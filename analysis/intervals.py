@@ -15,6 +15,8 @@ import polars as pl
 def union(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     """The union as disjoint segments per group: columns ``by``, ``start``, ``end``. Intervals that touch become one segment."""
     kept = intervals.filter(pl.col("end") > pl.col("start"))
+    if kept.height < 2:
+        return kept.select(*by, "start", "end")
     opening = kept.select(*by, time="start", delta=pl.lit(1, pl.Int32))
     closing = kept.select(*by, time="end", delta=pl.lit(-1, pl.Int32))
     # Openings sort before closings of the same time, so that touching intervals never bring the count to 0 between them. The count
@@ -27,6 +29,13 @@ def union(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     starts = points.filter((pl.col("delta") == 1) & (pl.col("open") == 1)).select(*by, start="time")
     ends = points.filter(pl.col("open") == 0).get_column("time")
     return starts.with_columns(ends.alias("end"))
+
+
+def outermost(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
+    """The intervals that lie in no other one of their group, with all their columns, by group and start; of equal ones the first."""
+    ordered = intervals.sort(*by, "start", "end", descending=[*(False for _ in by), False, True], maintain_order=True)
+    before = pl.col("end").cum_max().shift(1)
+    return ordered.filter((pl.col("end") > (before.over(*by) if by else before)).fill_null(True))
 
 
 def sweep(intervals: pl.DataFrame, by: Sequence[str], flags: Sequence[str]) -> pl.DataFrame:

@@ -85,13 +85,14 @@ def job_times(store: Store) -> tuple[int | None, int | None]:
 def _captured_only(store: Store) -> bool:
     """Whether nothing tells when the whole job began and ended: its recorders, system samples, timelines of the whole job.
 
-    What a program records of itself, its samples too, is of the time in which it recorded.
+    What a program records of itself, its samples and the timelines of its profiling too, is of the time in which it recorded.
     """
     if None not in job_times(store):
         return False
     whole = store.frame(f"""
-        SELECT EXISTS (FROM source WHERE format IN ('hosted framework timeline', 'hosted system metrics'))
-            OR (EXISTS (FROM sample WHERE {MEASURED}) AND NOT EXISTS (FROM recorded_window))
+        SELECT EXISTS (FROM source WHERE format = 'hosted system metrics')
+            OR (NOT EXISTS (FROM recorded_window)
+                AND (EXISTS (FROM source WHERE format = 'hosted framework timeline') OR EXISTS (FROM sample WHERE {MEASURED})))
     """)
     return not whole.item()
 

@@ -13,7 +13,8 @@ _NAMES: Final = (
     # data loading, data_loader, dataload, input pipeline, batch loading, dataloader next
     f"(data|(mini{_GAP})?batch(es)?|inputs?){_GAP}(load(er|ing)?|fetch(ing)?|iter(ator)?|pipeline|wait)({_GAP}(next|iter(ator)?|wait))?",
     # load batch, fetch data, get next batch, next batch, wait for data
-    f"(load(ing)?|fetch(ing)?|get|next|read(ing)?|wait({_GAP}for)?)({_GAP}(the|next))*{_GAP}{_LOADED}",
+    # WAIT_FOR_DATA is what Horovod calls the wait for a tensor of the gradients.
+    f"(load(ing)?|fetch(ing)?|get|next|read(ing)?|(?-i:[Ww]ait)({_GAP}for)?)({_GAP}(the|next))*{_GAP}{_LOADED}",
     f"get{_GAP}next",
 )
 

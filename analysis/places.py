@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from ..ingest.store import Store
@@ -32,13 +33,19 @@ class Place:
 
 
 class Places:
-    """Names of the nodes and processes of a store."""
+    """Names of the nodes and processes of a store, read when first asked for."""
 
     def __init__(self, store: Store) -> None:
-        self._nodes: dict[int, str] = dict(store.frame("SELECT id, coalesce(hostname, 'node-' || id) FROM node").rows())
-        self._processes = {
-            process: (node, rank, pid) for process, node, rank, pid in store.frame("SELECT id, node, rank, pid FROM process").rows()
-        }
+        self._store = store
+
+    @cached_property
+    def _nodes(self) -> dict[int, str]:
+        return dict(self._store.frame("SELECT id, coalesce(hostname, 'node-' || id) FROM node").rows())
+
+    @cached_property
+    def _processes(self) -> dict[int, tuple[int | None, int | None, int | None]]:
+        found = self._store.frame("SELECT id, node, rank, pid FROM process").rows()
+        return {process: (node, rank, pid) for process, node, rank, pid in found}
 
     def node(self, node: int | None) -> str:
         """Host name of a node id; "node-3" where the source gives none."""

@@ -27,7 +27,8 @@ _WINDOWS: Final = f"""
     SELECT process, lower(profiler) AS profiler, start_ns AS first, start_ns + duration_ns AS last FROM python_window
     WHERE duration_ns > 0 AND process IN (SELECT process FROM recorded_window)
     UNION ALL
-    SELECT w.process, '{_TORCH}', w.first_ns, w.last_ns FROM profile_window AS w JOIN source AS f ON f.id = w.source
+    SELECT w.process, '{_TORCH}', least(w.first_ns, w.on_ns), greatest(w.last_ns, w.off_ns)
+    FROM profile_window AS w JOIN source AS f ON f.id = w.source
     WHERE f.format = 'PyTorch profiler trace' AND w.process IN (SELECT process FROM recorded_window)
         AND EXISTS (FROM told WHERE NOT starts_with(detailed, 'nothing'))
 """

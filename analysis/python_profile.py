@@ -28,8 +28,7 @@ _ABSENT: Final = (
 _ASKED: Final = "Python functions were to be recorded ({}), but "
 _NOT_RECORDED: Final = _ASKED + "no Python profile is in this run: {}."
 _RECORDED_ELSEWHERE: Final = (
-    _ASKED
-    + "no result of it is among the files of this report. It is below `framework/pytorch` in the folder of the recording ({} recorded)."
+    _ASKED + "no result of it is among the files of this report. It is below `framework/pytorch` in {} ({} recorded)."
 )
 _UNKNOWN: Final = _ASKED + "no Python profile is in this run, and the recording does not say why: it may have been cut off."
 _RECORDER: Final = "{}: what recording these profiles cost in them, {} of the own time told here."
@@ -198,7 +197,8 @@ def _absent(store: Store) -> str:
     for kind in ("nothing: ", "not complete: "):
         if recorded.startswith(kind):
             return _NOT_RECORDED.format(asked, recorded.removeprefix(kind))
-    return _RECORDED_ELSEWHERE.format(asked, recorded)
+    place = metadata.get("profiling.place") or "the folder of the recording"
+    return _RECORDED_ELSEWHERE.format(asked, place, recorded.partition(": ")[0])
 
 
 def _profilers_times(store: Store, found: Sequence[Window]) -> Iterator[str]:

@@ -17,15 +17,16 @@ JOB_PHASES: Final = ("initialization", "training_loop", "finalization")
 _POINTS: Final = ("start", "stepstart", "forwardpassend", "stepend", "end")
 """The phases in the order in which a step comes to them."""
 _PHASES: Final = {
-    ("start", "stepstart"): "until the first step",
-    ("stepstart", "forwardpassend"): "start to the end of the first forward (with loading)",
-    ("forwardpassend", "stepend"): "rest of the step (backward, update)",
-    ("forwardpassend", "stepstart"): "end of the first forward to the next step",
-    ("stepstart", "stepend"): "step",
-    ("stepstart", "stepstart"): "step to the next step",
+    ("start", "stepstart"): "before the first step",
+    ("stepstart", "stepend"): "the whole step",
+    ("stepstart", "stepstart"): "from step to step",
     ("stepend", "stepstart"): "between steps",
     ("stepend", "end"): "after the last step",
 }
+_FROM: Final = {
+    "start": "the start", "stepstart": "the step's start", "forwardpassend": "forward's end", "stepend": "the step's end", "end": "the end",
+}  # fmt: skip
+_TO: Final = _FROM | {"stepstart": "the next step"}
 _JOB_WORDS: Final = {"initialization": "initialization", "training_loop": "training loop", "finalization": "finalization"}
 
 
@@ -138,7 +139,8 @@ def label(window: Window, question: Question) -> str | None:
     if question == "training phase":
         if window.start_phase is None or window.end_phase is None:
             return None
-        return _PHASES.get((window.start_phase, window.end_phase), f"{window.start_phase} to {window.end_phase}")
+        points = window.start_phase, window.end_phase
+        return _PHASES.get(points, f"from {_FROM.get(points[0], points[0])} to {_TO.get(points[1], points[1])}")
     start, end = _mode(window.start_mode), _mode(window.end_mode)
     if question == "modes":
         if start is None or end is None:

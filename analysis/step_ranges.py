@@ -8,6 +8,7 @@ import polars as pl
 
 from ..ingest.store import Store
 from .annotations import base_name
+from .intervals import outermost
 from .loading_names import DATA_LOADING
 
 NAMED: Final = 6
@@ -38,16 +39,13 @@ def outermost_ranges(store: Store, process: int | None, steps: pl.DataFrame) -> 
     starts = steps.select(step="host_start_ns", step_end=pl.col("host_start_ns") + pl.col("host_duration_ns")).sort("step", "step_end")
     # The step that begins next is inside of a range if any is: steps of one process do not overlap.
     inner = ranges.sort("start").join_asof(starts, left_on="start", right_on="step", strategy="forward", check_sortedness=False)
-    parts = inner.filter(pl.col("step_end").is_null() | (pl.col("step_end") > pl.col("end"))).sort(
-        "tid", "start", "end", descending=[False, False, True]
-    )
-    before = pl.col("end").cum_max().shift(1).over("tid")
-    outermost = parts.filter((pl.col("end") > before).fill_null(True)).with_columns(
+    parts = inner.filter(pl.col("step_end").is_null() | (pl.col("step_end") > pl.col("end")))
+    named = outermost(parts, ["tid"]).with_columns(
         key=pl.when(pl.col("text").str.contains(DATA_LOADING)).then(pl.lit(LOADING)).otherwise(base_name(pl.col("text"))),
         name=base_name(pl.col("text")),
     )
-    order = outermost.group_by("key").agg(first=pl.col("start").min()).sort("first", "key")["key"]
-    return {key: outermost.filter(pl.col("key") == key).select("start", "end", "name") for key in order}
+    order = named.group_by("key").agg(first=pl.col("start").min()).sort("first", "key")["key"]
+    return {key: named.filter(pl.col("key") == key).select("start", "end", "name") for key in order}
 
 
 def loading_names(ranges: pl.DataFrame, windows: pl.DataFrame) -> tuple[str, ...]:

@@ -41,15 +41,16 @@ _CLASSES: Final = {
     "data_loader": ("host_event", "e.kind = 'loader'"),
     "cpu_op": ("host_event", "e.kind = 'operator'"),
 }
-# ``recorded``: events were recorded all the time, or in all of the step. The trace of a configured profile begins with its first event,
-# shortly after the step began: there nearly all of the step is enough. ``touched``: in a part of the step.
+# ``recorded``: events were recorded all the time, or in all of the step: from when the profiler was switched on until it was switched off,
+# or, where it does not say that, from the first event to the end of the last. The trace of a configured profile begins shortly after the
+# step began: there nearly all of the step is enough. ``touched``: there are events in the step, or in a part of it.
 _STEPS: Final = """
     SELECT s.* EXCLUDE ("index"), s."index" AS number,
         NOT EXISTS (FROM recorded_window AS r JOIN profile_window AS w ON w.process = r.process WHERE r.process = s.process)
         OR EXISTS (FROM profile_window AS w LEFT JOIN source AS f ON f.id = w.source WHERE w.process = s.process AND (
-            (w.first_ns <= s.host_start_ns AND s.host_start_ns + s.host_duration_ns <= w.last_ns)
-            OR (f.format = 'PyTorch profiler trace' AND least(w.last_ns, s.host_start_ns + s.host_duration_ns)
-                - greatest(w.first_ns, s.host_start_ns) >= 0.9 * s.host_duration_ns))) AS recorded,
+            (least(w.first_ns, w.on_ns) <= s.host_start_ns AND s.host_start_ns + s.host_duration_ns <= greatest(w.last_ns, w.off_ns))
+            OR (f.format = 'PyTorch profiler trace' AND least(greatest(w.last_ns, w.off_ns), s.host_start_ns + s.host_duration_ns)
+                - greatest(least(w.first_ns, w.on_ns), s.host_start_ns) >= 0.9 * s.host_duration_ns))) AS recorded,
         EXISTS (FROM profile_window AS w WHERE w.process = s.process AND w.first_ns < s.host_start_ns + s.host_duration_ns
                 AND s.host_start_ns < w.last_ns) AS touched
     FROM step AS s
@@ -251,7 +252,7 @@ def _named(store: Store, process: int | None, every: pl.DataFrame, *, has_events
         return None
     if own.height and _typical(own, main) and own["device_events"].fill_null(0).sum():
         return None
-    elsewhere = main.filter(~pl.col("touched")).select(
+    elsewhere = main.filter(~pl.col("touched") & ~pl.col("recorded")).select(
         step="host_start_ns", step_end=pl.col("host_start_ns") + pl.col("host_duration_ns")
     ).sort("step")  # fmt: skip
     found = {}
@@ -351,7 +352,8 @@ def _main(own: pl.DataFrame) -> pl.DataFrame:
 
 
 def _windows(own: pl.DataFrame) -> pl.DataFrame:
-    """The wall time of every step: columns ``start`` and ``end``, disjoint and in order."""
+    """The wall time of every step: columns ``start`` and ``end``, disjoint and in order; ``host_end``: when the host was through with it,
+    ``followed``: the step of the next number begins at its end."""
     ordered = own.sort("host_start_ns", "host_duration_ns")
     *_, last_but_one, last = [None, None, *ordered["device_events"]]
     if last_but_one is not None and last is not None and last < CUT_OFF * last_but_one:
@@ -361,7 +363,9 @@ def _windows(own: pl.DataFrame) -> pl.DataFrame:
     before = pl.col("end").shift(1)
     follows = pl.col("number") == pl.col("number").shift(1) + 1
     start = pl.when(follows).then(before).otherwise(pl.max_horizontal("host_start_ns", before))
-    return ordered.with_columns(end=end).select(start=start.fill_null(pl.col("host_start_ns")), end="end")
+    return ordered.with_columns(end=end).select(
+        start=start.fill_null(pl.col("host_start_ns")), end="end", host_end=host_end, followed=follows.shift(-1).fill_null(False)
+    )
 
 
 def _claimed(windows: pl.DataFrame, covered: dict[str, pl.DataFrame]) -> dict[str, int]:
@@ -387,10 +391,17 @@ def _covered(store: Store, process: int | None, name: str, windows: pl.DataFrame
     """When a class was active on any thread or stream of the process, from the first window to the last."""
     table, condition = _CLASSES[name]
     low, high = windows["start"].min(), windows["end"].max()
-    return union(
-        store.frame(
-            f'SELECT e.start_ns AS start, e.start_ns + e.duration_ns AS "end" FROM {table} AS e LEFT JOIN name AS n ON n.id = e.name'
-            f" WHERE e.process IS NOT DISTINCT FROM ? AND {condition} AND e.start_ns < ? AND e.start_ns + e.duration_ns > ?",
-            [process, high, low],
-        )
+    found = store.frame(
+        f'SELECT e.start_ns AS start, e.start_ns + e.duration_ns AS "end" FROM {table} AS e LEFT JOIN name AS n ON n.id = e.name'
+        f" WHERE e.process IS NOT DISTINCT FROM ? AND {condition} AND e.start_ns < ? AND e.start_ns + e.duration_ns > ?",
+        [process, high, low],
     )
+    return union(_of_steps(found, windows) if name == LOADING else found)
+
+
+def _of_steps(loads: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """Without the loads that begin when the host is through with a step that none follows: they are for no step, though the device may
+    still work on that one."""
+    begun = windows.select(step="start", through=pl.when(~pl.col("followed")).then("host_end"))
+    around = loads.sort("start").join_asof(begun, left_on="start", right_on="step", strategy="backward", check_sortedness=False)
+    return around.filter((pl.col("start") >= pl.col("through")).fill_null(False).not_()).select("start", "end")

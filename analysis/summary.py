@@ -11,6 +11,7 @@ from typing import Final
 import polars as pl
 
 from . import wording
+from .host_records import host_records
 from .precision import BELOW_FP32
 from .profiled_steps import others_of
 from .quantiles import quantiles
@@ -24,7 +25,9 @@ from .report import (
     Note,
     Precision,
     Process,
+    PythonProfile,
     Run,
+    Share,
     Step,
     Steps,
     Summary,
@@ -32,14 +35,18 @@ from .report import (
     Tile,
 )
 from .steps import main_steps
+from .time_breakdown import WORTH_NAMING_PERCENT, only_copied
 
 NOT_KNOWN: Final = "–"
 
-# A loss below this share of the time is not named in the headline.
-_WORTH_NAMING_PERCENT: Final = 5.0
-
 # Codes of warnings that put every figure in doubt: they are said on the first page.
 _URGENT: Final = frozenset({"several_runs", "checksum"})
+
+# Codes of notes on files that broke off, and on such of which a part, or all, could not be read.
+_BROKE_OFF: Final = frozenset({"truncated", "cut_stream", "corrupt_stream", "no_end", "missing_blocks"})
+_NOT_READ: Final = frozenset(
+    {"odd_entries", "functions_left_out", "not_readable", "unreadable", "lost_event", "too_long", "damaged", "undecodable"}
+)
 
 # Ranks that differ by at least so many percentage points are named in the headline.
 _UNEVEN_POINTS: Final = 3.0
@@ -57,6 +64,15 @@ _FAR: Final = 3.0
 _UNEVEN_STEPS: Final = 1.1
 
 _LOADED: Final = "{} of a step went to data loading{}."
+
+# What is missing of a partial run: in a headline, as a sentence of its own, and as a warning.
+_CUT: Final = "the trace was cut off"
+_UNREAD: Final = "a part of it could not"
+_LOST: Final = {_CUT: "A file was cut off: what followed is missing.", _UNREAD: "What could not be read was left out."}
+_PARTIAL: Final = {
+    _CUT: "partial: the run or a trace of it was cut off",
+    _UNREAD: "partial: a part of the files could not be read",
+}
 
 # Format of the sources that the capture library wrote.
 _RECORDED: Final = "postrun capture"
@@ -88,13 +104,16 @@ def summary(
     notes: Sequence[Note],
     traced: int | None = None,
     named_loading_ns: int = 0,
+    profile: PythonProfile | None = None,
+    collectives: Sequence[Share] = (),
 ) -> Summary:
     """The first page. Shares over several GPUs are sums over all of them: busy time of all / span of all.
 
     ``breakdown`` has one row per device. A figure that the run does not give has the value "–" and says in its second line why.
     ``loader_recorded``: whether the trace has data-loader events at all; without them a share of 0 would mean nothing. ``traced``: of how
     many processes there is an event; those that are only known to have run are not traced.
-    ``named_loading_ns``: how long ranges that are named as data loading took.
+    ``named_loading_ns``: how long ranges that are named as data loading took. ``profile`` and ``collectives`` (of the framework, longest
+    first) are told where there are neither steps nor a GPU.
     """
     sampled = [metric for metric in usage.nodes if metric.metric == "gpu" and not metric.derived]
     cpu = [metric for metric in usage.nodes if metric.metric == "cpu"]
@@ -108,7 +127,8 @@ def summary(
             loader_recorded=loader_recorded,
             processes=len(processes),
             traced=len(processes) if traced is None else traced,
-            cut=run.status == "partial",
+            lost=_lost(run, notes),
+            records=host_records(profile, collectives),
             cpu=cpu,
             others=len(usage.nodes) > 0,
         ),
@@ -136,7 +156,7 @@ def summary(
 
 def _headline(
     breakdown: Sequence[DeviceTime], steps: Steps, sampled: Sequence[MetricUsage], active: ActiveTime | None, job: JobStatistics, *,
-    loader_recorded: bool, processes: int, traced: int, cut: bool, cpu: Sequence[MetricUsage], others: bool,
+    loader_recorded: bool, processes: int, traced: int, lost: str, records: Sequence[str], cpu: Sequence[MetricUsage], others: bool,
 ) -> str:  # fmt: skip
     span = sum(device.span_ns for device in breakdown)
     if span:
@@ -155,8 +175,12 @@ def _headline(
         if active is not None and active.active == 0:
             sentences = ["No GPU was active in any sample.", _step_sentence(steps)]
         sentences.append(steps.trend or "")
-    elif cut and processes:
-        sentences = ["No GPU activity in what could be read: the trace was cut off.", _step_sentence(steps), _slow_sentence(steps)]
+    elif records and not steps.steps:
+        sentences = [*records, f"No GPU activity and no steps in this run, {wording.plural(traced, 'process', 'processes')} traced."]
+        sentences += [f"CPU utilisation was {_medians(cpu)} (median of the samples)."] if cpu else []
+        sentences += [_LOST[lost]] if lost else []
+    elif lost and processes:
+        sentences = [f"No GPU activity in what could be read: {lost}.", _step_sentence(steps), _slow_sentence(steps)]
         sentences += [_loading_sentence(steps, loader_recorded=loader_recorded), steps.trend or ""]
     elif traced or steps.steps:
         sentences = [f"No GPU activity in this run, {wording.plural(traced, 'process', 'processes')} traced."]
@@ -173,18 +197,26 @@ def _headline(
     return " ".join(sentence for sentence in sentences if sentence)
 
 
+def _lost(run: Run, notes: Iterable[Note]) -> str:
+    """What of a partial run is missing, of ``_LOST``; empty of others."""
+    codes = {note.code for note in notes}
+    if run.status != "partial":
+        return ""
+    return _UNREAD if codes & _NOT_READ and not codes & _BROKE_OFF else _CUT
+
+
 def _largest_loss(breakdown: Sequence[DeviceTime], steps: Steps, loader_recorded: bool) -> str:
     """The sentence on what cost most, exposed communication, exposed memory operations or data loading; empty where all are small."""
     they = "they" if len(breakdown) > 1 else "it"
     span = sum(device.span_ns for device in breakdown)
     percent = 100 * sum(device.exposed_communication_ns for device in breakdown) / span
     losses = [(percent, f"For {wording.whole_percent(percent)} of the time {they} only waited for communication{_by_rank(breakdown)}.")]
-    percent = 100 * sum(device.exposed_memory_ns for device in breakdown) / span
+    percent = only_copied(breakdown)
     losses.append((percent, f"For {wording.whole_percent(percent)} of the time {they} only copied or set memory."))
     if loader_recorded and (loaded := _loading_percent(steps)) is not None:
         losses.append((loaded, _LOADED.format(wording.whole_percent(loaded), _basis(steps))))
     percent, sentence = max(losses, key=lambda loss: loss[0])
-    return sentence if percent >= _WORTH_NAMING_PERCENT else ""
+    return sentence if percent >= WORTH_NAMING_PERCENT else ""
 
 
 def _by_rank(breakdown: Sequence[DeviceTime]) -> str:
@@ -256,7 +288,7 @@ def _left_out(steps: Steps) -> int:
 
 def _loading_sentence(steps: Steps, *, loader_recorded: bool) -> str:
     percent = _loading_percent(steps) if loader_recorded else None
-    return _LOADED.format(wording.whole_percent(percent), _basis(steps)) if percent is not None and percent >= _WORTH_NAMING_PERCENT else ""
+    return _LOADED.format(wording.whole_percent(percent), _basis(steps)) if percent is not None and percent >= WORTH_NAMING_PERCENT else ""
 
 
 def _loading_percent(steps: Steps) -> float | None:
@@ -476,7 +508,7 @@ def _warnings(run: Run, notes: Iterable[Note]) -> tuple[str, ...]:
     listed = list(notes)
     found = []
     if run.status == "partial":
-        found.append("partial: the run or a trace of it was cut off")
+        found.append(_PARTIAL[_lost(run, listed)])
     elif run.status in ("failed", "stopped"):
         found.append(f"the run {'failed' if run.status == 'failed' else 'was stopped'}")
     if run.relative_times:

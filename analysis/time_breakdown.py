@@ -14,6 +14,9 @@ from .places import Places, process_conditions
 from .report import DeviceTime
 from .windows import windows, with_window
 
+WORTH_NAMING_PERCENT: Final = 5.0
+"""A loss below this share of the time is not named in sentences on the whole run."""
+
 _DEVICE: Final = ["node", "process", "device"]
 _CLASSES: Final = ["computation", "communication", "memcpy", "memset", "linked"]
 
@@ -54,6 +57,12 @@ def whole_devices(store: Store, breakdown: Sequence[DeviceTime]) -> tuple[Device
             (row,) = _breakdown(with_window(events.with_columns(process=pl.lit(None, pl.Int32)), profiled)).iter_rows(named=True)
             whole[key] = _device_time(row, key[0], None, None, whole[key].device_name)
     return tuple(whole.values())
+
+
+def only_copied(devices: Sequence[DeviceTime]) -> float:
+    """Percent of the devices' spans, added up, in which they copied or set memory and ran no kernel; 0 where there is no span."""
+    span = sum(device.span_ns for device in devices)
+    return 100 * sum(device.exposed_memory_ns for device in devices) / span if span else 0.0
 
 
 def _events(store: Store, condition: str, *, calls: str | None = None) -> pl.DataFrame:

@@ -36,8 +36,10 @@ class _Found:
 
 
 def on_host(steps: Sequence[Step]) -> list[tuple[str, Step]]:
-    """The slowest of the main steps, then the one among the others whose duration is closest to the median of all; the first of equals."""
-    pool = main_steps(steps)
+    """The slowest of the main steps, then the one among the others whose duration is closest to the median of all; the first of equals.
+    Of the steps without a profiler that makes them longer, where there are any."""
+    every = main_steps(steps)
+    pool = [step for step in every if step.profiled is None] or every
     if not pool:
         return []
     slowest = max(pool, key=lambda step: (step.duration_ns, -step.start_ns))
@@ -50,8 +52,14 @@ def on_host(steps: Sequence[Step]) -> list[tuple[str, Step]]:
 def on_device(whole: pl.DataFrame, places: Places, slow: SlowSteps) -> list[tuple[str, _Found]]:
     """The step that lasts longest on any process, from the end of the one before it, on the process whose slow steps ``slow`` tells of, if
     it has it, else where it lasts longest; then the other step of that process whose time is closest to the median of them all, the first
-    of equals. ``whole``: :func:`..step_times.whole_steps`."""
-    times = whole.with_columns(time=pl.col("until") - pl.col("begin")).sort("time", "number", "process", descending=[True, False, False])
+    of equals. ``whole``: :func:`..step_times.whole_steps`; of these the steps without a profiler that makes them longer, where there are
+    any."""
+    plain = whole.filter(pl.col("profiled").is_null())
+    times = (
+        (whole if plain.is_empty() else plain)
+        .with_columns(time=pl.col("until") - pl.col("begin"))
+        .sort("time", "number", "process", descending=[True, False, False])
+    )
     if times.is_empty():
         return []
     slowest = times.row(0, named=True)
@@ -103,13 +111,15 @@ def views(
     nothing was recorded. ``devices``: the first start and the last end of what ran on one."""
     found = []
     chosen: Sequence[tuple[str, _Found | None]] = on_device(whole, places, slow)
+    profiled = whole["profiled"].to_list() if chosen else [step.profiled for step in main_steps(steps)]
+    without_profiled = ", without profiled steps" if None in profiled and any(profiled) else ""
     for key, step in chosen or [(key, _as_reported(step, timed, places)) for key, step in on_host(steps)]:
         row = None if step is None else _row(step, timed)
         if step is None or row is None:
             continue
         place = places.process(step.process, None if row["node"] == NONE else row["node"])
         who = wording.process(place.node, place.rank, place.pid)
-        why = "the slowest" if key == "slowest" else "typical"
+        why = ("the slowest" if key == "slowest" else "typical") + without_profiled
         phase = f"{step.phase} " if step.phase else ""
         measured = f" {step.measured}" if step.measured else ""
         label = f"{phase}step {step.number} of {who}, {wording.duration(step.last_ns - step.first_ns)}{measured}: {why}"

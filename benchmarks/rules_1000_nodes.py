@@ -58,8 +58,10 @@ def make(path: Path, nodes: int, variant: str) -> None:
 def evaluate(path: Path, stages: bool) -> None:
     """All rules over the store at ``path``; prints verdicts, seconds and peak memory of this process."""
     begin = time.perf_counter()
+    from postrun.analysis.report import SystemUsage
     from postrun.analysis.rules import engine
     from postrun.analysis.rules.base import SampleRule
+    from postrun.analysis.rules.run_data import RunData
     from postrun.analysis.rules.samples import SampleBlock, Samples
     from postrun.analysis.rules.selection import select
     from postrun.ingest.store import Store
@@ -90,7 +92,9 @@ def evaluate(path: Path, stages: bool) -> None:
             for method in methods:
                 setattr(cls, method, timed(f"{cls.__name__}.{method}", getattr(cls, method)))
     with Store.open(path) as store:
-        results, _ = engine.evaluate(_run(store), selection)
+        run = RunData(store)
+        run.usage = SystemUsage((), (), None, None, (), (), None)  # measured apart
+        results, _ = engine.evaluate(run, selection)
     wall = time.perf_counter() - begin
     if stages:
         for result in results:
@@ -118,37 +122,6 @@ def usage(path: Path) -> None:
     with Store.open(path) as store:
         system_usage(store)
     spent_and_held(time.perf_counter() - begin)
-
-
-def _run(store: Any) -> Any:
-    """What rules see of the run. System usage is measured apart and missing here."""
-    from postrun.analysis import run_info
-    from postrun.analysis.activity import activity
-    from postrun.analysis.annotations import annotation_groups
-    from postrun.analysis.framework import framework
-    from postrun.analysis.idle import idle
-    from postrun.analysis.job_statistics import job_statistics
-    from postrun.analysis.kernels import kernels
-    from postrun.analysis.launches import launches
-    from postrun.analysis.memory_operations import memory_operations
-    from postrun.analysis.places import Places
-    from postrun.analysis.precision import precision
-    from postrun.analysis.report import SystemUsage
-    from postrun.analysis.rules.run_data import RunData
-    from postrun.analysis.rules.samples import Samples
-    from postrun.analysis.steps import steps
-    from postrun.analysis.time_breakdown import time_breakdown, whole_devices
-
-    breakdown = time_breakdown(store)
-    whole = whole_devices(store, breakdown)
-    found = kernels(store, whole)
-    return RunData(
-        store=store, places=Places(store), samples=Samples(store), nodes=run_info.nodes(store), devices=run_info.devices(store),
-        processes=run_info.processes(store), job=job_statistics(store), usage=SystemUsage((), (), None, None, (), (), None),
-        breakdown=breakdown, whole_devices=whole, kernels=found, precision=precision(found), activity=activity(store),
-        memory_operations=memory_operations(store), launches=launches(store), idle=idle(store), steps=steps(store),
-        annotations=annotation_groups(store), framework=framework(store),
-    )  # fmt: skip
 
 
 def main() -> None:

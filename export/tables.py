@@ -43,6 +43,8 @@ _WHAT: Final = {
     "process.pid": "number that the machine gave the process", "process.rank": "rank in the whole job",
     "process.local_rank": "rank among the processes of its machine", "process.world_size": "ranks of the whole job",
     "process.command": "command line", "process.label": "the source's own name of the process",
+    "profile_window.on_ns": "when the profiler was switched on; empty where it does not say",
+    "profile_window.off_ns": "when the profiler was switched off; empty where it does not say",
     "recorded_window.stopped": "the last session of its process, which went on without being recorded, or may have",
     "device.index": "number of the GPU in its machine, as the trace counts", "device.uuid": "the vendor's number of this very GPU",
     "device.name": "model", "device.compute_capability": "of the GPU, as its vendor counts", "device.vendor": "who makes the GPU",

@@ -7,7 +7,7 @@ store, some hundred thousand at a time. Several files of one process (a file is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +22,7 @@ from .capture_windows import GpuWindows
 from .categories import features
 from .identity import Placement
 from .job_record import PREFIXES, PROCESS_ID, Jobs, duration, is_recorder
-from .profiling_notes import note_profiling
+from .profiling_notes import note_elsewhere, note_profiling, note_sampled
 from .registry import UNKNOWN_HOST, ReadResult
 from .store import COUNTER, ENUM_VALUES, METRICS, Severity, Store
 from .trace_format import TraceFile
@@ -154,8 +154,9 @@ class Captures:
             self._rows[table] = self.store.connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
         return result
 
-    def settle(self) -> None:
-        """What only all files tell: which parts are missing, and which processes are helpers of another."""
+    def settle(self, formats: Container[str | None] = ()) -> None:
+        """What only all files tell: which parts are missing, and which processes are helpers of another. ``formats``: of all files that
+        are read with the recordings."""
         for one in self._recorded:
             for files in one.files.values():
                 if missing := max(files) - len(files):
@@ -172,6 +173,8 @@ class Captures:
             self.cut |= set() if worker else {source}
         note_missing(self.store, self._missing)
         note_profiling(self.store, self._missing)
+        note_elsewhere(self.store, self._missing, formats)
+        note_sampled(self.store, self._missing, self._spans())
         for one in self._recorded:
             if one.many_calls:
                 count_on(self.store, one.process, sorted(set(one.cycles.values())), CYCLE_IDS)
@@ -185,6 +188,11 @@ class Captures:
         self.devices.settle()
         self.windows.settle()
         self.jobs.settle()
+
+    def _spans(self) -> dict[int, tuple[int, int]]:
+        """From when to when the sessions of each process were, all together."""
+        sessions = {one.process: one.sessions.values() for one in self._recorded if one.sessions}
+        return {process: (min(of.first_ns for of in some), max(of.last_ns for of in some)) for process, some in sessions.items()}
 
     def _settle_twice(self) -> None:
         """What a profiler trace of the same process and time holds, too, is told by the trace: it knows the operators."""

@@ -18,6 +18,11 @@ QUARTER_NS: Final = 900 * SECOND
 HOUR_NS: Final = 3600 * SECOND
 FURTHEST_ZONE_NS: Final = 14 * HOUR_NS
 """No time zone is further from UTC."""
+ZONE_SHIFTS: Final = range(-FURTHEST_ZONE_NS, 12 * HOUR_NS + 1, QUARTER_NS)
+"""What brings local times to UTC: time zones are those from UTC-12:00 to UTC+14:00, at whole quarter hours."""
+ZONES: Final = "UTC-12:00 to UTC+14:00 in quarter hours"
+WRONG_CLOCK_NS: Final = 60 * SECOND
+"""Clocks that nobody sets are off by this, and rarely by more."""
 DRIVER_WINDOW_NS: Final = SECOND
 """A driver's utilisation is of the time since it looked last, at most this."""
 LEAST_SAMPLES: Final = 12
@@ -30,7 +35,6 @@ DOUBTFUL_CORRELATION: Final = 0.35
 """Where this many samples fit the activity nowhere better than this, they may be of another machine."""
 LEAST_SPREAD: Final = 0.1
 """Of the busy share; with less of it (standard deviation) that says nothing."""
-_FURTHEST_HOURS: Final = FURTHEST_ZONE_NS // HOUR_NS
 _MOST_BINS: Final = 1 << 20
 
 Ints = npt.NDArray[np.int64]
@@ -106,7 +110,7 @@ def busy_offset(
 
     The correlation of the values with the busy share of the window before each is taken at every shift, a quarter of a window apart, that
     leaves ``LEAST_COVERED`` of the shorter one inside of the other. The best has to be clear: no shift apart from it comes near.
-    ``zones``: only whole numbers of quarter hours are looked at, within a window of each.
+    ``zones``: only the shifts of time zones are looked at, within a window of each.
     """
     pairs = [(one, other) for one, other in zip(samples, activity, strict=True) if len(one.time_ns) and other.known]
     if not pairs:
@@ -147,7 +151,8 @@ def busy_offset(
     if furthest_ns is not None:
         usable &= np.abs(shift) <= furthest_ns
     if zones:
-        usable &= np.abs(shift - np.round(shift / QUARTER_NS) * QUARTER_NS) <= max(window, step)
+        zone = np.clip(np.round(shift / QUARTER_NS) * QUARTER_NS, ZONE_SHIFTS[0], ZONE_SHIFTS[-1])
+        usable &= np.abs(shift - zone) <= max(window, step)
     if not usable.any():
         return Unclear(f"fewer than {LEAST_SAMPLES} samples are of the time in which the GPU's activity is known")
     # A quiet or always busy GPU says nothing; rounding of the transform is far below.
@@ -163,7 +168,7 @@ def busy_offset(
     if isinstance(found, Unclear) and min(vx[most], vy[most]) < (LEAST_SPREAD * n[most]) ** 2:
         return replace(found, samples=0)  # what is always about as busy fits nothing well, of one machine or not
     if zones and isinstance(found, Offset):
-        return replace(found, evidence=f"{found.evidence}; only whole quarter hours were compared, up to {_FURTHEST_HOURS} h")
+        return replace(found, evidence=f"{found.evidence}; only time zones were compared, {ZONES}")
     return found
 
 
@@ -305,8 +310,7 @@ def zone_offset(log: tuple[int, int], run: tuple[int, int]) -> Offset | Unclear:
     if _touch(log, run):
         return Unclear("the log overlaps the run as it stands")
     for unit in (HOUR_NS, QUARTER_NS):
-        most = FURTHEST_ZONE_NS // unit
-        fitting = [count * unit for count in range(-most, most + 1) if _over((log[0] + count * unit, log[1] + count * unit), run)]
+        fitting = [shift for shift in ZONE_SHIFTS if not shift % unit and _over((log[0] + shift, log[1] + shift), run)]
         if len(fitting) == 1:
             said = "whole hours" if unit == HOUR_NS else "quarter hours"
             return Offset(fitting[0], 0, f"an assumption: it is the only number of {said} that lays the log over the run")
@@ -324,10 +328,14 @@ def _over(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return outer[0] - 60 * SECOND <= inner[0] and inner[1] <= outer[1] + 60 * SECOND
 
 
-def snapped(offset: Offset) -> Offset:
-    """An offset between time zones is a whole number of quarter hours, where one is within the uncertainty."""
+def zone_of(offset: Offset) -> Offset | None:
+    """``offset`` as that of a time zone, where one is within the uncertainty or a second of it; as it is, where the clock may have been up
+    to ``WRONG_CLOCK_NS`` off besides; None where it is further from every time zone."""
     whole = round(offset.shift_ns / QUARTER_NS) * QUARTER_NS
-    return Offset(whole, offset.uncertainty_ns, offset.evidence) if abs(whole - offset.shift_ns) <= offset.uncertainty_ns else offset
+    off = abs(whole - offset.shift_ns)
+    if whole not in ZONE_SHIFTS or off > max(offset.uncertainty_ns, WRONG_CLOCK_NS):
+        return None
+    return replace(offset, shift_ns=whole) if off <= max(offset.uncertainty_ns, SECOND) else offset
 
 
 def told(shift_ns: int) -> str:

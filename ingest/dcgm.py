@@ -17,7 +17,7 @@ from typing import Final
 import polars as pl
 
 from ..errors import InputError
-from .gpu_log import LIMITS, PERCENT, PERCENT_LIMIT, TOTAL, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US, GpuLogs, Log
+from .gpu_log import FREE, LIMITS, PERCENT, PERCENT_LIMIT, RESERVED, TOTAL, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US, GpuLogs, Log
 from .gpu_log_head import ENTITY, EXPOSED, TIMES, columns_of, fields_of
 from .log_lines import LogLines
 from .nvidia_smi import NOTES, several_without_number
@@ -31,6 +31,8 @@ FIELDS: Final[dict[str, tuple[str, float]]] = {
     "DCGM_FI_DEV_MEM_COPY_UTIL": ("gpu_memory_controller", 1.0),
     "DCGM_FI_DEV_FB_USED": (USED, _MIB),
     "DCGM_FI_DEV_FB_TOTAL": (TOTAL, _MIB),
+    "DCGM_FI_DEV_FB_FREE": (FREE, _MIB),
+    "DCGM_FI_DEV_FB_RESERVED": (RESERVED, _MIB),
     "DCGM_FI_DEV_FB_USED_PERCENT": (PERCENT, 100.0),
     "DCGM_FI_DEV_POWER_USAGE": ("gpu_power", 1.0),
     "DCGM_FI_DEV_SM_CLOCK": ("gpu_sm_clock", 1.0),
@@ -48,6 +50,7 @@ FIELDS: Final[dict[str, tuple[str, float]]] = {
 # Names of the columns of `dcgmi dmon`.
 SHORT: Final = {
     "GPUTL": "DCGM_FI_DEV_GPU_UTIL", "MCUTL": "DCGM_FI_DEV_MEM_COPY_UTIL", "FBUSD": "DCGM_FI_DEV_FB_USED", "FBTTL": "DCGM_FI_DEV_FB_TOTAL",
+    "FBFRE": "DCGM_FI_DEV_FB_FREE",
     "POWER": "DCGM_FI_DEV_POWER_USAGE", "SMCLK": "DCGM_FI_DEV_SM_CLOCK", "GRACT": "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
     "SMACT": "DCGM_FI_PROF_SM_ACTIVE", "SMOCC": "DCGM_FI_PROF_SM_OCCUPANCY", "TENSO": "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
     "FP64A": "DCGM_FI_PROF_PIPE_FP64_ACTIVE", "FP32A": "DCGM_FI_PROF_PIPE_FP32_ACTIVE", "FP16A": "DCGM_FI_PROF_PIPE_FP16_ACTIVE",
@@ -316,8 +319,10 @@ def times_of(text: pl.Series) -> tuple[pl.Series, pl.Series]:
     sign = pl.when(zone.str.starts_with("-")).then(-1).otherwise(1)
     digits = zone.str.replace(":", "", literal=True)
     minutes = (digits.str.slice(1, 2).cast(pl.Int64, strict=False) * 60 + digits.str.slice(3, 2).cast(pl.Int64, strict=False)) * sign
+    # An offset that is none of a time zone is garbled, and so is the time.
     away = pl.when(zone.str.contains(r"^[-+]")).then(minutes).otherwise(0)
-    micros = pl.when(pl.col("number").is_not_null()).then(epoch).otherwise(local - away * 60_000_000)
+    real = away.is_between(-12 * 60, 14 * 60) & (away % 15 == 0) & ~zone.str.contains(r"[6-9]\d$").fill_null(False)
+    micros = pl.when(pl.col("number").is_not_null()).then(epoch).when(real).then(local - away * 60_000_000)
     found = frame.select(
         micros=pl.when(micros.is_between(YEAR_2001_US, YEAR_2200_US)).then(micros),
         zoned=pl.col("number").is_not_null() | zone.is_not_null(),

@@ -15,7 +15,7 @@ from typing import Any, Final
 import polars as pl
 
 from .devices import MOST_DEVICES, vendor_of
-from .registry import UNKNOWN_HOST, ReadResult, Registry
+from .registry import UNKNOWN_HOST, ReadResult, Registry, one_name
 from .store import Store, storable
 
 KEYS: Final = ("host", "index", "uuid", "bus", "name")
@@ -26,14 +26,20 @@ UTILIZATION: Final = "gpu_utilization"
 USED: Final = "gpu_memory_used_bytes"
 TOTAL: Final = "gpu_memory_total_bytes"
 PERCENT: Final = "gpu_memory_used_percent"
+FREE: Final = "gpu_memory_free_bytes"
+RESERVED: Final = "gpu_memory_reserved_bytes"
+"""Of the driver. Only to make the total of; not stored."""
 # No value of these can be above.
-LIMITS: Final = {USED: 2.0**50, TOTAL: 2.0**50, "gpu_power": 1e5, "gpu_sm_clock": 1e5, "gpu_throttle_reasons": 2.0**53}
+LIMITS: Final = {
+    USED: 2.0**50, TOTAL: 2.0**50, FREE: 2.0**50, RESERVED: 2.0**50, "gpu_power": 1e5, "gpu_sm_clock": 1e5, "gpu_throttle_reasons": 2.0**53,
+}  # fmt: skip
 PERCENT_LIMIT: Final = 100.0
 YEAR_2001_US: Final = 978_307_200 * 10**6
 YEAR_2200_US: Final = 7_258_118_400 * 10**6
 
 _TABLE: Final = "CREATE TEMP TABLE IF NOT EXISTS log_sample (log INTEGER, gpu INTEGER, metric VARCHAR, time_ns BIGINT, value DOUBLE)"
-_TOOL: Final = r"(?:nvidia[-_]?smi|smi|dcgmi?|dcgm[-_]exporter|gpu|dmon)"
+_MONITOR: Final = r"(?:nvidia[-_]?smi|dcgmi?)(?:[-_.](?:dmon|exporter|query))?"
+_TOOL: Final = rf"(?:{_MONITOR}|smi|gpu|dmon)"
 _HOST: Final = r"(?P<host>[a-z][a-z0-9-]*[0-9][a-z0-9.-]*)"
 _FIRST: Final = r"(?P<first>[a-z][a-z0-9-]*?[0-9][a-z0-9.-]*?)"
 _NAMED: Final = re.compile(rf"(?:{_TOOL}[-_.]{_HOST}|{_FIRST}[-_.]{_TOOL})\.(?:csv|log|txt|out|tsv)(?:\.gz|\.zst)?", re.I)
@@ -46,13 +52,19 @@ _NO_HOST: Final = re.compile(
 
 # The documented form: what stands between the tool and the ending is the host, but for the date or number of a rotated file.
 _DOCUMENTED: Final = re.compile(
-    r"(?:nvidia[-_]smi|dcgmi?(?:[-_](?:dmon|exporter))?)\.(?P<host>[a-z0-9][a-z0-9._-]*?)"
+    rf"{_MONITOR}\.(?P<host>[a-z0-9][a-z0-9._-]*?)"
     r"(?:[.-]\d{4}-?\d\d-?\d\d(?:[-_T]?\d[\d-]*)?|\.\d{1,3})*\.(?:csv|log|txt|out|tsv|prom)(?:\.\d{1,3})?(?:\.gz|\.zst)?",
     re.I,
 )
+_DASHED: Final = re.compile(rf"{_MONITOR}[-_](?P<host>[a-z][a-z-]*)\.(?:csv|log|txt|out|tsv)(?:\.gz|\.zst)?", re.I)
 _ADDRESS: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _NUMBERED: Final = re.compile(r"(?:rank|run|job|pid|step|epoch|trial|version|part)[-_]?\d+|v\d+(?:\.\d+)*", re.I)
 _WORDS: Final = frozenset({"log", "logs", "out", "output", "query", "dmon", "stats", "metrics", "usage", "util", "utilization", "csv"})
+# Behind a dash what a log is of is as likely as where it was written.
+_KINDS: Final = _WORDS | {
+    "after", "all", "baseline", "before", "eval", "exporter", "gpu", "gpus", "idle", "monitor", "report", "run", "test", "train",
+    "training", "warmup",
+}  # fmt: skip
 _BARE: Final = re.compile(rf"{_TOOL}(?:[-_.](?:log|dmon|query))?\.(?:csv|log|txt|out|tsv)(?:\.gz|\.zst)?", re.I)
 _FOLDER: Final = re.compile(r"(?:node|host|worker|server|machine|algo)[-_]?(?:\d+|[a-z])|ip(?:-\d{1,3}){4}", re.I)
 HOW_TO_NAME: Final = "Name the file after its machine (nvidia-smi.HOST.csv), or log the column uuid."
@@ -82,10 +94,11 @@ def named_host(path: Path) -> str | None:
     return path.parent.name if _BARE.fullmatch(path.name) and _FOLDER.fullmatch(path.parent.name) else None
 
 
-def one_name(one: str, other: str) -> bool:
-    """Whether two names can be of one machine: equal, or one is the other's without its domain."""
-    one, other = one.lower(), other.lower()
-    return one == other or (one.startswith(other + ".") or other.startswith(one + "."))
+def dashed_host(name: str) -> str | None:
+    """What can be a host of letters alone in ``nvidia-smi-HOST.csv``, where nothing but other logs says how machines are called."""
+    match = _DASHED.fullmatch(name)
+    host = match["host"] if match else None
+    return host if host is not None and not _KINDS & set(host.lower().split("-")) else None
 
 
 @dataclass(slots=True)
@@ -226,11 +239,11 @@ class GpuLogs:
 
         if host is not None:
             same = [number for number, hostname in known.items() if hostname == host]
-            short = [number for number, hostname in known.items() if hostname.partition(".")[0] == host.partition(".")[0]]
+            short = [number for number, hostname in known.items() if one_name(host, hostname)]
             if same or len(short) != 1:
                 return same[0] if same else self.registry.node(host)
             if host != known[short[0]]:
-                note(f"{host} of the log is taken for {known[short[0]]}: the first part of the name is the same.")
+                note(f"{host} of the log is taken for {known[short[0]]}: one is the other without its domain.")
             return short[0]
         if len(found := self._by_uuid(gpus)) == 1:
             (number,) = found
@@ -281,6 +294,8 @@ class GpuLogs:
                 note(f"The log names no machine; it is of {known[number]}: the name of the file or its folder says so.")
                 return number
         host = host or named_host(log.path)
+        if host is None and all(hostname.startswith(UNKNOWN_HOST) or self.decided(number) for number, hostname in known.items()):
+            host = dashed_host(log.path.name)
         if host is None:
             return None
         of = "file" if host in log.path.name else "folder"
@@ -344,9 +359,19 @@ class GpuLogs:
                 if unit in theirs and uuid is not None and theirs[unit] is not None:
                     if uuid != theirs[unit]:
                         return True
-                elif unit in theirs and _overlap(log, placed.log) and not self._equal(log, gpus, placed):
+                elif (
+                    unit in theirs
+                    and _overlap(log, placed.log)
+                    and self._comparable(log, placed.log)
+                    and not self._equal(log, gpus, placed)
+                ):
                     return True
         return False
+
+    def _comparable(self, log: Log, other: Log) -> bool:
+        """Whether two logs have a metric in common: else, as of two monitors, nothing of the one speaks against the other."""
+        query = "SELECT metric FROM log_sample WHERE log = ? INTERSECT SELECT metric FROM log_sample WHERE log = ? LIMIT 1"
+        return bool(self.store.connection.execute(query, [log.source, other.source]).fetchall())
 
     def _equal(self, log: Log, gpus: Sequence[Gpu], placed: Placed) -> bool:
         """Whether two logs are copies: at the times that both have, all values are the same, and that is most of the shorter one."""
@@ -434,6 +459,15 @@ class GpuLogs:
             """,
             [shift, log.source],
         )
+        # DCGM's exporter tells what is used and what is free, and not the total.
+        execute(
+            f"""
+            INSERT INTO log_unit SELECT unit, '{TOTAL}', time_ns, sum(value) FROM log_unit
+            WHERE metric IN ('{USED}', '{FREE}', '{RESERVED}') AND unit NOT IN (SELECT unit FROM log_unit WHERE metric = '{TOTAL}')
+            GROUP BY unit, time_ns HAVING bool_or(metric = '{USED}') AND bool_or(metric = '{FREE}')
+            """
+        )
+        execute(f"DELETE FROM log_unit WHERE metric IN ('{FREE}', '{RESERVED}')")
         # Memory in percent follows from bytes where the total is known; the total itself is one row.
         execute(
             f"""
@@ -490,7 +524,8 @@ def model(name: str) -> str:
 def _has_token(name: str, hostname: str) -> bool:
     if hostname.startswith(UNKNOWN_HOST):
         return False
-    names = {hostname, hostname.partition(".")[0]}
+    address = hostname.replace(".", "").isdecimal()  # which has no domain
+    names = {hostname} if address else {hostname, hostname.partition(".")[0]}
     return any(re.search(rf"(?<![a-z0-9-]){re.escape(one)}(?![a-z0-9-])", name, re.I) is not None for one in names)
 
 

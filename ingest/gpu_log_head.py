@@ -32,9 +32,21 @@ _HEADER: Final = re.compile(
 _ITEM: Final = re.compile(r"([a-z][a-z0-9_.]*)\s*(?:\[([^\]]*)\])?")
 REASON: Final = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w+)")
 _TIMED_LINE: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}\s*,")
+_TIMED_DMON_LINE: Final = re.compile(r"20\d{6}\s*,?\s*\d\d:\d\d:\d\d\s*,?\s*\d{1,4}(?:\s*,\s*|\s+)[-\d]")
 DMON_HEADER: Final = re.compile(r"#\s*(?:Date|Time|gpu)\b.*\bgpu\b|#\s*gpu\b", re.I)
+DMON_NAMES: Final = frozenset({
+    "sm", "mem", "pwr", "fb", "bar1", "gtemp", "mtemp", "mclk", "pclk", "enc", "dec", "pviol", "tviol", "sbecc", "dbecc", "rxpci", "txpci",
+    "pid",
+})  # fmt: skip
+"""Columns of which a table of dmon or pmon has one."""
 PMON_HEADER: Final = re.compile(r"#.*\bgpu\b.*\bpid\b.*\btype\b", re.I)
 TABLE: Final = re.compile(r"\|\s*NVIDIA-SMI\s+\d|=+NVSMI LOG=+")
+FAILURE: Final = (
+    r"(?i)^(?:unable to determine the device handle for |failed to initialize nvml\b|no devices were found|nvidia-smi has failed\b"
+    r"|nvidia-smi couldn't |gpu is lost\b)"
+)
+"""Lines in which nvidia-smi says that it itself, or one of its GPUs, failed."""
+_FAILED: Final = re.compile(FAILURE)
 TIMES: Final = ("timestamp", "time", "ts", "datetime", "date", "timestamp_ns", "timestamp_us", "timestamp_ms")
 _HOSTS: Final = ("hostname", "host", "node", "nodename", "node_name", "instance")
 _INDICES: Final = ("gpu", "gpu_id", "gpuid", "gpu_index", "index", "device", "entity", "entity_id", "entityid")
@@ -72,13 +84,28 @@ def recognises_smi(head: bytes, path: str) -> bool:
     lines = head_lines(head)
     if any(header_of(line) is not None and _telling(line) for line in lines[:30]):
         return True
-    if any(DMON_HEADER.match(line) for line in lines[:30]) or any(PMON_HEADER.match(line) for line in lines[:30]):
-        return any(word in head[:4000].lower() for word in (b" sm ", b"pwr", b" fb ", b"mclk", b"pid"))
+    if any(DMON_HEADER.match(line) and DMON_NAMES & set(dmon_columns(line)) for line in lines[:30]):
+        return True
     if any(TABLE.search(line) for line in lines[:10]):
         return True
-    return (
-        len(lines) > 0 and all(_TIMED_LINE.match(line) for line in lines[:3]) and re.search(r"\d (%|MiB|W|MHz)|, *\d", lines[0]) is not None
-    )
+    if not lines:
+        return False
+    if _FAILED.match(lines[0]):
+        return True
+    if all(_TIMED_DMON_LINE.match(line) for line in lines[:3]):
+        return True
+    return all(_TIMED_LINE.match(line) for line in lines[:3]) and re.search(r"\d (%|MiB|W|MHz)|, *\d", lines[0]) is not None
+
+
+def failure_of(head: bytes) -> str | None:
+    """The words with which nvidia-smi failed, of a log that begins with them; else None."""
+    lines = head_lines(head, 1)
+    return " ".join(lines[0].split())[:300] if lines and _FAILED.match(lines[0]) else None
+
+
+def dmon_columns(line: str) -> list[str]:
+    """The columns of a header of ``dmon``, in lower case."""
+    return line.lstrip("# ").replace(",", " ").lower().split()
 
 
 def _telling(line: str) -> bool:

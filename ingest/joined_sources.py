@@ -17,6 +17,7 @@ from .clock_offset import (
     DOUBTFUL_SAMPLES,
     FURTHEST_ZONE_NS,
     SECOND,
+    ZONES,
     Activity,
     Offset,
     Series,
@@ -26,9 +27,9 @@ from .clock_offset import (
     commensurate,
     event_offset,
     series_of,
-    snapped,
     step_offset,
     told,
+    zone_of,
     zone_offset,
 )
 from .gpu_log import HOW_TO_NAME, GpuLogs, Log, Placed, model
@@ -43,7 +44,6 @@ _MOST_GPUS: Final = 16
 _MOST_SAMPLES: Final = 2_000_000
 _MOST_KERNELS: Final = 2_000_000
 _KERNEL_SPREAD_NS: Final = 10**6
-_CLOSE_NS: Final = SECOND
 LEAST_SAME: Final = 8
 """Kernels of two sources that are compared; of fewer it is not told whether they are the same."""
 
@@ -307,8 +307,17 @@ class Joining:
             run = self._run_span(log.source)
             here = (log.first_ns, log.last_ns)
             if isinstance(found, Offset):
-                found = snapped(found)
-                if abs(found.shift_ns) <= max(found.uncertainty_ns, _CLOSE_NS):
+                best, zone = found, zone_of(found)
+                if zone is None:
+                    text = (
+                        f"The log's times have no zone. Its utilisation fits the GPUs' activity best when shifted by {told(best.shift_ns)}"
+                        f" ({best.evidence}), but no time zone ({ZONES}) is within a minute of that: its clock may have been"
+                        " wrong, or it may be of another run or machine. Its times were taken for UTC and not shifted. Log with TZ=UTC."
+                    )
+                    self._note_log("warning", "clock_doubtful", text, log)
+                    continue
+                found = zone
+                if not found.shift_ns:
                     text = f"The log's times have no zone; taken for UTC they fit the GPUs' activity ({found.evidence})."
                     self._note_log("info", "clock_agrees", text, log)
                     continue
@@ -554,7 +563,9 @@ class Joining:
                     f"UPDATE {table} SET start_ns = start_ns + ? WHERE rowid >= ? AND rowid < ?", [by, first, last]
                 )
         self.store.connection.execute(
-            "UPDATE profile_window SET first_ns = first_ns + ?, last_ns = last_ns + ? WHERE source = ?", [by, by, source.id]
+            "UPDATE profile_window SET first_ns = first_ns + $by, last_ns = last_ns + $by, on_ns = on_ns + $by, off_ns = off_ns + $by"
+            " WHERE source = $source",
+            {"by": by, "source": source.id},
         )
         result = self.results[source.id]
         if result.first_ns is not None and result.last_ns is not None:

@@ -86,6 +86,9 @@ _WIDE_ARGS: Final[Mapping[str, Arg]] = {
     "Total Allocated": Arg("allocated", "int"),
     "Total Reserved": Arg("reserved", "int"),
 }
+_SESSION: Final = "trace"
+"""Category, in small letters, of the markers of the profiler's own session."""
+_PROFILER: Final = "PyTorch Profiler"
 _ALLOCATION: Final = "[memory]"
 _HOST_TYPE: Final = 0
 """PyTorch's number of the processor as a type of device."""
@@ -227,6 +230,7 @@ class _Trace:
         self.instants_read = 0
         self.first_ns: int | None = None
         self.last_ns: int | None = None
+        self.on: tuple[int, int] | None = None
         self.place: tuple[int, int] | None = None
         self.identity: Identity | None = None
         self.base_ns = _base_time(header)
@@ -304,7 +308,10 @@ class _Trace:
         if skipped.height:
             for category, count in skipped.group_by("category").len().sort("category").iter_rows():
                 text = self.names.text(category) if category is not None else ""
-                self._count(f"category_not_read:{text}", count, skipped.filter(pl.col("category").eq_missing(category)))
+                own = skipped.filter(pl.col("category").eq_missing(category))
+                self._count(f"category_not_read:{text}", count, own)
+                if text.lower() == _SESSION:
+                    self._session(own)
             events = events.filter(pl.col("route") != SKIPPED)
         duration, start = pl.col("duration_ns"), pl.col("start_ns")
         device = pl.col("route").to_physical() < _FIRST_HOST
@@ -325,6 +332,14 @@ class _Trace:
         if counts["no_duration"] or counts["rounded_duration"]:
             events = events.with_columns(duration_ns=pl.max_horizontal(duration.fill_null(0), pl.lit(0)))
         return events
+
+    def _session(self, markers: pl.DataFrame) -> None:
+        """When the profiler was on, by its own markers."""
+        named = self.names.of(markers["name"], ["text"])["text"].str.starts_with(_PROFILER)
+        spans = markers.filter(named.fill_null(False) & pl.col("duration_ns").is_between(0, LONGEST_NS))
+        for start, duration in spans.select("start_ns", "duration_ns").iter_rows():
+            first, last = self.on or (start, start + duration)
+            self.on = min(first, start), max(last, start + duration)
 
     def _count(self, code: str, count: int, events: pl.DataFrame | None = None) -> None:
         times = [] if events is None else [_int(events["start_ns"].min()), _int(events["start_ns"].max())]
@@ -549,6 +564,8 @@ class _Trace:
             self._settle_device()
         if any(self.flushed.values()) and self.first_ns is not None and self.last_ns is not None:
             window = {"first_ns": self.first_ns + self.base_ns, "last_ns": self.last_ns + self.base_ns}
+            if self.on is not None and self.on[0] < self.last_ns and self.first_ns < self.on[1]:
+                window |= {"on_ns": self.on[0] + self.base_ns, "off_ns": self.on[1] + self.base_ns}
             self.store.insert("profile_window", {"process": self.place[1], "source": self.source, **window})
         if add_devices(self.store, self.place[0], members, self.devices):
             self.store.note(
@@ -658,7 +675,7 @@ class _Trace:
         severity, text = _MESSAGES[code]
         if code == "category_not_read":
             shown = repr(category[:60]) if category else "none"
-            if category.lower() == "trace":
+            if category.lower() == _SESSION:
                 severity, text = "info", "Markers of the profiler's own session (category {category}) are not stored."
             text = text.format(category=shown)
         self.store.note(

@@ -215,6 +215,8 @@ def _read_all(
     classify_kernels(store)
     results = [result for _, result in sorted(run.results.items())]
     traces = [result for result in results if isinstance(result, TraceResult)]
+    recorded = agreed_metadata(result.metadata for result in results if isinstance(result, CaptureResult))
+    imported = recorded.pop("framework", None)  # by the recorded programs
     jobs = run.captures.jobs
     note_several_runs(store, results)
     ranks_by_order(store, [process for trace in traces if trace.events for process in trace.processes])
@@ -223,10 +225,8 @@ def _read_all(
         results,
         job={**jobs.information(), **run.job, **({"name": name} if name else {})},
         name=name_of(paths),
-        framework=next((trace.framework for trace in traces if trace.framework), None),
-        metadata=common_metadata(trace.metadata for trace in traces if trace.events)
-        | agreed_metadata(result.metadata for result in results if isinstance(result, CaptureResult))
-        | jobs.metadata(),
+        framework=next((trace.framework for trace in traces if trace.framework), None) or imported,
+        metadata=common_metadata(trace.metadata for trace in traces if trace.events) | recorded | jobs.metadata(),
         times=jobs.times(),
         ended=jobs.ended or any(one.format is not None and one.format.name == END_MARKER for one in found),
     )
@@ -283,7 +283,7 @@ class _Reading:
                 checksums.start(i)
                 self._read_one(i)
                 self._done += self.found[i].bytes or 0
-        self.captures.settle()
+        self.captures.settle({self._format(i) for i in reading})
         self._join()
         for i, result in self.results.items():
             if self.ids[i] in self.captures.cut:

@@ -6,6 +6,7 @@ taken for UTC until the other files of the run tell more (:mod:`.clock_offset`).
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,9 +16,10 @@ import polars as pl
 
 from ..errors import InputError
 from .gpu_log import LIMITS, PERCENT_LIMIT, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US, GpuLogs, Log
-from .gpu_log_head import COLUMNS, DMON_HEADER, KEY_COLUMNS, PMON_HEADER, REASON, TABLE, header_of
+from .gpu_log_head import COLUMNS, DMON_HEADER, FAILURE, KEY_COLUMNS, PMON_HEADER, REASON, TABLE, dmon_columns, failure_of, header_of
 from .log_lines import LogLines
 from .registry import ReadResult
+from .source import read_head
 from .store import Severity, Store
 
 # Column of dmon -> metric and unit. Its clocks (pclk) are not said to be those of the multiprocessors.
@@ -32,6 +34,8 @@ QUERY: Final = (
     "clocks.current.sm --format=csv -l 1 -f nvidia-smi.HOST.csv"
 )
 """The command that makes the best log."""
+DMON: Final = "TZ=UTC nvidia-smi dmon -s pum -o DT -d 1 -f nvidia-smi-dmon.HOST.log"
+"""How dmon writes the date and the time of each line."""
 
 _FACTORS: Final = {
     "%": 1.0, "": 1.0, "w": 1.0, "mw": 1e-3, "mhz": 1.0, "b": 1.0, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30,
@@ -45,6 +49,11 @@ _REASON_BITS: Final = {
 _NOTHING: Final = (
     r"^(-|\[?(n/?a|not supported|not available|unknown error|insufficient permissions|gpu requires reset|gpu is lost)\]?|err!)$"
 )
+
+_LOST: Final = re.compile(r"(?i)unable to determine the device handle for (?:gpu\s*)?(.{1,60}): ([^:]+)")
+_MOMENT: Final = r"(\d{4}[/-]?\d\d[/-]?\d\d[ T]+\d\d:\d\d:\d\d)"
+"""The time of a line, as the log writes it."""
+_MOST: Final = 8
 
 Columns = dict[str, tuple[int, str, str]]
 
@@ -66,6 +75,8 @@ class _Reader:
         self.absent: set[str] = set()
         self.last_time: pl.DataFrame | None = None
         self.alone: list[pl.Series] = []
+        self.moment: str | None = None
+        self.failures: dict[str, tuple[str | None, int]] = {}
 
     def read(self, progress: Callable[[float], None] | None) -> ReadResult:
         lines = LogLines(self.path)
@@ -93,6 +104,8 @@ class _Reader:
     def _why_none(self) -> str:
         if self.found["pmon"]:
             return f"{self.path}: nvidia-smi pmon lists processes, not the use of GPUs; log it with {QUERY}"
+        if (words := failure_of(read_head(self.path))) is not None:
+            return f'{self.path}: nvidia-smi itself failed and wrote no sample: "{words}"'
         if self.found["table"]:
             return f"{self.path}: the table of nvidia-smi is for people and has no time of each value; log with {QUERY}"
         return (
@@ -123,16 +136,16 @@ class _Reader:
             return None
         if line.startswith("#") and DMON_HEADER.match(line):
             self.dmon = True
-            return [(name.lower(), "") for name in line.lstrip("# ").replace(",", " ").split()]
+            return [(name, "") for name in dmon_columns(line)]
         return header_of(line)
 
     def _check(self) -> None:
         names = [name for name, _ in self.header or ()]
         if self.dmon:
             if "date" not in names or "time" not in names:
-                raise InputError(f"{self.path}: the log of nvidia-smi dmon has no times; log with nvidia-smi dmon -s pum -o DT -d 1")
+                raise InputError(f"{self.path}: the log of nvidia-smi dmon does not say date and time of its lines; log with {DMON}")
             if not set(names) & set(DMON_COLUMNS):
-                raise InputError(f"{self.path}: none of the columns of the log is read; log with nvidia-smi dmon -s pum -o DT -d 1")
+                raise InputError(f"{self.path}: none of the columns of the log is read ({', '.join(names[:8])}); log with {DMON}")
             return
         if "timestamp" not in names:
             raise InputError(f"{self.path}: the log has no column timestamp, so it is not known when its values were; log with {QUERY}")
@@ -141,6 +154,7 @@ class _Reader:
 
     def _rows(self, lines: pl.Series) -> None:
         """The lines below one header."""
+        lines = self._working(lines)
         if not len(lines):
             return
         if self.header is None:
@@ -185,6 +199,25 @@ class _Reader:
         rows = table.select(*columns, *self._values(table, places))
         assert self.log is not None
         self.logs.add(self.log, rows)
+
+    def _working(self, lines: pl.Series) -> pl.Series:
+        """Without the lines in which nvidia-smi says that it failed, or lost a GPU. They have no time: that of the line before counts."""
+        failed = lines.str.contains(FAILURE)
+        begin = 0
+        for place in failed.arg_true():
+            self._note_time(lines[begin:place])
+            text = " ".join(str(lines[place]).split())[:300]
+            first, count = self.failures.get(text, (self.moment, 0))
+            self.failures[text] = first, count + 1
+            begin = place + 1
+        self._note_time(lines[begin:])
+        return lines.filter(~failed)
+
+    def _note_time(self, lines: pl.Series) -> None:
+        """Keeps the last time of these lines."""
+        found = lines.tail(_MOST).str.extract(_MOMENT, 1).drop_nulls()  # headers in the middle have none
+        if len(found):
+            self.moment = str(found[-1])
 
     def _times(self, places: Mapping[str, int]) -> pl.Expr:
         if self.dmon:
@@ -265,6 +298,16 @@ class _Reader:
                 if code in self.examples:
                     message = f"{message[:-1]}; the first: {self.examples[code]!r}."
                 note(severity, code, message, count=self.found[code], source=self.source, file=self.path.name)
+        for words, (moment, count) in list(self.failures.items())[:_MOST]:
+            after = "before the first sample" if moment is None else f"after {' '.join(moment.split())} (as the log counts)"
+            lost = _LOST.fullmatch(words)
+            if lost is None:
+                text = f'nvidia-smi failed {after}: "{words}".'
+            elif "lost" in lost[2].lower():
+                text = f'GPU {lost[1]} was lost {after}: "{lost[2]}".'
+            else:
+                text = f'GPU {lost[1]} could not be reached {after}: "{lost[2]}".'
+            note("warning", "gpu_lost" if lost else "monitor_failed", text, count=count, source=self.source, file=self.path.name)
         if self.unread:
             shown = sorted(self.unread)
             text = f"Columns that are not used: {', '.join(shown[:8])}{f' and {len(shown) - 8} more' if len(shown) > 8 else ''}."

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from .smdebug_metrics import Lines
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Of the entries and tables; partials of another format are of no use."""
 MAPPED: Final = frozenset({TRACE, TIMELINE, SYSTEM_METRICS})
 """Formats of which :func:`write` makes tables. Recordings are compact tables already, and read as quickly as Parquet."""

@@ -14,6 +14,12 @@ UNKNOWN_HOST: Final = "unknown host"
 """Name of a machine that no file names; further ones are "unknown host 2" and so on."""
 
 
+def one_name(one: str, other: str) -> bool:
+    """Whether two names can be of one machine: equal, or one is the other's without its domain."""
+    one, other = one.lower(), other.lower()
+    return one == other or one.startswith(other + ".") or other.startswith(one + ".")
+
+
 @dataclass(frozen=True, slots=True)
 class ReadResult:
     """What a reader stored of one file.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
-from .registry import ReadResult, Registry
+from .registry import UNKNOWN_HOST, ReadResult, Registry
 from .store import Severity, Store, native_path
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ WITH line AS (
     FROM line
 )
 SELECT file, unit, time_ns, value, metric, coalesce(key, type) AS key,
-    coalesce(node, nullif(regexp_extract(file, '{_NAME}', 1), ''), 'unknown') AS hostname,
+    coalesce(node, nullif(regexp_extract(file, '{_NAME}', 1), ''), '{UNKNOWN_HOST}') AS hostname,
     CASE WHEN corrupt THEN 'corrupt'
         WHEN type IS NULL OR time_ns IS NULL OR value IS NULL OR NOT isfinite(value) THEN 'incomplete'
         WHEN metric IS NULL THEN 'unknown'

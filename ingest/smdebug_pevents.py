@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from .registry import ReadResult, Registry
+from .registry import UNKNOWN_HOST, ReadResult, Registry
 from .store import storable
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def machine_of(name: str) -> tuple[str, int | None]:
     node = _node_field(name)
     if split := re.match(r"^(\d+)-(.+)$", node):
         return split[2], int(split[1])
-    return node or "unknown", None
+    return node or UNKNOWN_HOST, None
 
 
 def _node_field(name: str) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 5
+FORMAT_VERSION: Final = 6
 
 Severity = Literal["info", "warning", "error"]
 
@@ -48,8 +48,11 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
         "command": "VARCHAR", "label": "VARCHAR", "source": "INTEGER",
     },
     # one row per trace file of a process: first start to last end of its events. A profiler with a schedule writes a file per cycle and
-    # records nothing between them. Of recordings of the capture library one per window of device activity.
-    "profile_window": {"process": "INTEGER", "source": "INTEGER", "first_ns": "BIGINT", "last_ns": "BIGINT"},
+    # records nothing between them. Of recordings of the capture library one per window of device activity. on_ns, off_ns: when the
+    # profiler was switched on and off, where it says so; without events nothing happened
+    "profile_window": {
+        "process": "INTEGER", "source": "INTEGER", "first_ns": "BIGINT", "last_ns": "BIGINT", "on_ns": "BIGINT", "off_ns": "BIGINT",
+    },
     # one row per session of a process that the capture library recorded: from its start to its stop, and when the process began.
     # stopped: the last one of its process, which went on without being recorded, or may have
     "recorded_window": {
@@ -245,11 +248,12 @@ class Store:
         return store
 
     def _create_tables(self) -> None:
-        for enum, values in ENUM_VALUES.items():
-            self.connection.execute(f"CREATE TYPE {enum} AS ENUM ({', '.join(repr(v) for v in values)})")
+        script = [f"CREATE TYPE {enum} AS ENUM ({', '.join(map(repr, values))})" for enum, values in ENUM_VALUES.items()]
         for table, columns in SCHEMA.items():
             definitions = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
-            self.connection.execute(f"CREATE TABLE {table} ({definitions})")
+            script.append(f"CREATE TABLE {table} ({definitions})")
+        # In one transaction: a commit of its own for each table would write to the disk each time.
+        self.connection.execute(";\n".join(["BEGIN", *script, "COMMIT"]))
         self.connection.execute("INSERT INTO store_info VALUES ('format', 'postrun'), ('format_version', ?)", [str(FORMAT_VERSION)])
 
     @classmethod

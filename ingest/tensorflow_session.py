@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from .registry import one_name
+
 _TRACE_NAME: Final = re.compile(r"(?P<host>.+)\.trace\.json(\.gz|\.zst)?$", re.IGNORECASE)
 _METADATA_NAME: Final = re.compile(r"(?P<node>.*)_(?P<start>\d{16,18})_(?P<end>\d{16,18})\.metadata", re.ASCII)
 _STEP: Final = re.compile(r"\d{1,18}", re.ASCII)
@@ -67,8 +69,7 @@ def is_copy(path: Path) -> bool:
 
 
 def _is_of(node: str, host: str) -> bool:
-    machine = re.sub(r"^\d+-", "", node)
-    return machine == host or machine.partition(".")[0] == host.partition(".")[0]
+    return one_name(re.sub(r"^\d+-", "", node), host)
 
 
 def _sessions(path: Path) -> int:

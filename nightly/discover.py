@@ -6,11 +6,13 @@ current path lies in are held. The run's folder, whose path is its id, is
 * for the hosted profiler's layout: the folder above ``system/`` or ``framework/``, and above ``profiler-output/`` where that comes before;
 * for traces, exports of Nsight Systems (``.sqlite``), recordings (``.prt``) and ``job.json``: the folder they stand in; traces side by
   side are one run. Logs of nvidia-smi and DCGM, told by their names, are of the run in whose folder, or folder ``logs``, they stand;
+* for Python profiles (``python_stats``, ``.pstats``, ``.prof``, ``.pyisession``): the folder they stand in, or above the folders that say
+  when and of which process they were taken;
 * for TensorFlow's profiles outside of that layout: the folder above ``plugins/profile/``; the profiles of all dates are one run.
 
 Folders that only divide a run are left out at the end of it: those of a rank or machine (``rank0``, ``worker-3``, ``node_1``, ``algo-2``,
-``ip-10-0-0-7``, or named like the machine in the name of the file), and those of a kind of files (``kineto``, ``traces``, ``profiler``).
-A folder with a run may have others below: each is a run of its own. A run store is a run by itself, named by its file, unless it
+``ip-10-0-0-7``, or named like the machine in the name of the file), and those of a kind of files (``kineto``, ``traces``, ``profiler``,
+``nsys``). A folder with a run may have others below: each is a run of its own. A run store is a run by itself, named by its file, unless it
 stands among the files of a run, which it was made from.
 
 Left out: what postrun writes itself, checkpoints, hidden files, and everything else.
@@ -39,26 +41,34 @@ _HOSTED: Final = re.compile(
     r"|framework/[^/]+/(?:detailed_profiling|cprofile|pyinstrument)/)",
     re.IGNORECASE,
 )
-_METRICS: Final = re.compile(r"(?:^|/)\d{10}\.[^/]+\.json$")
-_TIMELINE: Final = re.compile(r"(?:^|/)framework/pevents/.*\.json$", re.IGNORECASE)
+_METRICS: Final = re.compile(r"(?:^|/)\d{10}\.[^/]+\.json(?:\.gz|\.zst)?$")
+_TIMELINE: Final = re.compile(r"(?:^|/)framework/pevents/.*\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
 _TENSORFLOW: Final = re.compile(r"(?:^|/)plugins/profile/[^/]+/[^/]*trace\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
-_PYTHON: Final = re.compile(r"(?:^|/)(?:cprofile|pyinstrument)/.*/python_stats(?:\.json)?$", re.IGNORECASE)
+_PYTHON: Final = re.compile(r"(?:^|/)(?:python_stats(?:\.json)?|[^/]*\.(?:pstats?|pyisession))$", re.IGNORECASE)
+_PYTHON_DUMP: Final = re.compile(r"(?:^|/)cprofile/(?:.*/)?[^/]*\.prof$", re.IGNORECASE)
+_TIMER: Final = "postrun.json"
+"""Beside a Python profile: its timer, and the rank of its process."""
+# What stands around a Python profile: the process and its window, or both in one name.
+_POINT: Final = r"[a-z]+-(?:\d+|\*)-[a-z]+-\d+(?:\.\d+)?"
+_WINDOW: Final = re.compile(rf"(?:^|/)(?:[^/]+/{_POINT}_{_POINT}|\d+(?:\.\d+)?_\d+(?:\.\d+)?_[^/]+_-?\d+)$", re.IGNORECASE)
 _PART: Final = re.compile(
     r"(?:(?:global[-_]?|local[-_]?)?rank|worker|node|host|machine|algo|gpu|device|process|proc|pid)[-_ =.]?\d+(?:[-_ ]?of[-_ ]?\d+)?"
     r"|ip(?:-\d{1,3}){4}(?:\..*)?"
     r"|kineto|traces?|profiles?|profiling|profiler|(?:torch[-_]?|pytorch[-_]?)?profiler?[-_](?:output|traces?|logs?)|(?:torch|pytorch)[-_]profiler"
-    r"|tensorboard|recording|capture",
+    r"|tensorboard|recording|capture|nsys|nsight(?:[-_]systems)?|cprofile|pyinstrument",
     re.IGNORECASE,
 )
 _TRACE: Final = re.compile(r"trace[^/]*\.json|(?:^|[^a-z])(?:rank|worker)[-_ =.]?\d+[^/]*\.json", re.IGNORECASE)
 _TRACE_FOLDER: Final = re.compile(r"(?:^|/)(?:kineto|traces?|[^/]*profiler?[^/]*)(?:/[^/]+)?$", re.IGNORECASE)
 _NSIGHT: Final = re.compile(r"nsys|nsight|(?:^|[^a-z])(?:report|rank|worker)[-_ =.]?\d+", re.IGNORECASE)
 _HOST: Final = re.compile(r"(?P<host>.+)(?:_\d+\.\d{10,}\.pt\.trace\.json(?:\.gz|\.zst)?|\.\d+\.\d+(?:-\d+)?\.prt)$", re.IGNORECASE)
-# Logs of GPU monitors: of nvidia-smi and DCGM.
+# Logs of GPU monitors; ``tool``: of nvidia-smi and DCGM, which nothing else is called like.
 _GPU_LOG: Final = re.compile(
-    r"(?:^|[^a-z])(?:nvidia[-_]?smi|smi|dcgmi?|dcgm[-_]exporter)(?:[^a-z].*)?\.(?P<kind>csv|log|txt|out)(?:\.gz|\.zst)?$", re.IGNORECASE
+    r"(?:^|[^a-z])(?:(?P<tool>nvidia[-_]?smi|smi|dcgmi?)|gpus?|dmon)(?:[^a-z].*)?\.(?P<kind>csv|tsv|log|txt|out)(?:\.\d{1,3})?(?:\.gz|\.zst)?$",
+    re.IGNORECASE,
 )
-_LOG_FOLDER: Final = re.compile(r"(?:^|/)(?:logs?|gpus?|monitor(?:ing)?|telemetry|metrics|nvidia-smi|smi|dcgm)$", re.IGNORECASE)
+_LOG_FOLDER: Final = re.compile(r"logs?|gpus?|monitor(?:ing)?|telemetry|metrics|nvidia-smi|smi|dcgm", re.IGNORECASE)
+_HOROVOD: Final = re.compile(r"(?:horovod|hvd)[-_.]?timeline[^/.]*(?:\.txt|\.log)?(?:\.gz|\.zst)?$", re.IGNORECASE)
 _NO_TRACE: Final = re.compile(
     r"(?:report|done|claim|index(?:\..*)?|package|package-lock|metadata|manifest|metrics|summary|settings|environment|state|args|arguments"
     r"|params|parameters|hparams|hyperparameters|results?|vocab|merges|tokenizer.*|special_tokens_map|added_tokens|.*config"
@@ -71,6 +81,7 @@ _NO_TRACES: Final = re.compile(
     re.IGNORECASE,
 )
 _MARK: Final = re.compile(r"(?:^|(?P<folder>.*)/)\.postrun-run/(?P<name>(?:rank-\d+|job)(?:\.\d+)?(?:\.ended)?)$")
+_COMPRESSED: Final = re.compile(r"\.(?:gz|zst)$")
 _LOOKED_AT: Final = 3
 _ANY_TIME_NS: Final = 2**64
 
@@ -131,7 +142,7 @@ def place_of(path: str) -> tuple[str, Role] | None:
     if above := _above_hosted(folder, lower == "training_job_end.ts"):
         if lower == "training_job_end.ts":
             return above, "end"
-        told = metrics or any(pattern.search(path) for pattern in (_TIMELINE, _TENSORFLOW, _PYTHON))
+        told = metrics or any(pattern.search(path) for pattern in (_TIMELINE, _TENSORFLOW, _PYTHON, _PYTHON_DUMP))
         return above, "hosted" if told else "beside"
     if lower.endswith(".duckdb"):
         return _run_folder(folder), "store"
@@ -140,7 +151,15 @@ def place_of(path: str) -> tuple[str, Role] | None:
     if lower.endswith(".sqlite"):
         return None if _without_traces(folder) else (_run_folder(folder), "trace" if _NSIGHT.search(name) else "perhaps")
     if (log := _GPU_LOG.search(name)) is not None and not _without_traces(folder):
-        return _run_folder(_LOG_FOLDER.sub("", folder)), "trace" if log["kind"].lower() == "csv" else "perhaps"
+        return _log_folder(folder), "trace" if log["tool"] and log["kind"].lower() in ("csv", "tsv") else "perhaps"
+    if _PYTHON.search(name) or lower.endswith(".prof"):
+        return (
+            None if _without_traces(folder) else (_run_folder(_WINDOW.sub("", folder)), "perhaps" if lower.endswith(".prof") else "trace")
+        )
+    if lower == _TIMER:
+        return _run_folder(_WINDOW.sub("", folder)), "beside"
+    if _HOROVOD.search(name):
+        return None if _without_traces(folder) else (_run_folder(folder), "perhaps")
     if not lower.endswith((".json", ".json.gz", ".json.zst")):
         return None
     if "plugins/profile/" in path:
@@ -158,11 +177,16 @@ def place_of(path: str) -> tuple[str, Role] | None:
 
 
 def to_look_at(run: FoundRun) -> tuple[ObjectInfo, ...]:
-    """Where no name in a run says that it is one: its largest files, of which one must begin like a trace. Else nothing."""
+    """Where no name in a run says that it is one: the largest files of each ending, of which one must begin as those of a run do. Else
+    nothing."""
     if run.kind != "traces" or any((place := place_of(one.path)) and place[1] == "trace" for one in run.objects):
         return ()
     files = [one for one in run.objects if (place := place_of(one.path)) and place[1] == "perhaps"]
-    return tuple(sorted(files, key=lambda one: -one.size)[:_LOOKED_AT])
+    by_ending: dict[str, list[ObjectInfo]] = {}
+    for one in sorted(files, key=lambda one: -one.size):
+        ending = _COMPRESSED.sub("", one.path.lower()).rpartition("/")[2].rpartition(".")[2]
+        by_ending.setdefault(ending, []).append(one)
+    return tuple(one for listed in by_ending.values() for one in listed[:_LOOKED_AT])
 
 
 def fingerprint(objects: Iterable[ObjectInfo]) -> str:
@@ -210,6 +234,17 @@ def _host_of(name: str) -> str | None:
     return found["host"] if (found := _HOST.match(name)) else None
 
 
+@lru_cache(64)
+def _log_folder(folder: str) -> str:
+    """The folder of the run of a log of GPUs: also above the folders that only logs stand in."""
+    while folder:
+        above, _, last = folder.rpartition("/")
+        if not _LOG_FOLDER.fullmatch(last) and not _PART.fullmatch(last):
+            break
+        folder = above
+    return folder or "."
+
+
 @lru_cache(256)
 def _run_folder(folder: str, host: str | None = None) -> str:
     """``folder`` without what only divides a run at its end; ``host``: a machine's name that may be such a part."""
@@ -234,7 +269,7 @@ def _runs(run: _Open, before_ns: int) -> Iterator[FoundRun]:
             yield FoundRun(one.path, "store", (one,), one.modified_ns <= before_ns, fingerprint((one,)))
         return
     objects = run.objects
-    if kind == "traces" and run.perhaps:
+    if run.perhaps:
         objects = sorted([*objects, *run.perhaps], key=lambda one: one.path.encode("utf-8", "surrogateescape"))
     ended = "end" in run.roles or _recorded(run.marks) or max(one.modified_ns for one in objects) <= before_ns
     yield FoundRun(run.root, kind, tuple(objects), ended, fingerprint(objects))

@@ -22,7 +22,10 @@ from ..errors import UsageError
 Kind = Literal["regression", "improvement", "new_issue"]
 LABEL: Final = "family"
 """Of a run; counts before any pattern."""
-METRICS: Final = ("step_median_ns", "gpu_busy_percent", "gpu_active_percent", "exposed_communication_percent", "gpu_memory_percent")
+METRICS: Final = (
+    "step_median_ns", "gpu_busy_percent", "gpu_active_percent", "gpu_utilization_percent", "exposed_communication_percent",
+    "gpu_memory_percent",
+)  # fmt: skip
 MOST_RUNS: Final = 50
 """That a run can be compared with."""
 POINTS: Final = 60
@@ -75,6 +78,7 @@ class Point:
     step_median_ns: int | None
     gpu_busy_percent: float | None
     gpu_active_percent: float | None
+    gpu_utilization_percent: float | None
     exposed_communication_percent: float | None
     gpu_memory_percent: float | None
     issues: int

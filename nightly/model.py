@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ..ingest.objects import ObjectInfo
 
 Kind = Literal["hosted", "traces", "recording", "store"]
-"""The hosted profiler's layout; profiler traces, one per rank; `.prt` files; a run store."""
+"""The hosted profiler's layout; traces, exports, Python profiles and logs of GPUs; `.prt` files; a run store."""
 State = Literal["reported", "failed", "running", "waiting"]
 """reported: there is a report. failed: there is a reason. running: the job has not ended. waiting: another night has it, or a limit ended
 this one."""
@@ -106,6 +106,7 @@ class Row:
     gpu_busy_percent: float | None = None  # busy time of all devices / their spans
     gpu_active_percent: float | None = None  # of the samples of utilisation that are above 0
     gpu_active_derived: bool | None = None  # no utilisation was sampled: of stretches of the trace with a kernel
+    gpu_utilization_percent: float | None = None  # mean over time of the sampled utilisation
     steps: int | None = None
     step_median_ns: int | None = None  # time from step to step (docs/definitions.md), which is not the report's step time
     exposed_communication_percent: float | None = None  # of the devices' span

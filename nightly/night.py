@@ -156,7 +156,7 @@ def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decis
 
 
 def real_runs(source: Objects, runs: Iterable[FoundRun], known: Mapping[str, Row]) -> Iterator[FoundRun]:
-    """The runs without those that only look like one: JSON files under any name, of which none begins like a trace."""
+    """The runs without those that only look like one: files that may be anything by their names, of which none begins like one of a run."""
     doubtful = []
     for run in runs:
         if to_look_at(run) and (run.id not in known or known[run.id].fingerprint != run.fingerprint):

@@ -26,8 +26,8 @@ PLAIN: Final[dict[str, Any]] = {
     "files": pl.Int64, "reason": pl.String, "of_machine": pl.Boolean, "folder": pl.String, "attempts": pl.Int64, "seconds": pl.Float64,
     "reported_at_ns": pl.Int64, "name": pl.String, "status": pl.String, "started_ns": pl.Int64, "duration_ns": pl.Int64,
     "nodes": pl.Int64, "ranks": pl.Int64, "gpus": pl.Int64, "gpu_name": pl.String, "headline": pl.String, "gpu_busy_percent": pl.Float64,
-    "gpu_active_percent": pl.Float64, "gpu_active_derived": pl.Boolean, "steps": pl.Int64, "step_median_ns": pl.Int64,
-    "exposed_communication_percent": pl.Float64, "gpu_memory_percent": pl.Float64,
+    "gpu_active_percent": pl.Float64, "gpu_active_derived": pl.Boolean, "gpu_utilization_percent": pl.Float64,
+    "steps": pl.Int64, "step_median_ns": pl.Int64, "exposed_communication_percent": pl.Float64, "gpu_memory_percent": pl.Float64,
 }  # fmt: skip
 LISTS: Final = ("written", "warnings")
 _LABEL: Final = pl.Struct({"key": pl.String, "value": pl.String})

@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from ..analysis.compare_steps import step_times
+from ..analysis.compare_utilisation import sampled_mean
 from ..analysis.report import Report
 from ..analysis.steps import main_steps
 from ..errors import InputError, PostrunError, RenderError
@@ -147,7 +148,7 @@ def _whole(task: Task, source: Objects, work: Path) -> tuple[Path, Callable[[], 
 def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]:
     """The report, whose files are below ``work``/out then, and why there is no PDF where one was asked for."""
     from ..analysis import Options, analyze
-    from ..report_templates import render
+    from ..report_templates.render import render
     from ..timelines import timeline_for
 
     selection, look = _selection(task), _look(task)
@@ -344,6 +345,7 @@ def figures(report: Report) -> dict[str, Any]:
         "gpu_busy_percent": 100 * sum(device.busy_ns for device in report.time_breakdown) / span_ns if span_ns else None,
         "gpu_active_percent": active.active_percent if active is not None else None,
         "gpu_active_derived": active.derived if active is not None else None,
+        "gpu_utilization_percent": sampled_mean(report, "gpu"),
         "steps": len(steps) or None,
         "step_median_ns": round(statistics.median(times)) if (times := step_times(report)) else None,
         "exposed_communication_percent": tiles.get("exposed_communication"),

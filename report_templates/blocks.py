@@ -316,12 +316,13 @@ def ring(
 
 
 def spread(rows: Sequence[T], most: int, weight: Callable[[T], float]) -> list[T]:
-    """At most ``most`` rows (at least three): those of most and of least weight and the median one, in their own order."""
+    """At most ``most`` rows (at least two): those of most and of least weight and, of three or more, the median one, in their own order."""
     if len(rows) <= most:
         return list(rows)
     order = sorted(range(len(rows)), key=lambda i: weight(rows[i]))
-    low = (most - 1) // 3
-    chosen = {*order[:low], order[(len(order) - 1) // 2], *order[len(order) - (most - 1 - low) :]}
+    low = max(1, (most - 1) // 3)
+    median = order[(len(order) - 1) // 2 :][: most > 2]
+    chosen = {*order[:low], *median, *order[len(order) - (most - low - len(median)) :]}
     return [rows[i] for i in sorted(chosen)]
 
 
@@ -341,8 +342,9 @@ def meaning_of(category: str) -> str:
     return lowered if lowered in MEANINGS else "computation"
 
 
-def line_of(pairs: Iterable[tuple[str, str]], most: int = 40) -> str:
-    """Names and values on one line, for the PDF: a table of them would take a page and a tenth of the time."""
+def line_of(pairs: Iterable[tuple[str, str]], most: int = 40, longest: int = 80) -> str:
+    """Names and values, of at most ``longest`` characters, on one line, for the PDF: a table of them would take a page and a tenth of the
+    time."""
     known = list(pairs)
-    text = " · ".join(f"{clip(key, 40)}: {clip(held, 80)}" for key, held in known[:most])
+    text = " · ".join(f"{clip(key, 40)}: {clip(held, longest)}" for key, held in known[:most])
     return text if len(known) <= most else f"{text}; {count(most)} of {count(len(known))} shown; all in the attached report.json."

@@ -20,12 +20,15 @@ from .comparing.reading import reading
 from .comparing.steps import steps
 from .comparing.summary import summary
 from .comparing.time import time
+from .comparing.utilisation import utilisation
 from .comparing.verdicts import verdicts
 from .figures import plots
 from .pages import filled
 from .pdf import PAPERS, Job, Printer
 
-SECTIONS: Final[tuple[Callable[[Comparison], Section], ...]] = (alike, steps, time, kernels, precision, memory, launches, verdicts, reading)
+SECTIONS: Final[tuple[Callable[[Comparison], Section], ...]] = (
+    alike, steps, time, kernels, precision, memory, launches, utilisation, verdicts, reading,
+)  # fmt: skip
 PLACES: Final[dict[str, str]] = {"html": "comparison.html", "pdf": "comparison.pdf", "json": "comparison.json"}
 FORMATS: Final = tuple(PLACES)
 

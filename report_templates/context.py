@@ -38,6 +38,7 @@ from .sections.steps import steps
 from .sections.summary import summary
 from .sections.system_usage import system_usage
 from .sections.time_breakdown import time_breakdown
+from .sections.without_content import without_content
 from .timeline.section import timeline as timeline_section
 
 # In the order of the report; the template of a section is templates/sections/<id with _>.html.j2.
@@ -89,8 +90,9 @@ def name_of(build: Callable[[Report], Section]) -> str:
 def context(
     report: Report, progress: Callable[[str, float | None], None], timeline: Timeline | None = None, look: Look | None = None
 ) -> Context:
-    """Everything that is shown, formatted, and every figure drawn; HTML and PDF show the same. The timeline stands before the appendix.
-    What ``look`` leaves out is neither formatted nor drawn."""
+    """Everything that is shown, formatted, and every figure drawn; HTML and PDF show the same. The timeline stands before the appendix,
+    with what has nothing to show gathered between them, unless ``look`` names the sections. What it leaves out is neither formatted nor
+    drawn."""
     look = look or Look()
     without = look.left_out
     chosen = [build for build in SECTIONS if name_of(build) not in without]
@@ -101,6 +103,8 @@ def context(
             made.append(build(report))
         if timeline is not None and "timeline" not in without:
             made.insert(-1, timeline_section(timeline))
+        if not look.named:
+            made = without_content(made)
         for number, section in enumerate(made, 1):
             section.number = number
         add_left_out(made[-1], without)

@@ -59,6 +59,14 @@ def percent(value: float | None) -> str:
     return UNKNOWN if value is None else wording.percent(value).translate(_GLUE)
 
 
+def points(difference: float | None) -> str:
+    """A difference of two percentages, in percentage points with its sign."""
+    if difference is None:
+        return UNKNOWN
+    near = round(difference, 1)
+    return f"{'+' if near > 0 else '−' if near < 0 else ''}{abs(near):.1f}\u00a0pp"
+
+
 def bandwidth(gb_per_s: float | None) -> str:
     return UNKNOWN if gb_per_s is None else f"{significant(gb_per_s)}\u00a0GB/s"
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from . import pages
 from .figures.trend import Dot, trend
-from .formats import UNKNOWN, clip, count, duration, moment, percent, plural
+from .formats import UNKNOWN, clip, count, duration, moment, percent, plural, points
 from .sections.verdicts import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ _METRICS: Final = (
     ("step_median_ns", "Step to step"),
     ("gpu_busy_percent", "GPU busy"),
     ("gpu_active_percent", "GPU active"),
+    ("gpu_utilization_percent", "GPU utilisation"),
     ("exposed_communication_percent", "Exposed communication"),
     ("gpu_memory_percent", "GPU memory"),
 )
@@ -291,18 +292,12 @@ def _figure(name: str, one: Trend, is_time: bool) -> tuple[str, str, str, str]:
     form = duration if is_time else percent
     change = UNKNOWN
     if one.newest is not None and one.base is not None:
-        change = _signed(100 * (one.newest - one.base) / one.base) if is_time and one.base else _points(one.newest - one.base)
+        change = _signed(100 * (one.newest - one.base) / one.base) if is_time and one.base else points(one.newest - one.base)
     return name, form(one.newest), form(one.base), change
 
 
 def _signed(change: float) -> str:
     return f"{'+' if change > 0 else '−' if change < 0 else ''}{percent(abs(change))}"
-
-
-def _points(change: float) -> str:
-    """Percentage points."""
-    near = round(change, 1)
-    return f"{'+' if near > 0 else '−' if near < 0 else ''}{abs(near):.1f}\u00a0pp"
 
 
 def _drawing(family: Family) -> Markup | None:

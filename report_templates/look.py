@@ -36,6 +36,11 @@ class Look:
         """Names of the sections that are not shown, in the order of the report."""
         return left_out(self.sections)
 
+    @property
+    def named(self) -> bool:
+        """Sections were asked for by name: each of them then stands in its place, also where it has nothing to show."""
+        return any(not word.startswith("-") for word in self.sections or ())
+
 
 def checked_title(text: str) -> str:
     """The value of --title. Raises UsageError where it says nothing or is too long for one line."""

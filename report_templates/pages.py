@@ -31,7 +31,8 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 def page(context: Context, target: str, *, paper: str = "A4") -> str:
     """The page as text. target "html": figures inline, in the colours of the theme, full tables, script; "pdf": figures as images in
     light colours, tables capped. Words that would lead to a section which is left out lead nowhere, and "More in" it is not said."""
-    anchors = {part.id for section in context.sections for part in (section, *section.parts)} | {"summary"}
+    shown = [part for section in context.sections for part in (section, *section.parts, *section.facts.get("sections", ()))]
+    anchors = {"summary", *(part.id for part in shown)}
     text = filled(
         "report.html.j2", context.report, context.summary, context.sections, target, paper=paper, anchors=anchors, look=context.look,
         title=context.look.title or TITLE,

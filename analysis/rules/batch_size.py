@@ -9,10 +9,10 @@ import polars as pl
 
 from ..wording import count, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .frameworks import BATCH_SIZE, framework_of
 from .gpus import (
     NO_CPU,
     NO_GPU,
-    NO_MEMORY,
     RECORD,
     RECORD_LONGER,
     also_too_few,
@@ -21,6 +21,7 @@ from .gpus import (
     gpu_time,
     gpu_time_ns,
     in_windows,
+    no_memory,
     record,
     sample_ns,
     threshold,
@@ -104,9 +105,11 @@ class BatchSize(SampleRule):
         return rows, block.boxes("cpu"), windows
 
     def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
-        for figure, reason in (("gpu", NO_GPU), ("cpu", NO_CPU), ("gpu_memory", NO_MEMORY)):
+        for figure, reason in (("gpu", NO_GPU), ("cpu", NO_CPU)):
             if not run.samples.has(figure):
                 return not_evaluated(reason, record(run, reason))
+        if not run.samples.has("gpu_memory"):
+            return not_evaluated(*no_memory(run))
         cpu = {row["node"]: row for _, part, _ in observed for row in part.iter_rows(named=True)}
         found = [row for part, _, _ in observed for row in part.iter_rows(named=True)]
         devices = with_ranks((_device(row, cpu.get(row["node"]), run) for row in found), run)
@@ -129,7 +132,7 @@ class BatchSize(SampleRule):
             last_ns=max((row["last_ns"] for row in small), default=None),
             details=details,
             finding=(_finding if small else _fine)(small or judged, judged, parameters) + also_too_few(len(devices) - len(judged)) + ".",
-            recommendation=_recommendation(small) if small else None,
+            recommendation=_recommendation(small, run) if small else None,
             cost=_cost(small, devices, run) if small else None,
         )
 
@@ -219,15 +222,16 @@ def _fine(_: Sequence[Row], judged: Sequence[Row], parameters: Parameters) -> st
     )
 
 
-def _recommendation(small: Sequence[Row]) -> str:
+def _recommendation(small: Sequence[Row], run: RunData) -> str:
+    batch_size = BATCH_SIZE.of(framework_of(run.store))
     worst = max(small, key=lambda row: (row["violations"], -row["gpu_p95"]))
     if worst["memory_figure"] == "footprint":
         highest = worst["boxes"]["gpu_memory"]["max"]
         room = f"its memory is never fuller than {percent(highest)}"
-        raise_it = "Double `batch_size`" if highest <= 50 else "Raise `batch_size` in small steps"
+        raise_it = f"Double {batch_size}" if highest <= 50 else f"Raise {batch_size} in small steps"
     else:
         room = "how much of its memory is used was not recorded"
-        raise_it = "Raise `batch_size` as far as GPU memory allows (`nvidia-smi` shows how much of it is used)"
+        raise_it = f"Raise {batch_size} as far as GPU memory allows (`nvidia-smi` shows how much of it is used)"
     return (
         f"{raise_it}, or use smaller GPUs: {gpu(worst)} is at {percent(worst['boxes']['gpu']['mean'])} on average, and {room}."
         f" {CAVEATS[0]} {CAVEATS[1]}"

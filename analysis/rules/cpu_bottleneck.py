@@ -8,6 +8,7 @@ from typing import Any
 from ..wording import percent
 from .base import Parameter, Parameters
 from .bottleneck import Bottleneck, Row, longest, workers
+from .frameworks import BUSY_CORES, framework_of
 from .gpus import NO_CPU, threshold
 from .run_data import RunData
 
@@ -45,8 +46,9 @@ class CPUBottleneck(Bottleneck):
         return f"A GPU was below {threshold(parameters['gpu_threshold'])} while a core was above {threshold(parameters['cpu_threshold'])}"
 
     def recommendation(self, worst: Row, run: RunData, details: Mapping[str, Any]) -> str:
+        knobs = BUSY_CORES.of(framework_of(run.store)).format(workers=workers(worst["node"], run))
         return (
-            f"Set {workers(worst['node'], run)} and `pin_memory=True` in the DataLoader, do augmentation on the GPU or before training, or"
-            f" take an instance with more cores per GPU: on {worst['node']} {percent(worst['of_low_percent'])} of the snapshots with a low"
-            f" GPU have a core at its limit{longest(details)}."
+            f"Set {knobs}, do augmentation on the GPU or before training, or take an instance with more cores per GPU:"
+            f" on {worst['node']} {percent(worst['of_low_percent'])} of the snapshots with a low GPU have a core at its"
+            f" limit{longest(details)}."
         )

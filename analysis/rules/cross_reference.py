@@ -18,11 +18,12 @@ from .batch_size import BatchSize
 from .cpu_bottleneck import CPUBottleneck
 from .dataloader import Dataloader
 from .exposed_communication import ExposedCommunication
-from .gpus import MORE_WORKERS, where
+from .frameworks import MORE_WORKERS
+from .gpus import where
 from .host_bound import HostBound
 from .io_bottleneck import IOBottleneck
 from .load_balancing import LoadBalancing
-from .low_gpu_utilization import GUESS, IDLE_ENDS, IDLE_HEAD, IDLE_TAIL, UNUSED, LowGPUUtilization
+from .low_gpu_utilization import GUESSES, IDLE_ENDS, IDLE_HEAD, IDLE_TAIL, UNUSED, LowGPUUtilization
 from .overall_system_usage import OverallSystemUsage
 from .short_kernels import ShortKernels
 from .step_outlier import StepOutlier
@@ -60,10 +61,12 @@ def _extended(rule: Rule, outcome: Outcome, known: Outcomes) -> Outcome:
     warm = _sentence(WARM, rule, outcome, known)
     if warm:
         return dataclasses.replace(outcome, recommendation=f"{warm} {outcome.recommendation}")
-    for table, guess, instead in ((CAUSES, GUESS, ","), (LOADERS, MORE_WORKERS, ""), (DEFINITIONS, "", "")):
+    for table, guesses, instead in ((CAUSES, GUESSES, ","), (LOADERS, (MORE_WORKERS,), ""), (DEFINITIONS, (), "")):
         sentence = _sentence(table, rule, outcome, known)
         if sentence:
-            sure = (outcome.recommendation or "").replace(guess, instead)
+            sure = outcome.recommendation or ""
+            for text in guesses:
+                sure = sure.replace(text, instead)
             outcome = dataclasses.replace(outcome, recommendation=f"{sure} {sentence}")
     return outcome
 

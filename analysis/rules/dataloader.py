@@ -12,9 +12,12 @@ import polars as pl
 
 from ...ingest.store import Store
 from .. import wording
+from ..intervals import outermost
+from ..part_ranges import LOADER_PHASE, OF_LOADER, OF_TRACE, recorded_once
 from ..quantiles import duration_histogram, quantile
 from .base import FINE, ISSUES, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .event_windows import window_of
+from .frameworks import LOADERS, framework_of
 from .run_data import RunData
 
 SECOND_NS: Final = 1_000_000_000
@@ -29,14 +32,15 @@ _WORKERS: Final = "Record the data loader's settings with the hosted profiler's 
 # Every interval in which a data loader was at work or was waited for. source: "worker" (a loader process at work), "wait" (the training
 # process waits for worker processes: says nothing of how many there are), "alone" (the training process loads itself: num_workers=0),
 # "loader" (any other).
-_INTERVALS: Final = """
+_INTERVALS: Final = f"""
     SELECT node, process, tid, start_ns AS start, start_ns + greatest(duration_ns, 1) AS "end", duration_ns AS duration,
-        CASE WHEN phase = 'DataLoaderWorker' THEN 'worker' ELSE 'loader' END AS source
+        CASE WHEN phase = 'DataLoaderWorker' THEN 'worker' ELSE 'loader' END AS source,
+        CASE WHEN phase = '{LOADER_PHASE}' THEN '{OF_LOADER}' END AS recorder
     FROM annotation WHERE phase IN ('DataLoaderIter', 'DataIterator', 'DataLoaderWorker') AND complete IS NOT FALSE
     UNION ALL
     SELECT h.node, h.process, h.tid, h.start_ns, h.start_ns + greatest(h.duration_ns, 1), h.duration_ns,
         CASE WHEN n.text LIKE '%MultiProcessingDataLoader%' THEN 'wait' WHEN n.text LIKE '%SingleProcessDataLoader%' THEN 'alone'
-            ELSE 'loader' END
+            ELSE 'loader' END, '{OF_TRACE}'
     FROM host_event AS h JOIN name AS n ON n.id = h.name WHERE h.kind = 'loader'
 """
 _SETTINGS: Final = """
@@ -78,7 +82,7 @@ class Dataloader(Rule):
     advice: ClassVar[str] = "Set `num_workers` of the data loaders to about the number of cores for each training process."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
-        intervals, settings = run.store.frame(_INTERVALS), run.store.frame(_SETTINGS)
+        intervals, settings = _intervals(run.store), run.store.frame(_SETTINGS)
         if intervals.is_empty() and settings.is_empty():
             return not_evaluated(_no_events(run), _LOADER)
         machines = [_machine(run, node, intervals, settings, parameters) for node in _nodes(intervals, settings)]
@@ -149,6 +153,13 @@ def _no_events(run: RunData) -> str:
     )
 
 
+def _intervals(store: Store) -> pl.DataFrame:
+    """Of loads in training processes each once; workers have threads of their own."""
+    every = store.frame(_INTERVALS)
+    worker = pl.col("source") == "worker"
+    return pl.concat([every.filter(worker), recorded_once(every.filter(~worker))]).drop("recorder")
+
+
 def _nodes(intervals: pl.DataFrame, settings: pl.DataFrame) -> list[int]:
     return sorted(set(intervals["node"].drop_nulls()) | set(settings["node"].drop_nulls()))
 
@@ -206,9 +217,7 @@ def seconds_of(intervals: pl.DataFrame) -> pl.DataFrame:
     Columns ``second`` (of the clock) and ``loaders``. Intervals inside of another one of the same thread are not counted.
     """
     start, end = pl.col("start"), pl.col("end")
-    ordered = intervals.sort("process", "tid", "start", "end", descending=[False, False, False, True])
-    before = end.cum_max().shift(1).over("process", "tid")
-    outer = ordered.filter((before < end).fill_null(True))
+    outer = outermost(intervals, ["process", "tid"])
     points = pl.concat([outer.select(time=start, change=pl.lit(1)), outer.select(time=end, change=pl.lit(-1))])
     spans = (
         points.group_by("time")
@@ -330,7 +339,8 @@ def _recommendation(run: RunData, issues: Sequence[_Machine], settings: pl.DataF
     loading = _waited(run, [worst])
     if loading is not None:
         why += f", and the average step waits {wording.duration(loading[2])} for data"
-    return _pin(run, settings, f"Set `num_workers={worst.wanted(fewer=fewer)}`{of_each}: {why}.")
+    knob = LOADERS.of(framework_of(run.store)).format(number=worst.wanted(fewer=fewer))
+    return _pin(run, settings, f"Set {knob}{of_each}: {why}.")
 
 
 def _pin(run: RunData, settings: pl.DataFrame, text: str | None) -> str | None:

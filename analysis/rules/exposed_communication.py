@@ -26,6 +26,7 @@ from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from .coverage import DEVICE, with_covered
 from .device_names import place_of
 from .device_share import DeviceShare, above, finding, issues, no_device_activity, outcome
+from .frameworks import OVERLAPPED, framework_of
 from .run_data import RunData
 
 _THRESHOLD: Final = Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that exposed communication may take")
@@ -186,6 +187,8 @@ def _change(store: Store, kind: str, mean_ns: float, *, too_much: bool) -> tuple
     """Title and imperative, from the collective that is exposed most and from who launches it."""
     if kind == "send and receive" and _named(store, "%all_to_all%", "%alltoall%"):
         kind = "all-to-all"
+    if words := OVERLAPPED.get(framework_of(store) or ""):
+        return f"Overlap {'collectives' if kind == 'collective' else kind} with computation", words
     if kind in ("all-gather", "reduce-scatter"):
         return f"Prefetch so that {kind} overlaps computation", (
             "Prefetch the shards of the next layer with `FullyShardedDataParallel(..., forward_prefetch=True,"

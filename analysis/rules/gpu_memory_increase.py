@@ -11,7 +11,8 @@ import polars as pl
 
 from ..wording import count, moment, plural
 from .base import FINE, ISSUES, Outcome, Parameter, Parameters, SampleRule, not_evaluated
-from .gpus import RECORD_LONGER, gpu, with_ranks
+from .frameworks import ALLOCATIONS, NUMBERS_ONLY, framework_of
+from .gpus import RECORD_LONGER, gpu, no_memory, with_ranks
 from .run_data import RunData
 from .samples import FOOTPRINT, SampleBlock, box, samples_of
 
@@ -26,7 +27,6 @@ _EPISODES: Final = 20
 _HOUR_NS: Final = 3.6e12
 _DIGITS: Final = 9
 _MOST: Final = 4e18
-_CAPTURE: Final = "Record the job with `postrun record`, or system metrics with the hosted profiler."
 _FIGURE: Final = {True: "footprint", False: "memory controller"}
 _TITLE: Final = {"footprint": "Find what keeps GPU memory allocated", "memory controller": "Find what raises the memory traffic"}
 _SAID: Final = {"footprint": "GPU memory in use", "memory controller": "The memory-controller utilisation, recorded as GPU memory,"}
@@ -104,11 +104,11 @@ class GPUMemoryIncrease(SampleRule):
 
     def conclude(self, observed: Sequence[_Observed], run: RunData, parameters: Parameters) -> Outcome:
         if not run.samples.has("gpu_memory") or not observed:
-            return not_evaluated("no GPU memory samples in this run", _CAPTURE)
+            return not_evaluated(*no_memory(run))
         devices = pl.concat([part.devices for part in observed])
         episodes = pl.concat([part.episodes for part in observed])
         if devices.is_empty():
-            return not_evaluated("no GPU memory samples in this run", _CAPTURE)
+            return not_evaluated(*no_memory(run))
         details = {"devices": _rows(devices, episodes, run), "slope": SLOPE}
         evaluated = devices.filter(pl.col("largest_increase").is_not_null())
         if evaluated.is_empty():
@@ -239,11 +239,11 @@ def _recommendation(episodes: pl.DataFrame, worst: dict[str, Any], run: RunData)
         )
     if own.height == 1:
         return (
-            f"Switch `torch.cuda.memory._record_memory_history()` on and look at what {place} allocates from {begins} on: its memory rises"
+            f"{ALLOCATIONS.of(framework_of(run.store))} and look at what {place} allocates from {begins} on: its memory rises"
             f" once, to {worst['max']:.0f} %, as a larger batch, longer inputs or an evaluation that keeps its outputs make it."
         )
     return (
-        f"Keep numbers instead of tensors between steps (`loss.item()` or `loss.detach()`) and evaluate under `torch.no_grad()`: memory of"
+        f"{NUMBERS_ONLY.of(framework_of(run.store))}: memory of"
         f" {place} rose {count(own.height)} times, first at {moment(int(own['start_ns'].min()))}, up to {worst['max']:.0f} %."  # type: ignore[arg-type]
     )
 

@@ -14,11 +14,11 @@ from .run_data import RunData
 NO_GPU: Final = "no GPU utilisation in this run"
 NO_CPU: Final = "no CPU samples in this run"
 NO_MEMORY: Final = "no GPU memory samples in this run"
+IN_BYTES: Final = "GPU memory was sampled in bytes only, without the total of the GPU"
+_LOG_TOTAL: Final = "Log the total, too: memory.total of nvidia-smi, or DCGM_FI_DEV_FB_FREE or DCGM_FI_DEV_FB_TOTAL of DCGM."
 RECORD: Final = "Record the job with `postrun record`, or system metrics with the hosted profiler."
 RECORD_LONGER: Final = "Record system metrics for longer, or at a shorter sampling interval."
 MOST_ROWS: Final = 2000
-MORE_WORKERS: Final = ", more `num_workers` where cores are free"
-"""The part of an advice on loading that Dataloader knows better, where it judged the run."""
 
 _METRICS: Final = {NO_GPU: "the utilisation of the GPUs", NO_CPU: "the utilisation of the cores", NO_MEMORY: "GPU memory"}
 _NAMED: Final = 3
@@ -50,6 +50,13 @@ def record(run: RunData, missing: str) -> str:
     if not run.samples.metrics or missing not in _METRICS:
         return RECORD
     return f"Record {_METRICS[missing]}, too: the samples of this run are of other metrics."
+
+
+def no_memory(run: RunData) -> tuple[str, str]:
+    """Why there is no GPU memory in percent, and which capture would supply it."""
+    if "gpu_memory_used_bytes" in run.samples.metrics:
+        return IN_BYTES, _LOG_TOTAL
+    return NO_MEMORY, record(run, NO_MEMORY)
 
 
 def where(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -11,6 +11,7 @@ import polars as pl
 from ..wording import duration, percent, plural
 from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from .device_gaps import HOST_WAIT, KERNEL_WAIT, OTHER, GapGroup, IdleDevice
+from .frameworks import FEWER_LAUNCHES, LESS_OVERHEAD, LOAD_AHEAD, TRACE_AGAIN, TRACE_SOME, WAITS, WARMED_UP, framework_of
 from .host_time import CALLS, RANGES, UNRECORDED, activities, calls_in
 from .idle_findings import Judged, gpus, in_order, names, no_device_activity, outcome, unjudged, with_issue
 from .run_data import RunData
@@ -263,11 +264,11 @@ def _title(waits: _Waits) -> str:
     }[main]
 
 
-def _look_closer(run: RunData) -> str:
+def _look_closer(run: RunData, framework: str | None) -> str:
     """How to see what the host does: without operators (a recording has none) a profiler was not on it at all."""
     if not run.store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'operator') AS found").item():
-        return "Trace some steps with PyTorch's profiler (`with_stack=True`), or annotate more of the loop,"
-    return "Record once more with `with_stack=True`"
+        return f"{TRACE_SOME.of(framework)}, or annotate more of the loop,"
+    return TRACE_AGAIN.of(framework)
 
 
 def _recommendation(run: RunData, waits: _Waits) -> str | None:
@@ -280,20 +281,20 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
     )
     total = duration(waits.total)
     main = _main(waits)
+    framework = framework_of(run.store)
     advice = {
-        "profiler overhead": "Profile again without `with_stack` and `record_shapes`, because most of the waiting is the profiler's own",
-        "data loader": "Load data ahead with `DataLoader(num_workers=4, prefetch_factor=4, persistent_workers=True, pin_memory=True)`"
-        " (more workers while the wait shrinks), because the device waits for batches",
-        "synchronisation": "Remove `.item()`, `.cpu()` and `torch.cuda.synchronize()` from the loop, or call them once every 100 steps,"
+        "profiler overhead": f"Profile again {LESS_OVERHEAD.of(framework)}, because most of the waiting is the profiler's own",
+        "data loader": f"Load data ahead with {LOAD_AHEAD.of(framework)}, because the device waits for batches",
+        "synchronisation": f"Remove {WAITS.of(framework)} from the loop, or call them once every 100 steps,"
         f" because {duration(waits.after_sync)} of {total} of host wait begin inside a blocking call, which lets the device run empty",
-        RANGES: f"{_look_closer(run)} and shorten what the host does in {_named(waits)}, because most of the waiting lies"
+        RANGES: f"{_look_closer(run, framework)} and shorten what the host does in {_named(waits)}, because most of the waiting lies"
         " in annotated ranges where neither an operator nor a runtime call runs",
-        UNRECORDED: f"{_look_closer(run)} and shorten the Python that runs between the launches (logging, checkpoints, data preparation),"
-        " because most of the waiting lies outside of operators and runtime calls",
-        FIRST_USE: "Profile after some warm-up steps (`torch.profiler.schedule(wait=1, warmup=2, active=5)`), because contexts, modules"
+        UNRECORDED: f"{_look_closer(run, framework)} and shorten the Python that runs between the launches (logging, checkpoints, data"
+        " preparation), because most of the waiting lies outside of operators and runtime calls",
+        FIRST_USE: f"Profile after some warm-up steps {WARMED_UP.of(framework)}, because contexts, modules"
         f" and memory are made at their first use{_longest_call(run, waits)}",
-        "launches": 'Launch less often with `torch.compile(mode="reduce-overhead")`, `torch.cuda.CUDAGraph` or a larger batch, because the'
-        " host takes longer to launch the work than the device to run it",
+        "launches": f"Launch less often {FEWER_LAUNCHES.of(framework)}, because the host takes longer to launch the work than the device to"
+        " run it",
     }[main]
     waited = f"{plural(waits.count, 'host wait')} took {total}, {duration(waits.total / waits.count)} each on average"
     few = sum(wait["time_ns"] for wait in waits.longest)

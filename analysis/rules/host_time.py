@@ -14,7 +14,8 @@ from ..intervals import difference
 
 CALLS: Final = "runtime calls"
 
-# Kinds of host events by activity, in the order in which they claim the time: each gets what the ones before it left.
+# Kinds of host events by activity, in the order in which they claim the time: each gets what the ones before it left. Overhead that is the
+# driver's own is a call.
 ACTIVITIES: Final = {
     "profiler overhead": ("overhead",),
     "data loader": ("loader",),
@@ -24,6 +25,10 @@ ACTIVITIES: Final = {
 }
 RANGES: Final = "annotated ranges"
 UNRECORDED: Final = "nothing recorded"
+
+# What CUPTI calls overhead (in the words of Kineto and of Nsight Systems) and what Kineto cannot name of it: the driver's own work in a
+# call, which takes as long without a profiler. The rest is the profiler's: buffers asked for and flushed, instrumentation, its resources.
+_OF_THE_DRIVER: Final = r"(?i)^(unknown|unrecognized)$|driver.*compiler|module loading|lazy function loading|command buffer full"
 
 # Host events that are held in memory at once.
 _ROWS_AT_ONCE: Final = 500_000
@@ -183,14 +188,32 @@ def _events_in(store: Store, stretches: pl.DataFrame, kinds: Iterable[str]) -> I
 
 
 def host_events(store: Store, kinds: Iterable[str], processes: Iterable[int | None]) -> Iterator[pl.DataFrame]:
-    """Host events of these kinds and processes in parts of bounded size: process, tid, name, start, end. A part has at least no rows."""
+    """Host events of these kinds and processes in parts of bounded size: process, tid, name, start, end. A part has at least no rows.
+    Overhead of the driver counts as calls, not as overhead."""
     listed = ", ".join(str(process) for process in processes if process is not None)
     if not listed:
         return
-    condition = f"process IN ({listed}) AND kind IN ({', '.join(repr(kind) for kind in kinds)})"
+    condition = f"process IN ({listed}) AND {_of_kinds(store, tuple(kinds))}"
     first, last = store.frame(f"SELECT min(rowid), max(rowid) FROM host_event WHERE {condition}").row(0)
     for begin in range(first, last + 1, _ROWS_AT_ONCE) if first is not None else ():
         yield store.frame(
             'SELECT process, tid, name, start_ns AS start, start_ns + duration_ns AS "end" FROM host_event'
             f" WHERE {condition} AND rowid BETWEEN {begin} AND {min(begin + _ROWS_AT_ONCE - 1, last)}"
         )
+
+
+def _of_kinds(store: Store, kinds: tuple[str, ...]) -> str:
+    """The condition that a host event is of one of the kinds."""
+    condition = f"kind IN ({', '.join(map(repr, kinds))})"
+    if ("call" in kinds) == ("overhead" in kinds):
+        return condition
+    found = store.frame(
+        "SELECT id FROM name WHERE id IN (SELECT DISTINCT name FROM host_event WHERE kind = 'overhead') AND regexp_matches(text, ?)",
+        [_OF_THE_DRIVER],
+    )
+    of_the_driver = ", ".join(map(str, found["id"]))
+    if not of_the_driver:
+        return condition
+    if "call" in kinds:
+        return f"({condition} OR (kind = 'overhead' AND name IN ({of_the_driver})))"
+    return f"({condition} AND NOT (kind = 'overhead' AND name IN ({of_the_driver})))"

@@ -8,6 +8,7 @@ from typing import Any
 from ..wording import percent
 from .base import Parameter, Parameters
 from .bottleneck import Bottleneck, Row, longest, workers
+from .frameworks import MANY_READERS, framework_of
 from .gpus import threshold
 from .run_data import RunData
 
@@ -48,8 +49,8 @@ class IOBottleneck(Bottleneck):
         )
 
     def recommendation(self, worst: Row, run: RunData, details: Mapping[str, Any]) -> str:
+        readers = MANY_READERS.of(framework_of(run.store)).format(workers=workers(worst["node"], run))
         return (
-            f"Read ahead with {workers(worst['node'], run)} and `prefetch_factor=4` in the DataLoader, and keep the data on a local disk in"
-            f" few large files: on {worst['node']} {percent(worst['of_low_percent'])} of the snapshots with a low GPU have a core waiting"
-            f" for I/O{longest(details)}."
+            f"Read ahead with {readers}, and keep the data on a local disk in few large files: on {worst['node']}"
+            f" {percent(worst['of_low_percent'])} of the snapshots with a low GPU have a core waiting for I/O{longest(details)}."
         )

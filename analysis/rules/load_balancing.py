@@ -12,9 +12,10 @@ import polars as pl
 
 from ..places import in_order
 from ..utilisation import LABEL
-from ..wording import count, percent, plural
+from ..wording import count, duration, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
 from .device_names import place, ranks
+from .frameworks import EQUAL_BATCHES, EQUAL_SHARES, EVERY_GPU, framework_of
 from .gpus import NO_GPU, RECORD_LONGER, gpu_time, gpu_time_ns, record, too_few
 from .run_data import RunData
 from .samples import SampleBlock
@@ -28,6 +29,8 @@ _SIMILAR: Final = 10.0
 _CAPTURE: Final = (
     "Record the job with `postrun record`, or system metrics with the hosted profiler, or profile with torch.profiler on CUDA activity."
 )
+_UNLIKE: Final = f"no two GPUs whose utilisation was found in the same way: of one it was sampled, of the other {LABEL}"
+_AT_ONCE: Final = "Record all machines for the same time; whether files of several runs were put together is told under Data quality."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,8 @@ class _Pair:
 
 
 class LoadBalancing(SampleRule):
-    """Jensen-Shannon distance between the utilisation histograms of GPUs."""
+    """Jensen-Shannon distance between the utilisation histograms of GPUs. One that was sampled is not compared with one that is derived:
+    their histograms differ with the same load, as each is of windows of its own."""
 
     name = "LoadBalancing"
     category = "system"
@@ -86,11 +90,22 @@ class LoadBalancing(SampleRule):
 
     def observe(self, block: SampleBlock, parameters: Parameters) -> pl.DataFrame:
         """Per GPU: node, unit, source, samples, mean, first_ns, last_ns, counts (samples per bin)."""
-        series = block.series("gpu")
+        series = _together(block)
         # A cast to an integer rounds towards 0: what is below 0 is cut to 0 before.
         bin_ = (pl.col("value").clip(0, 100) / _WIDTH).cast(pl.UInt32).clip(upper_bound=BINS - 1)
         filled = series.select(slot=pl.col("series") * BINS + bin_).to_series().value_counts(name="n").cast({"slot": pl.Int64})
-        boxes = block.boxes("gpu").select("node", "unit", "source", "samples", "mean", "first_ns", "last_ns")
+        boxes = (
+            series.group_by("series", maintain_order=True)
+            .agg(
+                pl.col("node", "unit").first(),
+                pl.col("source").first().cast(pl.String),
+                samples=pl.len(),
+                mean=pl.col("value").mean(),
+                first_ns=pl.col("time_ns").first(),
+                last_ns=pl.col("time_ns").last(),
+            )
+            .drop("series")
+        )
         grid = pl.DataFrame({"slot": pl.int_range(boxes.height * BINS, eager=True)})
         counts = grid.join(filled, on="slot", how="left", maintain_order="left")["n"].fill_null(0)
         per_device = pl.DataFrame({"device": grid["slot"] // BINS, "counts": counts}).group_by("device", maintain_order=True).agg("counts")
@@ -101,6 +116,9 @@ class LoadBalancing(SampleRule):
         known = ranks(run.breakdown)
         rows = pl.concat(observed).rows(named=True) if observed else []
         devices = sorted((_device(row, run, known, patience) for row in rows), key=lambda device: (in_order(device.node), device.unit))
+        together = run.samples.gpus_together
+        if together is not None and together[0] > together[1]:
+            return not_evaluated("no time at which all GPUs were recorded", _AT_ONCE)
         if not devices:
             return not_evaluated(NO_GPU, record(run, NO_GPU) if run.samples.metrics else _CAPTURE)
         if len(devices) == 1:
@@ -110,6 +128,8 @@ class LoadBalancing(SampleRule):
         if len(evaluated) < 2:
             return not_evaluated(_too_few(devices, run, patience), RECORD_LONGER, details=_details(devices, [], in_pairs))
         pairs = _pairs(evaluated, threshold) if in_pairs else _with_mean(evaluated, threshold)
+        if not pairs:
+            return not_evaluated(_UNLIKE, _AT_ONCE, details=_details(devices, [], in_pairs))
         pairs.sort(key=lambda pair: (-pair.distance, -abs(pair.mean_difference)))
         violating = [pair for pair in pairs if pair.violation]
         concerned = [device for pair in violating for device in (pair.a, pair.b) if device is not None]
@@ -123,10 +143,19 @@ class LoadBalancing(SampleRule):
             first_ns=min((device.first_ns for device in concerned), default=None),
             last_ns=max((device.last_ns for device in concerned), default=None),
             details=_details(devices, pairs, in_pairs),
-            finding=_finding(evaluated, pairs, violating, threshold),
-            recommendation=_recommendation(evaluated, violating) if violating else None,
+            finding=_finding(evaluated, pairs, violating, threshold, together),
+            recommendation=_recommendation(evaluated, violating, framework_of(run.store)) if violating else None,
             cost=_cost(evaluated, concerned, in_pairs, run) if violating else None,
         )
+
+
+def _together(block: SampleBlock) -> pl.DataFrame:
+    """Utilisation of the GPUs while all machines were recorded, with the numbers of the series that are left: who began to record earlier
+    saw the start of the job, which is no imbalance."""
+    series = block.series("gpu")
+    if block.gpus_together is None:
+        return series
+    return series.filter(pl.col("time_ns").is_between(*block.gpus_together)).with_columns(series=pl.col("series").rle_id())
 
 
 def distance(p: Sequence[float], q: Sequence[float]) -> float:
@@ -160,19 +189,23 @@ def _device(row: dict[str, Any], run: RunData, known: Mapping[tuple[str, int], i
 def _pairs(evaluated: Sequence[_Device], threshold: float) -> list[_Pair]:
     found = []
     for a, b in itertools.combinations(evaluated, 2):
-        apart = distance(a.shares, b.shares)
-        found.append(_Pair(a, b, apart, a.mean - b.mean, apart > threshold))
+        if a.derived == b.derived:
+            apart = distance(a.shares, b.shares)
+            found.append(_Pair(a, b, apart, a.mean - b.mean, apart > threshold))
     return found
 
 
 def _with_mean(evaluated: Sequence[_Device], threshold: float) -> list[_Pair]:
-    columns = zip(*(device.shares for device in evaluated), strict=True)
-    shares = [math.fsum(column) / len(evaluated) for column in columns]
-    mean = math.fsum(device.mean for device in evaluated) / len(evaluated)
     found = []
-    for device in evaluated:
-        apart = distance(device.shares, shares)
-        found.append(_Pair(device, None, apart, device.mean - mean, apart > threshold))
+    for derived in (False, True):
+        alike = [device for device in evaluated if device.derived == derived]
+        if len(alike) < 2:
+            continue
+        shares = [math.fsum(column) / len(alike) for column in zip(*(device.shares for device in alike), strict=True)]
+        mean = math.fsum(device.mean for device in alike) / len(alike)
+        for device in alike:
+            apart = distance(device.shares, shares)
+            found.append(_Pair(device, None, apart, device.mean - mean, apart > threshold))
     return found
 
 
@@ -225,9 +258,13 @@ def _too_few(devices: Sequence[_Device], run: RunData, patience: float) -> str:
     return too_few("LoadBalancing", second, patience, run, parameter="patience", derived=derived, what="samples of two GPUs")
 
 
-def _finding(evaluated: Sequence[_Device], pairs: Sequence[_Pair], violating: Sequence[_Pair], threshold: float) -> str:
+def _finding(
+    evaluated: Sequence[_Device], pairs: Sequence[_Pair], violating: Sequence[_Pair], threshold: float, together: tuple[int, int] | None
+) -> str:
     furthest = pairs[0]
-    derived = f" ({LABEL})" if any(device.derived for device in evaluated) else ""
+    derived = f" ({LABEL})" if furthest.a.derived else ""
+    if together is not None:
+        derived += f" in the {duration(together[1] - together[0])} in which all were recorded,"
     if furthest.b is not None:
         compared = (
             f"of {furthest.a.place} (mean {percent(furthest.a.mean)}) and {furthest.b.place} (mean {percent(furthest.b.mean)}) lie"
@@ -247,25 +284,25 @@ def _finding(evaluated: Sequence[_Device], pairs: Sequence[_Pair], violating: Se
     return f"{what} at most (Jensen-Shannon distance), not above the threshold of {threshold:g}."
 
 
-def _recommendation(evaluated: Sequence[_Device], violating: Sequence[_Pair]) -> str:
+def _recommendation(evaluated: Sequence[_Device], violating: Sequence[_Pair], framework: str | None) -> str:
     concerned = {id(device): device for pair in violating for device in (pair.a, pair.b) if device is not None}
     least = min(concerned.values(), key=lambda device: device.mean)
-    busiest = max(evaluated, key=lambda device: device.mean)
+    busiest = max((device for device in evaluated if device.derived == least.derived), key=lambda device: device.mean)
     idle = [device for device in evaluated if device.mean <= 0]
     if idle:
         machine = max(sum(1 for device in evaluated if device.node == one.node) for one in idle)
         return (
-            f"Start one process per GPU (`torchrun --nproc-per-node={machine}`) or ask for fewer GPUs: {plural(len(idle), 'GPU')} of"
-            f" {count(len(evaluated))} did nothing, {idle[0].place} among them."
+            f"Start one process per GPU ({EVERY_GPU.of(framework).format(gpus=machine)}) or ask for fewer GPUs:"
+            f" {plural(len(idle), 'GPU')} of {count(len(evaluated))} did nothing, {idle[0].place} among them."
         )
     if busiest.mean - least.mean < _SIMILAR:
         return (
             f"Compare what runs on {least.place} and on {busiest.place}: their means differ by only"
             f" {busiest.mean - least.mean:.1f} percentage points, so the course of the load differs and not its amount; equal batches for"
-            " every rank (`DistributedSampler(drop_last=True)`) make it alike."
+            f" every rank ({EQUAL_BATCHES.of(framework)}) make it alike."
         )
     return (
-        f"Give every GPU the same share of each batch (`DistributedSampler` with one process per GPU) and leave work of rank 0 alone"
+        f"Give every GPU the same share of each batch ({EQUAL_SHARES.of(framework)}) and leave work of rank 0 alone"
         f" (logging, evaluation) out of the step: {least.place} is used {percent(least.mean)} of the time and {busiest.place}"
         f" {percent(busiest.mean)}."
     )
@@ -274,8 +311,9 @@ def _recommendation(evaluated: Sequence[_Device], violating: Sequence[_Pair]) ->
 def _cost(evaluated: Sequence[_Device], concerned: Sequence[_Device], in_pairs: bool, run: RunData) -> Cost | None:
     """GPU time that the GPUs concerned were less busy than the busiest of them (of all, where all are compared with their mean)."""
     members = {id(device): device for device in concerned}.values()
-    busiest = max(device.mean for device in (members if in_pairs else evaluated))
-    lost = math.fsum((busiest - device.mean) / 100 * gpu_time_ns([device.row], run) for device in members)
+    compared = list(members) if in_pairs else evaluated
+    busiest = {made: max((device.mean for device in compared if device.derived == made), default=0.0) for made in (False, True)}
+    lost = math.fsum((busiest[device.derived] - device.mean) / 100 * gpu_time_ns([device.row], run) for device in members)
     whole = round(gpu_time_ns([device.row for device in evaluated], run))
     if not whole:
         return None
@@ -285,7 +323,7 @@ def _cost(evaluated: Sequence[_Device], concerned: Sequence[_Device], in_pairs: 
         ns=min(round(max(lost, 0.0)), whole),
         of_ns=whole,
         where=least.place,
-        base=gpu_time(device.row for device in evaluated),
+        base=gpu_time(device.row for device in evaluated) if run.samples.gpus_together is None else "GPU time while all were recorded",
     )
 
 

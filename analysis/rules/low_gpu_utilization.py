@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..wording import count, duration, percent, plural
+from ..time_breakdown import WORTH_NAMING_PERCENT, only_copied
+from ..wording import count, duration, percent, plural, whole_percent
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .frameworks import EVERY_GPU, FRAMEWORKS, FURTHER_AHEAD, framework_of
 from .gpus import (
-    MORE_WORKERS,
     NO_GPU,
     RECORD_LONGER,
     also_too_few,
@@ -40,10 +41,13 @@ IDLE_HEAD: Final = "idle head"
 IDLE_ENDS: Final = "idle head and tail"
 PARTS: Final = "parts of the run"
 
-GUESS: Final = (
-    f": find what the host does while they wait, most often loading (a larger `prefetch_factor`{MORE_WORKERS}), evaluation or checkpoints,"
-)
-"""What is said of the cause where no other rule found one."""
+
+def guess(framework: str | None) -> str:
+    """What is said of the cause where no other rule found one."""
+    return f": find what the host does while they wait, most often loading ({FURTHER_AHEAD.of(framework)}), evaluation or checkpoints,"
+
+
+GUESSES: Final = tuple(guess(framework) for framework in (*FRAMEWORKS, None))
 
 _IDLE: Final = (IDLE_TAIL, IDLE_HEAD, IDLE_ENDS)
 _LEAST_STRETCH: Final = 0.05
@@ -144,7 +148,7 @@ class LowGPUUtilization(SampleRule):
             first_ns=min((row["first_ns"] for row in low), default=None),
             last_ns=max((row["last_ns"] for row in low), default=None),
             details=details,
-            finding=(_finding(low, judged, run, parameters) if low else _fine(judged, parameters)) + also_too_few(few) + ".",
+            finding=(_finding(low, judged, run, parameters) if low else _fine(judged, run, parameters)) + also_too_few(few) + ".",
             recommendation=_recommendation(low, run) if low else None,
             cost=_cost(low, devices, run) if low else None,
         )
@@ -359,14 +363,25 @@ def _left_out(low: Sequence[Row]) -> str:
     return f"; the idle {' and '.join(parts)} of the {covers(rows)} not counted" if parts else ""
 
 
-def _fine(judged: Sequence[Row], parameters: Parameters) -> str:
+def _fine(judged: Sequence[Row], run: RunData, parameters: Parameters) -> str:
     low, steep = min(row["lowest_p95"] for row in judged), min(row["lowest_p5"] for row in judged)
     derived = ", derived from kernel activity" if any(row["derived"] for row in judged) else ""
+    copied = _copied(judged, run)
+    how = "well used" if copied < WORTH_NAMING_PERCENT else "busy"
+    they = "it" if len(judged) == 1 else "they"
+    only = f"; for {whole_percent(copied)} of the profile {they} only copied or set memory" if how == "busy" else ""
     return (
-        f"{'The GPU was' if len(judged) == 1 else f'All {count(len(judged))} GPUs were'} well used in every window{derived}:"
+        f"{'The GPU was' if len(judged) == 1 else f'All {count(len(judged))} GPUs were'} {how} in every window{derived}:"
         f" the lowest p95 is {percent(low)} (threshold {threshold(parameters['threshold_p95'])}),"
-        f" the lowest p5 {percent(steep)} (threshold {threshold(parameters['threshold_p5'])})"
+        f" the lowest p5 {percent(steep)} (threshold {threshold(parameters['threshold_p5'])}){only}"
     )
+
+
+def _copied(judged: Sequence[Row], run: RunData) -> float:
+    """Percent of their profile in which GPUs whose utilisation is derived ran no kernel and only copied or set memory, which counts as
+    use."""
+    derived = {(row["node"], row["device"]) for row in judged if row["derived"]}
+    return only_copied([device for device in run.whole_devices if (device.node, device.device) in derived]) if derived else 0.0
 
 
 def _recommendation(low: Sequence[Row], run: RunData) -> str:
@@ -385,7 +400,7 @@ def _kinds(low: Sequence[Row]) -> dict[str, list[Row]]:
 def _advice(kind: str, rows: Sequence[Row], run: RunData) -> str:
     if kind == UNUSED:
         gpus = next((node.gpus for node in run.nodes if node.hostname == rows[0]["node"]), None)
-        start = f"`torchrun --nproc_per_node={gpus}`" if gpus and gpus > 1 else "`--nproc_per_node` of torchrun"
+        start = EVERY_GPU.of(framework_of(run.store)).format(gpus=gpus if gpus and gpus > 1 else "GPUS")
         return f"Start a worker on every GPU ({start}) or choose an instance with fewer GPUs: nothing ran on {where(rows)}."
     if kind in _IDLE:
         parts = []
@@ -405,8 +420,8 @@ def _advice(kind: str, rows: Sequence[Row], run: RunData) -> str:
     if kind == FLUCTUATING:
         worst = min(rows, key=lambda row: row["lowest_p5"])
         return (
-            f"Feed the GPUs without pauses{GUESS} because {gpu(worst)} reaches {percent(worst['box']['p95'])} but falls to"
-            f" {percent(worst['lowest_p5'])} in between."
+            f"Feed the GPUs without pauses{guess(framework_of(run.store))} because {gpu(worst)} reaches {percent(worst['box']['p95'])} but"
+            f" falls to {percent(worst['lowest_p5'])} in between."
         )
     worst = min(rows, key=_mean)
     return (

@@ -27,6 +27,7 @@ from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, Rule, not_
 from .coverage import union_lengths
 from .device_names import place
 from .device_share import above, gpus, no_device_activity, span_of_all, steps_of
+from .frameworks import BF16, FP8, FP16, TF32, framework_of
 from .matrix_units import ORDER, matrix_units, speed_up
 from .run_data import RunData
 
@@ -173,7 +174,7 @@ def _judged(run: RunData, kernels: pl.DataFrame, rows: list[_Row], judged: list[
             "alternatives": [precision for precision in ORDER if precision in units],
         },
         finding=_finding(run, judged, bad, len(rows) - len(judged), threshold),
-        recommendation=_recommendation(bad) if bad else None,
+        recommendation=_recommendation(bad, framework_of(run.store)) if bad else None,
         cost=_cost(run, rows, bad) if bad else None,
     )
 
@@ -218,28 +219,22 @@ def _place(run: RunData, row: _Row) -> str:
     return place(row.device.node, users[0].rank if len(users) == 1 else None, row.device.index)
 
 
-def _recommendation(bad: list[_Row]) -> str:
+def _recommendation(bad: list[_Row], framework: str | None) -> str:
     main = bad[0]
     switches, model = main.switches, short_model(main.device.name) or "this GPU"
     if "TF32" in switches:
-        change = (
-            'Allow TF32 with `torch.set_float32_matmul_precision("high")` and `torch.backends.cudnn.allow_tf32 = True`, or run forward and'
-            ' loss under `torch.autocast("cuda", dtype=torch.bfloat16)`'
-        )
+        change = TF32.of(framework)
     elif "BF16" in switches:
-        change = 'Run forward and loss under `torch.autocast("cuda", dtype=torch.bfloat16)`'
+        change = BF16.of(framework)
     else:
-        change = (
-            'Run forward and loss under `torch.autocast("cuda", dtype=torch.float16)` with `torch.amp.GradScaler("cuda")`'
-            f" (the matrix units of {model} take neither TF32 nor BF16)"
-        )
+        change = f"{FP16.of(framework)} (the matrix units of {model} take neither TF32 nor BF16)"
     listed = " and ".join(part for part in (", ".join(switches[:-1]), switches[-1]) if part)
     why = f"{duration(sum(row.fp32_ns for row in bad))} of matrix work in FP32 leave the matrix units for {listed} unused"
     fastest = speed_up(main.device, switches)
     if fastest:
         why += f", and the peak of {model} in {fastest[0]} is {significant(fastest[1])} times that in FP32"
     further = [precision for precision in ("FP8",) if precision in (main.units or ())]
-    return f"{change}, because {why}." + (" FP8 would need Transformer Engine or torchao." if further else "")
+    return f"{change}, because {why}." + (FP8.of(framework) if further else "")
 
 
 def _cost(run: RunData, rows: list[_Row], bad: list[_Row]) -> Cost:

@@ -13,6 +13,7 @@ from ..intervals import union
 from ..job_statistics import job_times
 from .active_during import active_during
 from .base import FINE, ISSUES, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from .frameworks import COMPILED, framework_of
 from .run_data import RunData
 
 _MINUTE_NS: Final = 60_000_000_000
@@ -51,6 +52,9 @@ _NEVER_STEPS: Final = f"{_NO_STEPS}, whose ranges are of collectives and data lo
 _STEPS: Final = (
     "Record the job from its start, with step() of the profiler once per training step or steps annotated as step_0, step_1 and so on."
 )
+
+
+_ONE_RUN: Final = "Give the files of one run; see Data quality."
 
 
 class MaxInitializationTime(Rule):
@@ -110,6 +114,9 @@ class MaxInitializationTime(Rule):
             finding += "; what the job did before the capture is not known"
         if not issue:
             return Outcome(FINE, datapoints=1, windows=1, details=details, finding=f"{finding}.")
+        if _several(run):
+            reason = f"the files may not be of one run: {wording.duration(initialization)} before the first step may lie between two"
+            return not_evaluated(reason, _ONE_RUN, details=details)
         details["active"] = active_during(run.store, pl.DataFrame({"start": [began], "end": [first]}), run.top)
         return _issue(run, details, f"{finding}.", initialization, began + round(threshold), first)
 
@@ -149,6 +156,12 @@ def _watched(run: RunData) -> tuple[int, int] | None:
         return 0, 0
     first, last = stretches.sort(pl.col("end") - pl.col("start"), descending=True, maintain_order=True).select("start", "end").row(0)
     return first, last
+
+
+def _several(run: RunData) -> bool:
+    """Whether a note doubts that the files are of one run."""
+    found: bool = run.store.frame("SELECT EXISTS (FROM ingest_note WHERE code = 'several_runs') AS found").item()
+    return found
 
 
 def _captured(run: RunData) -> bool:
@@ -237,6 +250,5 @@ def _most(run: RunData, details: dict[str, Any], first_step: int | None, lost: i
 
 
 def _compiled(run: RunData) -> str:
-    """How compiled code is kept, where the framework is PyTorch or not known."""
-    framework = run.store.frame("SELECT any_value(framework) FROM run").item()
-    return " (`TORCHINDUCTOR_CACHE_DIR` with torch.compile)" if framework is None or "torch" in str(framework).lower() else ""
+    """How compiled code is kept."""
+    return f" ({COMPILED.of(framework_of(run.store))})"

@@ -21,6 +21,7 @@ from ..wording import count, duration, plural, significant, size
 from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from .coverage import DEVICE, with_covered
 from .device_share import DeviceShare, above, finding, issues, no_device_activity, outcome
+from .frameworks import PINNED_BATCHES, PINNED_RESULTS, framework_of
 from .run_data import RunData
 
 _THRESHOLD: Final = Parameter("threshold", "%", 1, 1, "percentile", "share of a device's span that pageable copies may take")
@@ -177,12 +178,7 @@ def _recommendation(run: RunData) -> str:
     if not copies:
         return ""
     main = copies[0]
-    change = (
-        "Keep the results on the device and copy them now and then, into a buffer made with `torch.empty(..., pin_memory=True)` and with"
-        " `copy_(..., non_blocking=True)`"
-        if main.kind == "DtoH"
-        else "Load batches with `DataLoader(..., pin_memory=True)` and copy them with `batch.to(device, non_blocking=True)`"
-    )
+    change = (PINNED_RESULTS if main.kind == "DtoH" else PINNED_BATCHES).of(framework_of(run.store))
     volume = f" ({size(main.total_bytes)} in all)" if main.total_bytes else ""
     why = (
         f"{plural(main.count, f'pageable {main.kind} copy', f'pageable {main.kind} copies')}{volume} took {duration(main.total_ns)}"

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import polars as pl
@@ -43,6 +44,7 @@ _BLOCK_SAMPLES: Final = 3_000_000
 _WINDOW_SAMPLES: Final = 4_000_000  # of all windows whose quantiles are taken at once
 _MOST_SAMPLES: Final = 1 << 30
 _MOST_KEYS: Final = 1 << 62
+_ALIKE: Final = 0.05
 _FINITE: Final = "isfinite(value) AND time_ns IS NOT NULL"
 _SOURCE: Final = pl.Enum(["sampled", "derived", FOOTPRINT, CONTROLLER])
 
@@ -80,6 +82,19 @@ class Samples:
         self.origin_ns: int = min(first, default=0) // _MINUTE_NS * _MINUTE_NS
         self.bucket_ns = _bucket_ns(self.derived, self.interval_ns)
         """Length of the buckets of derived utilisation; None where none is derived."""
+
+    @cached_property
+    def gpus_together(self) -> tuple[int, int] | None:
+        """First and last time, both included, at which the utilisation of the GPUs of every machine was recorded; the first is behind the
+        last where there is no such time. None where all were recorded for the same time: what one has more is a twentieth at most."""
+        sampled = self._counts.filter((pl.col("metric") == "gpu_utilization") & (pl.col("finite") > 0)).select("first", "last")
+        made = self.derived.group_by("node").agg(first=pl.col("time_ns").min(), last=pl.col("time_ns").max()).select("first", "last")
+        spans = pl.concat([sampled, made], how="vertical_relaxed").rows()
+        if not spans:
+            return None
+        first, last = max(span[0] for span in spans), min(span[1] for span in spans)
+        more = max(last for _, last in spans) - min(first for first, _ in spans) - max(last - first, 0)
+        return (first, last) if more > _ALIKE * max(last - first, 0) else None
 
     def has(self, figure: str) -> bool:
         """Whether any machine has samples of ``figure``."""
@@ -126,7 +141,8 @@ class Samples:
     def _block(self, nodes: Sequence[int], packing: _Packing) -> SampleBlock:
         inside = pl.col("node").is_between(nodes[0], nodes[-1])
         counts = self._counts.filter(inside & (pl.col("finite") > 0))
-        return SampleBlock(self._store, tuple(nodes), packing, counts, self.derived.filter(inside), self.origin_ns, self.bucket_ns)
+        derived = self.derived.filter(inside)
+        return SampleBlock(self._store, tuple(nodes), packing, counts, derived, self.origin_ns, self.bucket_ns, self.gpus_together)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +189,11 @@ class SampleBlock:
 
     def __init__(
         self, store: Store, nodes: tuple[int, ...], packing: _Packing, counts: pl.DataFrame, derived: pl.DataFrame, origin_ns: int,
-        bucket_ns: int | None,
+        bucket_ns: int | None, gpus_together: tuple[int, int] | None = None,
     ) -> None:  # fmt: skip
         self.nodes = nodes
+        self.gpus_together = gpus_together
+        """As :attr:`Samples.gpus_together`, of all blocks."""
         self.origin_ns = origin_ns
         self._store = store
         self._packing = packing

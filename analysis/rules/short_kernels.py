@@ -9,6 +9,7 @@ import polars as pl
 from ..wording import count, duration, percent, plural, significant
 from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from .device_gaps import GapGroup, IdleDevice
+from .frameworks import FUSED, FUSED_OPTIMIZER, framework_of
 from .idle_findings import Judged, gpus, in_order, names, no_device_activity, outcome, with_issue
 from .run_data import RunData
 
@@ -134,10 +135,10 @@ def _recommendation(run: RunData, kernels: list[dict[str, Any]], bad: list[Judge
     main = kernels[0]
     short, launches = (sum(row[key] for _, row in bad) for key in ("short", "launches"))
     optimizer = any(part.name == "optimizer" for part in run.framework.step_parts)
-    more = ", and give the optimizer `fused=True`" if optimizer else ""
+    framework = framework_of(run.store)
+    more = FUSED_OPTIMIZER.of(framework) if optimizer else ""
     return (
-        'Fuse the short kernels with `torch.compile` or launch them together with `torch.compile(mode="reduce-overhead")` or'
-        f" `torch.cuda.CUDAGraph`{more}, because {count(short)} of {count(launches)} kernel runs take less than"
+        f"{FUSED.of(framework)}{more}, because {count(short)} of {count(launches)} kernel runs take less than"
         f" {significant(parameters['short_us'])} µs: `{main['name']}` alone has {duration(main['gap_ns'])} of gaps before"
         f" {plural(main['count'], 'short run')} of {duration(main['mean_ns'])} on average."
     )

@@ -22,7 +22,7 @@ from .active_during import active_during
 from .base import FINE, ISSUES, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .device_names import process_place
 from .event_windows import window_of
-from .gpus import MORE_WORKERS
+from .frameworks import FURTHER_AHEAD, PINNED, SAVE, WAITS, WITH_STACKS, framework_of
 from .run_data import RunData
 
 MODES: Final = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
@@ -37,7 +37,6 @@ _REGULAR: Final = 0.8
 _EXPLAINS: Final = 0.5
 """What makes up this share of the extra time is named as its cause: device work, loading or waiting rather than the ranges around it."""
 _BASE: Final = "time of the training loop"
-_SAVE: Final = "torch.distributed.checkpoint.async_save"
 
 
 class StepOutlier(Rule):
@@ -110,7 +109,7 @@ class StepOutlier(Rule):
             last_ns=last,
             details=details,
             finding=_finding(groups, factor, allowed, details["slowest"]),
-            recommendation=_recommendation(_once(issues), details["slowest"]) if issues else None,
+            recommendation=_recommendation(_once(issues), details["slowest"], framework_of(run.store)) if issues else None,
             cost=_cost(groups) if issues else None,
         )
 
@@ -449,7 +448,7 @@ def _counted(group: _Group, of_place: str, factor: float) -> str:
     )
 
 
-def _recommendation(issues: Sequence[_Group], slowest: Sequence[Mapping[str, Any]]) -> str:
+def _recommendation(issues: Sequence[_Group], slowest: Sequence[Mapping[str, Any]], framework: str | None) -> str:
     worst = max(issues, key=lambda group: (group.extra_ns, len(group.outliers)))
     place = worst.place
     own = [
@@ -457,7 +456,7 @@ def _recommendation(issues: Sequence[_Group], slowest: Sequence[Mapping[str, Any
         for row in slowest
         if row["outlier"] and (row["node"], row["rank"], row["pid"], row["phase"]) == (place.node, place.rank, place.pid, worst.phase)
     ]
-    cause = _cause(own)
+    cause = _cause(own, framework)
     cost = (
         f"the {wording.plural(len(worst.outliers), 'outlier')} took {wording.duration(worst.extra_ns)} beyond the median"
         f" of {wording.duration(worst.spread.p50)}"
@@ -468,13 +467,13 @@ def _recommendation(issues: Sequence[_Group], slowest: Sequence[Mapping[str, Any
     if worst.every is not None:
         return (
             f"Take what runs every {worst.every} steps, such as a checkpoint, logging or validation, out of the step (checkpoints:"
-            f" `{_SAVE}`): the outliers are {worst.every} steps apart, and {cost}."
+            f" {SAVE.of(framework)}): the outliers are {worst.every} steps apart, and {cost}."
         )
     unknown = "nothing recorded tells why " if own else ""
-    return f"Record steps that include an outlier with call stacks (torch.profiler, `with_stack=True`): {unknown}{cost}."
+    return f"Record steps that include an outlier with call stacks {WITH_STACKS.of(framework)}: {unknown}{cost}."
 
 
-def _cause(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
+def _cause(rows: Sequence[Mapping[str, Any]], framework: str | None) -> tuple[str, str] | None:
     """An imperative and a clause about what makes up most of what most of the slowest outliers took beyond a typical step; None if
     nothing does. A first step, which is slow for another reason, does not hide it."""
     ranked = _causes(rows)
@@ -482,7 +481,7 @@ def _cause(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
         return None
     (kind, name), time, number = ranked[0]
     seen = f"in {number} of the {len(rows)} slowest of them {name} took {wording.duration(time / number)} longer than in a typical step"
-    return _imperative(kind, name), seen
+    return _imperative(kind, name, framework), seen
 
 
 def _causes(rows: Sequence[Mapping[str, Any]]) -> list[tuple[tuple[str, str], int, int]]:
@@ -502,13 +501,13 @@ def _causes(rows: Sequence[Mapping[str, Any]]) -> list[tuple[tuple[str, str], in
     return work or plain or ranked
 
 
-def _imperative(kind: str, name: str) -> str:
+def _imperative(kind: str, name: str, framework: str | None) -> str:
     if kind == "loader":
-        return f"Load further ahead (a larger `prefetch_factor`{MORE_WORKERS})"
+        return f"Load further ahead ({FURTHER_AHEAD.of(framework)})"
     if kind == "sync":
-        return "Remove what waits for the device inside the step (`.item()`, `.cpu()`, `torch.cuda.synchronize()`)"
+        return f"Remove what waits for the device inside the step ({WAITS.of(framework)})"
     if kind == "memcpy":
-        return "Copy from pinned memory (`pin_memory=True`, `non_blocking=True`)"
+        return f"Copy from pinned memory {PINNED.of(framework)}"
     if kind in ("kernel", "memset"):
         if "ccl" in name.lower():
             return "Find the rank that comes late to the collective in these steps"

@@ -10,6 +10,7 @@ from ..intervals import union
 from ..wording import duration, percent, plural
 from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from .device_gaps import GapGroup
+from .frameworks import READS, WAITS_FOR_ALL, framework_of
 from .host_time import length_inside
 from .idle_findings import Judged, gpus, in_order, names, no_device_activity, outcome, unjudged, with_issue
 from .run_data import RunData
@@ -69,7 +70,7 @@ class SyncBound(Rule):
             title="Remove synchronisations from the loop",
             details={"calls": top},
             finding=_finding(judged, bad, parameters),
-            recommendation=_recommendation(top, sum(row["blocked_idle_ns"] for _, row in bad)),
+            recommendation=_recommendation(top, sum(row["blocked_idle_ns"] for _, row in bad), framework_of(run.store)),
         )
 
 
@@ -150,14 +151,14 @@ def _finding(judged: list[Judged], bad: list[Judged], parameters: Parameters) ->
     )
 
 
-def _recommendation(calls: list[dict[str, Any]], total: int) -> str | None:
+def _recommendation(calls: list[dict[str, Any]], total: int, framework: str | None) -> str | None:
     if not calls:
         return None
     main = calls[0]
     source = f" in `{main['operator']}`" if main["operator"] else ""
     remove = _INSTEAD.get(main["operator"] or "", "")
     if not remove:
-        remove = "`torch.cuda.synchronize()`" if "Device" in main["name"] else "`.item()`, `.cpu()` and prints of tensors"
+        remove = (WAITS_FOR_ALL if "Device" in main["name"] else READS).of(framework)
     return (
         f"Remove {remove} from the loop, or reach them once every 100 steps: in {plural(main['count'], 'call')} of"
         f" `{main['name']}`{source} the host blocked and launched nothing while the device stood idle for"

@@ -28,8 +28,8 @@ class Pair:
 
 def before_after(pairs: Sequence[Pair], unit: str, names: tuple[str, str]) -> str:
     """SVG text; values are in ``unit``. ``names``: what the lighter and the full bars are called."""
-    labels = [clip(pair.name, 32) for pair in pairs]
-    left = min(210.0, 14 + max(svg.width_of(label) for label in labels))
+    labels, widest = svg.column((pair.name for pair in pairs), 32, 196)
+    left = 14 + widest
     end = max([value for pair in pairs for value in (pair.before, pair.after)]) or 1.0
     scale = (WIDTH - left - _RIGHT) / end
     row = 2 * _BAR + _GAP

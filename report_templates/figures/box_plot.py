@@ -38,8 +38,8 @@ class Box:
 
 def box_plot(boxes: Sequence[Box], limits: Sequence[tuple[float, str]], unit: str, *, top: float) -> str:
     """SVG text. The axis goes from zero to ``top``; ``limits`` are thresholds (value, name), drawn as dashed lines."""
-    labels = [clip(box.label, 26) for box in boxes]
-    left = min(210.0, 14 + max(svg.width_of(label) for label in labels))
+    labels, widest = svg.column((box.label for box in boxes), 26, 196)
+    left = 14 + widest
     right = WIDTH - max((14 + svg.width_of(box.note, 10) for box in boxes if box.note), default=14.0)
     scale = (right - left) / top
     body, head = _names(limits, left, right, scale)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..formats import NARROW_SPACE, clip
+from ..formats import NARROW_SPACE
 from . import svg
 from .axes import nice_ticks
 from .palette import GRID, INK, MEANINGS, MUTED
 
 WIDTH = 720.0
 _ROW, _BAR, _TOP = 20.0, 13.0, 24.0
-_LABEL = 250.0
+_LABEL = 238.0
 _TEXT = 118.0  # room for what stands beside the longest bars, at least
 
 
@@ -28,8 +28,8 @@ class Effect:
 
 def diverging_bars(rows: Sequence[Effect], unit: str) -> str:
     """SVG text; effects are in ``unit``, and both sides have one scale."""
-    labels = [clip(row.name, 40) for row in rows]
-    left = min(_LABEL, 12 + max(svg.width_of(label, 10) for label in labels))
+    labels, widest = svg.column((row.name for row in rows), 40, _LABEL, 10)
+    left = 12 + widest
     low, high = min(0.0, *(row.effect for row in rows)), max(0.0, *(row.effect for row in rows))
     span = (high - low) or 1.0
     # Texts of bars to the left stand left of them, and of those to the right on the right.

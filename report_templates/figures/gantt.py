@@ -21,6 +21,7 @@ from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
 WIDTH: Final = 720.0
 _TOP, _ROW, _BAR, _RIGHT = 28.0, 21.0, 16.0, 12.0
 _COLUMN: Final = 1.5  # px
+_LETTERS: Final = 7  # that a shortened name needs at least, to be told from others
 _OWN: Final = 3.0  # px from which on an event is drawn for itself
 _LEVELS: Final = 4
 KINDS: Final = ("step", "annotation", "computation", "communication", "memory", "sync", "launch", "host", "merged")
@@ -54,8 +55,8 @@ class Row:
 def gantt(rows: Sequence[Row], low: float, high: float, *, origin: float = 0.0) -> str:
     """SVG text. ``low`` and ``high``: the stretch in ns; ``origin``: what its axis counts from. ``start`` of a row of samples holds their
     times, ``end`` their percents."""
-    labels = [clip(row.label, 26) for row in rows]
-    left = min(190.0, 12 + max((svg.width_of(label, 10) for label in labels), default=0))
+    labels, widest = svg.column((row.label for row in rows), 34, 200, 10)
+    left = 12 + widest
     scale = (WIDTH - left - _RIGHT) / max(high - low, 1.0)
     bottom = _TOP + _ROW * len(rows)
     body = _legend([kind for kind in range(len(KINDS)) if any(not row.level and bool((row.kind == kind).any()) for row in rows)])
@@ -121,7 +122,7 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
         put(kind_of, _LEVELS, float(start[i]), float(wide[i]) - gap)
         name = row.names[i] if row.names else ""
         room = int((wide[i] - 8) / 5.6)
-        if name and room >= 4 and start[i] >= free and len(texts) < 60 and _HEIGHT.get(KINDS[kind_of], 1.0) >= 0.8:
+        if name and room >= min(len(name), _LETTERS) and start[i] >= free and len(texts) < 60 and _HEIGHT.get(KINDS[kind_of], 1.0) >= 0.8:
             meaning = _COLOUR.get(KINDS[kind_of], KINDS[kind_of])
             free = float(end[i])
             texts.append(svg.text(left + float(start[i]) + 4, y + 12, clip(name, room), fill=ON[meaning], size=9))

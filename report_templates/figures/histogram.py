@@ -110,8 +110,8 @@ def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[st
             above = f"{count(group.beyond)} above {duration(group.edges[-1])} not drawn"
             room -= svg.width_of(above, 10) + 10
             body.append(svg.text(left + _PANEL, top + 11, above, anchor="end", fill=MUTED, size=10))
-        body.append(svg.text(left, top + 11, _fit(group.label, room, 11), bold=True))
-        body.append(svg.text(left, top + 24, _fit(detail, _PANEL, 10), fill=MUTED, size=10))
+        body.append(svg.text(left, top + 11, svg.fitted(group.label, room, bold=True), bold=True))
+        body.append(svg.text(left, top + 24, svg.fitted(detail, _PANEL, 10), fill=MUTED, size=10))
         body += _axis(axis, base, None, 5)
         body.append(svg.line(left, base, left + _PANEL, base, GRID))
         body += _bars(group, axis, base, _BARS, meaning)
@@ -161,11 +161,6 @@ def _axis(axis: _Axis, base: float, top: float | None, most: int) -> list[str]:
         anchor = "start" if x - half < axis.left else "end" if x + half > axis.right else "middle"
         body.append(svg.text(x, base + 14, label, anchor=anchor, fill=MUTED, size=10))
     return body
-
-
-def _fit(text: str, width: float, size: float) -> str:
-    wide = svg.width_of(text, size)
-    return text if wide <= width else clip(text, max(8, int(len(text) * width / wide)))
 
 
 def _round(nanoseconds: float) -> str:

@@ -25,8 +25,8 @@ def matrix(labels: Sequence[str], values: Sequence[Sequence[float | None]], what
     count = len(labels)
     cell = min(_FIELD, _LARGEST / count)
     every = 1 if cell >= 14 else -(-14 // int(max(cell, 1)))
-    shown = [f"{number}: {clip(label, 24)}" for number, label in enumerate(labels, 1)]
-    left = min(230.0, 10 + max(svg.width_of(label) for label in shown))
+    shown, widest = svg.column((f"{number}: {clip(label, 24)}" for number, label in enumerate(labels, 1)), 32, 220)
+    left = 10 + widest
     body = _scale(what)
     colours = colormaps["cividis"]
     fields: dict[int, list[str]] = {}

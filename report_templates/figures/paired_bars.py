@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..formats import NARROW_SPACE, clip, significant
+from ..formats import NARROW_SPACE, significant
 from . import svg
 from .axes import nice_ticks
 from .palette import GRID, INK, MEANINGS, MUTED
@@ -25,8 +25,8 @@ def paired_bars(
 
     ``limit``: a value to compare the first part with, and its name: a dashed line through the bars of that part.
     """
-    labels = [clip(label, 32) for label, _ in rows]
-    left = min(200.0, 14 + max(svg.width_of(label) for label in labels))
+    labels, widest = svg.column((label for label, _ in rows), 32, 186)
+    left = 14 + widest
     end = max([value or 0.0 for _, values in rows for value in values] + [limit[0] if limit else 0.0]) or 1.0
     scale = (WIDTH - left - _RIGHT) / end
     row = _BAR * len(parts) + _GAP

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..formats import NARROW_SPACE, clip, significant
+from ..formats import NARROW_SPACE, significant
 from . import svg
 from .axes import nice_ticks
 from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
 
 WIDTH = 720.0
 _ROW, _BAR, _TOP, _RIGHT = 20.0, 14.0, 30.0, 14.0
+_LABEL = 186.0  # at most so wide
 _APART = 4.0  # parts wider than this have a gap between them, so that they are told apart without colours, too
 
 
@@ -37,8 +38,8 @@ def stacked_bars(
     ``limit``: a threshold and its name, drawn as a dashed line.
     """
     used = [i for i in range(len(parts)) if any(values[i] > 0 for _, values in rows)]
-    labels = [clip(label, 32) for label, _ in rows]
-    left = min(200.0, 14 + max(svg.width_of(label) for label in labels))
+    labels, widest = svg.column((label for label, _ in rows), 32, _LABEL)
+    left = 14 + widest
     end = whole or max(sum(values) for _, values in rows) or 1.0
     scale = (WIDTH - left - _RIGHT) / end
     bottom = _TOP + _ROW * len(rows)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
+from typing import Final
 
-from ..formats import printable
+from ..formats import clip, printable
 from .palette import INK
 
 # Attributes of every figure's root; a page that is not sure to have the font takes them away again (palette.themed).
 
 SHARED = 'font-family="DejaVu Sans"'
+_BOLD: Final = 1.13
+_FEWEST: Final = 6  # letters
 
 
 def number(value: float) -> str:
@@ -67,9 +71,26 @@ def text_of(content: str) -> str:
     return escape(printable(content), quote=False)
 
 
-def width_of(content: str, size: float = 11) -> float:
+def width_of(content: str, size: float = 11, *, bold: bool = False) -> float:
     """About how wide DejaVu Sans sets ``content``: exact metrics would need the font, and a label only has to fit."""
-    return sum(map(_em, content)) * size
+    return sum(map(_em, content)) * size * (_BOLD if bold else 1)
+
+
+def fitted(content: str, room: float, size: float = 11, *, bold: bool = False) -> str:
+    """``content``, without its middle where it would be wider than ``room``; a few letters stay in any case."""
+    length = len(content)
+    shown = content
+    while length > _FEWEST and width_of(shown, size, bold=bold) > room:
+        # The first guess may still be too wide: letters are not of equal width.
+        length = max(_FEWEST, min(length - 1, int(length * room / width_of(shown, size, bold=bold))))
+        shown = clip(content, length)
+    return shown
+
+
+def column(labels: Iterable[str], letters: int, room: float, size: float = 11) -> tuple[list[str], float]:
+    """``labels`` of at most ``letters``, each within ``room``, and the width of the widest."""
+    shown = [fitted(clip(label, letters), room, size) for label in labels]
+    return shown, max((width_of(label, size) for label in shown), default=0.0)
 
 
 def _em(character: str) -> float:

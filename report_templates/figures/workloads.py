@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..formats import clip
 from . import svg
 from .palette import GRID, INK, MEANINGS, MUTED
 
@@ -25,8 +24,8 @@ class Workload:
 
 def workloads(rows: Sequence[Workload]) -> str:
     """SVG text; bars grow from zero, and the highest of all rows fills its row."""
-    labels = [clip(row.label, 26) for row in rows]
-    left = min(210.0, 14 + max(svg.width_of(label) for label in labels))
+    labels, widest = svg.column((row.label for row in rows), 26, 196)
+    left = 14 + widest
     right = WIDTH - max((16 + svg.width_of(row.note, 10) for row in rows if row.note), default=14.0)
     highest = max((share for row in rows for share in row.shares), default=0.0) or 1.0
     bottom = _TOP + _ROW * len(rows)

@@ -55,15 +55,16 @@ def annotated_ranges(report: Report) -> Section:
     if further:
         rest = f", those with most time of {count(len(further))}" if len(further) > _FURTHER else ""
         made.facts["further"] = f"Durations of {plural(min(len(further), _FURTHER), 'further name')}{rest}"
+    phases = any(group.phase for group in found.groups)
     made.add(
         table(
             "annotations-table",
-            "Annotated ranges, by name without its number",
+            "Annotated ranges, by name without its number" + (" and by phase" if phases else ""),
             [
                 Column("Name", "name"),
+                *([Column("Phase", "name")] if phases else []),
                 Column("Side"),
-                Column("Phase", html_only=True),
-                Column("Processes", "number"),
+                Column("Processes", "number", html_only=phases),
                 Column("Count", "number"),
                 Column("Total", "number"),
                 *(Column(label, "number") for label in ("p50", "p95", "max")),
@@ -71,8 +72,8 @@ def annotated_ranges(report: Report) -> Section:
             [
                 [
                     word(group.name, limit=64),
+                    *([word(group.phase, limit=64)] if phases else []),
                     word(group.side),
-                    word(group.phase),
                     value(group.processes, count),
                     value(group.quantiles.count, count),
                     value(group.total_ns, duration),
@@ -196,29 +197,31 @@ def _figure(groups: Sequence[AnnotationGroup], id: str = "annotations-histograms
     same = [group for group in groups if not worth_drawing(group.quantiles)]
     if not drawn:
         return None
-    details = []
-    for group in drawn:
-        found = group.quantiles
-        tail = (
-            f"{count(group.histogram.beyond)} above {duration(group.histogram.edges[-1])} not drawn"
-            if group.histogram.beyond
-            else f"p95 {duration(found.p95)}"
-        )
-        details.append(f"{plural(found.count, 'range')}, median {duration(found.p50)}, {tail}")
-    named = [f"{_name(group)} ({duration(group.quantiles.p50)})" for group in same]
+    details = [
+        f"{plural(found.count, 'range')}, median {duration(found.p50)}, p95 {duration(found.p95)}"
+        for found in (group.quantiles for group in drawn)
+    ]
+    sides = sorted({group.side for group in groups})
+    named = [f"{_name(group, sides)} ({duration(group.quantiles.p50)})" for group in same]
     constant = say(" Few or nearly equal values, and so not drawn: {}.", ", ".join(named)) if same else ""
     first = drawn[0]
     return Figure(
         id,
         panels(
-            [bins_of(_name(group), group.histogram, group.quantiles.p50) for group in drawn],
+            [bins_of(_name(group, sides), group.histogram, group.quantiles.p50) for group in drawn],
             details,
             ["computation" if group.side == "device" else "host" for group in drawn],
         ),
-        f"Durations of {plural(len(drawn), 'annotated range')}: {_name(first)}, {details[0]}",
-        say("Durations, each with its own axis; dashed: the median. Two humps are two kinds of work under one name.{}", constant),
+        f"Durations of {plural(len(drawn), 'annotated range')}: {_name(first, sides)}, {details[0]}",
+        say(
+            "Durations{}, each with its own axis; dashed: the median. Two humps are two kinds of work under one name.{}",
+            f" on the {sides[0]}" if len(sides) == 1 else "",
+            constant,
+        ),
     )
 
 
-def _name(group: AnnotationGroup) -> str:
-    return clip(group.name, 40) + (f" ({group.phase})" if group.phase and group.phase != group.name else "") + f" on the {group.side}"
+def _name(group: AnnotationGroup, sides: Sequence[str]) -> str:
+    """With its side where there are two."""
+    phase = f" ({group.phase})" if group.phase and group.phase != group.name else ""
+    return clip(group.name, 40) + phase + (f" on the {group.side}" if len(sides) > 1 else "")

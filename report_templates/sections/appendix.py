@@ -8,6 +8,7 @@ from ...analysis.report import Report
 from ..blocks import Cell, Column, Section, line_of, say, table, value, word
 from ..formats import count, moment, plural, size
 
+_LONGEST = 2000
 DEFINITIONS = (
     ("span", "Time from the first to the last event of a device, as one process saw it."),
     ("busy", "Length of the union of everything that ran on the device, over all streams."),
@@ -54,7 +55,7 @@ def appendix(report: Report) -> Section:
     options = [(str(key), _plain(setting)) for key, setting in report.options.items()]
     versions = list({report.generator.name: report.generator.version, **report.generator.versions}.items())
     made.facts["pairs"] = [
-        (caption, line_of(pairs)) for caption, pairs in (("Options in effect", options), ("Versions", versions)) if pairs
+        (caption, line_of(pairs, longest=_LONGEST)) for caption, pairs in (("Options in effect", options), ("Versions", versions)) if pairs
     ]
     made.add(
         table(

@@ -51,6 +51,7 @@ def framework(report: Report) -> Section:
     ranges = _RANGES if report.time_breakdown else _HOST_ONLY
     sides = [replace(share, name=share.name.removesuffix(" operators")) for share in found.operator_time if share.total_ns]
     made.facts.update({"notes": found.notes} if found.notes else {})
+    made.facts["collectives"] = report.collectives is None or not report.collectives.rows
     made.add(
         shares_ring("framework-phases", say("Percent of the time from the first step's start to the last step's end."),
                     "Training phases", phases, "Phase", "Of the time", label="in phases", meaning=_phase, half=True),

@@ -18,11 +18,11 @@ def information(report: Report) -> Section:
         "information",
         "Information",
         say(
-            "{} with {}{}, {}.",
+            "{} with {}{}{}.",
             plural(len(report.nodes), "node"),
             plural(len(used), "GPU in use", "GPUs in use") if used else "no GPU in use",
             say(" ({})", ", ".join(models)) if models else "",
-            plural(len(report.processes), "process", "processes"),
+            f", {plural(len(report.processes), 'process', 'processes')}" if report.processes else "",
         ),
     )
     job, metadata = _job(run.metadata)
@@ -143,7 +143,10 @@ def _profiled(metadata: Mapping[str, str], python: PythonProfile) -> tuple[list[
         elif recorded.startswith(_REASONS):
             missing.append(f"{what} ({recorded.removeprefix(_REASONS[0])})")
         else:
-            by_window.setdefault(recorded, []).append(what + (_how(python) if kind == "python" else ""))
+            window, _, why = recorded.partition(": ")
+            by_window.setdefault(window, []).append(what + (_how(python) if kind == "python" else ""))
+            if why:
+                missing.append(f"{what} to the end ({why})")
     rows = [
         ("Profiled", "; ".join(f"{window}: {', '.join(whats)}" for window, whats in by_window.items())),
         ("Not profiled", "; ".join(missing)),

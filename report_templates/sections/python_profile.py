@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from markupsafe import Markup
 
 from ...analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report
-from ..blocks import Cell, Column, Figure, Section, Table, coded, name, say, table, value, word
+from ..blocks import PDF_ROWS, Cell, Column, Figure, Section, Table, coded, name, say, table, value, word
 from ..figures.flame_graph import Bar, Kind, flame_graph
 from ..formats import clip, count, duration, glued, percent, plural
 
@@ -27,11 +29,16 @@ _TIMERS: Final = {"total_time": "total time", "cpu_time": "CPU time", "off_cpu_t
 _PROFILERS: Final = {"cprofile": "cProfile", "pyinstrument": "Pyinstrument"}
 _QUESTIONS: Final = {"job phase": "Phase of the job", "modes": "Mode", "training phase": "Phase of a step"}
 _PHASE_ROWS: Final = 5
+_PDF_ROWS_EACH: Final = 6  # where the functions have a table for each of several clocks
+_PDF_FLAMES: Final = 2
+_ALL_OF_THEM: Final = Markup("More functions of each are in report.html; all in the attached report.json.")
 _OF_PATH: Final = re.compile(r"(?:.*/)?([^/]+:\d+\(.*\))", re.DOTALL)
 _NAME: Final = re.compile(r".*:\d+\((.*)\)", re.DOTALL)
 _BUILT_IN: Final = re.compile(r"\{(?:built-in method |method )?(.*)\}", re.DOTALL)
 _NOT_STATED: Final = "not stated"
 _PROFILER: Final = "profiler"
+Clock = tuple[str, str | None]
+"""Profiler and timer."""
 
 
 def python_profile(report: Report) -> Section:
@@ -40,24 +47,68 @@ def python_profile(report: Report) -> Section:
     if not rows:
         text = found.absent or "No Python profile in this run: record one with cProfile or Pyinstrument."
         return Section("python-profile", "Python profile", coded(text))
-    made = Section("python-profile", "Python profile", say("{}{}", _lead(found), _longest(report)))
+    clocks = sorted(dict.fromkeys(map(_clock, rows)), key=_order)
+    made = Section("python-profile", "Python profile", say("{}{}", _lead(found, clocks[0]), _longest(report)))
     if found.notes:
         made.facts["notes"] = found.notes
     steps = [group for group in found.groups if group.by == "steps"]
-    timed = any(group.timer is not None for group in found.groups) or not found.groups
-    made.add(_windows(steps, rows, timed=timed))
-    for i, flame in enumerate(found.flames):
+    made.add(_windows(steps, rows))
+    # The parts of the job in their order, each by all clocks.
+    parts = list(dict.fromkeys(flame.label for flame in found.flames))
+    flames = sorted(found.flames, key=lambda flame: (parts.index(flame.label), _order(_clock(flame))))
+    for i, flame in enumerate(flames):
         made.add(_flame(i, flame), _frames(i, flame))
-    made.add(_functions(rows, steps, timed=timed))
-    for question, heading in _QUESTIONS.items():
-        made.add(_phases(question, heading, [group for group in found.groups if group.by == question], timed=timed))
-    made.facts["flames"] = tuple(f"flame-{i}" for i in range(len(found.flames)))
-    made.facts["phases"] = tuple(question.replace(" ", "-") for question in _QUESTIONS)
+    made.facts["flames"] = tuple(f"flame-{i}" for i in range(len(flames)))
+    made.facts["pdf_flames"] = max(_PDF_FLAMES, sum(flame.label == parts[0] for flame in flames)) if parts else 0
+    before = len(made.tables)
+    for number, clock in enumerate(clocks):
+        of = _Of(clock, f"-{number}" if number else "", several=len(clocks) > 1)
+        made.add(_functions([row for row in rows if _clock(row) == clock], [group for group in steps if _clock(group) == clock], of))
+        told: list[list[list[ProfileRow]]] = []
+        for question, heading in _QUESTIONS.items():
+            groups = [one for one in found.groups if (one.by, _clock(one)) == (question, clock)]
+            # Where all of it is of one phase by two questions, the second answer is the first one again.
+            if (functions := [[replace(row, label="") for row in group.rows] for group in groups]) not in told:
+                made.add(*_phases(question, heading, groups, of))
+            told.append(functions)
+    made.facts["functions"] = tuple(made.tables)[before:]
     return made
 
 
-def _lead(found: PythonProfile) -> Markup:
-    first = max([row for row in found.rows if row.kind != _PROFILER] or found.rows, key=lambda row: row.total_s)
+@dataclass(frozen=True, slots=True)
+class _Of:
+    """By which clock the times of a table are; ``end`` of the table's id. Times of two clocks are of two kinds and share no table."""
+
+    clock: Clock
+    end: str
+    several: bool
+
+    @property
+    def words(self) -> str:
+        """What ends its caption."""
+        return f": {_clock_words(self.clock)}" if self.several or self.clock[1] else ""
+
+
+def _clock(one: ProfileRow | ProfileGroup | FlameGraph) -> Clock:
+    return one.profiler, one.timer
+
+
+def _order(clock: Clock) -> tuple[int, str]:
+    """Total time first; the other timers count parts of it."""
+    profiler, timer = clock
+    return (list(_TIMERS).index(timer) if timer in _TIMERS else len(_TIMERS), profiler)
+
+
+def _clock_words(clock: Clock) -> str:
+    """ "CPU time (cProfile)", "Pyinstrument"."""
+    profiler, timer = clock
+    named = _PROFILERS.get(profiler, profiler)
+    return named if timer is None else f"{_timer(timer)} ({named})" if named else _timer(timer)
+
+
+def _lead(found: PythonProfile, clock: Clock) -> Markup:
+    rows = [row for row in found.rows if _clock(row) == clock]
+    first = max([row for row in rows if row.kind != _PROFILER] or rows, key=lambda row: row.total_s)
     whole = sum(group.total_s for group in found.groups if group.by == "steps" and (group.label, group.timer) == (first.label, first.timer))
     share = f", {percent(100 * first.total_s / whole)} of that profile" if whole > 0 else ""
     return say(
@@ -97,14 +148,17 @@ def _where(row: ProfileRow | ProfileGroup | FlameGraph) -> str:
     return ", ".join(part for part in (row.label, _TIMERS.get(row.timer or "")) if part)
 
 
-def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow], *, timed: bool) -> Table | None:
+def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table | None:
+    timed = any(group.timer is not None for group in steps)
+    counted = any(group.calls is not None for group in steps)
+
     def first(group: ProfileGroup) -> str:
         own = (row for row in rows if (row.profiler, row.timer, row.label) == (group.profiler, group.timer, group.label))
         row = next(own, None)
         return "–" if row is None else row.short
 
-    many = any(group.windows > 1 or group.processes > 1 for group in steps)
-    counts = [Column("Profiles", "number", html_only=True), Column("Processes", "number", html_only=True)] if many else []
+    several = any(group.windows > 1 for group in steps)
+    shared = any(group.processes > 1 for group in steps)
     return table(
         "python-profile-windows",
         "What was profiled",
@@ -112,10 +166,11 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow], *, timed
             Column("Steps"),
             *([Column("Timer")] if timed else []),
             Column("Profiler"),
-            *counts,
+            *([Column("Profiles", "number", html_only=True)] if several else []),
+            *([Column("Processes", "number", html_only=True)] if shared else []),
             Column("Lasted", "number"),
             Column("Own time", "number"),
-            Column("Calls", "number"),
+            *([Column("Calls", "number")] if counted else []),
             Column("Functions", "number"),
             Column("Most own time", "name"),
         ],
@@ -124,10 +179,11 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow], *, timed
                 word(group.label),
                 *([word(_timer(group.timer))] if timed else []),
                 word(_PROFILERS.get(group.profiler, group.profiler)),
-                *([value(group.windows, count), value(group.processes, count)] if many else []),
+                *([value(group.windows, count)] if several else []),
+                *([value(group.processes, count)] if shared else []),
                 value(group.wall_ns, duration),
                 Cell(_seconds(group.total_s), sort=group.total_s),
-                value(group.calls, count),
+                *([value(group.calls, count)] if counted else []),
                 value(group.functions, count),
                 word(first(group), limit=40),
             ]
@@ -137,21 +193,21 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow], *, timed
     )
 
 
-def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup], *, timed: bool) -> Table | None:
-    whole = {(group.profiler, group.timer, group.label): group.total_s for group in steps}
+def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup], of: _Of) -> Table | None:
+    counted = any(row.calls is not None for row in rows)
+    whole = {group.label: group.total_s for group in steps}
     order = sorted(rows, key=lambda row: -row.total_s)
     left = sum(group.functions for group in steps) - len(rows)
     return table(
-        "python-profile-table",
-        "Functions by own time",
+        f"python-profile-table{of.end}",
+        f"Functions by own time{of.words}",
         [
             Column("Function", "name"),
             Column("Code", html_only=True),
             Column("Steps"),
-            *([Column("Timer")] if timed else []),
-            Column("Calls", "number"),
+            *([Column("Calls", "number")] if counted else []),
             Column("Own time", "number"),
-            Column("Of the profile", "number", html_only=True),
+            Column("Of the profile", "number"),
             Column("Cumulative time", "number"),
         ],
         [
@@ -159,48 +215,53 @@ def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup], *, tim
                 word(row.short or row.function, full=row.function, limit=100),
                 word(row.kind),
                 Cell(row.label or _steps(row), sort=row.first_step),
-                *([word(_timer(row.timer))] if timed else []),
-                Cell(_calls(row), sort=row.calls),
+                *([Cell(_calls(row), sort=row.calls)] if counted else []),
                 Cell(_seconds(row.total_s), sort=row.total_s),
-                value(_share(row.total_s, whole.get((row.profiler, row.timer, row.label))), percent),
+                value(_share(row.total_s, whole.get(row.label)), percent),
                 Cell(_seconds(row.cumulative_s), sort=row.cumulative_s),
             ]
             for row in order
         ],
+        pdf_rows=_PDF_ROWS_EACH if of.several else PDF_ROWS,
         note=f"{plural(left, 'function')} with less own time are not listed." if left > 0 else None,
     )
 
 
-def _phases(question: str, heading: str, groups: Sequence[ProfileGroup], *, timed: bool) -> Table | None:
-    return table(
-        f"python-profile-{question.replace(' ', '-')}",
-        f"By {heading[0].lower()}{heading[1:]}: functions with most own time",
-        [
-            Column(heading),
-            *([Column("Timer")] if timed else []),
-            Column("Function", "name"),
-            Column("Code", html_only=True),
-            Column("Calls", "number"),
-            Column("Own time", "number"),
-            Column("Of the phase", "number"),
-            Column("Cumulative time", "number"),
-        ],
+def _phases(question: str, heading: str, groups: Sequence[ProfileGroup], of: _Of) -> list[Table | None]:
+    """The table of HTML, and that of the PDF: fewer functions, but of every phase."""
+    counted = any(row.calls is not None for group in groups for row in group.rows)
+    columns = [
+        Column(heading),
+        Column("Function", "name"),
+        Column("Code", html_only=True),
+        *([Column("Calls", "number")] if counted else []),
+        Column("Own time", "number"),
+        Column("Of the phase", "number"),
+        Column("Cumulative time", "number"),
+    ]
+    rows = [
         [
             [
                 word(group.label),
-                *([word(_timer(group.timer))] if timed else []),
                 word(row.short, full=row.function, limit=100),
                 word(row.kind),
-                Cell(_calls(row), sort=row.calls),
+                *([Cell(_calls(row), sort=row.calls)] if counted else []),
                 Cell(_seconds(row.total_s), sort=row.total_s),
                 value(_share(row.total_s, group.total_s), percent),
                 Cell(_seconds(row.cumulative_s), sort=row.cumulative_s),
             ]
-            for group in groups
             for row in group.rows[:_PHASE_ROWS]
-        ],
-        pdf_rows=10,
-    )
+        ]
+        for group in groups
+    ]
+    id = f"python-profile-{question.replace(' ', '-')}{of.end}"
+    caption = f"By {heading[0].lower()}{heading[1:]}, functions with most own time{of.words}"
+    few = min(3 if of.several else _PHASE_ROWS, max(1, PDF_ROWS // max(1, len(rows))))
+    rest = _ALL_OF_THEM if any(len(group.rows) > few for group in groups) else None
+    return [
+        table(id, caption, columns, list(chain(*rows)), pdf_rows=0),
+        table(f"{id}-of-each", caption, columns, [row for some in rows for row in some[:few]], rest=rest),
+    ]
 
 
 def _flame(number: int, flame: FlameGraph) -> Figure:

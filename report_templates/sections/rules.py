@@ -67,6 +67,7 @@ def rules(report: Report) -> Section:
     made.facts["absent"] = _absent_lines([one for one in found if not one.evaluated])
     made.add(_overview([one for one in found if one.evaluated]), _absent([one for one in found if not one.evaluated]))
     made.parts = tuple(_part(report, one) for one in found if one.evaluated)
+    made.facts["only_html"] = any(part.figures or part.tables.keys() - {"parameters"} for part in made.parts if not part.facts["issue"])
     return made
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ...analysis.profiled_steps import ENOUGH
 from ...analysis.report import Report, Step, StepGroup, StepParts
 from ..blocks import BARS, Cell, Column, Figure, Section, of_all, say, spread, table, value
 from ..figures.axes import time_unit
@@ -45,6 +46,8 @@ _LOADINGS = 12  # names of ranges of data loading
 _POINTS = 400  # of one line
 _FEW = 10  # steps; of fewer no outer percentile is told
 _OTHERWISE = 0.1  # of the wall time of the step; from here on the first page tells it and the time on the device apart
+_Listed = defaultdict[tuple[object, ...], list[Step]]
+"""The steps that the report lists, by group."""
 _ALIKE = 0.01  # of the longest mean step; processes that wait for each other differ by less
 
 
@@ -57,10 +60,11 @@ def steps(report: Report) -> Section:
     groups = found.groups
     label = _labels(groups)
     outer = any(group.quantiles.count >= _FEW for group in groups)
-    made = Section("steps", "Steps", say("{}", " ".join(filter(None, (_lead(groups), report.steps.profiled, report.steps.trend)))))
+    listed = _by_group(found.steps)
+    made = Section("steps", "Steps", say("{}", " ".join(filter(None, (_lead(groups, listed), report.steps.profiled, report.steps.trend)))))
     made.add(
-        _distribution(groups),
-        _over_index(found.steps, groups),
+        _distribution(groups, listed),
+        _over_index(listed, groups),
         _parts(report),
         table(
             "steps-groups",
@@ -166,40 +170,55 @@ def _counted(groups: Sequence[StepGroup], *, named: bool = True) -> str:
     return ", ".join(f"{' and '.join(texts)}\u00a0{noun}{where}" for where, texts in parts.items())
 
 
-def _lead(groups: Sequence[StepGroup]) -> str:
+def _lead(groups: Sequence[StepGroup], every: _Listed) -> str:
     main, name = _main(groups)
     others = [group for group in groups if group not in main]
     named = bool(others) or name != "profiled"
     # Times of the device and of the host do not compare.
     timed = [group for group in main if group.on_device] or main
-    sentence = _durations(timed, _counted(timed, named=named))
+    sentence = _durations(timed, _counted(timed, named=named), every)
     if host := [group for group in main if group not in timed]:
-        sentence += f" Without recorded device work, timed on the host: {_durations(host, _counted(host, named=named))}"
+        sentence += f" Without recorded device work, timed on the host: {_durations(host, _counted(host, named=named), every)}"
     if not others:
         return sentence
     source = "Timelines of the whole job" if name == "profiled" else "Besides"
     return f"{sentence} {source}: {_counted(others)}."
 
 
-def _durations(groups: Sequence[StepGroup], counted: str) -> str:
+def _durations(groups: Sequence[StepGroup], counted: str, every: _Listed) -> str:
     label = _labels(groups)
     slow, fast = max(groups, key=lambda g: g.quantiles.p50), min(groups, key=lambda g: g.quantiles.p50)
-    worst = max(groups, key=lambda g: g.quantiles.max)
+    worst = max(groups, key=lambda g: _longest(g, every)[0])
+    longest, without = _longest(worst, every)
     q = slow.quantiles
+    slowest = f"slowest{without} {duration(longest)}"
     if len(groups) == 1:
         if q.count == 1:
             return f"{counted}: it took {duration(q.max)}."
         if q.count < _FEW:
-            return f"{counted}: median {duration(q.p50)}, fastest {duration(q.min)}, slowest {duration(q.max)}."
-        return f"{counted}: median {duration(q.p50)}, 95th percentile {duration(q.p95)}, slowest {duration(q.max)}."
+            return f"{counted}: median {duration(q.p50)}, fastest {duration(q.min)}, {slowest}."
+        return f"{counted}: median {duration(q.p50)}, 95th percentile {duration(q.p95)}, {slowest}."
     low, high = duration(fast.quantiles.p50), duration(q.p50)
     medians = (
         f"the median is {low} on every one" if low == high else f"the median lies between {low} ({label(fast)}) and {high} ({label(slow)})"
     )
-    return f"{counted}: {medians}; the slowest single step took {duration(worst.quantiles.max)} ({label(worst)})."
+    return f"{counted}: {medians}; the slowest single step{without} took {duration(longest)} ({label(worst)})."
 
 
-def _distribution(groups: Sequence[StepGroup]) -> Figure | None:
+def _longest(group: StepGroup, every: _Listed) -> tuple[float, str]:
+    """The time of the longest step of a group, of those without a profiler that makes them longer where enough remain, and what is to be
+    said of that."""
+    whole = group.quantiles.max, ""
+    if not group.slowest or group.slowest[0].profiled is None:
+        return whole
+    others = [step for step in every[_key(group)] if step.profiled is None]
+    plain = [step for step in group.slowest if step.profiled is None]
+    if len(others) < ENOUGH or (not plain and len(every[_key(group)]) < group.quantiles.count):  # not all are listed
+        return whole
+    return max(step.duration_ns for step in plain or others), " without a profiler"
+
+
+def _distribution(groups: Sequence[StepGroup], every: _Listed) -> Figure | None:
     """A row of bars per group; nothing where the table says it all."""
     label = _labels(groups)
     shown = spread(groups, BARS, lambda group: group.quantiles.p50)
@@ -223,7 +242,7 @@ def _distribution(groups: Sequence[StepGroup]) -> Figure | None:
     return Figure(
         "steps-distribution",
         histogram(bins, "computation", "steps"),
-        f"Distribution of step durations. {_lead(groups)}",
+        f"Distribution of step durations. {_lead(groups, every)}",
         say(
             "Step durations ({}). A long tail to the right means some steps waited.{}{}",
             kind,
@@ -233,13 +252,10 @@ def _distribution(groups: Sequence[StepGroup]) -> Figure | None:
     )
 
 
-def _over_index(every: Sequence[Step], groups: Sequence[StepGroup]) -> Figure | None:
+def _over_index(series: _Listed, groups: Sequence[StepGroup]) -> Figure | None:
     """Step duration over step index, one line per group; the slowest, the median and the fastest group are named."""
     main, what = _main(groups)
     label = _labels(main)
-    series: dict[tuple[object, ...], list[Step]] = defaultdict(list)
-    for step in every:
-        series[_key(step)].append(step)
     drawable = [group for group in main if len(series[_key(group)]) > 2]
     if not drawable:
         return None
@@ -271,7 +287,7 @@ def _over_index(every: Sequence[Step], groups: Sequence[StepGroup]) -> Figure | 
     return Figure(
         "steps-over-index",
         lines([Panel(f"step duration, {unit.name}", made)], "steps before it" if anew else "step", x_time=False, height=120),
-        f"Duration of each step. {_lead(groups)}",
+        f"Duration of each step. {_lead(groups, series)}",
         say(
             "Each step in its order. Single peaks are disturbances, a slope is a trend.{}{}{}{}{}{}",
             " Numbers of steps repeat: the axis counts the steps before each." if anew else "",
@@ -286,6 +302,13 @@ def _over_index(every: Sequence[Step], groups: Sequence[StepGroup]) -> Figure | 
 
 def _key(row: Step | StepGroup) -> tuple[object, ...]:
     return row.node, row.rank, row.pid, row.phase, row.on_device
+
+
+def _by_group(every: Sequence[Step]) -> _Listed:
+    found: _Listed = defaultdict(list)
+    for step in every:
+        found[_key(step)].append(step)
+    return found
 
 
 def _thinned(steps: Sequence[Step]) -> Sequence[Step]:

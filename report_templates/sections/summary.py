@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from ...analysis.report import Report
+from ...analysis.host_records import leading_functions
+from ...analysis.report import Report, Tile
 from ..blocks import Cell, Column, Figure, Section, Table, meaning_of, of_all, plain, say, spread, table, value, word
 from ..figures.donut import shaded
 from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
-from ..formats import clip, duration, first_sentences, glued, percent, plural, sentences
+from ..formats import UNKNOWN, clip, count, duration, first_sentences, glued, percent, plural, sentences
 from .findings import FIRST, findings, overlap
 from .steps import parts_of, telling, wall_and_device
 from .system_usage import panel
@@ -35,6 +36,7 @@ def summary(report: Report, *, rules: bool = True) -> Section:
     headline, further = first_sentences(glued(report.summary.headline), _HEADLINE)
     made = Section("summary", "Summary", say("{}", headline))
     made.facts["further"] = further or _most(report)
+    made.facts["tiles"] = _tiles(report)
     shown = spread(report.time_breakdown, FIRST_PAGE, wasted)
     if shown:
         more = of_all(len(shown), len(report.time_breakdown), "device", "time without computation")
@@ -69,6 +71,8 @@ def summary(report: Report, *, rules: bool = True) -> Section:
     )
     if not report.kernels:
         made.add(_operators(report))
+    if not report.kernels and not report.framework.cpu_operators:
+        made.add(_functions(report), _collectives(report))
     first = findings(report)[:FIRST]
     made.facts["findings"], made.facts["note"] = first, overlap(first)
     found = judged(report)
@@ -90,6 +94,11 @@ def summary(report: Report, *, rules: bool = True) -> Section:
         )
     )
     return made
+
+
+def _tiles(report: Report) -> Sequence[Tile]:
+    """None where the run gives none of them: the headline says so already."""
+    return report.summary.tiles if any(tile.value != UNKNOWN for tile in report.summary.tiles) else ()
 
 
 def _most_rows(report: Report) -> int:
@@ -138,8 +147,8 @@ def _kept(report: Report, first: int, listed: Sequence[Judged], found: Sequence[
 
     headline, further = first_sentences(report.summary.headline, _HEADLINE)
     room = _PAGE - 17 * lines(headline, 58) - 14 * lines(further, 84) - (22 if report.summary.warnings else 0)
-    if report.summary.tiles:
-        room -= 40 + 10 * max(lines(tile.detail, 15) + (len(tile.value) > 12) * lines(tile.value, 14) for tile in report.summary.tiles)
+    if tiles := _tiles(report):
+        room -= 40 + 10 * max(lines(tile.detail, 15) + (len(tile.value) > 12) * lines(tile.value, 14) for tile in tiles)
     room -= 38 + 26 * first
     room -= 10 * lines(", ".join(one.rule.rule for one in found), 100) + 60  # what names the others
     for number, one in enumerate(listed):
@@ -249,5 +258,42 @@ def _operators(report: Report) -> Table | None:
         f"CPU operators with most time{f', traced {report.steps.traced}' if report.steps.traced else ''}",
         [Column("Operator", "name"), Column("Cumulative time", "number"), Column("Of operator time", "number")],
         [[word(row.name, limit=60), value(row.total_ns, duration), value(row.percent, percent)] for row in rows],
+        sortable=False,
+    )
+
+
+def _functions(report: Report) -> Table | None:
+    """What cost most of a Python profile where neither kernels nor operators were recorded."""
+    found = leading_functions(report.python_profile)
+    if found is None:
+        return None
+    group, rows = found
+    return table(
+        "summary-functions",
+        "Python functions with most own time",
+        [Column("Function", "name"), Column("Own time", "number"), Column("Of own time", "number"), Column("Calls", "number")],
+        [
+            [
+                word(row.short or row.function, full=row.function, limit=72),
+                value(round(row.total_s * 1e9), duration),
+                value(100 * row.total_s / group.total_s if group.total_s > 0 else 0.0, percent),
+                Cell(UNKNOWN) if row.calls is None else value(row.calls, count),
+            ]
+            for row in rows[: _most_rows(report)]
+        ],
+        sortable=False,
+    )
+
+
+def _collectives(report: Report) -> Table | None:
+    """The collectives of a framework timeline where neither kernels nor operators were recorded."""
+    return table(
+        "summary-collectives",
+        "Collectives with most time",
+        [Column("Collective", "name"), Column("Total", "number"), Column("Of collective time", "number"), Column("Count", "number")],
+        [
+            [word(share.name, limit=60), value(share.total_ns, duration), value(share.percent, percent), value(share.count, count)]
+            for share in report.framework.collectives[: _most_rows(report)]
+        ],
         sortable=False,
     )

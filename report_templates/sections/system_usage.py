@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ...analysis.report import ActiveTime, GpuClocks, Report, Series, UnitHeat
 from ..blocks import Cell, Column, Figure, Section, Slice, Table, of_all, ring, say, spread, table
 from ..figures import heat_map, lines
-from ..formats import clip, count, duration, percent, quantity
+from ..formats import clip, count, duration, percent, plural, quantity
 
 _NAMES = {
     "gpu": "GPU utilisation",
@@ -83,14 +83,20 @@ def _clocks(every: Sequence[GpuClocks]) -> Table | None:
         return None
     held = sorted(every, key=lambda row: (-(row.heat_ns or 0), -(row.power_ns or 0) - (row.hardware_ns or 0)))[:_CLOCKS]
     shown = sorted(held, key=lambda row: (row.node, row.device))
+    caption = "Power and clock of each GPU"
+    times: Sequence[str] = ()
+    if any(time is not None for row in shown for time in (row.heat_ns, row.power_ns, row.hardware_ns)):
+        caption += ", and for how long the clock was held down for heat, for power, or by the hardware for one of them"
+        times = ("Heat", "Power", "Hardware")
+    if len(shown) < len(every):
+        caption += f"; {count(len(shown))} of {count(len(every))} GPUs{', those that were held down longest' if times else ''}"
     return table(
         "system-usage-clocks",
-        "Power and clock of each GPU, and for how long the clock was held down for heat, for power, or by the hardware for one of them"
-        + (f"; the {count(len(shown))} of {count(len(every))} GPUs that were held down longest" if len(shown) < len(every) else ""),
+        caption,
         [
             Column("Node", "name"),
             Column("GPU", "number"),
-            *(Column(label, "number") for label in ("Power p50", "max", "Clock p50", "min", "max", "Heat", "Power", "Hardware")),
+            *(Column(label, "number") for label in ("Power p50", "max", "Clock p50", "min", "max", *times)),
         ],
         [
             [
@@ -98,7 +104,7 @@ def _clocks(every: Sequence[GpuClocks]) -> Table | None:
                 Cell(count(row.device), sort=row.device),
                 *(Cell(quantity(x, "W"), sort=x) for x in (row.power_p50_w, row.power_max_w)),
                 *(Cell(quantity(x, "MHz"), sort=x) for x in (row.sm_clock_p50_mhz, row.sm_clock_min_mhz, row.sm_clock_max_mhz)),
-                *(Cell(duration(x), sort=x) for x in (row.heat_ns, row.power_ns, row.hardware_ns)),
+                *(Cell(duration(x), sort=x) for x in (row.heat_ns, row.power_ns, row.hardware_ns)[: len(times)]),
             ]
             for row in shown
         ],
@@ -154,42 +160,67 @@ def _active(id: str, what: str, active: ActiveTime | None, meaning: str) -> Figu
 
 
 def _over_time(every: Sequence[Series]) -> list[Figure]:
-    """A panel per metric, a line per node, over one axis of time; few panels per figure, so that a page takes it."""
+    """A panel per metric, a line per node that has it, over one axis of time; few panels per figure, so that a page takes it."""
     every = [series for series in every if len(series.time_ns) > 1]
     metrics = [metric for metric in _NAMES if any(series.metric == metric for series in every)]
-    if not metrics:
-        return []
-    first = [series for series in every if series.metric == metrics[0]]
-    nodes = {series.node for series in every}
-    named = {series.node for series in spread(first, _NAMED, _mean)}
-    shown = {series.node for series in spread(first, _LINES, _mean)} | named
-    start = min(series.time_ns[0] for series in every)
-    derived = " GPU utilisation is derived from kernel activity." if first[0].metric == "gpu" and first[0].derived else ""
-    who = f" Named: the nodes of most, of least and of median {_NAMES[metrics[0]]}; grey: the others." if len(shown) > len(named) else ""
     made = []
     for number in range(0, len(metrics), _PANELS):
-        drawn = {metric: [s for s in every if s.metric == metric and s.node in shown] for metric in metrics[number : number + _PANELS]}
-        given = next(iter(drawn.values()))
-        caption = say(
-            "Mean of the node's units over time; a band spans the lowest and the highest unit.{}{}{}",
-            derived,
-            who,
-            of_all(len(shown), len(nodes), "node", _NAMES[metrics[0]]),
-        )
+        given = {metric: [series for series in every if series.metric == metric] for metric in metrics[number : number + _PANELS]}
+        few = len({series.node for those in given.values() for series in those}) <= _NAMED
+        most = _NAMED if few else _NAMED // len(given)  # names: a figure has colours for so many nodes
+        named = {metric: _chosen(those, most) for metric, those in given.items()}
+        shown = {metric: _chosen(those, _LINES) | named[metric] for metric, those in given.items()}
+        drawn = {metric: [series for series in those if series.node in shown[metric]] for metric, those in given.items()}
+        first = next(iter(given.values()))
+        start = min(series.time_ns[0] for series in every)
+        what = ", ".join(_NAMES[metric] for metric in drawn)
+        lead = f"{what}, as above." if number else "Mean of the node's units over time; a band spans the lowest and the highest unit."
         made.append(
             Figure(
                 "system-usage-over-time" + (f"-{number // _PANELS + 1}" if number else ""),
                 lines.lines(
-                    [panel(metric, series, named, start) for metric, series in drawn.items()],
+                    [panel(metric, series, named[metric], start) for metric, series in drawn.items()],
                     "time since the first sample",
                     x_time=True,
                     height=58,
                 ),
-                f"{', '.join(_NAMES[metric] for metric in drawn)} over time; {_NAMES[given[0].metric]}: {_finding(given)}",
-                say("{}, as above.", ", ".join(_NAMES[metric] for metric in drawn)) if number else caption,
+                f"{what} over time; {_NAMES[first[0].metric]}: {_finding(first)}",
+                say("{}{}{}{}", lead, _derived(given.get("gpu", ())), _named(drawn, named, most), _drawn(given, drawn)),
             )
         )
     return made
+
+
+def _chosen(given: Sequence[Series], most: int) -> set[str]:
+    return {series.node for series in spread(given, most, _mean)}
+
+
+def _derived(given: Sequence[Series]) -> str:
+    """That GPU utilisation is derived, and of how many nodes where others have samples of it."""
+    derived = sum(series.derived for series in given)
+    some = f" of {count(derived)} of {plural(len(given), 'node')}" if derived < len(given) else ""
+    return f" GPU utilisation{some} is derived from kernel activity." if derived else ""
+
+
+def _named(drawn: Mapping[str, Sequence[Series]], named: Mapping[str, Collection[str]], most: int) -> str:
+    if all(len(series) == len(named[metric]) for metric, series in drawn.items()):
+        return ""
+    which = "of most and of least" if most < 3 else "of most, of least and of median"
+    of = "of it" if len(drawn) > 1 else _NAMES[next(iter(drawn))]
+    return f" Named{' in each panel' if len(drawn) > 1 else ''}: the nodes {which} {of}; grey: the others."
+
+
+def _drawn(given: Mapping[str, Sequence[Series]], drawn: Mapping[str, Sequence[Series]]) -> str:
+    """How many nodes are drawn of those that have a metric, where not all are; metrics of the same counts are told together."""
+    counts: dict[tuple[int, int], list[str]] = {}
+    for metric, those in given.items():
+        if len(drawn[metric]) < len(those):
+            counts.setdefault((len(drawn[metric]), len(those)), []).append(_NAMES[metric])
+    return "".join(
+        f" {', '.join(names)}: {count(shown)} of the {count(all_)} nodes that have it are drawn, those of most and of least of it and the"
+        " median one."
+        for (shown, all_), names in counts.items()
+    )
 
 
 def panel(metric: str, given: Sequence[Series], named: Collection[str], start: int) -> lines.Panel:

@@ -15,7 +15,8 @@ from ..formats import count, duration, plural
 from .encode import encode
 
 _ROWS: Final = 12
-_LONGEST: Final = 24
+_LONGEST: Final = 34
+_FILLS: Final = 0.9
 _MOST_GAPS: Final = 200
 """Drawn of one strip."""
 NOTHING: Final = Timeline(
@@ -30,6 +31,12 @@ _HEADING: Final = {
     "typical": "A typical step",
     "slowest": "The slowest step",
 }
+_STRIPS: Final = {
+    "whole": "the whole run",
+    "devices": "the time in which devices were recorded",
+    "typical": "a typical step",
+    "slowest": "the slowest step",
+}
 _ORIGIN: Final = {"whole": "the start of the run", "devices": "the start of the recording"}
 
 
@@ -42,11 +49,16 @@ def timeline(given: Timeline) -> Section:
             say("No event has a time to be drawn: record the run with --gpu, or read the Kineto traces of its processes."),
         )
     shown = say(" {}", given.shown) if given.shown else Markup("")
-    lead = say("{}{} over {}.{}", plural(given.events_total, "event"), _derived(given), duration(given.span_ns), shown)
+    what = f"{plural(given.events_total, 'event')}{_derived(given)}"
+    if not given.events_total:
+        what = f"No event, but {plural(len(given.lines), 'line')} of samples"
+    lead = say("{} over {}.{}", what, duration(given.span_ns), shown)
     made = Section("timeline", "Timeline", lead, facts={"data": Markup(encode(given))})
     order = {key: place for place, key in enumerate(_HEADING)}
     for view in sorted(given.views, key=lambda one: order.get(one.key, len(order))):
         made.add(_strips(given, view))
+    named = [words for key, words in _STRIPS.items() if key in made.figures]
+    made.facts["strips"] = f"Strips of {', '.join(named[:-1])}{' and ' * (len(named) > 1)}{named[-1]}" if named else ""
     return made
 
 
@@ -62,7 +74,7 @@ def _strips(given: Timeline, view: View) -> Figure | None:
         return None
     heading = _HEADING.get(view.key, "A stretch")
     # What the heading says already is not said again.
-    said = view.label.removesuffix(": the slowest").removesuffix(": typical") if view.key in ("slowest", "typical") else view.label
+    said = view.label.removeprefix("the whole run, ").replace(": the slowest", "").replace(": typical", "")
     names = ", ".join(row.label for row in rows)
     more = say(" {} of {} tracks are drawn.", count(len(rows)), count(total)) if total > len(rows) else Markup("")
     if any(row.gaps for row in rows):
@@ -102,7 +114,7 @@ def _of_run(given: Timeline, view: View) -> tuple[list[Row], int]:
     total = len(devices) + (first is not None)
     if not devices:
         threads = [i for i, track in enumerate(given.tracks) if track.kind in ("thread", "annotations") and _any(given, i)]
-        rows += [_row(given, given.tracks[one].label, [one], view, outer=True) for one in threads[: _ROWS - len(rows)]]
+        rows += [_row(given, given.tracks[one].label, [one], view, lane=0) for one in threads[: _ROWS - len(rows)]]
         total += len(threads)
     return rows, total
 
@@ -125,7 +137,11 @@ def _of_step(given: Timeline, view: View) -> tuple[list[Row], int]:
         for kind in ("steps", "annotations", "stream", "thread")
     }
     total = sum(map(len, by_kind.values()))
-    rows = [_row(given, _label(given, one), [one], view, outer=True) for kind in ("steps", "annotations") for one in by_kind[kind][:1]]
+    rows = [
+        _row(given, _label(given, one), [one], view, lane=_lane(given, one, view))
+        for kind in ("steps", "annotations")
+        for one in by_kind[kind][:1]
+    ]
     for line in given.lines:
         if line.track in below and line.unit == "percent" and given.tracks[line.track].kind == "utilisation":
             near = (line.time_ns >= view.start_ns) & (line.time_ns <= view.end_ns)
@@ -143,7 +159,7 @@ def _of_step(given: Timeline, view: View) -> tuple[list[Row], int]:
             break
     rows += [_row(given, _stream_label(given, one), [one], view) for one in _busiest(given, by_kind["stream"], 6, view)]
     for one in _busiest(given, by_kind["thread"], _ROWS - len(rows) if len(rows) < _ROWS else 0, view)[:3]:
-        rows.append(_row(given, given.tracks[one].label, [one], view, outer=True))
+        rows.append(_row(given, given.tracks[one].label, [one], view, lane=0))
         calls = _row(given, "its launch calls", [one], view, meanings=("launch", "sync"))
         if len(calls.start) and rows[-1].kind.tolist() != calls.kind.tolist():
             rows.append(calls)
@@ -171,6 +187,16 @@ def _of(given: Timeline, track: int) -> slice:
     return slice(int(low), int(high))
 
 
+def _lane(given: Timeline, track: int, view: View) -> int:
+    """The outermost level of the track that tells more than that one range, the annotated step itself, fills the stretch."""
+    part, inside = _of(given, track), _within(given, track, view)
+    lanes, start = given.events.lane[part][inside], given.events.start_ns[part][inside]
+    outer = lanes == 0
+    covered = np.minimum(start + given.events.duration_ns[part][inside], view.end_ns) - np.maximum(start, view.start_ns)
+    fills = outer.sum() == 1 and covered[outer][0] >= _FILLS * (view.end_ns - view.start_ns)
+    return int(fills and bool((lanes == 1).any()))
+
+
 def _any(given: Timeline, track: int) -> bool:
     return len(given.events.track[_of(given, track)]) > 0
 
@@ -183,13 +209,13 @@ def _within(given: Timeline, track: int, view: View) -> np.ndarray[tuple[int], n
 
 
 def _row(
-    given: Timeline, label: str, tracks: Sequence[int], view: View, *, outer: bool = False, meanings: Sequence[str] | None = None
+    given: Timeline, label: str, tracks: Sequence[int], view: View, *, lane: int | None = None, meanings: Sequence[str] | None = None
 ) -> Row:
-    """One strip of these tracks. ``outer``: only what lies within nothing else; ``meanings``: only these."""
+    """One strip of these tracks. ``lane``: only what lies within so many others; ``meanings``: only these."""
     events = given.events
     index = np.concatenate([np.arange(_of(given, one).start, _of(given, one).stop)[_within(given, one, view)] for one in tracks])
-    if outer:
-        index = index[events.lane[index] == 0]
+    if lane is not None:
+        index = index[events.lane[index] == lane]
     known = np.array(
         [KINDS.index(name.meaning) if name.meaning in KINDS else KINDS.index("merged") for name in given.names] or [0], np.int64
     )

@@ -24,12 +24,14 @@ from postrun.analysis.report import (
     Process,
     Report,
     Run,
+    Series,
     Source,
     Step,
     StepParts,
 )
 from postrun.analysis.report_data import is_report, report_of
 from postrun.ingest.store import Store
+from postrun.report_templates.comparison import pages
 
 MS = 1_000_000
 GENERATOR = Generator("postrun", "0", 0, {})
@@ -412,3 +414,72 @@ def test_what_is_no_report_is_refused_by_its_place(empty: Report, change: Callab
 )
 def test_other_json_is_no_report(data: object) -> None:
     assert not is_report(data)
+
+
+def curve(metric: str, values: dict[float, float], *, node: str = "node", unit: str = "%", derived: bool = False) -> Series:
+    """Values by milliseconds after the first step's begin."""
+    times = tuple(10**18 + round(at * MS) for at in values)
+    own = tuple(values.values())
+    return Series(node, metric, unit, times, own, own, own, derived)
+
+
+def sampled(report: Report, *series: Series) -> Report:
+    return dataclasses.replace(report, system_usage=dataclasses.replace(report.system_usage, series=series))
+
+
+def means(made: Comparison) -> list[tuple[str, float | None, float | None, float | None, str | None]]:
+    return [(one.name, one.base_percent, one.new_percent, one.difference_points, one.absent) for one in made.sampling.means]
+
+
+def test_sampled_utilisation_in_the_time_of_the_steps(empty: Report) -> None:
+    in_use = "% of device memory"
+    runs = with_(empty, lengths=[10.0] * 6), with_(empty, lengths=[10.0] * 8)  # 60 and 80 ms
+    base = sampled(
+        runs[0],
+        curve("gpu", {-5: 0, 0: 40, 30: 60, 60: 80, 60.1: 0}),  # 60 between the begin and the end of the steps
+        curve("gpu", {10: 20}, node="other"),
+        curve("gpu_memory", {10: 30, 20: 50}, unit=in_use),
+        curve("cpu", {-1: 9, 15: 12}),
+        curve("io_wait", {20: 3}),
+    )
+    new = sampled(
+        runs[1],
+        curve("gpu", {10: 55, 75: 60}),
+        curve("gpu_memory", {10: 99}, unit="% of time the memory controller was busy"),
+        curve("io_wait", {-3: 1, 81: 7}),
+        curve("cpu_memory", {10: 50}),
+    )
+    made = compared(base, new)
+    assert made.sampling.over == "steps"
+    assert means(made) == [
+        ("GPU utilisation", 40.0, 57.5, 17.5, None),  # (60 + 20) / 2
+        ("GPU memory", 40.0, None, None, "new has no samples"),
+        ("CPU utilisation", 12.0, None, None, "new has no samples"),
+        ("I/O wait", 3.0, None, None, "new has no samples in the time that is compared"),
+    ]
+    assert not [one for one in made.changes if "utilisation" in one.text]
+    page = pages(made, "html")
+    assert "Sampled utilisation" in page
+    assert "GPU utilisation 40.0\u00a0% before, 57.5\u00a0% now (+17.5\u00a0pp)" in page
+    assert "I/O wait: new has no samples in the time that is compared." in page
+    assert "GPU memory, CPU utilisation: new has no samples." in page
+
+
+def test_sampled_utilisation_of_runs_without_steps(empty: Report) -> None:
+    runs = [with_(empty, time_breakdown=(device(40.0),)), with_(empty, time_breakdown=(device(20.0), device(30.0)))]
+    curves = curve("gpu", {-10: 0, 10: 50, 25: 90, 35: 10}), curve("cpu", {5: 10, 50: 30})
+    made = compared(*(sampled(run, *curves) for run in runs))
+    assert made.sampling.over == "profile"
+    assert means(made) == [("GPU utilisation", 50.0, 70.0, 20.0, None), ("CPU utilisation", 10.0, 10.0, 0.0, None)]
+    # Where only one run has GPU work, all samples of both are compared.
+    made = compared(sampled(runs[0], *curves), sampled(empty, *curves))
+    assert made.sampling.over == "run"
+    assert means(made) == [("GPU utilisation", 37.5, 37.5, 0.0, None), ("CPU utilisation", 20.0, 20.0, 0.0, None)]
+
+
+def test_utilisation_that_was_derived_is_not_sampled(empty: Report) -> None:
+    made = compared(sampled(empty, curve("gpu", {0: 50}, derived=True)), empty)
+    assert made.sampling.means == ()
+    assert "No samples of GPUs or processors in both runs." in pages(made, "html")
+    made = compared(sampled(empty, curve("gpu", {0: 50}, derived=True)), sampled(empty, curve("gpu", {0: 50})))
+    assert means(made) == [("GPU utilisation", None, 50.0, None, "base has no samples")]

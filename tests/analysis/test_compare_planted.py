@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +208,25 @@ def test_the_demo_knows_all_changes() -> None:
     assert tuple(NAMED) == cli.CHANGES
     assert set(NAMED.values()) >= {Changes(fp32_matrix=True), Changes(extra_kernel=True), Changes(pageable_copies=True)}
     assert Changes() not in NAMED.values()
+
+
+def test_the_utilisation_of_the_steps_is_compared_and_not_that_of_the_job(tmp_path: Path) -> None:
+    """Logs of GPUs that were used while steps ran, and idle for the rest of the job."""
+    reports = []
+    for name, used in (("base", 40), ("new", 70)):
+        _, report = run(tmp_path / name)
+        begin = min(step.start_ns for step in report.steps.steps)
+        end = max(step.start_ns + step.duration_ns for step in report.steps.steps)
+        lines = ["timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"]
+        for at in range(begin // 10**8 * 10**8 - 20 * 10**9, end + 60 * 10**9, 10**8):
+            value = used if begin - 10**9 < at < end + 10**9 else 0
+            time = datetime.fromtimestamp(at // 10**8 / 10, UTC)
+            lines.append(f"{time:%Y/%m/%d %H:%M:%S}.{at // 10**6 % 1000:03}, 0, {value} %, {1000 + 10 * used} MiB, 2000 MiB")
+        (tmp_path / name / "nvidia-smi.csv").write_text("\n".join(lines) + "\n")
+        with ingest([tmp_path / name / "kineto", tmp_path / name / "nvidia-smi.csv"]) as store:
+            reports.append(analyze(store, Options(generated_at_ns=0)))
+    made = compare(*reports, generator=GENERATOR)
+    assert made.sampling.over == "steps"
+    found = [dataclasses.astuple(one) for one in made.sampling.means]
+    # 40 and 70 % of the time; 1400 and 1700 of 2000 MiB.
+    assert found == [("GPU utilisation", 40.0, 70.0, 30.0, None), ("GPU memory", 70.0, 85.0, 15.0, None)]

@@ -93,6 +93,24 @@ def test_parts_of_pytorch(make_store: Callable[..., Store]) -> None:
     )
 
 
+def test_parts_recorded_in_other_steps_are_compared_by_the_mean_step(make_store: Callable[..., Store]) -> None:
+    """Loading of 2 in each of 10 steps, forward of 5 and backward of 3 in one of them: 20, 50 and 30 % of the mean step."""
+    steps = [{**step(None, 100 * n, 100), "index": n} for n in range(10)]
+    loads = [part("DataLoader", 100 * n, 2, "DataLoaderIter") for n in range(10)]
+    found = framework(make_store(step=steps, annotation=[*loads, part("forward", 410, 5), part("backward", 420, 3)]))
+    assert [(one.name, one.total_ns, one.count) for one in found.step_parts] == [
+        ("forward", 5, 1), ("backward", 3, 1), ("data loading", 20, 10),
+    ]  # fmt: skip
+    assert [one.percent for one in found.step_parts] == pytest.approx([50, 30, 20])
+    assert found.notes[0] == (
+        "The parts of a step were not recorded in the same steps (data loading in steps 0 to 9, forward and backward in step 4):"
+        " their shares are of the mean step."
+    )
+    even = framework(make_store(step=steps, annotation=[*loads, part("forward", 10, 5), part("forward", 910, 5)]))
+    assert [one.percent for one in even.step_parts] == pytest.approx([200 / 3, 100 / 3])  # of a forward every ninth step
+    assert not any("mean step" in note for note in even.notes)
+
+
 def test_small_operators_are_one_row_and_nothing_is_lost(make_store: Callable[..., Store]) -> None:
     store = make_store(
         host_event=[operator("aten::mm", 0, 900), operator("aten::add", 0, 20)],

@@ -44,11 +44,11 @@ def test_operators_and_parts_of_training_and_evaluation(make_store: Maker) -> No
     assert [(row.name, row.count, row.total_ns) for row in train.cpu_operators] == [("mm", 1, 20), ("conv", 2, 15), ("add", 1, 9)]
     assert [(row.name, row.count, row.total_ns) for row in evaluation.cpu_operators] == [("relu", 1, 7), ("conv", 1, 1)]
     assert round(sum(row.percent for row in train.cpu_operators), 6) == 100
-    # Forward: 40 + 10 of TRAIN in process 0, 10 in process 1; 20 of EVAL.
+    # Forward: 40 + 10 of TRAIN in process 0, 10 in process 1; what lies in EVAL began in a step of TRAIN, with which it ends.
     assert {share.name: share.total_ns for share in train.step_parts} == {"forward": 60, "backward": 60}
-    assert {share.name: share.total_ns for share in evaluation.step_parts} == {"forward": 20}
+    assert {share.name: share.total_ns for share in evaluation.step_parts} == {}
     forward = found["part", "forward"]
-    assert (forward.total_ns, forward.step_parts) == (90, ())
+    assert (forward.total_ns, forward.step_parts) == (60, ())
     # On the thread of the range alone: add runs on another one while backward lasts.
     assert [(row.name, row.total_ns) for row in forward.cpu_operators] == [("conv", 10)]
     assert ("part", "backward") not in found

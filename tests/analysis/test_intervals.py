@@ -53,6 +53,25 @@ def test_union_covers_the_same_cells_in_maximal_segments(spans: Spans) -> None:
     assert lengths(intervals.union_length(frame(spans), ["group"])) == {g: len(points(spans, g)) for g in {s[0] for s in spans}}
 
 
+@given(small)
+def test_outermost_lie_in_no_other_one(spans: Spans) -> None:
+    """Of equal ones the first stays, with its other columns."""
+    result = intervals.outermost(frame(spans).with_row_index("place"), ["group"])
+    kept = {
+        place
+        for place, (group, start, end) in enumerate(spans)
+        if not any(
+            g == group and a <= start and end <= b and ((a, b) != (start, end) or other < place)
+            for other, (g, a, b) in enumerate(spans)
+            if other != place
+        )
+    }
+    assert set(result["place"]) == kept
+    assert result.select("group", "start", "end").rows() == sorted(spans[place] for place in kept)
+    alone = frame([("a", start, end) for _, start, end in spans])
+    assert intervals.outermost(alone).equals(intervals.outermost(alone, ["group"]))
+
+
 @given(small, small)
 def test_difference_and_intersection(a: Spans, b: Spans) -> None:
     minus = intervals.difference(frame(a), frame(b), ["group"])

@@ -88,6 +88,15 @@ def test_profiles_alone_do_not_tell_when_the_job_began(make_store: Callable[...,
     assert not job_statistics(hosted).captured_only
 
 
+def test_timelines_that_a_recording_wrote_do_not_tell_when_the_job_began(make_store: Callable[..., Store]) -> None:
+    timeline = {"id": 0, "path": "t.json", "format": "hosted framework timeline", "events": 1, "first_ns": EPOCH, "last_ns": EPOCH + 500}
+    window = {"process": 0, "first_ns": EPOCH, "last_ns": EPOCH + 1000, "process_started_ns": EPOCH - 100, "stopped": False}
+    assert not job_statistics(make_store(source=[timeline])).captured_only
+    assert job_statistics(make_store(source=[timeline], recorded_window=[window])).captured_only
+    metrics = {**timeline, "id": 1, "format": "hosted system metrics"}
+    assert not job_statistics(make_store(source=[timeline, metrics], recorded_window=[window])).captured_only
+
+
 def kept(first: int, last: int, **fields: Any) -> dict[str, Any]:
     return {"id": 0, "path": "trace.json", "format": "PyTorch profiler trace", "first_ns": first, "last_ns": last, **fields}
 

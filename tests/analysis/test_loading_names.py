@@ -24,7 +24,8 @@ data|Data Loading|data_loading|DataLoading|data-load|data load
 load data|dataload|dataloader|Dataloader|data_loader|loader|load|loading
 load_batch|LoadBatch
 load batch|get_batch|next_batch|next batch|fetch|fetch_batch|fetch data|get data|input|inputs|input_pipeline|batch loading
-get next batch|load_3|fetch #12|## data loading ##|wait for data|loading minibatch|read_batch|enumerate(DataLoader)#_Iter.__next__
+get next batch|load_3|fetch #12|## data loading ##|wait for data|Wait_For_Data|wait_data|loading minibatch
+read_batch|enumerate(DataLoader)#_Iter.__next__
 """.replace("\n", "|")
     .strip("|")
     .split("|")
@@ -34,7 +35,7 @@ OTHERS = (
 load checkpoint|load_state_dict|upload|download|reload|loaded|payload
 load_model|workload|data parallel|DistributedDataParallel.forward|metadata
 database|get|next|read|batch|data_transfer|data copy|fetch weights|input embedding|output
-preload|fetcher|data augmentation|get_loss|loading bar
+preload|fetcher|data augmentation|get_loss|loading bar|WAIT_FOR_DATA|WAIT_FOR_OTHER_TENSOR_DATA
 """.replace("\n", "|")
     .strip("|")
     .split("|")

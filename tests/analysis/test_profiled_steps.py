@@ -52,12 +52,14 @@ def python(first_ms: float, length_ms: float, at: int) -> Row:
     }  # fmt: skip
 
 
-def trace(first_ms: float, last_ms: float) -> dict[str, list[Row]]:
-    """A detailed profile from one time to the other, with an operator and a wait for the loader over all of it."""
+def trace(first_ms: float, last_ms: float, on: tuple[float, float] | None = None) -> dict[str, list[Row]]:
+    """A detailed profile from one time to the other, with an operator and a wait for the loader over all of it. ``on``: when the profiler
+    says that it was, in milliseconds."""
     start, length = round(first_ms * MS), round((last_ms - first_ms) * MS)
+    switched = {} if on is None else {"on_ns": round(on[0] * MS), "off_ns": round(on[1] * MS)}
     return {
         "source": [{"id": 0, "path": "t.pt.trace.json", "format": "PyTorch profiler trace"}],
-        "profile_window": [{"process": 0, "source": 0, "first_ns": start, "last_ns": start + length}],
+        "profile_window": [{"process": 0, "source": 0, "first_ns": start, "last_ns": start + length, **switched}],
         "host_event": [
             {"kind": kind, "name": kind, "start_ns": start, "duration_ns": length} for kind in ("operator", "loader")
         ],
@@ -72,6 +74,11 @@ def told(make_store: MakeStore, annotation: list[Row], **tables: list[Row]) -> R
     store = make_store(annotation=annotation, **{"recorded_window": RECORDED, **tables})
     derive_steps(store)
     return analyze(store, Options(generated_at_ns=0))
+
+
+def lead(report: Report) -> str:
+    """What the section on steps begins with; its numbers do not break from their units."""
+    return str(section(report).lead).replace("\xa0", " ")
 
 
 def tile(report: Report, key: str) -> tuple[str, str]:
@@ -119,6 +126,33 @@ def test_three_traced_steps_of_usual_length_stand_for_all_and_say_so(make_store:
     assert (longer.steps.parts[0].numbers, longer.steps.parts[0].typical) == ((5, 6, 7), False)
 
 
+def test_a_step_without_events_at_its_end_was_traced_where_the_profiler_was_on(make_store: MakeStore) -> None:
+    # Operators and a wait in the first 0.4 of 10 ms; the profiler was on from shortly before the step to shortly after it.
+    report = told(make_store, job([10.0] * 20), **trace(50.1, 50.5, (49.8, 60.2)))
+    [parts] = report.steps.parts
+    assert (parts.numbers, parts.partly, parts.of, report.steps.parts_absent) == ((5,), (), 20, None)
+    # The wait counts first, then the operator, which is at the same time; nothing is known of the rest.
+    assert parts.mean_ns["data_loader"] == 0.4 * MS
+    assert (parts.mean_ns["cpu_op"], parts.mean_ns["other"]) == (0, 9.6 * MS)
+    assert report.steps.traced == "in 1 of 20 steps (step 5)"
+    assert "step 5 (torch.profiler)" in str(report.steps.profiled)
+    assert tile(report, "data_loading") == ("–", "only step 5 was traced, which is not typical")
+    # Step 6 has no events at all.
+    longer = told(make_store, job([10.0] * 20), **trace(50.1, 50.5, (49.8, 70.2)))
+    assert (longer.steps.parts[0].numbers, longer.steps.parts[0].partly) == ((5, 6), ())
+    assert longer.steps.traced == "in 2 of 20 steps (steps 5 and 6)"
+    # It was switched off in the middle of the step.
+    cut = told(make_store, job([10.0] * 20), **trace(50.1, 50.5, (49.8, 55)))
+    assert tile(cut, "data_loading") == ("–", "only a part of step 5 was traced")
+
+
+def test_names_that_only_a_step_without_events_has_are_of_the_trace(make_store: MakeStore) -> None:
+    rows = [row for row in job([10.0] * 20, parts=True) if row["name"] != "DataLoader"]
+    rows += [ranged("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 60.5, 4)]
+    [parts] = told(make_store, rows, **trace(50.1, 50.5, (49.8, 70.2))).steps.parts
+    assert parts.mean_ns == {"Forward": 5 * MS, "other": 5 * MS}
+
+
 def test_a_part_of_a_step_is_said_to_be_one(make_store: MakeStore) -> None:
     report = told(make_store, job([10.0] * 20), **trace(55, 60))
     assert report.steps.parts == ()
@@ -140,6 +174,8 @@ def test_steps_with_a_profiler_are_not_the_longest(make_store: MakeStore) -> Non
         " outliers."
     )
     assert report.steps.profiled in str(section(report).lead)
+    assert "95th percentile 50.0 ms, slowest without a profiler 10.0 ms." in lead(report)
+    assert "slowest 60.0 ms." in lead(plain)
     outliers = next(one for one in report.rules if one.rule == StepOutlier.name)
     assert outliers.datapoints == 37
 
@@ -149,6 +185,14 @@ def test_without_enough_other_steps_the_longest_is_said_to_be_profiled(make_stor
     report = told(make_store, job([10.0] * (ENOUGH - 1) + [11.0] * 10 + [60.0]), python_window=windows)
     assert "The longest, step 14, in which cProfile was on, took 60.0 ms" in report.summary.headline
     assert "too few other steps remain" in (report.steps.profiled or "")
+    assert "slowest 60.0 ms." in lead(report)
+
+
+def test_the_slowest_of_many_profiled_steps_is_of_the_others(make_store: MakeStore) -> None:
+    """Twelve profiled steps, more than are listed as the slowest, of 20 in all."""
+    report = told(make_store, job([10.0] * 7 + [20.0] + [60.0] * 12), python_window=[python(90, 720, 0)])
+    assert [one.profiled for one in report.steps.groups[0].slowest] == ["cProfile"] * 10
+    assert "slowest without a profiler 20.0 ms." in lead(report)
 
 
 def test_windows_of_the_programs_own_profiler_change_nothing(make_store: MakeStore) -> None:

@@ -71,6 +71,15 @@ def test_a_profile_that_was_asked_for_and_is_not_there_is_told_with_the_reason(m
     assert "To record one" not in absent
 
 
+def test_a_profile_that_is_not_given_is_told_with_the_folder_that_it_was_written_to(make_store: Maker) -> None:
+    recorded = "steps 100 to 101: steps 102 to 104 were not reached; the last step that began was 101"
+    metadata = {"profiling.python": "steps 100 to 104", "profiling.python.recorded": recorded}
+    for place, folder in (({}, "the folder of the recording"), ({"profiling.place": "/data/x"}, "/data/x")):
+        absent = python_profile(make_store(run=[{"metadata": json.dumps(metadata | place)}])).absent
+        assert absent is not None
+        assert absent.endswith(f" It is below `framework/pytorch` in {folder} (steps 100 to 101 recorded).")
+
+
 def test_the_time_of_profilers_is_told(make_store: Maker) -> None:
     """torch.profiler was on in step 9 only; of its 2 s own time 0.5 s were in its functions, 0.25 s in postrun's."""
     torch = "/e/site-packages/torch/autograd/profiler.py"
@@ -137,11 +146,28 @@ def test_functions_by_steps_are_added_up_over_processes_and_windows(make_store: 
     told = {key: [(row.short, row.total_s) for row in one.rows] for key, one in groups.items() if key[0] != "steps"}
     f, g = "a.py:1(f)", "a.py:9(g)"
     assert told == {
-        ("training phase", "start to the end of the first forward (with loading)"): [(f, 1.5), (g, 0.5)],
-        ("training phase", "end of the first forward to the next step"): [(g, 1.25)],
-        ("training phase", "until the first step"): [("a.py:5(load)", 3.0)],
+        ("training phase", "from the step's start to forward's end"): [(f, 1.5), (g, 0.5)],
+        ("training phase", "from forward's end to the next step"): [(g, 1.25)],
+        ("training phase", "before the first step"): [("a.py:5(load)", 3.0)],
     }
     assert any("added up over 2 processes" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "words"),
+    [
+        ("train-9-stepstart", "train-9-stepend", "the whole step"),
+        ("train-9-stepstart", "train-9-forwardpassend", "from the step's start to forward's end"),
+        ("train-9-forwardpassend", "train-9-stepend", "from forward's end to the step's end"),
+        ("train-9-stepend", "eval-0-stepstart", "between steps"),
+        ("train-9-stepend", "eval-0-forwardpassend", "from the step's end to forward's end"),
+        ("train-9-forwardpassend", "posthookclose-*-end", "from forward's end to the end"),
+        ("train-9-warmup", "train-9-stepend", "from warmup to the step's end"),
+    ],
+)
+def test_phases_of_a_step_have_plain_names(make_store: Maker, start: str, end: str, words: str) -> None:
+    (one,) = python_windows.windows(make_store(python_window=[window(0, start, end)]))
+    assert python_windows.label(one, "training phase") == words
 
 
 def test_phases_of_the_job(make_store: Maker) -> None:

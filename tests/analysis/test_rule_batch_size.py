@@ -117,6 +117,9 @@ def test_what_is_missing_is_said() -> None:
         found = judge([row for row in whole if row[1] != metric])
         assert (found.verdict, found.reason) == (NOT_EVALUATED, reason)
         assert found.capture
+    in_bytes = judge([(node, "gpu_memory_used_bytes" if metric == FOOTPRINT else metric, *rest) for node, metric, *rest in whole])
+    assert in_bytes.reason == "GPU memory was sampled in bytes only, without the total of the GPU"
+    assert "memory.total" in str(in_bytes.capture)
     # each machine lacks something else
     split = [row for row in machine(0) if row[1] != CORE] + [row for row in machine(1) if row[1] != GPU]
     assert judge(split).reason == "no machine has samples of its GPUs, of their memory and of its CPU"

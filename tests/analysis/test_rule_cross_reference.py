@@ -13,8 +13,8 @@ from postrun.analysis.rules.catalogue import DOCUMENTED, RULES
 from postrun.analysis.rules.cut_files import copy_again
 from postrun.analysis.rules.device_names import place, process_place
 from postrun.analysis.rules.engine import evaluate
-from postrun.analysis.rules.gpus import MORE_WORKERS
-from postrun.analysis.rules.low_gpu_utilization import GUESS
+from postrun.analysis.rules.frameworks import MORE_WORKERS, TENSORFLOW
+from postrun.analysis.rules.low_gpu_utilization import guess
 from postrun.analysis.rules.selection import Chosen, Selection
 from postrun.ingest.store import Store
 
@@ -157,8 +157,9 @@ def waiting(node: str, device: int, **more: Any) -> dict[str, Any]:
     return {"node": node, "rank": 2, "device": device, "issue": True, "span_ns": 400, "host_wait_ns": 100, "exposed_percent": 12.5, **more}
 
 
-def test_a_known_cause_stands_for_a_guess() -> None:
-    feed = f"Feed the GPUs without pauses{GUESS} because it falls."
+@pytest.mark.parametrize("framework", [None, TENSORFLOW])
+def test_a_known_cause_stands_for_a_guess(framework: str | None) -> None:
+    feed = f"Feed the GPUs without pauses{guess(framework)} because it falls."
     low_gpu = outcome(recommendation=feed, devices=[low("m0", 1, state="fluctuating", derived=True)])
     host = outcome(devices=[waiting("m0", 1)], first_use=None)
     assert referred(LowGPUUtilization=low_gpu, HostBound=host)["LowGPUUtilization"] == (
@@ -221,6 +222,44 @@ def test_a_file_that_breaks_off_is_to_be_copied_again(status: str, code: str, ex
         found = [one.capture for one in copy_again([RULES[name]() for name in given], list(given.values()), store)]
     more = f"{expected} Record more." if expected != "Profile." else "Record more."
     assert found == [expected, more, "Give all.", "Sample.", None]
+
+
+@pytest.mark.parametrize(
+    ("path", "format", "ranges", "told"),
+    [
+        ("r0.json", "PyTorch profiler trace", (), {"StepOutlier", "MaxInitializationTime", "Dataloader", "HostBound"}),
+        ("1_algo-1_pythontimeline.json", "hosted framework timeline", (), {"StepOutlier", "MaxInitializationTime", "Dataloader"}),
+        ("1_algo-1_horovod_timeline.json", "hosted framework timeline", (), set()),
+        ("tl", "hosted framework timeline", (("NEGOTIATE_ALLREDUCE", "w"), ("ALLREDUCE", "w")), set()),
+        (
+            "both.json",
+            "hosted framework timeline",
+            (("NEGOTIATE_ALLREDUCE", "w"), ("step 3", "Step:ModeKeys.TRAIN")),
+            {"StepOutlier", "MaxInitializationTime", "Dataloader"},
+        ),
+        ("smi.csv", "nvidia-smi log", (), set()),
+    ],
+)
+def test_only_files_that_can_hold_what_a_rule_needs_are_to_be_copied_again(
+    path: str, format: str, ranges: tuple[tuple[str, str], ...], told: set[str]
+) -> None:
+    given = {
+        "StepOutlier": not_evaluated("no step annotations in this run", "Own."),
+        "MaxInitializationTime": not_evaluated("no step annotations in this run", "Own."),
+        "Dataloader": not_evaluated("no data loader events in this run", "Own."),
+        "HostBound": not_evaluated("no device activity in this run", "Own."),
+    }
+    with Store.create(None) as store:
+        store.insert("run", {"status": "partial"})
+        store.insert("source", {"id": 0, "path": path, "format": format})
+        store.insert("process", {"id": 0, "node": 0, "source": 0})
+        for name, phase in ranges:
+            text = store.name_ids([name])[0]
+            store.insert("annotation", {"process": 0, "name": text, "phase": phase, "side": "host", "start_ns": 0, "duration_ns": 5})
+        note = {"source": 0, "file": path, "severity": "warning", "code": "truncated", "message": "cut", "count": 1}
+        store.insert("ingest_note", note)
+        found = copy_again([RULES[name]() for name in given], list(given.values()), store)
+    assert {name for name, one in zip(given, found, strict=True) if one.capture != "Own."} == told
 
 
 def test_a_device_has_one_name() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from postrun.analysis import Options, analyze
+from judging import rules_of
+from postrun.analysis import Options
 from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.dataloader import seconds_of
 from postrun.analysis.rules.selection import select
@@ -25,7 +26,7 @@ SINGLE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 def judged(store: Store, **settings: Any) -> tuple[RuleResult, tuple[Finding, ...]]:
     given = {f"Dataloader_{name}": value for name, value in settings.items()}
-    report = analyze(store, Options(selection=select(["Dataloader"], settings=given), generated_at_ns=0))
+    report = rules_of(store, Options(selection=select(["Dataloader"], settings=given), generated_at_ns=0))
     [result] = report.rules
     assert result.verdict != "Error", result.reason
     return result, report.findings
@@ -108,6 +109,20 @@ def test_calls_inside_of_a_call_are_one_loader(make_store: MakeStore) -> None:
     rows += [{**row, "start_ns": row["start_ns"] + 10, "duration_ns": 20} for row in rows]
     result, _ = judged(make_store(nodes=machine(1), annotation=rows))
     assert result.details["nodes"][0]["loaders"] == 1
+
+
+def test_loads_that_a_trace_recorded_too_count_once(make_store: MakeStore) -> None:
+    """Twelve loads in a profile of the loader, whose timeline numbers threads of its own; the trace has those of the last four seconds and
+    one more."""
+    rows = loads(12, tid=900)
+    traced = [{**row, "start_ns": row["start_ns"] + 10, "duration_ns": SECOND // 2 - 20} for row in waits(13, MULTI, tid=7)[8:]]
+    result, _ = judged(make_store(nodes=machine(1), annotation=rows, host_event=traced))
+    loading = result.details["loading"]
+    assert (loading["count"], loading["total_ns"]) == (13, 8 * (SECOND // 2) + 5 * (SECOND // 2 - 20))
+    assert result.details["nodes"][0]["seconds"] == 13
+    # Calls inside of a call of the loader are none of their own.
+    nested = [*rows, *({**row, "start_ns": row["start_ns"] + 10, "duration_ns": 20} for row in rows)]
+    assert judged(make_store(nodes=machine(1), annotation=nested))[0].details["loading"]["count"] == 12
 
 
 def test_worker_events_count_before_those_of_the_training_process(make_store: MakeStore) -> None:

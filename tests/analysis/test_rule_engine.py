@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis import Options, analyze
+from judging import rules_of
+from postrun.analysis import Options
 from postrun.analysis.rules.exposed_communication import ExposedCommunication
 from postrun.analysis.rules.low_gpu_utilization import LowGPUUtilization
 from postrun.ingest.store import Store
@@ -24,7 +25,7 @@ def test_a_rule_that_raises_is_an_error_and_stops_no_other(
 
     monkeypatch.setattr(rule, method, fail)
     samples = [{"node": 0, "metric": "gpu_utilization", "unit": 0, "time_ns": i * 1_000_000_000, "value": 50.0} for i in range(1200)]
-    results = {result.rule: result for result in analyze(make_store(sample=samples), Options(generated_at_ns=0)).rules}
+    results = {result.rule: result for result in rules_of(make_store(sample=samples), Options(generated_at_ns=0)).rules}
     assert (results[rule.name].verdict, results[rule.name].reason) == ("Error", "ZeroDivisionError: nothing to divide by")
     assert [name for name, result in results.items() if result.verdict == "Error"] == [rule.name]
     assert len(results) == 19

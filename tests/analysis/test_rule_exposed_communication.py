@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis import Options, analyze
+from judging import rules_of
+from postrun.analysis import Options
 from postrun.analysis.places import process_conditions
 from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules import coverage, exposed_communication
@@ -35,7 +36,7 @@ def run(start: int, end: int, name: str = "gemm", **more: Any) -> dict[str, Any]
 
 def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]:
     chosen = {f"ExposedCommunication_{name}": value for name, value in settings.items()}
-    report = analyze(store, Options(generated_at_ns=0, selection=select(["ExposedCommunication"], settings=chosen)))
+    report = rules_of(store, Options(generated_at_ns=0, selection=select(["ExposedCommunication"], settings=chosen)))
     return report.rules[0], report.findings[0] if report.findings else None
 
 

@@ -93,7 +93,13 @@ def test_patience_and_two_windows(count: int, patience: float, window: float, re
 def test_no_samples_of_memory() -> None:
     found = judge(line(0, GPU, 0, [50.0] * 200, start=START))
     assert (found.verdict, found.reason) == (NOT_EVALUATED, "no GPU memory samples in this run")
-    assert found.capture
+    assert found.capture == "Record GPU memory, too: the samples of this run are of other metrics."
+
+
+def test_memory_in_bytes_without_a_total_is_said_to_be_that() -> None:
+    found = judge(line(0, "gpu_memory_used_bytes", 0, [5e9] * 200, start=START))
+    assert (found.verdict, found.reason) == (NOT_EVALUATED, "GPU memory was sampled in bytes only, without the total of the GPU")
+    assert str(found.capture).startswith("Log the total, too: memory.total of nvidia-smi, or DCGM_FI_DEV_FB_FREE or ")
 
 
 def test_episodes_are_divided_by_samples_without_violation() -> None:

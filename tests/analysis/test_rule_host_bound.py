@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis import analyze
+from judging import Judged, rules_of
 from postrun.analysis.idle import idle
 from postrun.analysis.options import Options
-from postrun.analysis.report import Report, RuleResult
+from postrun.analysis.report import RuleResult
 from postrun.analysis.rules.device_gaps import DeviceGaps
 from postrun.analysis.rules.selection import select
 from postrun.analysis.time_breakdown import time_breakdown, whole_devices
@@ -32,9 +32,9 @@ def host(kind: str, start: int, end: int, name: str = "f", **other: Any) -> dict
     return {"kind": kind, "name": name, "start_ns": start, "duration_ns": end - start, **other}
 
 
-def report(store: Store, **settings: float) -> Report:
+def report(store: Store, **settings: float) -> Judged:
     values = {f"HostBound_{name}": value for name, value in settings.items()}
-    return analyze(store, Options(selection=select(["HostBound"], settings=values)))
+    return rules_of(store, Options(selection=select(["HostBound"], settings=values)))
 
 
 def judge(store: Store, **settings: float) -> RuleResult:
@@ -212,6 +212,30 @@ def test_every_moment_of_a_wait_counts_for_one_activity(make_store: MakeStore) -
     }  # fmt: skip
     assert sum(share["percent"] for share in found.details["host"]) == pytest.approx(100)
     assert found.details["after_synchronisation_ns"] == 0
+
+
+def test_overhead_of_the_driver_is_a_call_and_the_rest_the_profilers(make_store: MakeStore) -> None:
+    """One wait from 100 to 1100 in which nothing but overhead was recorded, partly within the launch (100 to 600)."""
+    names = {
+        "Runtime Triggered Module Loading": (100, 550), "Lazy Function Loading": (600, 610), "Command Buffer Full": (610, 630),
+        "Driver Compiler": (630, 640), "Unrecognized": (640, 645), "Driver JIT compiler (CUDA)": (645, 646),
+        "Activity Buffer Request": (700, 730), "Buffer Flush": (730, 733), "Instrumentation": (733, 735), "Resource": (735, 736),
+    }  # fmt: skip
+    store = make_store(
+        device_event=[run(0, 100), run(1100, 1200, 1)],
+        host_event=[host("overhead", *times, name) for name, times in names.items()]
+        + [{"kind": "launch", "name": "cudaLaunchKernel", "start_ns": 90, "duration_ns": 510, "correlation": 1}],
+    )
+    made = report(store)
+    details = made.rules[0].details
+    assert {share["activity"]: share["time_ns"] for share in details["host"]} == {
+        "runtime calls": 500 + 46, "profiler overhead": 36, "nothing recorded": 1000 - 546 - 36,
+    }  # fmt: skip
+    assert [(row["name"], row["time_ns"]) for row in details["calls"][:3]] == [
+        ("cudaLaunchKernel", 500), ("Runtime Triggered Module Loading", 450), ("Command Buffer Full", 20),
+    ]  # fmt: skip
+    assert {row["name"] for row in details["calls"]}.isdisjoint({"Activity Buffer Request", "Buffer Flush"})
+    assert [finding.title for finding in made.findings] == ["Leave the first steps out of the profile"]
 
 
 def annotated(name: str, start: int, end: int, **other: Any) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def test_one_of_four_gpus_used() -> None:
     assert found.cost is not None
     assert found.cost.ns == 12 * SECOND  # three GPUs at 0 % where the busiest is at 40 % for 10 s
     assert "3 GPUs of 4 did nothing, m0 GPU 1 among them" in str(found.recommendation)
-    assert "`torchrun --nproc-per-node=4`" in str(found.recommendation)
+    assert "`torchrun --nproc-per-node=4`, in TensorFlow `tf.distribute.MirroredStrategy()`" in str(found.recommendation)
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,85 @@ def test_similar_means_are_said() -> None:
 def test_series_of_different_lengths_against_numpy() -> None:
     rng = random.Random(1)
     values = [[rng.choice([0.0, 100.0, rng.uniform(0, 100)]) for _ in range(rng.randint(11, 90))] for _ in range(6)]
-    found = judge(gpus(*values[:3]) + gpus(*values[3:], node=1), threshold=0.3)
+    found = judge(gpus(*values), threshold=0.3)
     for (i, a), (j, b) in itertools.combinations(enumerate(values), 2):
         assert found.details["matrix"][i][j] == pytest.approx(reference(a, b), abs=1e-9)
     apart = [pair["distance"] for pair in found.details["pairs"]]
     assert apart == sorted(apart, reverse=True)
     assert found.violations == sum(reference(a, b) > 0.3 for a, b in itertools.combinations(values, 2))
+
+
+def test_machines_are_compared_while_all_of_them_were_recorded() -> None:
+    """m1 was recorded 20 s before m0 began and 10 s after it ended: without load, which is no imbalance."""
+    samples = gpus([90.0] * 100)
+    found = judge(samples + line(1, GPU, 0, [0.0] * 40 + [90.0] * 100 + [0.0] * 20, start=START - 20 * SECOND))
+    assert (found.verdict, found.datapoints) == (FINE, 200)
+    assert [row["mean"] for row in found.details["devices"]] == [90.0, 90.0]
+    assert found.finding == (
+        "Utilisation histograms in the 49.5 s in which all were recorded, of m0 GPU 0 (mean 90.0 %) and m1 GPU 0 (mean 90.0 %) lie 0.00"
+        " apart at most (Jensen-Shannon distance), not above the threshold of 0.5."
+    )
+    found = judge(samples + line(1, GPU, 0, [0.0] * 40 + [30.0] * 100, start=START - 20 * SECOND))
+    assert (found.verdict, found.datapoints) == (ISSUES, 200)
+    assert found.cost is not None
+    assert (found.cost.ns, found.cost.base) == (30 * SECOND, "GPU time while all were recorded")  # 60 points of 50 s
+    assert found.cost.of_ns == 100 * SECOND
+
+
+def test_a_second_more_of_one_machine_leaves_all_samples_in() -> None:
+    found = judge(gpus([90.0] * 100) + line(1, GPU, 0, [90.0] * 104, start=START - SECOND))
+    assert found.datapoints == 204
+
+
+def test_machines_that_were_never_recorded_at_once_are_not_compared() -> None:
+    found = judge(gpus([90.0] * 100) + line(1, GPU, 0, [0.0] * 100, start=START + 60 * SECOND))
+    assert (found.verdict, found.reason) == (NOT_EVALUATED, "no time at which all GPUs were recorded")
+    assert "same time" in found.capture
+
+
+def kernels(unit: int, *, every_ns: int = 10_000_000, busy_ns: int = 5_000_000, node: int = 1) -> list[dict[str, Any]]:
+    """Half of each 10 ms, for 2 s."""
+    return [
+        {"node": node, "process": unit, "device": unit, "kind": "kernel", "name": "k", "start_ns": START + at, "duration_ns": busy_ns}
+        for at in range(0, 2 * SECOND, every_ns)
+    ]
+
+
+def test_sampled_and_derived_utilisation_are_not_compared() -> None:
+    """m0 was sampled at 45 and 55 % in turn, m1 is derived: as busy, but never in the same bins."""
+    named = line(1, CORE, 0, [1.0] * 5, start=START)
+    found = judge(gpus(*([[45.0, 55.0, 45.0, 55.0, 45.0]] * 2)) + named, events=[*kernels(0), *kernels(1)], patience=2)
+    assert found.verdict == FINE
+    assert [(row["a"]["node"], row["b"]["node"]) for row in found.details["pairs"]] == [("m0", "m0"), ("m1", "m1")]
+    assert found.details["matrix"][0] == [0.0, 0.0, None, None]
+    alone = judge(gpus([45.0] * 5) + named, events=kernels(0), patience=2)
+    assert alone.verdict == NOT_EVALUATED
+    assert alone.reason == (
+        "no two GPUs whose utilisation was found in the same way: of one it was sampled, of the other derived from kernel activity"
+    )
+    # m1 GPU 1 is half as busy as GPU 0: by its own kind, 25 points of 2 s. The sampled GPUs, busier than both, take no part in it. The last
+    # bucket of 500 ms ends with the profile, after 495 and 492.5 ms: 50, 50, 50, 50.5 % and 25, 25, 25, 25.4 %.
+    uneven = judge(gpus([90.0] * 5, [90.0] * 5) + named, events=[*kernels(0), *kernels(1, busy_ns=2_500_000)], patience=2)
+    assert (uneven.verdict, uneven.violations) == (ISSUES, 1)
+    assert uneven.cost is not None
+    assert uneven.cost.ns == pytest.approx(SECOND // 2, rel=0.02)
+    assert "m1 GPU 0 (mean 50.1 %) and m1 GPU 1 (mean 25.1 %)" in str(uneven.finding)
+    assert "m1 GPU 1 is used 25.1 % of the time and m1 GPU 0 50.1 %" in str(uneven.recommendation)
+
+
+def test_what_uneven_gpus_cost_is_by_the_busiest_of_their_kind() -> None:
+    """90 and 30 % of 2 s sampled, 50 and 25 % of 2 s derived: 1.2 s and 0.5 s. The last sample comes after the last bucket began."""
+    named = line(1, CORE, 0, [1.0] * 5, start=START)
+    found = judge(gpus([90.0] * 5, [30.0] * 5) + named, events=[*kernels(0), *kernels(1, busy_ns=2_500_000)], patience=2)
+    assert found.violations == 2
+    assert found.cost is not None
+    assert found.cost.ns == pytest.approx(1.7 * SECOND, rel=0.01)
+
+
+def test_of_many_gpus_each_is_compared_with_the_mean_of_its_kind() -> None:
+    found = judge(gpus(*([[90.0] * 5] * 33)), events=[row for unit in range(33) for row in kernels(unit)], patience=2)
+    assert (found.details["compared"], found.verdict) == ("mean", FINE)
+    assert max(row["distance"] for row in found.details["pairs"]) == pytest.approx(0, abs=1e-6)
 
 
 def test_64_gpus_are_compared_in_pairs() -> None:

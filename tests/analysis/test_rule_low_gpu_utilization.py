@@ -103,7 +103,7 @@ def test_unused_gpu() -> None:
     assert (unused["state"], unused["under_utilised"], unused["pattern"], fine["state"]) == ("unused", 2, "whole run", "fine")
     assert found.triggered == 2
     assert "1 unused, at 0 % for the whole run (m0 GPU 0)" in str(found.finding)
-    assert str(found.recommendation).startswith("Start a worker on every GPU (`torchrun --nproc_per_node=4`)")
+    assert str(found.recommendation).startswith("Start a worker on every GPU (`torchrun --nproc-per-node=4`, in TensorFlow")
 
 
 @pytest.mark.parametrize(
@@ -255,6 +255,39 @@ def test_derived_utilisation_is_named() -> None:
     assert (found.cost.of_ns, found.cost.base) == (1_999_000_000, "GPU time of the profile")
     assert "low for the whole profile." in str(found.finding)
     assert "of the run" not in str(found.finding)
+
+
+def worked(kernel_ns: int, copy_ns: int) -> list[dict[str, Any]]:
+    """2 s of one GPU: every 2 ms a kernel, and a copy right behind it."""
+    every: dict[str, Any] = {"node": 0, "process": 0, "device": 1, "stream": 7}
+    return [
+        {**every, "kind": kind, "name": kind, "start_ns": START + at + after, "duration_ns": length}
+        for at in range(0, 2_000_000_000, 2_000_000)
+        for kind, after, length in (("kernel", 0, kernel_ns), ("memcpy", kernel_ns, copy_ns))
+        if length
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kernel_ns", "copy_ns", "how", "end"),
+    [
+        (500_000, 1_500_000, "busy", "; for 75 % of the profile it only copied or set memory."),
+        (1_960_000, 40_000, "well used", "(threshold 10 %)."),  # 2 %
+        (2_000_000, 0, "well used", "(threshold 10 %)."),
+    ],
+)
+def test_who_mostly_copied_was_not_well_used(kernel_ns: int, copy_ns: int, how: str, end: str) -> None:
+    with sampled([], device_event=worked(kernel_ns, copy_ns)) as store:
+        found = judged(store, RULE, patience=100)
+    assert found.verdict == FINE
+    assert str(found.finding).startswith(f"The GPU was {how} in every window, derived from kernel activity: the lowest p95 is 100.0 %")
+    assert str(found.finding).endswith(end)
+
+
+def test_copies_say_nothing_of_a_gpu_that_was_sampled() -> None:
+    with sampled(line(0, GPU, 1, [95.0] * 600, start=START), device_event=worked(500_000, 1_500_000)) as store:
+        found = judged(store, RULE, patience=240)
+    assert str(found.finding).startswith("The GPU was well used in every window: the lowest p95 is 95.0 %")
 
 
 def test_the_base_of_sampled_and_derived_utilisation() -> None:

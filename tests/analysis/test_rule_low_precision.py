@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis import Options, analyze
+from judging import rules_of
+from postrun.analysis import Options
 from postrun.analysis.report import Device, Finding, RuleResult
 from postrun.analysis.rules.matrix_units import matrix_units, speed_up
 from postrun.analysis.rules.selection import select
@@ -36,7 +37,7 @@ def runs(*parts: tuple[str, int], **more: Any) -> list[dict[str, Any]]:
 
 def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]:
     chosen = {f"LowPrecision_{name}": value for name, value in settings.items()}
-    report = analyze(store, Options(generated_at_ns=0, selection=select(["LowPrecision"], settings=chosen)))
+    report = rules_of(store, Options(generated_at_ns=0, selection=select(["LowPrecision"], settings=chosen)))
     return report.rules[0], report.findings[0] if report.findings else None
 
 

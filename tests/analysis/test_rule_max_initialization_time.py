@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis import Options, analyze
+from judging import rules_of
+from postrun.analysis import Options
 from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
@@ -22,7 +23,7 @@ T0 = 1_700_000_000 * SECOND
 
 def judged(store: Store, **settings: Any) -> tuple[RuleResult, tuple[Finding, ...]]:
     given = {f"MaxInitializationTime_{name}": value for name, value in settings.items()}
-    report = analyze(store, Options(selection=select(["MaxInitializationTime"], settings=given), generated_at_ns=0))
+    report = rules_of(store, Options(selection=select(["MaxInitializationTime"], settings=given), generated_at_ns=0))
     [result] = report.rules
     assert result.verdict != "Error", result.reason
     return result, report.findings
@@ -51,6 +52,15 @@ def test_twenty_minutes_exactly_are_no_issue(make_store: MakeStore, late: int, v
     assert (result.verdict, result.details["initialization_ns"]) == (verdict, 20 * MINUTE + late)
     assert (result.datapoints, result.windows, result.triggered) == (1, 1, late)
     assert "after the start of the job" in (result.finding or "")
+
+
+def test_hours_between_files_of_what_may_be_two_runs_are_no_initialisation(make_store: MakeStore) -> None:
+    tables = {"sample": sampled(T0, T0 + 600 * MINUTE), "step": [step(0, T0 + 500 * MINUTE), step(1, T0 + 501 * MINUTE)]}
+    note = {"id": 0, "severity": "warning", "code": "several_runs", "message": "The files may not be of one run: 8 hours lie between"}
+    assert judged(make_store(**tables))[0].verdict == "IssuesFound"
+    result, findings = judged(make_store(**tables, ingest_note=[note]))
+    assert (result.verdict, findings) == ("NotEvaluated", ())
+    assert result.reason == "the files may not be of one run: 8 h 20 min before the first step may lie between two"
 
 
 def test_parts_of_the_job_and_cost(make_store: MakeStore) -> None:

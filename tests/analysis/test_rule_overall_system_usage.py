@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from postrun.analysis import analyze
+from judging import rules_of
 from postrun.analysis.options import Options
 from postrun.analysis.report import RuleResult
 from postrun.analysis.rules.base import FINE, NOT_EVALUATED
@@ -17,7 +17,7 @@ START = 1_700_000_040 * SECOND
 
 
 def judge(store: Store) -> RuleResult:
-    (result,) = analyze(store, Options(selection=select(["OverallSystemUsage"]))).rules
+    (result,) = rules_of(store, Options(selection=select(["OverallSystemUsage"]))).rules
     return result
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis import Options, analyze
+from judging import rules_of
+from postrun.analysis import Options
 from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
@@ -32,7 +33,7 @@ def run(start: int, end: int, name: str = "gemm", **more: Any) -> dict[str, Any]
 
 def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]:
     chosen = {f"PageableCopies_{name}": value for name, value in settings.items()}
-    report = analyze(store, Options(generated_at_ns=0, selection=select(["PageableCopies"], settings=chosen)))
+    report = rules_of(store, Options(generated_at_ns=0, selection=select(["PageableCopies"], settings=chosen)))
     return report.rules[0], report.findings[0] if report.findings else None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from postrun.analysis import Options, analyze
+from judging import rules_of
+from postrun.analysis import Options
 from postrun.analysis.rules.selection import select
 from postrun.ingest.store import Store
 
@@ -15,6 +16,6 @@ def test_windows_end_beyond_the_patience(make_store: Callable[..., Store], patie
     # Two samples a second from a full minute on: the windows of a minute end after 120 and 240 samples.
     samples = [{"node": 0, "metric": "gpu_utilization", "unit": 0, "time_ns": i * 500_000_000, "value": 20.0} for i in range(240)]
     settings = {"LowGPUUtilization_patience": patience, "LowGPUUtilization_window": 60}
-    report = analyze(make_store(sample=samples), Options(selection=select(["LowGPUUtilization"], settings=settings), generated_at_ns=0))
+    report = rules_of(make_store(sample=samples), Options(selection=select(["LowGPUUtilization"], settings=settings), generated_at_ns=0))
     [result] = report.rules
     assert (result.verdict, result.windows, result.triggered) == ("IssuesFound", windows, windows)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis import analyze
+from judging import Judged, rules_of
 from postrun.analysis.options import Options
-from postrun.analysis.report import Report, RuleResult
+from postrun.analysis.report import RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest.store import Store
 
@@ -20,9 +20,9 @@ def run(start: int, end: int, name: str = "k", **other: Any) -> dict[str, Any]:
     return {"kind": "kernel", "name": name, "start_ns": start * US, "duration_ns": (end - start) * US, **other}
 
 
-def report(store: Store, **settings: float) -> Report:
+def report(store: Store, **settings: float) -> Judged:
     values = {f"ShortKernels_{name}": value for name, value in settings.items()}
-    return analyze(store, Options(selection=select(["ShortKernels"], settings=values)))
+    return rules_of(store, Options(selection=select(["ShortKernels"], settings=values)))
 
 
 def judge(store: Store, **settings: float) -> RuleResult:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis import Options, analyze
+from judging import rules_of
+from postrun.analysis import Options
 from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.analysis.rules.step_outlier import fewest_steps
@@ -22,7 +23,7 @@ MINUTE = 60_000 * MS
 
 def judged(store: Store, **settings: Any) -> tuple[RuleResult, tuple[Finding, ...]]:
     given = {f"StepOutlier_{name}": value for name, value in settings.items()}
-    report = analyze(store, Options(selection=select(["StepOutlier"], settings=given), generated_at_ns=0))
+    report = rules_of(store, Options(selection=select(["StepOutlier"], settings=given), generated_at_ns=0))
     [result] = report.rules
     assert result.verdict != "Error", result.reason
     return result, report.findings

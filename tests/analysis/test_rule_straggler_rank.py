@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from postrun.analysis import Options, analyze
-from postrun.analysis.report import Finding, Report, RuleResult
+from judging import Judged, rules_of
+from postrun.analysis import Options
+from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
@@ -50,7 +51,7 @@ def job(*ranks: Sequence[tuple[int, int]], first: Sequence[int] | None = None) -
 
 def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]:
     chosen = {f"StragglerRank_{name}": value for name, value in settings.items()}
-    report = analyze(store, Options(generated_at_ns=0, selection=select(["StragglerRank"], settings=chosen)))
+    report = rules_of(store, Options(generated_at_ns=0, selection=select(["StragglerRank"], settings=chosen)))
     return report.rules[0], report.findings[0] if report.findings else None
 
 
@@ -179,19 +180,19 @@ def test_nothing_to_compare(make_store: Callable[..., Store]) -> None:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DemoTruth, Report]]:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DemoTruth, Judged]]:
     folder = tmp_path_factory.mktemp("run")
     truth = write_demo(folder, steps=6)
     with ingest([folder]) as store:
         rules = ["ExposedCommunication", "LowPrecision", "PageableCopies", "StragglerRank"]
-        yield truth, analyze(store, Options(generated_at_ns=0, selection=select(rules)))
+        yield truth, rules_of(store, Options(generated_at_ns=0, selection=select(rules)))
 
 
-def named(report: Report, rule: str) -> RuleResult:
+def named(report: Judged, rule: str) -> RuleResult:
     return next(result for result in report.rules if result.rule == rule)
 
 
-def test_the_planted_rank_is_found(demo: tuple[DemoTruth, Report]) -> None:
+def test_the_planted_rank_is_found(demo: tuple[DemoTruth, Judged]) -> None:
     truth, report = demo
     assert truth.problems.straggler_rank == 5
     planted = truth.ranks[5]
@@ -210,7 +211,7 @@ def test_the_planted_rank_is_found(demo: tuple[DemoTruth, Report]) -> None:
     assert exposed.startswith(f"Look at rank 5, {planted.node} GPU {planted.device} first")
 
 
-def test_exposed_communication_of_the_simulated_run(demo: tuple[DemoTruth, Report]) -> None:
+def test_exposed_communication_of_the_simulated_run(demo: tuple[DemoTruth, Judged]) -> None:
     truth, report = demo
     result = named(report, "ExposedCommunication")
     assert result.verdict == "IssuesFound"
@@ -223,7 +224,7 @@ def test_exposed_communication_of_the_simulated_run(demo: tuple[DemoTruth, Repor
     assert found.cost_percent == pytest.approx(100 * sum(r.exposed_communication_ns for r in over) / sum(r.span_ns for r in truth.ranks))
 
 
-def test_pageable_copies_of_the_simulated_run(demo: tuple[DemoTruth, Report]) -> None:
+def test_pageable_copies_of_the_simulated_run(demo: tuple[DemoTruth, Judged]) -> None:
     truth, report = demo
     result = named(report, "PageableCopies")
     assert result.verdict == "IssuesFound"
@@ -238,7 +239,7 @@ def test_without_the_planted_problems_nothing_is_found(tmp_path_factory: pytest.
     write_demo(folder, steps=4, problems=Problems(None, exposed_communication=False, idle_tail=False, data_stall=False))
     with ingest([folder]) as store:
         rules = ["ExposedCommunication", "PageableCopies", "StragglerRank"]
-        report = analyze(store, Options(generated_at_ns=0, selection=select(rules)))
+        report = rules_of(store, Options(generated_at_ns=0, selection=select(rules)))
     assert {result.rule: result.verdict for result in report.rules} == dict.fromkeys(rules, "NoIssuesFound")
 
 

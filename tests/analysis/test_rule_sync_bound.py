@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis import analyze
+from judging import Judged, rules_of
 from postrun.analysis.options import Options
-from postrun.analysis.report import Report, RuleResult
+from postrun.analysis.report import RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest.store import Store
 
@@ -27,8 +27,8 @@ def sync(start: int, end: int, name: str = "cudaStreamSynchronize", **other: Any
     return host("sync", start, end, name, **other)
 
 
-def report(store: Store, threshold: float = 10) -> Report:
-    return analyze(store, Options(selection=select(["SyncBound"], settings={"SyncBound_threshold": threshold})))
+def report(store: Store, threshold: float = 10) -> Judged:
+    return rules_of(store, Options(selection=select(["SyncBound"], settings={"SyncBound_threshold": threshold})))
 
 
 def judge(store: Store, threshold: float = 10) -> RuleResult:

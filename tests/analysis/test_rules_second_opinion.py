@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis import analyze
+from judging import rules_of
 from postrun.analysis.options import Options
 from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
@@ -57,7 +57,7 @@ def episodes_cut(episodes: list[dict[str, Any]]) -> Fraction:
 def disagreements(folder: Path, preset: str, settings: Mapping[str, Any]) -> list[str]:
     expected = opinions(read_run(folder), preset, settings)
     with ingest([folder]) as store:
-        report = analyze(store, Options(selection=select(preset=preset, settings=settings)))
+        report = rules_of(store, Options(selection=select(preset=preset, settings=settings)))
     found = {result.rule: result for result in report.rules}
     lines: list[str] = []
     for rule, opinion in expected.items():
@@ -173,7 +173,7 @@ SAMPLE_RULES = ("LowGPUUtilization", "BatchSize", "CPUBottleneck", "IOBottleneck
 
 def reasons(folder: Path, settings: Mapping[str, Any]) -> dict[str, tuple[str, str | None]]:
     with ingest([folder]) as store:
-        report = analyze(store, Options(selection=select(settings=settings)))
+        report = rules_of(store, Options(selection=select(settings=settings)))
     return {result.rule: (result.verdict, result.reason) for result in report.rules}
 
 

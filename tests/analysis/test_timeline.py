@@ -198,6 +198,33 @@ def test_views(make_store: MakeStore) -> None:
     assert [name.name for name in alone.names] == ["TRAIN step 7"]
 
 
+def window(first_ms: int, last_ms: int, at: int) -> dict[str, Any]:
+    return {"id": at, "source": 0, "node": 0, "process": 0, "profiler": "cprofile", "functions": 1, "total_s": 0.0,
+            "start_ns": EPOCH + first_ms * MS, "duration_ns": (last_ms - first_ms) * MS}  # fmt: skip
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_views_are_of_steps_without_a_profiler(make_store: MakeStore, on_device: bool) -> None:
+    """Steps of 10, 40, 12, 90, 14 and 11 ms, of which the fourth was profiled: of the others the median is 12."""
+    ends = [0, 10, 50, 62, 152, 166, 177]
+    times = [(EPOCH + a * MS, (b - a) * MS) for a, b in pairwise(ends)]
+    made = [{"device_start_ns": a, "device_duration_ns": b, "device_events": 1} if on_device else {} for a, b in times]
+    tables: dict[str, Any] = {
+        "step": [step(i, *time, **more) for i, (time, more) in enumerate(zip(times, made, strict=True))],
+        "device_event": [kernel(*time) for time in times] if on_device else [],
+        "recorded_window": [{"process": 0, "first_ns": EPOCH, "last_ns": EPOCH + 177 * MS, "process_started_ns": EPOCH, "stopped": False}],
+    }
+    views = {view.key: view for view in shown(make_store(**tables, python_window=[window(62, 152, 0)])).views}
+    after = (" from the end of step 0", " from the end of step 1") if on_device else ("", "")
+    assert views["slowest"].label == f"step 1 of rank 0, 40.0 ms{after[0]}: the slowest, without profiled steps"
+    assert views["typical"].label == f"step 2 of rank 0, 12.0 ms{after[1]}: typical, without profiled steps"
+    # Where all were profiled, or none, they are alike.
+    every = [window(a, b, at) for at, (a, b) in enumerate(pairwise(ends))]
+    for windows in ([], every):
+        found = shown(make_store(**tables, python_window=windows)).views[0]
+        assert found.label == f"step 3 of rank 0, 90.0 ms{' from the end of step 2' if on_device else ''}: the slowest"
+
+
 @pytest.mark.parametrize(
     ("count", "expected"),
     [

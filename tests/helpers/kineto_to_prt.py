@@ -65,8 +65,8 @@ def convert(trace: dict[str, Any], *, host: str, pid: int | None = None, seed: i
     anchors = [(0, 10**9, first), (span, 10**9 + span, first + span)]
     writer.prelude(names, anchors)
     facts = {f"cuda.{index}.{fact}": value for index, facts in _devices(trace) for fact, value in facts.items()}
-    if facts:
-        writer.add("meta", {1: list(facts), 2: list(facts.values())})
+    facts["framework"] = "PyTorch"
+    writer.add("meta", {1: list(facts), 2: list(facts.values())})
     places = {6: [info.get("rank", -1)], 7: [-1], 8: [info.get("world_size", -1)]}
     writer.add("process", {1: [pid], 2: [1], 3: [first], 4: [""], 5: [host], **places})
 

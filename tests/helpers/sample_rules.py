@@ -20,6 +20,7 @@ from postrun.analysis.rules.base import Outcome
 from postrun.analysis.rules.samples import Samples
 from postrun.analysis.rules.selection import select
 from postrun.analysis.run_info import nodes as run_nodes
+from postrun.analysis.time_breakdown import time_breakdown, whole_devices
 from postrun.ingest.store import Store
 
 Sample = tuple[int, str, int | None, int, float]
@@ -58,8 +59,9 @@ def judged(store: Store, rule: str, *, preset: str = "documented", **parameters:
     """The answer of one rule over samples, with some of its parameters changed."""
     selection = select([rule], preset=preset, settings={f"{rule}_{name}": value for name, value in parameters.items()})
     run = SimpleNamespace(
-        store=store, samples=Samples(store), places=Places(store), nodes=run_nodes(store), job=job_statistics(store), breakdown=(), top=15
-    )
+        store=store, samples=Samples(store), places=Places(store), nodes=run_nodes(store), job=job_statistics(store), breakdown=(), top=15,
+        whole_devices=whole_devices(store, time_breakdown(store)),
+    )  # fmt: skip
     return selection.rules[0].rule.evaluate(run, selection.rules[0].parameters)
 
 

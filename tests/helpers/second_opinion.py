@@ -560,20 +560,36 @@ def _distance(a: Sequence[float], b: Sequence[float]) -> float:
     return math.sqrt(max(total, 0.0))
 
 
+def while_all_machines_record(gpus: Mapping[Any, Mapping[int, Any]]) -> dict[Any, dict[int, Any]]:
+    """The samples of each GPU in the time that is common to the machines, if one has more than a twentieth of it besides."""
+    spans = [
+        [time for key, series in gpus.items() if key[0] == machine for time in (min(series), max(series))]
+        for machine in {key[0] for key in gpus}
+    ]
+    if not spans:
+        return {}
+    first, last = max(map(min, spans)), min(map(max, spans))
+    if max(map(max, spans)) - min(map(min, spans)) - (last - first) <= Fraction(last - first, 20):
+        return {key: dict(series) for key, series in gpus.items()}
+    cut = {key: {time: value for time, value in series.items() if first <= time <= last} for key, series in gpus.items()}
+    return {key: series for key, series in cut.items() if series}
+
+
 def load_balancing(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
+    gpus = while_all_machines_record(run.gpus)
     shares = {}
-    for key, series in run.gpus.items():
+    for key, series in gpus.items():
         bins = [0] * 50
         for value in series.values():
             bins[min(int(value // 2), 49)] += 1
         shares[key] = [n / len(series) for n in bins]
-    judged = [key for key, series in run.gpus.items() if len(series) > p["patience"]]
+    judged = [key for key, series in gpus.items() if len(series) > p["patience"]]
     pairs = {(a, b): _distance(shares[a], shares[b]) for i, a in enumerate(judged) for b in judged[i + 1 :]}
     total = sum(distance > p["threshold"] for distance in pairs.values())
     return {
         "verdict": _verdict(bool(pairs), total > 0), "triggered": total, "violations": total,
-        "datapoints": sum(len(run.gpus[key]) for key in judged), "shares": shares, "pairs": pairs,
-        "means": {key: mean(in_order(series)) for key, series in run.gpus.items()}, "judged": judged,
+        "datapoints": sum(len(gpus[key]) for key in judged), "shares": shares, "pairs": pairs,
+        "means": {key: mean(in_order(series)) for key, series in gpus.items()}, "judged": judged,
     }  # fmt: skip
 
 

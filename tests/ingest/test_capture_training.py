@@ -192,7 +192,7 @@ def test_what_the_host_did_is_not_looked_for_in_call_stacks_of_a_recording(repor
     [rule] = [rule for rule in report.rules if rule.rule == "HostBound"]
     assert rule.verdict == "IssuesFound"
     assert (rule.recommendation or "").startswith(
-        "Trace some steps with PyTorch's profiler (`with_stack=True`), or annotate more of the loop,"
+        "Trace some steps with the framework's profiler (PyTorch: `with_stack=True`), or annotate more of the loop,"
     )
 
 

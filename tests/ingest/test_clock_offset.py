@@ -21,9 +21,9 @@ from postrun.ingest.clock_offset import (
     commensurate,
     event_offset,
     series_of,
-    snapped,
     step_offset,
     told,
+    zone_of,
     zone_offset,
 )
 
@@ -102,7 +102,7 @@ def test_whole_time_zones_can_tell_what_seconds_cannot() -> None:
     assert isinstance(busy_offset([log], [activity(part)]), Unclear)
     found = busy_offset([log], [activity(part)], zones=True)
     assert isinstance(found, Offset)
-    assert snapped(found).shift_ns == 5 * HOUR_NS + 2 * QUARTER_NS
+    assert zone_of(found) == Offset(5 * HOUR_NS + 2 * QUARTER_NS, found.uncertainty_ns, found.evidence)
 
 
 @pytest.mark.parametrize(("period", "expected"), [(60.0, True), (20.0, True), (7.0, False), (62.3, False)])
@@ -119,7 +119,9 @@ def test_time_zones_alone_are_told_to_be_all_that_was_compared() -> None:
     bursts = irregular(3, 200)
     found = busy_offset([sampled(bursts, HOUR_NS)], [activity(bursts)], zones=True)
     assert isinstance(found, Offset)
-    assert "only whole quarter hours were compared, up to 14 h" in found.evidence
+    assert "only time zones were compared, UTC-12:00 to UTC+14:00 in quarter hours" in found.evidence
+    for hours, found_there in ((12, True), (13, False), (-14, True), (-15, False)):
+        assert isinstance(busy_offset([sampled(bursts, hours * HOUR_NS)], [activity(bursts)], zones=True), Offset) is found_there
 
 
 def test_a_gpu_that_is_always_about_as_busy_raises_no_doubt() -> None:
@@ -168,7 +170,7 @@ def test_another_sampler_is_activity_too() -> None:
     theirs = sampled(bursts, 0, 0.5)
     found = busy_offset([sampled(bursts, -HOUR_NS)], [activity_of_samples(theirs, SECOND // 2)])
     assert isinstance(found, Offset)
-    assert snapped(found).shift_ns == -HOUR_NS
+    assert zone_of(found) == Offset(-HOUR_NS, found.uncertainty_ns, found.evidence)
 
 
 @given(st.integers(-(10**15), 10**15), st.lists(st.integers(-400_000, 400_000), min_size=5, max_size=30))
@@ -215,11 +217,34 @@ HOUR = HOUR_NS
         ((0, 600 * SECOND), (5 * HOUR + 700 * SECOND, 5 * HOUR + 800 * SECOND), None),  # no quarter hour does
         ((0, 3 * HOUR), (8 * HOUR, 8 * HOUR + 60 * SECOND), None),  # three zones would do
         ((0, 600 * SECOND), (30 * HOUR, 31 * HOUR), None),  # too far
+        ((0, 600 * SECOND), (12 * HOUR, 12 * HOUR + 500 * SECOND), 12 * HOUR),  # local time of UTC-12:00
+        ((0, 600 * SECOND), (13 * HOUR, 13 * HOUR + 500 * SECOND), None),  # of UTC-13:00, which is no time zone
+        ((14 * HOUR, 14 * HOUR + 600 * SECOND), (0, 500 * SECOND), -14 * HOUR),  # of UTC+14:00
+        ((15 * HOUR, 15 * HOUR + 600 * SECOND), (0, 500 * SECOND), None),
     ],
 )
 def test_the_only_time_zone_that_fits(log: tuple[int, int], run: tuple[int, int], expected: int | None) -> None:
     found = zone_offset((BASE + log[0], BASE + log[1]), (BASE + run[0], BASE + run[1]))
     assert (found.shift_ns if isinstance(found, Offset) else None) == expected
+
+
+@pytest.mark.parametrize(
+    ("shift", "uncertainty", "expected"),
+    [
+        (-7 * HOUR + 400_000_000, SECOND, -7 * HOUR),
+        (-7 * HOUR + 900_000_000, SECOND // 5, -7 * HOUR),  # within a second, as where a log agrees
+        (-5 * HOUR - 3 * QUARTER_NS + 2 * SECOND, 3 * SECOND, -5 * HOUR - 3 * QUARTER_NS),
+        (300_000_000, SECOND, 0),
+        (-7 * HOUR + 200 * SECOND, SECOND, None),
+        (-7 * HOUR + 61 * SECOND, SECOND, None), (-7 * HOUR + 40 * SECOND, SECOND, -7 * HOUR + 40 * SECOND),  # a clock that was off
+        (30 * SECOND, SECOND, 30 * SECOND),
+        (12 * HOUR, SECOND, 12 * HOUR), (12 * HOUR + QUARTER_NS, SECOND, None), (13 * HOUR, SECOND, None),
+        (-14 * HOUR, SECOND, -14 * HOUR), (-14 * HOUR - QUARTER_NS, SECOND, None),
+    ],
+)  # fmt: skip
+def test_only_time_zones_and_clocks_a_little_off_are_concluded(shift: int, uncertainty: int, expected: int | None) -> None:
+    found = zone_of(Offset(shift, uncertainty, "planted"))
+    assert (found and found.shift_ns) == expected
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,58 @@ def test_a_column_per_field(tmp_path: Path) -> None:
         assert store.frame("SELECT format FROM source").to_series().to_list() == [source.DCGM]
 
 
+def test_what_is_used_and_free_makes_the_total(tmp_path: Path) -> None:
+    """As DCGM's exporter writes it by default: 20 of 80 GiB, 60 then of 80; of the other GPU the reserved memory is written, too."""
+    header = "timestamp,gpu,Hostname,DCGM_FI_DEV_FB_USED,DCGM_FI_DEV_FB_FREE,DCGM_FI_DEV_FB_RESERVED"
+    rows = [f"{AT},0,n1,20480,61440,", f"{LATER},0,n1,61440,20480,", f"{AT},1,n1,20480,60416,1024", f"{LATER},2,n1,1024,,"]
+    with log(tmp_path, header, *rows) as store:
+        gib = 2.0**30
+        assert values(store) == [
+            ("n1", "gpu_memory_total_bytes", 0, 0, 80 * gib), ("n1", "gpu_memory_total_bytes", 1, 0, 80 * gib),
+            ("n1", "gpu_memory_used_bytes", 0, 0, 20 * gib), ("n1", "gpu_memory_used_bytes", 0, 1, 60 * gib),
+            ("n1", "gpu_memory_used_bytes", 1, 0, 20 * gib), ("n1", "gpu_memory_used_bytes", 2, 1, 1 * gib),
+            ("n1", "gpu_memory_used_percent", 0, 0, 25.0), ("n1", "gpu_memory_used_percent", 0, 1, 75.0),
+            ("n1", "gpu_memory_used_percent", 1, 0, 25.0),
+        ]  # fmt: skip
+        assert store.frame('SELECT memory_bytes FROM device ORDER BY "index"').to_series().to_list()[:2] == [80 * 2**30] * 2
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        ("10.0.0.5:9400", "10.0.0.6:9400", "10.0.0.7:9400"), ("10.0.0.5", "10.0.0.6", "10.0.0.7"),
+        ("node1.a.example.com", "node1.b.example.com", "node2.a.example.com"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("files", [1, 3])
+def test_machines_whose_names_begin_alike_are_several(tmp_path: Path, hosts: tuple[str, ...], files: int) -> None:
+    rows = [f"{AT},0,{host},{10 * number}" for number, host in enumerate(hosts)]
+    for file in range(files):
+        own = rows if files == 1 else rows[file : file + 1]
+        (tmp_path / f"dcgm{file}.csv").write_text("\n".join(["timestamp,gpu,Hostname,DCGM_FI_DEV_GPU_UTIL", *own]) + "\n")
+    with ingest([tmp_path]) as store:
+        assert [(host, value) for host, _, _, _, value in values(store)] == [
+            (host.removesuffix(":9400"), 10.0 * number) for number, host in enumerate(hosts)
+        ]
+
+
+@pytest.mark.parametrize(("name", "machines"), [("gpus_10.0.0.5.csv", 1), ("gpus_10.csv", 2), ("gpus_7.csv", 2)])
+def test_a_file_is_not_of_an_address_that_begins_with_its_number(tmp_path: Path, name: str, machines: int) -> None:
+    """Of two machines the log without a name is of the one that its file names."""
+    named = [f"{AT},0,10.0.0.5,7", f"{AT},0,11.0.0.5,9"]
+    (tmp_path / "a.csv").write_text("\n".join(["timestamp,gpu,Hostname,DCGM_FI_DEV_GPU_UTIL", *named]) + "\n")
+    (tmp_path / name).write_text(f"timestamp,gpu,DCGM_FI_DEV_POWER_USAGE\n{LATER},0,90\n")
+    with ingest([tmp_path]) as store:
+        assert len({host for host, *_ in values(store)} - {"11.0.0.5"}) == machines
+
+
+def test_a_name_with_and_without_its_domain_is_one_machine(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"timestamp,gpu,Hostname,DCGM_FI_DEV_GPU_UTIL\n{AT},0,node1.a.example.com,7\n")
+    (tmp_path / "b.csv").write_text(f"timestamp,gpu,Hostname,DCGM_FI_DEV_GPU_UTIL\n{LATER},0,node1,9\n")
+    with ingest([tmp_path]) as store:
+        assert len({host for host, *_ in values(store)}) == 1
+
+
 def test_a_line_per_value(tmp_path: Path) -> None:
     header = '"timestamp","metric","value","gpu","Hostname","pod"'
     rows = [
@@ -146,6 +198,13 @@ def test_times_of_every_form(time: datetime, form: str) -> None:
 def test_what_is_no_time() -> None:
     found, _ = times_of(pl.Series(["", "yesterday", "99999999999999999999", "1", "2024-05-06", "1999-01-01 00:00:00", "12:00:01", "-5"]))
     assert found.to_list() == [None] * 8
+
+
+def test_a_zone_that_is_none_makes_no_time() -> None:
+    noon = 1_714_996_800_000_000  # 2024-05-06T12:00:00Z
+    times = [f"2024-05-06T12:00:00{zone}" for zone in ("+14:00", "-12:00", "+05:45", "+14:15", "-12:15", "+05:37", "+0060", "+99:99")]
+    found, _ = times_of(pl.Series(times))
+    assert found.to_list() == [noon - 14 * 3600 * 10**6, noon + 12 * 3600 * 10**6, noon - 345 * 60 * 10**6, *[None] * 5]
 
 
 @settings(max_examples=15)

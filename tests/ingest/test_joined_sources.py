@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import gzip
 import json
 import shutil
@@ -125,6 +126,33 @@ def test_a_log_in_local_time_is_moved_to_the_clock_of_the_traces(
                 assert value == pytest.approx(100 * busy_within(near, time - INTERVAL, time) / INTERVAL, abs=2)
 
 
+@pytest.mark.parametrize(("seconds", "told"), [(7 * 3600 + 200, "-7 h 3 min 20 s"), (-13 * 3600, "+13 h 0 min"), (90, "-1 min")])
+def test_an_offset_that_is_no_time_zone_is_doubted_and_not_applied(
+    joined_run: Path, device_work: Events, tmp_path: Path, seconds: int, told: str
+) -> None:
+    traces(joined_run, tmp_path)
+    (tmp_path / "smi.csv").write_text(smi_text(device_work, seconds * SECOND))
+    with ingest([tmp_path]) as store:
+        query = "SELECT severity::VARCHAR, message FROM ingest_note WHERE code = 'clock_doubtful'"
+        severity, text = store.frame(query).row(0)
+        assert severity == "warning"
+        assert f"best when shifted by {told}" in text
+        assert "no time zone (UTC-12:00 to UTC+14:00 in quarter hours) is within a minute of that" in text
+        assert "clock_shifted" not in notes(store)
+        assert store.frame("SELECT clock_offset_ns FROM source WHERE format = 'nvidia-smi log'").item() is None
+        first = min(start for events in device_work.values() for start, _ in events) - 15 * SECOND + seconds * SECOND
+        assert abs(store.frame("SELECT min(time_ns) FROM sample WHERE metric = 'gpu_utilization'").item() - first) < 10**6
+
+
+def test_a_clock_that_is_off_is_shifted(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
+    traces(joined_run, tmp_path)
+    (tmp_path / "smi.csv").write_text(smi_text(device_work, 40 * SECOND))
+    with ingest([tmp_path]) as store:
+        assert "clock_shifted" in notes(store)
+        shift = store.frame("SELECT clock_offset_ns FROM source WHERE format = 'nvidia-smi log'").item()
+        assert shift == pytest.approx(-40 * SECOND, abs=SECOND)
+
+
 def test_a_log_of_other_gpus_is_not_of_the_only_machine(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
     traces(joined_run, tmp_path)
     (tmp_path / "smi.csv").write_text(smi_text(device_work, 0, name="NVIDIA A100-SXM4-80GB"))
@@ -224,6 +252,10 @@ def test_a_trace_without_an_epoch_gets_the_clock_of_a_log_that_has_one(joined_ru
     for path in (tmp_path / "kineto").iterdir():
         trace = json.loads(gzip.decompress(path.read_bytes()))
         bases.add(int(trace.pop("baseTimeNanoseconds")))
+        begin = min(float(event["ts"]) for event in trace["traceEvents"] if event["ph"] == "X")
+        trace["traceEvents"].append(
+            {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "P", "ts": begin - 1, "dur": 60_000_000}
+        )
         path.write_text(json.dumps(trace))
     lines = ["timestamp,gpu,Hostname,DCGM_FI_DEV_GPU_UTIL"]
     for row in smi_text(device_work, 0).splitlines()[1:]:
@@ -239,6 +271,8 @@ def test_a_trace_without_an_epoch_gets_the_clock_of_a_log_that_has_one(joined_ru
         first, window = store.frame("SELECT (SELECT min(start_ns) FROM device_event), (SELECT min(first_ns) FROM profile_window)").row(0)
         assert abs(first - min(start for events in device_work.values() for start, _ in events)) <= INTERVAL
         assert abs(window - first) < 5 * SECOND
+        switched = store.frame("SELECT first_ns - on_ns, off_ns - on_ns FROM profile_window").rows()
+        assert all(0 < before <= 2000 and length == 60 * SECOND for before, length in switched)
 
 
 def test_a_log_of_another_day_is_not_shifted(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
@@ -462,3 +496,37 @@ def test_a_log_alone_makes_a_report_with_verdicts(tmp_path: Path) -> None:
     assert [(row.device, row.power_max_w) for row in report.system_usage.gpu_clocks] == [(0, 300.25), (1, 300.25)]
     assert [(row.unit, row.last) for row in report.gpu_memory] == [("B", (1000 + 40 * 1499) * 2.0**20)] * 2
     assert report.run.relative_times is False
+
+
+def test_sources_of_every_kind_that_name_no_machine_are_of_one(tmp_path: Path) -> None:
+    at = 1_772_531_540
+    trace = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": at * 1e6 + 5 * k, "dur": 4} for k in range(3)]
+    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": trace, "schemaVersion": 1}))
+    minute = {"Type": "cpu", "Name": "cpu0", "Dimension": "CPUUtilization", "Value": 50.0, "NodeId": "", "Timestamp": float(at)}
+    (tmp_path / "metrics.json").write_text(json.dumps(minute) + "\n")
+    horovod = [{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "pid": 1, "ts": 1}, {"ph": "E", "pid": 1, "ts": 5}]
+    (tmp_path / "horovod.json").write_text(json.dumps(horovod))
+    smi = ["timestamp, index, utilization.gpu [%]", *(f"2026/03/03 09:52:2{k}.000, 0, {k} %" for k in range(4))]
+    (tmp_path / "smi.csv").write_text("\n".join(smi) + "\n")
+    dcgm = ["timestamp,gpu,DCGM_FI_DEV_POWER_USAGE", *(f"{at + k},0,{200 + k}" for k in range(4))]
+    (tmp_path / "dcgm.csv").write_text("\n".join(dcgm) + "\n")
+    profile = cProfile.Profile()
+    profile.runcall(sorted, [2, 1])
+    profile.dump_stats(tmp_path / "main.prof")
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT hostname FROM node").to_series().to_list() == ["unknown host"]
+        formats = store.frame("SELECT format FROM source WHERE events > 0 ORDER BY 1").to_series().to_list()
+        assert formats == [
+            "DCGM log", "PyTorch profiler trace", "cProfile result", "hosted framework timeline", "hosted system metrics",
+            "nvidia-smi log",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "machines"), [("DCGM_FI_DEV_POWER_USAGE", 1), ("DCGM_FI_DEV_GPU_UTIL", 2)])
+def test_two_monitors_of_one_unknown_machine_do_not_speak_against_each_other(tmp_path: Path, field: str, machines: int) -> None:
+    at = 1_772_531_540
+    smi = ["timestamp, index, utilization.gpu [%]", *(f"2026/03/03 09:52:2{k}.000, 0, {k} %" for k in range(4))]
+    (tmp_path / "a.csv").write_text("\n".join(smi) + "\n")
+    (tmp_path / "b.csv").write_text("\n".join([f"timestamp,gpu,{field}", *(f"{at + k},0,{90 + k}" for k in range(4))]) + "\n")
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT count(*) FROM node").item() == machines

@@ -77,6 +77,35 @@ def test_memory_events_of_devices_are_allocations(tmp_path: Path) -> None:
     assert store.frame("SELECT first_ns, last_ns FROM profile_window").row(0) == (base + 1000, base + 7000)
 
 
+def marker(name: str, ts: float, dur: float | None, category: str = "Trace") -> dict[str, Any]:
+    return event(name, category, ts, dur, pid="Spans", tid="PyTorch Profiler")
+
+
+@pytest.mark.parametrize(
+    ("markers", "switched"),
+    [
+        ([marker("PyTorch Profiler (0)", EPOCH_US - 3.5, 40)], (EPOCH_US * 1000 - 3500, EPOCH_US * 1000 + 36_500)),
+        ([marker("PyTorch Profiler (0)", EPOCH_US - 3, 4, "trace"), marker("PyTorch Profiler (1)", EPOCH_US + 1, 9)],
+         (EPOCH_US * 1000 - 3000, EPOCH_US * 1000 + 10_000)),
+        ([], (None, None)),
+        ([marker("another", EPOCH_US - 3, 40), marker("PyTorch Profiler (0)", EPOCH_US, 40, "span")], (None, None)),
+        # No duration, none that can be, and a time at which there are no events.
+        ([marker("PyTorch Profiler (0)", EPOCH_US, None), marker("PyTorch Profiler (0)", EPOCH_US, -5),
+          marker("PyTorch Profiler (0)", EPOCH_US, 9e15)], (None, None)),
+        ([marker("PyTorch Profiler (0)", EPOCH_US + 5, 40)], (None, None)),
+    ],
+)  # fmt: skip
+def test_when_the_profiler_was_on(tmp_path: Path, markers: list[dict[str, Any]], switched: tuple[int | None, int | None]) -> None:
+    window = load(tmp_path, [*markers, HOST]).frame("SELECT first_ns, last_ns, on_ns, off_ns FROM profile_window").row(0)
+    assert window == (EPOCH_US * 1000, EPOCH_US * 1000 + 5000, *switched)
+
+
+def test_when_the_profiler_was_on_counts_from_the_base_of_the_times(tmp_path: Path) -> None:
+    events = [marker("PyTorch Profiler (0)", 1, 20), event("aten::add", "cpu_op", 2, 5)]
+    store = load(tmp_path, events, baseTimeNanoseconds=EPOCH_US * 1000)
+    assert store.frame("SELECT on_ns, off_ns FROM profile_window").row(0) == (EPOCH_US * 1000 + 1000, EPOCH_US * 1000 + 21_000)
+
+
 @pytest.mark.parametrize(
     ("shapes", "types", "found"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -105,6 +106,60 @@ def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
         }  # fmt: skip
 
 
+LOST = "Unable to determine the device handle for GPU0000:17:00.0: GPU is lost.  Reboot the system to recover this GPU"
+
+
+def told(store: Store) -> list[tuple[str, str, str, int]]:
+    """Severity, code, message and count of what is noted beside the times."""
+    query = "SELECT severity, code, message, count FROM ingest_note WHERE code <> 'times_without_zone' ORDER BY ALL"
+    return store.frame(query).rows()
+
+
+def test_a_gpu_that_is_lost_is_told_with_its_time_and_its_words(tmp_path: Path) -> None:
+    with log(tmp_path, HEADER, line(0, 0), line(0, 1), line(1, 0), HEADER, LOST, line(2, 0), LOST, line(3, 0)) as store:
+        words = '"GPU is lost. Reboot the system to recover this GPU"'
+        message = f"GPU 0000:17:00.0 was lost after 2024/05/06 07:08:10 (as the log counts): {words}."
+        assert told(store) == [("warning", "gpu_lost", message, 2)]
+        assert [(unit, value) for unit, _, value in values(store, "gpu_utilization")] == [(0, 85.0)] * 4 + [(1, 85.0)]
+
+
+def test_what_nvidia_smi_says_of_failures_in_a_log(tmp_path: Path) -> None:
+    nvml = "Failed to initialize NVML: Unknown Error"
+    newer = "Unable to determine the device handle for GPU1: 0000:18:00.0: Unknown Error"
+    with log(tmp_path, LOST, HEADER, line(0, 0), nvml, newer, nvml) as store:
+        after = "after 2024/05/06 07:08:09 (as the log counts)"
+        lost = 'GPU 0000:17:00.0 was lost before the first sample: "GPU is lost. Reboot the system to recover this GPU".'
+        assert told(store) == [
+            ("warning", "gpu_lost", lost, 1),
+            ("warning", "gpu_lost", f'GPU 1: 0000:18:00.0 could not be reached {after}: "Unknown Error".', 1),
+            ("warning", "monitor_failed", f'nvidia-smi failed {after}: "{nvml}".', 2),
+        ]
+
+
+def test_a_gpu_that_is_lost_in_a_log_of_dmon(tmp_path: Path) -> None:
+    head = ["#Date       Time        gpu     sm    mem", "#YYYYMMDD   HH:MM:SS    Idx      %      %"]
+    with log(tmp_path, *head, " 20240506   07:08:09      0   85   40", *head, LOST) as store:
+        [(_, code, message, _)] = told(store)
+        assert (code, message.partition(" (")[0]) == ("gpu_lost", "GPU 0000:17:00.0 was lost after 20240506 07:08:09")
+
+
+@pytest.mark.parametrize("words", [
+    "No devices were found", "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95", LOST,
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and"
+    " running.",
+])  # fmt: skip
+@pytest.mark.parametrize("end", ["", "\n", "\r\n\r\n"])
+def test_a_file_with_nothing_but_the_failure_of_nvidia_smi_says_so(tmp_path: Path, words: str, end: str) -> None:
+    first = " ".join(words.partition("\n")[0].split())
+    with pytest.raises(InputError, match=re.escape(f'nvidia-smi itself failed and wrote no sample: "{first}"')):
+        log(tmp_path, words, end=end)
+    (tmp_path / "good.csv").write_text("\n".join([HEADER, line(0), line(1)]) + "\n")
+    with ingest([tmp_path]) as store:
+        [(severity, _, message, _)] = told(store)
+        assert severity in ("warning", "error")
+        assert f'nvidia-smi itself failed and wrote no sample: "{first}"' in message
+
+
 def test_other_columns_after_a_header_in_the_middle(tmp_path: Path) -> None:
     later = ["timestamp, utilization.gpu [%], index", "2024/05/06 07:08:19.000, 7 %, 0", "2024/05/06 07:08:20.000, 8 %, 0"]
     with log(tmp_path, HEADER, line(0), *later) as store:
@@ -130,7 +185,17 @@ def test_reasons_for_lower_clocks(tmp_path: Path) -> None:
         ([line(0), line(1)], "no header line"),
         (["timestamp, index, temperature.gpu, pstate", "2024/05/06 07:08:09.123, 0, 30, P0"], "none of the columns"),
         (["# gpu        pid  type    sm   mem   command", "    0       1234     C    80    10   python"], "pmon"),
-        (["# gpu   pwr gtemp mtemp    sm   mem", "    0   150    65     -    45    30"], "no times"),
+        (
+            ["# gpu   pwr gtemp mtemp    sm   mem", "# Idx     W     C     C     %     %", "    0   150    65     -    45    30"],
+            "dmon -s pum -o DT",
+        ),
+        (["#Time        gpu    sm   mem", "#HH:MM:SS    Idx     %     %", " 07:08:09      0    45    30"], "does not say date"),
+        (["#gpu, sm, mem, enc, dec", "#Idx, %, %, %, %", "0, 45, 30, 0, 0"], "dmon -s pum -o DT"),
+        (
+            ["#Date       Time        gpu  rxpci  txpci", " 20240506   07:08:09      0      1      2"],
+            "none of the columns of the log is read (date",
+        ),
+        (["20240506, 07:08:09, 0, 150, 65, -, 45, 30", "20240506, 07:08:10, 0, 150, 65, -, 47, 30"], "no header line"),
         (["| NVIDIA-SMI 550.54.14    Driver Version: 550.54.14 |", "| 30% 40C |"], "for people"),
         (["timestamp, utilization.gpu [%]", *(f"2024/05/06 07:08:{9 + k // 2:02}.{123 + k % 2}, 85 %" for k in range(20))], "several GPUs"),
     ],
@@ -169,6 +234,20 @@ def test_dmon_with_dates(tmp_path: Path) -> None:
         assert values(store, "gpu_sm_clock") == []
 
 
+def test_dmon_as_csv(tmp_path: Path) -> None:
+    lines = [
+        "#Date, Time, gpu, sm, mem, enc, dec",
+        "#YYYYMMDD, HH:MM:SS, Idx, %, %, %, %",
+        "20240506, 07:08:09, 0, 45, 30, 0, 0",
+        "20240506, 07:08:10, 0, 47, 31, 0, 0",
+    ]
+    with log(tmp_path, *lines, name="nvidia-smi-dmon.titan.csv") as store:
+        at = START_NS - 123_000_000
+        assert values(store, "gpu_utilization") == [(0, at, 45.0), (0, at + 10**9, 47.0)]
+        assert values(store, "gpu_memory_controller") == [(0, at, 30.0), (0, at + 10**9, 31.0)]
+        assert store.frame("SELECT hostname FROM node").item() == "titan"
+
+
 @pytest.mark.parametrize(
     ("name", "host"),
     [
@@ -180,7 +259,9 @@ def test_dmon_with_dates(tmp_path: Path) -> None:
         )),
         ("nvidia-smi.node-1.1.csv", "node-1"), ("nvidia-smi.titan.2024-05-06.csv", "titan"), ("nvidia-smi.titan.csv.2", "titan"),
         ("nvidia-smi.1.csv", "unknown host"), ("nvidia-smi.2024-05-06.csv", "unknown host"), ("nvidia-smi.log.csv", "unknown host"),
-        ("nvidia-smi.csv", "unknown host"),
+        ("nvidia-smi.csv", "unknown host"), ("nvidia-smi-dmon.csv", "unknown host"), ("nvidia-smi.dmon.csv", "unknown host"),
+        *((f"nvidia-smi{dmon}{between}{host}.csv", host) for dmon in ("", "-dmon") for between in ".-" for host in ("titan", "node-3")),
+        ("nvidia-smi-before.csv", "unknown host"), ("nvidia-smi-dmon-rank0.csv", "unknown host"),
     ],
 )  # fmt: skip
 def test_the_machine_in_the_name_of_the_file(tmp_path: Path, name: str, host: str) -> None:
@@ -195,10 +276,26 @@ def test_the_machine_in_the_name_of_the_file(tmp_path: Path, name: str, host: st
         ("run1/nvidia-smi.csv", None),
         ("nodeA/dcgm.titan.csv", "titan"),
         ("x/dcgmi-dmon.titan.txt", "titan"),
+        ("x/nvidia-smi-dmon.titan.txt", "titan"),
+        ("x/dcgm-node3.csv", "node3"),
+        ("x/dcgm-exporter-node3.csv", "node3"),
+        ("x/dcgmi-dmon-node3.csv", "node3"),
     ],
 )
 def test_the_machine_in_the_name_of_the_folder(name: str, host: str | None) -> None:
     assert named_host(Path(name)) == host
+
+
+def test_a_word_behind_a_dash_is_a_host_only_where_no_other_file_names_one(tmp_path: Path) -> None:
+    for name, uuid in (("nvidia-smi-alpha.csv", "GPU-1"), ("nvidia-smi-beta.csv", "GPU-2")):
+        (tmp_path / name).write_text("\n".join([HEADER, *(line(second).replace("GPU-0", uuid) for second in range(4))]) + "\n")
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT hostname FROM node ORDER BY 1").to_series().to_list() == ["alpha", "beta"]
+    events = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": START_NS / 1000, "dur": 5}]
+    (tmp_path / "trace.json").write_text(json.dumps({"host_name": "titan", "traceEvents": events}))
+    (tmp_path / "nvidia-smi-beta.csv").unlink()
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT hostname FROM node").to_series().to_list() == ["titan"]
 
 
 def test_the_same_log_with_and_without_units_is_of_one_machine(tmp_path: Path) -> None:

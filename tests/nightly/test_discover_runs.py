@@ -55,6 +55,18 @@ def ids(*paths: str) -> dict[str, str]:
         (["j/1591160699.algo-1.json"], {"j": "hosted"}),
         (["j/framework/pytorch/cprofile/7-h/train-9-stepstart-1.0_train-9-stepend-2.0/python_stats"], {"j": "hosted"}),
         (["j/framework/pytorch/pyinstrument/7-h/train-9-stepstart-1.0_train-9-stepend-2.0/python_stats.html"], {}),
+        (["j/framework/pytorch/cprofile/7-h/train-9-stepstart-1.0_train-9-stepend-2.0/main.prof"], {"j": "hosted"}),
+        (["j/framework/pytorch/pyinstrument/7-h/train-9-stepstart-1.0_train-9-stepend-2.0/s.pyisession"], {"j": "hosted"}),
+        (["j/cprofile/7-h/train-9-stepstart-1.0_train-*-stepend-2.5/python_stats", "j/trace.json"], {"j": "traces"}),
+        (["j/cProfile/1591.5_1592_7-h_-1/python_stats", "j/pyinstrument/python_stats.json", "j/a.pstats"], {"j": "traces"}),
+        (["j/rank0/main.prof", "j/rank1/main.prof", "k/s.pyisession", "l/x.pstat"], {"j": "traces", "k": "traces", "l": "traces"}),
+        (["site-packages/a.prof", "checkpoints/python_stats", "j/postrun.json"], {}),
+        (["j/system/incremental/2026030309/1772531220.algo-1.json.gz"], {"j": "hosted"}),
+        (["j/framework/pevents/2026030309/1772_0-algo-1_pythontimeline.json.gz"], {"j": "hosted"}),
+        (["j/nsys/report1.sqlite", "j/trace.json", "k/rank0/nsight-systems/a.sqlite"], {"j": "traces", "k": "traces"}),
+        (["j/logs/node-3/nvidia-smi.csv", "j/logs/node-4/nvidia-smi.csv", "j/rank0/trace.json"], {"j": "traces"}),
+        (["j/nvidia-smi-dmon.h1.csv.2.gz", "k/gpu/dcgmi-dmon.h1.tsv", "l/gpu_util.csv", "m/dmon.txt"], dict.fromkeys("jklm", "traces")),
+        (["j/horovod_timeline", "k/hvd-timeline.txt", "l/horovod.yaml", "m/gpus_used.md"], {"j": "traces", "k": "traces"}),
         (["system/training_job_end.ts", "framework/training_job_end.ts"], {}),
         (["r/host.12.1772531220-1.prt", "r/host.12.1772531220-2.prt", "r/host.13.17725.prt", "r/.postrun-run/job"], {"r": "recording"}),
         (["r/host/host.12.1772531220.prt", "r/rank1/other.prt", "r/rank1/p.pt.trace.json"], {"r": "recording"}),
@@ -75,6 +87,25 @@ def ids(*paths: str) -> dict[str, str]:
 )  # fmt: skip
 def test_layouts(paths: list[str], expected: dict[str, str]) -> None:
     assert ids(*paths) == expected
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ["j/profiler-output/system/incremental/1772531220.algo-1.json", "j/nvidia-smi.algo-1.log", "j/worker.json"],
+        [f"j/cprofile/7-h/train-9-stepstart-1.0_train-9-stepend-2.0/{name}" for name in ("python_stats", "postrun.json")],
+        ["j/h.1.2.prt", "j/logs/gpu.csv", "j/rank0/main.prof", "j/rank0/profile.json"],
+        [
+            "j/rank0/main.trace.json",
+            "j/rank0/main.prof",
+            "j/nsys/a.sqlite",
+            "j/nvidia-smi.titan.log",
+            "j/plugins/profile/d/h.trace.json.gz",
+        ],
+    ],
+)
+def test_what_postrun_report_reads_of_a_run_is_in_it(paths: list[str]) -> None:
+    assert {run.id: {one.path for one in run.objects} for run in find(objects(*paths)).values()} == {"j": set(paths)}
 
 
 def test_what_postrun_writes_below_the_source_is_not_looked_into() -> None:
@@ -132,6 +163,9 @@ def test_json_of_any_name_is_looked_at_largest_first() -> None:
     listing = [ObjectInfo(path, size, "e", OLD) for path, size in sizes.items()]
     assert [one.path for one in to_look_at(find(listing)["a"])] == ["a/y.json.gz", "a/z.json", "a/x.json"]
     assert to_look_at(find([*listing, *objects("a/trace.json")])["a"]) == ()
+    # A small profile is not hidden by large files of another kind.
+    more = [ObjectInfo("a/main.prof", 2, "e", OLD), ObjectInfo("a/gpu.log.gz", 1, "e", OLD)]
+    assert [one.path for one in to_look_at(find([*listing, *more])["a"])][3:] == ["a/main.prof", "a/gpu.log.gz"]
 
 
 def test_a_hundred_thousand_objects_are_let_go_as_their_runs_end() -> None:

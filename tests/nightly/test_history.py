@@ -297,7 +297,14 @@ def test_rules_of_ones_own_are_looked_at_and_the_summary_of_all_is_not() -> None
 
 def test_a_family_tells_its_newest_run_against_those_before() -> None:
     rows = [
-        run(day, step, gpu_active_percent=active, gpu_busy_percent=10.0 + day, verdicts={"IOBottleneck": one, "StepOutlier": other})
+        run(
+            day,
+            step,
+            gpu_active_percent=active,
+            gpu_utilization_percent=active,
+            gpu_busy_percent=10.0 + day,
+            verdicts={"IOBottleneck": one, "StepOutlier": other},
+        )
         for day, (step, active, one, other) in enumerate(
             ((100, 50.0, FINE, ISSUE), (102, None, FINE, ISSUE), (101, 60.0, FINE, ISSUE), (103, 40.0, ISSUE, FINE))
         )
@@ -306,6 +313,8 @@ def test_a_family_tells_its_newest_run_against_those_before() -> None:
     step, active = family.trends["step_median_ns"], family.trends["gpu_active_percent"]
     assert (step.newest, step.base, step.runs) == (103, 101.0, 3)
     assert (active.newest, active.base, active.runs) == (40.0, 55.0, 2)
+    assert family.trends["gpu_utilization_percent"] == active
+    assert [point.gpu_utilization_percent for point in family.points] == [50.0, None, 60.0, 40.0, None]
     busy = family.trends["gpu_busy_percent"]
     assert (busy.newest, busy.base, busy.runs) == (13.0, 11.0, 3)
     assert [(one.rule, one.before, one.after) for one in family.changes] == [("IOBottleneck", FINE, ISSUE), ("StepOutlier", ISSUE, FINE)]

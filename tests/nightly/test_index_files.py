@@ -110,8 +110,9 @@ SHARE = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))
             row, TEXT, state=st.sampled_from(["reported", "failed", "running", "waiting"]), reason=st.one_of(st.none(), TEXT),
             written=st.lists(TEXT, max_size=3).map(tuple), labels=st.dictionaries(TEXT, TEXT, max_size=3), seconds=SHARE,
             verdicts=st.dictionaries(st.one_of(st.sampled_from(sorted(RULES)), TEXT), TEXT, max_size=4), started_ns=NUMBER,
-            gpu_active_percent=SHARE, gpu_busy_percent=SHARE, gpu_active_derived=st.one_of(st.none(), st.booleans()),
-            of_machine=st.booleans(), warnings=st.lists(TEXT, max_size=2).map(tuple), name=st.one_of(st.none(), TEXT),
+            gpu_active_percent=SHARE, gpu_busy_percent=SHARE, gpu_utilization_percent=SHARE,
+            gpu_active_derived=st.one_of(st.none(), st.booleans()), of_machine=st.booleans(),
+            warnings=st.lists(TEXT, max_size=2).map(tuple), name=st.one_of(st.none(), TEXT),
         ),
         max_size=6,
     )

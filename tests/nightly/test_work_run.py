@@ -120,6 +120,9 @@ def test_the_row_says_what_was_simulated_and_what_the_report_says(tmp_path: Path
     assert row.gpu_busy_percent == pytest.approx(next(one["number"] for one in data["summary"]["tiles"] if one["key"] == "gpu_busy"))
     assert row.gpu_active_derived is False
     assert row.gpu_active_percent == pytest.approx(data["system_usage"]["gpu_active"]["active_percent"])
+    lines = [json.loads(line) for path in (tmp_path / "in").rglob("*.algo-1.json") for line in path.read_text().splitlines()]
+    used = [one["Value"] for one in lines if one["Dimension"] == "GPUUtilization"]
+    assert row.gpu_utilization_percent == pytest.approx(statistics.mean(used), rel=0.01)  # the report's curve has 400 points at most
     assert row.gpu_memory_percent == max(one["max"] for one in data["system_usage"]["nodes"] if one["metric"] == "gpu_memory")
     assert row.duration_ns == data["job_statistics"]["duration_ns"]
     assert row.started_ns == data["run"]["started_at_ns"]

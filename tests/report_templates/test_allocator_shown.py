@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from postrun.analysis.report import AllocatorMemory, Report
 from postrun.report_templates.context import context
+from postrun.report_templates.look import Look
 from postrun.report_templates.pages import page
 
 G = 2**30
@@ -21,7 +22,7 @@ def allocator(device: int, peak: int, growth: int, total: int | None = 80 * G) -
 
 def shown(report: Report, *every: AllocatorMemory, target: str = "html", sampled: bool = False) -> str:
     changed = dataclasses.replace(report, allocator_memory=every, gpu_memory=report.gpu_memory if sampled else ())
-    text = page(context(changed, lambda *_: None), target)
+    text = page(context(changed, lambda *_: None, None, Look(sections=("gpu-memory",))), target)
     return text.partition('<section id="gpu-memory"')[2].partition("</section>")[0].replace("\u00a0", " ")
 
 

@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 from markupsafe import Markup
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 from postrun.analysis.report import Share
 from postrun.report_templates.blocks import SECTORS
 from postrun.report_templates.figures import palette, plots
@@ -19,9 +21,12 @@ from postrun.report_templates.figures.donut import Sector, donut, shaded
 from postrun.report_templates.figures.heat_map import Heat, heat_map
 from postrun.report_templates.figures.histogram import Bins, histogram, panels
 from postrun.report_templates.figures.lines import Line, Panel, lines
+from postrun.report_templates.figures.matrix import matrix
+from postrun.report_templates.figures.paired_bars import paired_bars
 from postrun.report_templates.figures.palette import LINES, MEANINGS, VARIABLES, themed
 from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
 from postrun.report_templates.figures.strips import Piece, Strip, strips
+from postrun.report_templates.figures.svg import fitted, width_of
 from postrun.report_templates.sections.shares import shares_ring
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -143,6 +148,41 @@ def test_panels_have_their_names_and_details() -> None:
     shown = texts(svg)
     assert {"Forward", "Backward", "1", "2", "3"} <= set(shown)
     assert max(map(len, shown)) < 70
+
+
+@pytest.mark.parametrize("bold", [True, False])
+@pytest.mark.parametrize("label", ["W" * 10 + "i" * 20, "i" * 20 + "W" * 10, "_" * 90, "8c859046be41.ant.example.com pid 80807"])
+def test_a_label_keeps_its_ends_and_fits(label: str, *, bold: bool) -> None:
+    shown = fitted(label, 120, bold=bold)
+    assert 80 < width_of(shown, bold=bold) <= 120
+    head, mark, tail = shown.partition("…")
+    assert mark
+    assert label.startswith(head)
+    assert label.endswith(tail)
+    assert fitted(label, 1000, bold=bold) == label
+    assert len(fitted(label, 1, bold=bold)) == 6
+
+
+def test_names_of_panels_end_before_the_next_one() -> None:
+    """The metrics of DejaVu Sans Bold itself, which Matplotlib brings."""
+    name = "NEGOTIATE_ALLREDUCE (DistributedAdamWOptimizer_Allreduce/cond_0/HorovodAllreduce_gradient_tape_Reshape_0)"
+    drawn = panels([Bins(name, [1e6, 2e6], [3], 1.5e6)] * 2, ["3 ranges"] * 2, ["host"] * 2)
+    shown = next(text for text in texts(drawn) if text.startswith("NEGOTIATE"))
+    font = FontProperties(family="DejaVu Sans", weight="bold", size=11)
+    assert 250 < TextPath((0, 0), shown, prop=font).get_extents().width <= 344
+
+
+def test_labels_of_rows_stay_within_the_figure() -> None:
+    """As wide as the font has them, right-aligned before the bars."""
+    wide = "WMWMWMWMWM" * 5
+    part = [Part("computation", "computation")]
+    figures = (stacked_bars(part, [(wide, [1.0])], "s"), paired_bars(part, [(wide, [1.0])], "s"), matrix([wide], [[1.0]], "what"))
+    font = FontProperties(family="DejaVu Sans", size=11)
+    for drawn in figures:
+        (label,) = (
+            one for one in ElementTree.fromstring(drawn).iter(f"{SVG}text") if one.get("text-anchor") == "end" and "WM" in (one.text or "")
+        )
+        assert TextPath((0, 0), label.text, prop=font).get_extents().width <= float(label.get("x", "0"))
 
 
 def test_a_strip_is_divided_by_its_shares_and_names_each() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -10,10 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 from postrun.analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report, Step
+from postrun.report_templates.context import context
 from postrun.report_templates.figures import svg
 from postrun.report_templates.figures.flame_graph import WIDTH, Bar, Kind, fitting, flame_graph
 from postrun.report_templates.figures.palette import themed
+from postrun.report_templates.pages import page
 from postrun.report_templates.sections.python_profile import python_profile
 
 MAIN, STEP, CONV = "/app/train.py:1(main)", "/app/train.py:9(train_step)", "{built-in method torch._C._nn.conv2d}"
@@ -77,6 +82,25 @@ def test_labels_fit_or_are_left_out(long: str, short: str, room: float) -> None:
     assert not shown or shown in (long, short) or (shown.endswith("…") and short.startswith(shown[:-1]))
 
 
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([FRAMES[0].short, CONV, "torch/nn/m.py:5(<lambda>)", "NEGOTIATE_ALLREDUCE"]), st.floats(0.005, 1)),
+        max_size=8,
+    )
+)
+def test_labels_end_within_their_frames(frames: list[tuple[str, float]]) -> None:
+    """As wide as the font itself has them."""
+    whole = sum(length for _, length in frames)
+    starts = itertools.accumulate((length for _, length in frames), initial=0.0)
+    text = flame_graph([bar(0, start, length, name) for start, (name, length) in zip(starts, frames, strict=False)], [], whole)
+    ends = {x: x + width for x, _, width, _ in rects(text)}
+    font = FontProperties(family="DejaVu Sans", size=9.5)
+    labels = [one for one in ET.fromstring(text).iter() if one.tag.endswith("text") and one.attrib["y"] != "11"]
+    for label in labels:
+        x = float(label.attrib["x"])
+        assert x + TextPath((0, 0), label.text, prop=font).get_extents().width <= ends[round(x - 4, 2)]
+
+
 def test_nothing_is_drawn_of_an_empty_tree_but_its_axis() -> None:
     assert rects(flame_graph([], [], 0.0)) == []
 
@@ -128,11 +152,79 @@ def test_tables_of_functions_and_phases(report: Report) -> None:
     calls = [cells[head.index("Calls")].text for cells in functions.rows]
     assert calls == ["5", "9/3", "–"]
     assert functions.rows[0][0].title == MAIN
+    assert functions.caption == "Functions by own time: CPU time (cProfile)"
     assert functions.note == "9\u00a0functions with less own time are not listed."
     assert [cells[0].text for cells in section.tables["job-phase"].rows] == ["training loop"]
     windows = section.tables["windows"]
     assert [cell.text for cell in windows.rows[0]][:3] == ["step 9", "CPU time", "cProfile"]
     assert section.facts["notes"] == ("A note.",)
+
+
+def by_timers() -> PythonProfile:
+    """f was profiled by three timers, a step each, of which the phases are two; g by Pyinstrument, with the greatest figures."""
+    timers = (("cpu_time", 3.0), ("total_time", 2.0), ("off_cpu_time", 1.0))
+    rows, groups, flames = [], [], []
+    for step, (timer, own) in enumerate(timers, 9):
+        rows.append(dataclasses.replace(row("/app/a.py:1(f)", own), timer=timer, label=f"step {step}"))
+        groups.append(ProfileGroup("steps", f"step {step}", "cprofile", timer, 1, 1, 10**9, 4.0, 7, 1))
+        for phase, part in (("from the step's start to forward's end", 0.25), ("from forward's end to the step's end", 0.75)):
+            one = dataclasses.replace(row("/app/a.py:1(f)", own * part), timer=timer, label=phase)
+            groups.append(ProfileGroup("training phase", phase, "cprofile", timer, 1, 1, 10**9, 2.0, 7, 1, (one,) * 5))
+        flames.append(dataclasses.replace(FLAME, timer=timer))
+    rows.append(dataclasses.replace(row("/app/a.py:9(g)", 9.0, calls=None), timer=None, profiler="pyinstrument", label="step 12"))
+    groups.append(ProfileGroup("steps", "step 12", "pyinstrument", None, 1, 1, 10**9, 9.0, None, 1))
+    flames.append(dataclasses.replace(FLAME, label="initialization", timer="total_time"))
+    return PythonProfile(tuple(rows), None, tuple(groups), tuple(flames))
+
+
+def test_each_timer_has_tables_of_its_own(rich: Report) -> None:
+    section = python_profile(dataclasses.replace(rich, python_profile=by_timers()))
+    assert "2.00\u00a0s (step 10, total time), 50.0\u00a0% of that profile" in section.lead
+    names = ("table", "table-1", "table-2", "table-3")
+    assert [section.tables[name].caption.partition(": ")[2] for name in names] == [
+        "total time (cProfile)", "CPU time (cProfile)", "off-CPU time (cProfile)", "Pyinstrument",
+    ]  # fmt: skip
+    heads = [[column.label for column in section.tables[name].columns] for name in names]
+    own = [[cells[head.index("Own time")].text for cells in section.tables[name].rows] for name, head in zip(names, heads, strict=True)]
+    assert own == [["2.00\u00a0s"], ["3.00\u00a0s"], ["1.00\u00a0s"], ["9.00\u00a0s"]]
+    assert ["Calls" in head for head in heads] == [True, True, True, False]  # samples count no calls
+    phases = section.tables["training-phase-1"]
+    assert phases.caption == "By phase of a step, functions with most own time: CPU time (cProfile)"
+    assert [cells[4].text for cells in phases.rows] == ["750\u00a0ms"] * 5 + ["2.25\u00a0s"] * 5
+    assert "training-phase-3" not in section.tables
+    assert [figure.caption.partition(":")[0] for figure in section.figures.values()] == [
+        "Training loop, total time (cProfile)", "Training loop, CPU time (cProfile)", "Training loop, off-CPU time (cProfile)",
+        "Initialization, total time (cProfile)",
+    ]  # fmt: skip
+
+
+def test_the_pdf_has_some_functions_of_every_phase(rich: Report) -> None:
+    report = dataclasses.replace(rich, python_profile=by_timers())
+    section = python_profile(report)
+    few = section.tables["training-phase-1-of-each"]
+    phases = [cells[0].text for cells in few.rows]
+    assert phases == ["from the step's start to forward's end"] * 3 + ["from forward's end to the step's end"] * 3
+    shown = context(report, lambda *_: None)
+    html, pdf = page(shown, "html"), page(shown, "pdf")
+    assert 'id="python-profile-training-phase-1"' in html
+    assert "-of-each" not in html
+    assert 'id="python-profile-training-phase-1-of-each"' in pdf
+    assert 'id="python-profile-training-phase-1"' not in pdf
+    assert "More functions of each are in report.html" in pdf
+    assert len(re.findall(r'id="python-profile-flame-\d"', html)) == 4
+    assert len(re.findall(r'id="python-profile-flame-\d"', pdf)) == 3  # the training loop's, by all timers
+
+
+def test_a_phase_that_is_all_of_a_phase_of_the_job_is_told_once(rich: Report) -> None:
+    again = tuple(
+        dataclasses.replace(group, by=by, label=label, rows=(dataclasses.replace(row(MAIN, 2.0), label=label),))
+        for group in PROFILE.groups[1:]
+        for by, label in (("job phase", "training loop"), ("training phase", "the whole step"))
+    )
+    profile = dataclasses.replace(PROFILE, groups=(PROFILE.groups[0], *again))
+    section = python_profile(dataclasses.replace(rich, python_profile=profile))
+    assert "job-phase" in section.tables
+    assert "training-phase" not in section.tables
 
 
 def test_what_a_profiler_spent_is_not_what_the_lead_names(rich: Report) -> None:

@@ -48,6 +48,6 @@ def test_what_is_not_known_is_no_zero(rich: Report) -> None:
 def test_of_many_those_that_were_held_down_longest(rich: Report) -> None:
     text = shown(rich, *(clocks(device, heat=device * S) for device in range(100)))
     table = text.partition('id="system-usage-clocks"')[2].partition("</table>")[0]
-    assert "the 64 of 100 GPUs that were held down longest" in text
+    assert "; 64 of 100 GPUs, those that were held down longest" in text
     assert table.count("<tr") == 65
     assert "1 min 39 s" in table

@@ -73,7 +73,7 @@ def drawn_once(monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
 
 
 def test_the_names_are_those_of_the_sections(small_reports: dict[str, Report]) -> None:
-    shown = context(small_reports["cpu"], quiet, NOTHING)
+    shown = context(small_reports["cpu"], quiet, NOTHING, Look(sections=NAMES))
     assert tuple(section.id for section in shown.sections) == (*NAMES, "appendix")
     assert set().union(*GROUPS.values()) < set(NAMES)
     assert not set(GROUPS) & set(NAMES)
@@ -98,6 +98,57 @@ def test_every_subset_of_sections_has_no_link_to_nowhere(rich: Report, monkeypat
         assert told[1].split(", ") == [name for name in NAMES if name not in subset]
         assert set(re.findall(r"More in ([^.<]*)\.", re.sub(r"<[^>]*>", "", text))) <= {part.title for part in made.sections}
         assert ("told in Rules" in re.sub(r"<[^>]*>", "", text)) == ("rules" in subset)
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_sections_without_content_are_gathered_with_their_reasons(small_reports: dict[str, Report], target: str) -> None:
+    report = small_reports["cpu"]
+    named = context(report, quiet, NOTHING, Look(sections=NAMES))
+    empty = {section.id: section for section in named.sections if section.empty}
+    assert {"time-breakdown", "kernels", "timeline"} < set(empty)
+    assert "steps" not in empty
+    made = context(report, quiet, NOTHING)
+    text = page(made, target)
+    assert sections_of(text) == ["summary", *(name for name in NAMES if name not in empty), "without-content", "appendix"]
+    assert [section.number for section in made.sections] == list(range(1, len(NAMES) - len(empty) + 3))
+    contents = text.partition('<nav id="contents"')[2].partition("</nav>")[0]
+    assert re.findall(r'href="#([^"]*)"', contents)[-2:] == ["without-content", "appendix"]
+    assert not set(re.findall(r'href="#([^"]*)"', contents)) & set(empty)
+    gathered = text.partition('<section id="without-content"')[2].partition("</section>")[0]
+    assert re.findall(r"<dt>([^<]*)</dt>", gathered) == [section.title for section in empty.values()]
+    assert re.findall(r'<div id="([^"]*)">', gathered) == list(empty)
+    assert all(section.lead in gathered for section in empty.values())
+    assert f"{len(empty)}\u00a0sections have nothing to show" in gathered
+    assert dangling(text) == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"), [(None, False), (("-rules",), False), (("kernels",), True), (("gpu", "-kernels"), True), (("summary",), True)]
+)
+def test_a_section_that_is_asked_for_by_name_stays_in_its_place(
+    small_reports: dict[str, Report], words: tuple[str, ...] | None, named: bool
+) -> None:
+    look = Look(sections=words)
+    assert look.named is named
+    shown = [section.id for section in context(small_reports["empty"], quiet, None, look).sections]
+    assert ("without-content" in shown) is not named
+    assert ("kernels" in shown) is ("kernels" in (words or ()))
+
+
+def test_without_an_empty_section_there_is_no_section_for_them(small_reports: dict[str, Report]) -> None:
+    report = small_reports["empty"]
+    gone = tuple(f"-{name}" for name in NAMES)
+    assert [section.id for section in context(report, quiet, None, Look(sections=gone)).sections] == ["appendix"]
+
+
+def test_the_bookmarks_of_the_pdf_are_those_of_its_sections(small_reports: dict[str, Report], tmp_path: Path) -> None:
+    pikepdf = pytest.importorskip("pikepdf")
+    shown = context(small_reports["empty"], quiet)
+    with pikepdf.open(render(small_reports["empty"], tmp_path, ("pdf",))["pdf"]) as opened:
+        titles = [str(item.title) for item in opened.open_outline().root]
+    assert titles[0] == "Summary"
+    assert [title.partition(" ")[2] for title in titles[-2:]] == ["Nothing to show", "Appendix"]
+    assert [title for title in titles if title.partition(" ")[0].isdigit()] == [f"{one.number} {one.title}" for one in shown.sections]
 
 
 def test_what_is_left_out_is_not_made(small_reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch) -> None:

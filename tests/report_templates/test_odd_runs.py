@@ -20,9 +20,9 @@ from odd_runs import QUICK, RUNS, write_odd_run
 from postrun.analysis import analyze
 from postrun.analysis.options import Options
 from postrun.ingest import ingest
-from postrun.report_templates import render
 from postrun.report_templates.context import context
 from postrun.report_templates.pdf import PrinterHere
+from postrun.report_templates.render import render
 from postrun.timelines import timeline_for
 
 ALL = os.environ.get("POSTRUN_ODD_RUNS") == "all"

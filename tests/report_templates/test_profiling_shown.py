@@ -38,6 +38,13 @@ def test_a_configuration_is_told_in_words(rich: Report) -> None:
     assert "profiling.python" not in rest
 
 
+def test_a_window_that_was_longer_than_the_training_is_told_with_what_it_has(rich: Report) -> None:
+    why = "steps 11 to 19 were not reached; the last step that began was 10"
+    run, _ = facts(rich, {"profiling.loader": "steps 9 to 19", "profiling.loader.recorded": f"steps 9 to 10: {why}"})
+    assert run["Profiled"] == "steps 9 to 10: data loaders"
+    assert run["Not profiled"] == f"data loaders to the end ({why})"
+
+
 def test_without_one_nothing_is_said(rich: Report) -> None:
     run, rest = facts(rich, {"dataset": "v7"})
     assert not {"Profiled", "Not profiled"} & run.keys()

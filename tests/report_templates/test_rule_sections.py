@@ -20,7 +20,6 @@ from conftest import HOSTILE
 from hand_made_rules import details, result, rule_results
 from postrun.analysis.report import Finding, Report, RuleResult
 from postrun.report_templates import context as contexts
-from postrun.report_templates import render
 from postrun.report_templates.blocks import Figure, Section, Table, coded
 from postrun.report_templates.context import context
 from postrun.report_templates.figures.box_plot import Box, box_plot
@@ -31,6 +30,7 @@ from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
 from postrun.report_templates.figures.workloads import Workload, workloads
 from postrun.report_templates.formats import glued
 from postrun.report_templates.pages import page
+from postrun.report_templates.render import render
 from postrun.report_templates.rule_blocks.generic import written
 from postrun.report_templates.rule_blocks.loop import step_outlier
 from postrun.report_templates.rule_blocks.reading import Shown

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 from made_timeline import MS, empty, large, queued, small
 from postrun.analysis.report import Report
-from postrun.report_templates import render
+from postrun.analysis.timeline_data import Events, Name, Track
 from postrun.report_templates.figures.gantt import KINDS, Row, gantt
 from postrun.report_templates.figures.palette import MEANINGS
+from postrun.report_templates.render import render
 from postrun.report_templates.timeline.section import NOTHING, timeline
 
 SHAPE = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)")
@@ -104,6 +105,55 @@ def test_no_event_is_a_sentence() -> None:
         section = timeline(made)
         assert section.empty
         assert "record the run with --gpu" in section.lead
+
+
+def test_samples_alone_are_told_as_such() -> None:
+    alone = dataclasses.replace(small(), events=empty().events, events_total=0, views=())
+    assert timeline(alone).lead == "No event, but 1\u00a0line of samples over 30.0\u00a0ms."
+
+
+def test_the_strip_of_a_step_shows_what_is_annotated_in_it() -> None:
+    """In the first step a range that fills it, with two in it; in the second one that does not fill it."""
+    made = small()
+    tracks = (*made.tracks, Track(3, "annotations", "Annotations", 2))
+    names = (*made.names, *(Name(word, word, "annotation") for word in ("whole", "forward", "backward", "half")))
+    ranges = [(0, 10, 5, 0), (1, 4, 6, 1), (5, 5, 7, 1), (10, 10, 8, 0), (11, 4, 6, 1)]  # start, length, name, lane
+    columns = [[len(made.tracks)] * 5, *([row[i] * MS for row in ranges] for i in (0, 1)), *([row[i] for row in ranges] for i in (2, 3))]
+    columns += [[-1] * 5] * 4
+    fields = [field.name for field in dataclasses.fields(made.events)]
+    events = Events(
+        *(
+            np.append(getattr(made.events, field), more).astype(getattr(made.events, field).dtype)
+            for field, more in zip(fields, columns, strict=True)
+        )
+    )
+    drawn = timeline(dataclasses.replace(made, tracks=tracks, names=names, events=events)).figures
+    assert {word: f">{word}<" in drawn["typical"].svg for word in ("whole", "forward", "backward")} == {
+        "whole": False, "forward": True, "backward": True,
+    }  # fmt: skip
+    assert ">half<" in drawn["slowest"].svg
+    assert ">forward<" not in drawn["slowest"].svg
+
+
+def test_a_strip_says_once_what_it_is_of() -> None:
+    captions = {key: figure.caption for key, figure in timeline(small()).figures.items()}
+    assert captions["whole"].startswith("Whole run: 30.0 ms. ")
+    assert captions["slowest"].startswith("The slowest step: step 2 of rank 0, 20.0")
+    assert "the slowest" not in captions["slowest"]
+    view = dataclasses.replace(small().views[0], label="step 2 of rank 0, 20.0 ms: the slowest, without profiled steps")
+    (figure,) = timeline(dataclasses.replace(small(), views=(view,))).figures.values()
+    assert figure.caption.startswith("The slowest step: step 2 of rank 0, 20.0 ms, without profiled steps. ")
+
+
+def test_the_strips_are_named_as_they_are() -> None:
+    made = small()
+    strips = [
+        timeline(dataclasses.replace(made, views=views)).facts["strips"] for views in (made.views, made.views[2:], made.views[1:], ())
+    ]
+    assert strips == [
+        "Strips of the whole run, a typical step and the slowest step", "Strips of the whole run",
+        "Strips of the whole run and a typical step", "",
+    ]  # fmt: skip
 
 
 def test_what_is_merged_is_said() -> None:

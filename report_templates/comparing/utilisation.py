@@ -1,0 +1,54 @@
+"""How much were GPUs and processors used in the time that is compared, by what was sampled?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...analysis.comparison import Comparison
+from ..blocks import Cell, Column, Section, say, table
+from ..formats import percent, points
+from . import words
+
+_OVER: Final = {
+    "steps": "from the begin of the first step to the end of the last",
+    "profile": "over the spans of the GPUs",
+    "run": "over all samples",
+}
+
+
+def utilisation(made: Comparison) -> Section:
+    found = Section("utilisation", "Sampled utilisation", say("{}", _lead(made)))
+    found.add(
+        table(
+            "utilisation-table",
+            f"Means {_OVER[made.sampling.over]}",
+            [Column("Metric", "name"), Column("Base", "number"), Column("New", "number"), Column("Difference", "number")],
+            [
+                [
+                    Cell(one.name),
+                    words.share(one.base_percent),
+                    words.share(one.new_percent),
+                    Cell(points(one.difference_points), sort="" if one.difference_points is None else one.difference_points),
+                ]
+                for one in made.sampling.means
+            ],
+            sortable=False,
+            note="Every machine that was sampled counts the same. No verdict follows from these: samplers see all that ran on a machine.",
+        )
+    )
+    return found
+
+
+def _lead(made: Comparison) -> str:
+    means = made.sampling.means
+    if not means:
+        return "No samples of GPUs or processors in both runs."
+    both = [
+        f"{one.name} {percent(one.base_percent)} before, {percent(one.new_percent)} now ({points(one.difference_points)})"
+        for one in means
+        if one.absent is None
+    ]
+    told = [f"Means {_OVER[made.sampling.over]}: {'; '.join(both)}."] if both else []
+    for why in dict.fromkeys(one.absent for one in means if one.absent is not None):
+        told.append(f"{', '.join(one.name for one in means if one.absent == why)}: {why}.")
+    return " ".join(told)

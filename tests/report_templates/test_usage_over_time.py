@@ -1,0 +1,107 @@
+"""Does every chart of utilisation over time draw the nodes that tell most of its own metric, and say how many of them it draws?"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from postrun.analysis.report import Report, Series
+from postrun.report_templates.blocks import Figure, spread
+from postrun.report_templates.figures import lines
+from postrun.report_templates.sections.system_usage import system_usage
+
+S = 10**9
+
+
+def series(node: str, metric: str, level: float, *, derived: bool = False) -> Series:
+    values = (level, level, level)
+    return Series(node, metric, "percent", (0, S, 2 * S), values, values, values, derived)
+
+
+def charts(report: Report, *given: Series) -> list[Figure]:
+    usage = dataclasses.replace(report.system_usage, series=given)
+    section = system_usage(dataclasses.replace(report, system_usage=usage))
+    return [figure for figure in section.figures.values() if figure.id.startswith("system-usage-over-time")]
+
+
+@pytest.fixture
+def panels(monkeypatch: pytest.MonkeyPatch) -> list[list[lines.Panel]]:
+    """The panels of every figure that is drawn from now on."""
+    drawn: list[list[lines.Panel]] = []
+    draw = lines.lines
+
+    def noted(given: Sequence[lines.Panel], *about: Any, **more: Any) -> str:
+        drawn.append(list(given))
+        return draw(given, *about, **more)
+
+    monkeypatch.setattr(lines, "lines", noted)
+    return drawn
+
+
+def names(figure: Sequence[lines.Panel]) -> list[list[str]]:
+    """The nodes that are named in each panel of a figure."""
+    return [[line.label for line in panel.lines if line.label is not None] for panel in figure]
+
+
+def words(figure: Figure) -> str:
+    return html.unescape(str(figure.caption)).replace("\u00a0", " ")
+
+
+def test_a_machine_with_gpu_samples_only_and_one_without(rich: Report, panels: list[list[lines.Panel]]) -> None:
+    (figure,) = charts(rich, series("n1", "gpu", 50), series("n2", "cpu", 20), series("n2", "cpu_memory", 5))
+    assert names(panels[0]) == [["n1"], ["n2"], ["n2"]]
+    assert figure.alt == "GPU utilisation, CPU utilisation, Main memory over time; GPU utilisation: n1 on average 50.0\u00a0%"
+    assert words(figure) == "Mean of the node's units over time; a band spans the lowest and the highest unit."
+
+
+def test_the_loaded_machine_is_drawn_though_it_has_no_gpu(rich: Report, panels: list[list[lines.Panel]]) -> None:
+    (figure,) = charts(rich, series("n1", "gpu", 55), series("n1", "cpu", 20), series("n2", "cpu", 95))
+    assert names(panels[0]) == [["n1"], ["n1", "n2"]]
+    assert "are drawn" not in words(figure)
+
+
+def test_of_many_nodes_each_chart_names_its_own(rich: Report, panels: list[list[lines.Panel]]) -> None:
+    # The GPUs of n0 to n59: n59 most; the processors of n0 to n63: n0 most.
+    gpus = [series(f"n{i}", "gpu", i) for i in range(60)]
+    processors = [series(f"n{i}", "cpu", 99 - i) for i in range(64)]
+    (figure,) = charts(rich, *gpus, *processors)
+    # Of three: least, median and most, in the order of the nodes.
+    assert names(panels[0]) == [["n0", "n29", "n59"], ["n0", "n32", "n63"]]
+    assert [len(panel.lines) for panel in panels[0]] == [32, 32]
+    assert words(figure).endswith(
+        " Named in each panel: the nodes of most, of least and of median of it; grey: the others."
+        " GPU utilisation: 32 of the 60 nodes that have it are drawn, those of most and of least of it and the median one."
+        " CPU utilisation: 32 of the 64 nodes that have it are drawn, those of most and of least of it and the median one."
+    )
+    (alone,) = charts(rich, *processors)
+    assert [len(each) for each in names(panels[1])] == [6]
+    assert "Named: the nodes of most, of least and of median CPU utilisation; grey: the others." in words(alone)
+
+
+def test_charts_of_the_same_counts_are_told_together(rich: Report, panels: list[list[lines.Panel]]) -> None:
+    every = [series(f"n{i}", metric, i) for metric in ("gpu", "cpu", "io_wait", "cpu_memory") for i in range(60)]
+    first, second = charts(rich, *every)
+    assert names(panels[0]) == [["n0", "n59"]] * 3
+    assert "Named in each panel: the nodes of most and of least of it; grey: the others." in words(first)
+    assert "GPU utilisation, CPU utilisation, I/O wait: 32 of the 60 nodes that have it are drawn" in words(first)
+    assert words(second).startswith("Main memory, as above.")
+    assert "Main memory: 32 of the 60 nodes that have it are drawn" in words(second)
+
+
+def test_of_how_many_nodes_the_utilisation_is_derived(rich: Report) -> None:
+    derived, sampled = series("n1", "gpu", 50, derived=True), series("n2", "gpu", 60)
+    assert words(charts(rich, derived)[0]).endswith(" GPU utilisation is derived from kernel activity.")
+    assert words(charts(rich, sampled, derived)[0]).endswith(" GPU utilisation of 1 of 2 nodes is derived from kernel activity.")
+    assert "derived" not in words(charts(rich, sampled)[0])
+
+
+def test_nothing_to_draw(rich: Report) -> None:
+    assert charts(rich) == []
+
+
+def test_two_and_three_of_many_rows_have_both_ends() -> None:
+    assert spread(list(range(9)), 2, float) == [0, 8]
+    assert spread(list(range(9)), 3, float) == [0, 4, 8]
