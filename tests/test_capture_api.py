@@ -572,7 +572,8 @@ def test_a_session_ends_with_an_exception_and_can_be_used_again(folder: Path) ->
 
 @needs_native
 def test_wrong_options_and_folders_are_told(folder: Path) -> None:
-    for options in ({"sample_ms": 7}, {"sample_ms": -1}, {"ring_records": 100}, {"rotate_bytes": 1}, {"zstd_level": 99}, {"directory": ""}):
+    for options in ({"sample_ms": 7}, {"sample_ms": -1}, {"ring_records": 100}, {"rotate_bytes": 1}, {"rotate_s": -1},
+                    {"zstd_level": 99}, {"directory": ""}):  # fmt: skip
         with pytest.raises(ValueError, match="out of range"):
             capture.session(**options).__enter__()  # type: ignore[arg-type]
     file = folder / "file"
@@ -581,6 +582,22 @@ def test_wrong_options_and_folders_are_told(folder: Path) -> None:
         capture.session(file / "below").__enter__()
     assert told.value.filename == str(file / "below")
     assert not capture.recording()
+
+
+@needs_native
+def test_gpu_activity_that_cannot_be_recorded_is_told_once_in_all_files_of_a_session(folder: Path) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with capture.session(folder, sample_ms=0, gpu="windows", rotate_s=1):
+            for i in range(2):
+                with capture.gpu_window(), capture.annotate("step", i):
+                    pass
+                capture.flush()
+                time.sleep(1.2 * (i == 0))
+            with capture.gpu_window():  # when the second file is being written
+                pass
+    assert len(list(folder.glob("*.prt"))) == 2
+    assert len(told) == 1 or (native.gpu_driver() and not told)
 
 
 @needs_native

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -198,8 +199,23 @@ def test_an_exception_in_training_passes_and_the_window_closes(made: Made, tmp_p
 
 
 def test_a_window_is_open_to_the_end_of_the_session_where_its_last_step_does_not_come(made: Made, tmp_path: Path) -> None:
-    assert run(steps(4, 10), tmp_path, with_value)["profiling.python.recorded"] == "steps 4 to 5"
+    found = run(steps(4, 10), tmp_path, with_value)["profiling.python.recorded"]
+    assert found == "steps 4 to 5: steps 6 to 13 were not reached; the last step that began was 5"
     assert made.calls == [("python", "open", 4), ("python", "step", 5), ("python", "close", 5)]
+
+
+def test_a_window_by_time_that_lasts_longer_than_the_session_is_told(made: Made, tmp_path: Path) -> None:
+    plan = ProfilingPlan(python=PythonPlan(Window(duration_s=100)), horovod=Window(), loader=LoaderPlan(Window(0, None)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        facts = run(plan, tmp_path, with_value)
+    kept, _, why = facts["profiling.python.recorded"].partition(": ")
+    match = re.fullmatch(r"the recording ended (\d+\.\d) s before the window", why)
+    assert kept == "steps 0 to 5"
+    assert match is not None
+    assert 90 < float(match[1]) <= 100
+    assert facts["profiling.horovod.recorded"] == "step 0"  # no time, so one step
+    assert facts["profiling.loader.recorded"] == "steps 0 to 5"  # it has no end
 
 
 def test_a_window_that_is_not_reached_is_told(made: Made, tmp_path: Path) -> None:
@@ -532,7 +548,7 @@ def test_without_annotations_the_steps_are_those_of_the_optimizer(made: Made, tm
 @pytest.mark.parametrize(
     ("first", "calls", "said"),
     [
-        (4, [("open", 4), ("step", 5), ("step", 6), ("close", 5)], "steps 4 to 5"),
+        (4, [("open", 4), ("step", 5), ("step", 6), ("close", 5)], "steps 4 to 5: step 6 was not reached; the last step that began was 5"),
         (6, [("open", 6), ("close", None)], "nothing: steps 6 to 8 were not reached; the last step that began was 5"),
         (7, [("close", None)], "nothing: steps 7 to 9 were not reached; the last step that began was 5"),
     ],
@@ -651,6 +667,46 @@ def test_processors_are_sampled_for_a_part_of_the_time(tmp_path: Path) -> None:
     assert max(times["memory_used_percent"]) - first > 1.5e9
 
 
+@pytest.mark.parametrize(
+    ("given_s", "plan_s", "expected"),
+    [(None, 1, [[0], [1]]), (1, None, [[0], [1]]), (1, 3600, [[0], [1]]), (0, 1, [[0, 1]]), (3600, 1, [[0, 1]]), (None, None, [[0, 1]])],
+)
+def test_the_age_of_trace_files(given_s: int | None, plan_s: int | None, expected: list[list[int]], tmp_path: Path) -> None:
+    with capture.session(tmp_path, sample_ms=0, gpu=False, rotate_s=given_s, profiler_config=ProfilingPlan(rotate_s=plan_s)) as session:
+        two_steps_apart()
+    assert values_of_files(tmp_path) == expected
+    assert session.path is not None
+    assert [row["value"] for row in read(session.path.read_bytes())["annotation"]] == expected[0]
+
+
+def test_the_age_of_trace_files_of_the_hosted_profilers_interface(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("[profiler]\nfile_rotation_interval = 1", "utf-8")
+    monkeypatch.setenv("POSTRUN_PROFILER_CONFIG", str(tmp_path / "c.toml"))
+    monkeypatch.setenv("POSTRUN_DIR", str(tmp_path))
+    profiler = capture.SMProfiler.instance()
+    profiler.start_profiling()
+    two_steps_apart()
+    profiler.stop_profiling()
+    assert values_of_files(tmp_path) == [[0], [1]]
+
+
+def two_steps_apart() -> None:
+    """By more than a second, each written by itself."""
+    import time
+
+    for i in range(2):
+        with capture.annotate("step", i):
+            pass
+        capture.flush()
+        time.sleep(1.2 * (i == 0))
+
+
+def values_of_files(folder: Path) -> list[list[int]]:
+    """Those of the annotations, by files in the order in which they were begun."""
+    files = sorted((path.read_bytes() for path in folder.glob("*.prt")), key=lambda text: text[56:60][::-1])  # the number of the file
+    return [[row["value"] for row in read(text)["annotation"]] for text in files]
+
+
 def test_what_is_no_configuration_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="profiler_config must be a ProfilerConfig"):
         capture.session(tmp_path, profiler_config=3)  # type: ignore[arg-type]
@@ -687,6 +743,14 @@ def test_the_environment_of_a_job_with_windows(tmp_path: Path) -> None:
     assert told.applied(found, {}, explicit=False)["PYTHONPATH"] == found["PYTHONPATH"]
     assert told.applied(before, gpus, explicit=True)["POSTRUN_GPU"] == "1"
     assert record_profiling.told(None, None).applied(before, gpus, explicit=False) == before
+
+
+def test_the_age_of_trace_files_goes_to_the_job(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    before = {"POSTRUN_DIR": str(tmp_path), "POSTRUN_ROTATE_S": "5"}
+    for seconds, expected in (("60", "60"), ("0", "5")):
+        file.write_text(json.dumps({"ProfilingParameters": {"SMPFileRotationSecs": seconds}}), "utf-8")
+        assert record_profiling.told(file, None).applied(before, {}, explicit=False)["POSTRUN_ROTATE_S"] == expected
 
 
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("POSTRUN_", "PYTHONPATH"))}

@@ -11,6 +11,7 @@ import gzip
 import importlib.util
 import json
 import os
+import pstats
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 from postrun import native
+from postrun.framework_profiling.one_function import RECORDING
 from prt_reader import read
 
 pytestmark = [
@@ -261,3 +263,7 @@ def test_a_script_that_knows_nothing_of_postrun(tmp_path: Path) -> None:
     assert found.traced() == [-1, 1], "steps 0 and 1"
     assert (found.iterated(), found.profiled()) == ([7], [9, 10, 11])
     assert len(list((tmp_path / "run").glob("*.prt"))) == 2
+    for path in (tmp_path / "run").rglob("python_stats"):
+        functions = pstats.Stats(str(path)).stats  # type: ignore[attr-defined]
+        assert not [name for name in functions if "framework_profiling" in name[0] or "postrun." in name[2]]
+        assert not [name for name, of in functions.items() if RECORDING in of[4]], "the recorder calls nothing that is seen"

@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from postrun import capture, native
 from postrun.framework_profiling import dataloader
 from postrun.framework_profiling.dataloader import LoaderPart
 from postrun.framework_profiling.part import FileLimits, LeftOutError
 from postrun.framework_profiling.when_imported import when_imported
-from postrun.profiling_plan import LoaderPlan, Window
+from postrun.ingest import ingest
+from postrun.profiling_plan import LoaderPlan, ProfilingPlan, Window
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (pip install torch)")
 
@@ -384,7 +386,7 @@ def test_what_somebody_else_has_wrapped_since_stays_and_works(tmp_path: Path, da
         base.__next__ = original
 
 
-def test_no_torch_means_no_files_and_no_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_torch_means_no_files_and_is_told_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataloader, "_MODULE", "no_such_module_of_torch")
     finders = list(sys.meta_path)
     with warnings.catch_warnings():
@@ -394,7 +396,7 @@ def test_no_torch_means_no_files_and_no_word(tmp_path: Path, monkeypatch: pytest
         part.step(4)
         with pytest.raises(LeftOutError, match="not imported") as why:
             part.close(4)
-    assert why.value.quiet
+    assert not why.value.quiet
     assert list(tmp_path.iterdir()) == []
     assert sys.meta_path == finders
 
@@ -469,11 +471,40 @@ def test_a_window_without_events_says_so(tmp_path: Path, data: Any, monkeypatch:
         with pytest.raises(LeftOutError) as raised:
             part.close(3)
         assert raised.value.nothing
-        assert raised.value.quiet
         return raised.value
 
-    assert str(closed(lambda: None)) == "no data loader was iterated"
-    assert str(closed(lambda: list(loader), regex="Worker")) == "no event matches metrics_regex"
+    for work, regex, why in (
+        (lambda: None, ".*", "no data loader was iterated"),
+        (lambda: list(loader), "Worker", "no event matches metrics_regex"),
+    ):
+        told = closed(work, regex)
+        assert str(told) == why
+        assert not told.quiet, "the user asked for this window, and nothing else says that it has nothing"
     monkeypatch.setattr("postrun.framework_profiling.timeline_writer._OpenFile", lambda *_: full())
     with pytest.warns(RuntimeWarning, match="No space left"):
-        assert str(closed(lambda: list(loader))) == "3 events could not be written (No space left on device)"
+        told = closed(lambda: list(loader))
+    assert str(told) == "3 events could not be written (No space left on device)"
+    assert told.quiet, "the writer has said it"
+
+
+@needs_torch
+@pytest.mark.skipif(not native.available(), reason="this installation has no C library")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_was_done_of_a_window_that_is_longer_than_the_training_is_in_whole_files(tmp_path: Path, data: Any, workers: int) -> None:
+    plan = ProfilingPlan(loader=LoaderPlan(Window(first_step=2, steps=50)))
+    loader = data.DataLoader(numbers(data, 40), batch_size=2, num_workers=workers)
+    with capture.session(tmp_path, sample_ms=0, gpu=False, profiler_config=plan):
+        batches = iter(loader)
+        for step in range(7):
+            with capture.annotate("step", value=step):
+                next(batches)
+    del batches
+    events = recorded(tmp_path)  # every file is a whole array
+    assert count(events)["DataLoaderIter"] == 5  # steps 2 to 6
+    assert bool(count(events)["DataLoaderWorker"]) == bool(workers)
+    assert hidden(tmp_path) == []
+    assert untouched(data)
+    with ingest([tmp_path]) as store:
+        notes = store.frame("SELECT severity, message FROM ingest_note WHERE code = 'profiling_left_out'").rows()
+    why = "steps 7 to 51 were not reached; the last step that began was 6"
+    assert notes == [("info", f"Data-loader profiling is not complete: {why}.")]

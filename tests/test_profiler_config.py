@@ -232,6 +232,17 @@ def test_profilers_and_timers_are_also_texts(name: str) -> None:
     assert PythonProfilingConfig(cprofile_timer="default").cprofile_timer is cProfileTimer.DEFAULT
 
 
+def test_a_timer_for_pyinstrument_is_left_out_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="^cprofile_timer=cpu_time is left out: Pyinstrument takes wall-clock time") as seen:
+        made = PythonProfilingConfig(python_profiler="Pyinstrument", cprofile_timer="cpu_time")
+    assert (made.cprofile_timer, seen[0].filename) == (None, __file__)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PythonProfilingConfig(python_profiler="Pyinstrument")
+        PythonProfilingConfig(python_profiler="Pyinstrument", profile_default_steps=True)
+        PythonProfilingConfig(cprofile_timer="cpu_time")
+
+
 def test_ranges() -> None:
     assert StepRange(6, 2).to_json() == {"StartStep": 6, "NumSteps": 2}
     assert StepRange(6, None).to_json() == {"StartStep": 6, "NumSteps": 1}
@@ -241,6 +252,7 @@ def test_ranges() -> None:
     assert TimeRange(1700000000, None).to_json() == {"StartTimeInSecSinceEpoch": 1700000000}
     assert TimeRange(None, 0.5).to_json() == {"Duration": 0.5}
     assert TimeRange(None, None).to_json() == {}
+    assert StepRange(True, 2).to_json() == {"StartStep": 1, "NumSteps": 2}  # as the documented check has it
 
 
 @pytest.mark.parametrize("regex", ["a\"b'c", r"\bstep \d+\\", "é→\u2028", "a\tb\x00"])
@@ -277,6 +289,10 @@ MESSAGES: list[tuple[Any, dict[str, Any], str]] = [
     *((DataloaderProfilingConfig, {"metrics_regex": bad}, "metrics_regex is invalid!") for bad in ("*", 3, "(", None, "\udcff", b"a")),
     *((PythonProfilingConfig, {"python_profiler": bad}, "python_profiler must be of type PythonProfiler!")
       for bad in ("bad_python_profiler", 1, None, cProfileTimer.CPU_TIME)),
+    *((StepRange, {"start_step": bad, "num_steps": 2}, "start_step must be integer greater or equal to 0!") for bad in ("a", -1, 1.5)),
+    *((StepRange, {"start_step": 1, "num_steps": bad}, "num_steps must be integer greater than 0!") for bad in ("2", 0, 2.0)),
+    *((TimeRange, {"start_unix_time": bad, "duration": 1}, "start_unix_time must be valid integer unix time!") for bad in ("now", 10**15)),
+    *((TimeRange, {"start_unix_time": None, "duration": bad}, "duration must be float greater than 0!") for bad in ("1", 0, float("nan"))),
     *((PythonProfilingConfig, {"cprofile_timer": bad}, "cprofile_timer must be of type cProfileTimer")
       for bad in ("bad_cprofile_timer", 1, None, PythonProfiler.CPROFILE)),
     (ProfilerConfig, {"framework_profile_params": {}}, "framework_profile_params must be of type FrameworkProfile if specified."),

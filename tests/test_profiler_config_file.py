@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import os
 import re
@@ -61,7 +62,9 @@ PLANS: list[tuple[ProfilerConfig, ProfilingPlan]] = [
     (ProfilerConfig(), ProfilingPlan()),
     (ProfilerConfig("s3://b/p", 100), ProfilingPlan(sample_ms=100)),
     (ProfilerConfig(disable_profiler=True, profile_params=Profiler()), ProfilingPlan(disabled=True)),
-    (ProfilerConfig(profile_params=Profiler(cpu_profiling_duration=120)), ProfilingPlan(cpu_seconds=120)),
+    (ProfilerConfig(profile_params=Profiler(cpu_profiling_duration=120)), ProfilingPlan(cpu_seconds=120, rotate_s=600)),
+    (ProfilerConfig(profile_params=Profiler(file_rotation_interval="30")), ProfilingPlan(cpu_seconds=3600, rotate_s=30)),
+    (ProfilerConfig(profile_params=Profiler(file_rotation_interval=0)), ProfilingPlan(cpu_seconds=3600)),
     (framework(), ProfilingPlan(
         detailed=steps(5), loader=LoaderPlan(steps(7)), python=PythonPlan(steps(9, 3), "cprofile", "default"),
         horovod=steps(13), smdataparallel=steps(15),
@@ -154,6 +157,7 @@ CONFIGS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.filterwarnings("ignore:cprofile_timer:UserWarning")
 @given(CONFIGS)
 def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, Any]) -> None:
     config = framework(**parameters)
@@ -236,7 +240,9 @@ FILES: list[tuple[Any, ProfilingPlan]] = [
     ({"TrainingJobName": "j", "ProfilerConfig": {
         "S3OutputPath": "s3://b", "ProfilingIntervalInMilliseconds": 500,
         "ProfilingParameters": {"CPUProfilingDuration": "3600", "SMPFileRotationSecs": "600"},
-    }}, ProfilingPlan(sample_ms=500, cpu_seconds=3600)),
+    }}, ProfilingPlan(sample_ms=500, cpu_seconds=3600, rotate_s=600)),
+    ({"ProfilingParameters": {"smpfilerotationsecs": 7.0}}, ProfilingPlan(rotate_s=7)),
+    ({"ProfilingParameters": {"SMPFileRotationSecs": "0"}}, ProfilingPlan()),
 ]  # fmt: skip
 
 
@@ -250,8 +256,9 @@ def test_files_of_the_agent_and_of_requests(content: dict[str, Any], expected: P
 TOML: list[tuple[str, ProfilingPlan]] = [
     ("disable_profiler = true", ProfilingPlan(disabled=True)),
     ('s3_output_path = "s3://b"\nsystem_monitor_interval_millis = 1000', ProfilingPlan(sample_ms=1000)),
-    ("[profiler]", ProfilingPlan(cpu_seconds=3600)),
-    ('[profiler]\ncpu_profiling_duration = 120\nfile_rotation_interval = "600"', ProfilingPlan(cpu_seconds=120)),
+    ("[profiler]", ProfilingPlan(cpu_seconds=3600, rotate_s=600)),
+    ('[profiler]\ncpu_profiling_duration = 120\nfile_rotation_interval = "60"', ProfilingPlan(cpu_seconds=120, rotate_s=60)),
+    ("[profiler]\nfile_rotation_interval = 0", ProfilingPlan(cpu_seconds=3600)),
     ("[framework_profile]", plan_of(framework())),
     ("[framework_profile]\nstart_step = 6", plan_of(framework(start_step=6))),
     ("[framework_profile]\nstart_unix_time = 2023-11-14T23:13:20+01:00", plan_of(framework(start_unix_time=1700000000))),
@@ -265,6 +272,11 @@ TOML: list[tuple[str, ProfilingPlan]] = [
                    python=PythonPlan(steps(9, 3), "pyinstrument"))),
     ('[framework_profile.python]\nstart_step = 1\ncprofile_timer = "cpu_time"',
      ProfilingPlan(python=PythonPlan(steps(1), "cprofile", "cpu_time"))),
+    # As CPUProfilingDuration and SMPFileRotationSecs stand beside windows in the service's form.
+    ("[framework_profile]\ncpu_profiling_duration = 2\n[framework_profile.detailed]\nstart_step = 4",
+     ProfilingPlan(cpu_seconds=2, detailed=steps(4))),
+    ("[framework_profile]\ncpu_profiling_duration = '2'\nfile_rotation_interval = 60\nnum_steps = 3",
+     dataclasses.replace(plan_of(framework(num_steps=3)), cpu_seconds=2, rotate_s=60)),
 ]  # fmt: skip
 
 
@@ -342,6 +354,8 @@ REFUSED: list[tuple[Any, str]] = [
     (in_parameters(FileOpenFailThreshold=1.5), f"{P}FileOpenFailThreshold = 1.5; accepted: whole numbers from 1 on"),
     (in_parameters(CPUProfilingDuration="0"), f"{P}CPUProfilingDuration = '0'; accepted: whole numbers from 1 on"),
     (in_parameters(SMPFileRotationSecs="x"), f"{P}SMPFileRotationSecs = 'x'; accepted: whole numbers from 0 on"),
+    (in_parameters(SMPFileRotationSecs=-1), f"{P}SMPFileRotationSecs = -1; accepted: whole numbers from 0 on"),
+    (in_parameters(SMPFileRotationSecs=0.5), f"{P}SMPFileRotationSecs = 0.5; accepted: whole numbers from 0 on"),
     (in_parameters(ProfilerEnabled="None"), f"{P}ProfilerEnabled = 'None'; accepted: true, false"),
     (in_detailed(StartStep=3, NumSteps=2, StartTimeInSecSinceEpoch=5, DurationInSeconds=500),
      f"{P}DetailedProfilingConfig: Found step and time fields in detailed profiling config! G{RANGE[1:]}"),
@@ -384,7 +398,11 @@ REFUSED: list[tuple[Any, str]] = [
     ("[system_monitor_interval_millis" + 5000 * ".a" + "]", "FILE: system_monitor_interval_millis = a table; accepted: 100, 200, 500, "),
     ("[profiler.cpu_profiling_duration" + 5000 * ".a" + "]", "FILE: [profiler]: cpu_profiling_duration = a table; accepted: whole seconds"),
     ("[[framework_profile]]", "FILE: framework_profile = a list; accepted: a table"),
-    ("[profiler]\n[framework_profile]", "FILE: Profiler will not work when Framework Profiler is ON"),
+    ("[profiler]\n[framework_profile]", "FILE: [profiler] and [framework_profile]: Profiler will not work when Framework Profiler is ON; "
+     "remove [profiler] and write its keys under [framework_profile]"),
+    ("[profiler]\ncpu_profiling_duration = 5\n[framework_profile.python]\nstart_step = 3", "FILE: [profiler] and [framework_profile]: "),
+    ("[framework_profile]\ncpu_profiling_duration = '1.5'", "FILE: [framework_profile]: cpu_profiling_duration = '1.5'; accepted: whole "),
+    ("[framework_profile]\ncpu_profiling_duration = true", "FILE: [framework_profile]: cpu_profiling_duration = True; accepted: whole sec"),
     ("[profiler]\ncpu_profiling_duration = -5", "FILE: [profiler]: cpu_profiling_duration = -5; accepted: whole seconds"),
     ("[profiler]\nduration = 5", "FILE: [profiler]: unknown key 'duration'; possible: cpu_profiling_duration, file_rotation_interval"),
     ("[framework_profile]\nsteps = 5", "FILE: [framework_profile]: unknown key 'steps'; possible: local_path, file_max_size, "),

@@ -127,6 +127,70 @@ def test_a_job_is_recorded_with_its_facts_and_its_annotations(tmp_path: Path) ->
     assert run["memory"] == [int(meminfo[1]) * 1024]
 
 
+@pytest.mark.parametrize(("modules", "framework"), [(["torch"], "PyTorch"), (["jax"], "JAX"), (["torch", "tensorflow"], None), ([], None)])
+def test_the_framework_is_what_the_job_had_imported(modules: list[str], framework: str | None, tmp_path: Path) -> None:
+    for name in modules:
+        (tmp_path / f"{name}.py").write_text("")
+    imports = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + "".join(f"import {name}\n" for name in modules)
+    imports += "import postrun.capture as c\n"
+    code = imports + "with c.annotate('step', value=0): pass"
+    assert record("--out", tmp_path / "run", *python(code), cwd=tmp_path).returncode == 0
+    assert loaded(tmp_path / "run")["framework"] == framework
+    own = imports + f"with c.session({str(tmp_path / 'own')!r}):\n    with c.annotate('step', value=0): pass"
+    subprocess.run(python(own), check=True, cwd=tmp_path)
+    assert loaded(tmp_path / "own")["framework"] == framework
+
+
+def test_windows_that_no_process_of_the_job_recorded_are_told(tmp_path: Path) -> None:
+    windows = {"DataloaderProfilingConfig": {"StartStep": 3, "NumSteps": 2}, "PythonProfilingConfig": {"StartStep": 9}}
+    (tmp_path / "c.json").write_text(json.dumps({"ProfilingParameters": windows}), "utf-8")
+    why = "no process of the job annotated steps or trained with PyTorch"
+    done = record("--out", "run", "--profiler-config", "c.json", "--", *python("pass"), cwd=tmp_path)
+    assert f"postrun: data-loader profiling and Python profiling recorded nothing: {why}\n" in done.stderr
+    run = loaded(tmp_path / "run")
+    metadata = json.loads(run["metadata"])
+    assert {key: metadata.get(f"profiling.{key}") for key in ("loader", "loader.recorded", "python.recorded", "detailed.recorded")} == {
+        "loader": "steps 3 to 4", "loader.recorded": f"nothing: {why}", "python.recorded": f"nothing: {why}", "detailed.recorded": None,
+    }  # fmt: skip
+    told = ("warning", "profiling_left_out", f"Data-loader profiling and Python profiling recorded nothing: {why}.")
+    assert told in run["notes"]
+
+
+def test_what_a_process_says_of_its_windows_is_not_said_for_it(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text('{"ProfilingParameters": {"DataloaderProfilingConfig": {"StartStep": 3}}}', "utf-8")
+    done = record("--out", "run", "--profiler-config", "c.json", "--", *python(TRAIN), cwd=tmp_path)
+    why = "the program has not imported PyTorch's data loaders"
+    assert f"data-loader profiling: {why}" in done.stderr
+    assert "no process of the job" not in done.stderr
+    assert json.loads(loaded(tmp_path / "run")["metadata"])["profiling.loader.recorded"] == f"nothing: {why}"
+
+
+def test_files_of_the_job_and_of_the_recorder_end_at_the_age_that_the_configuration_says(tmp_path: Path) -> None:
+    """No part of it is missing in what is read, and each part can be read alone."""
+    (tmp_path / "c.json").write_text('{"ProfilingParameters": {"SMPFileRotationSecs": "1"}}', "utf-8")
+    train = TRAIN.replace("range(8)", "range(50)").replace("0.01", "0.05")
+    arguments = ("--profiler-config", "c.json", "--interval-ms", "100", "--", *python(train))
+    assert record("--out", "run", *arguments, cwd=tmp_path).returncode == 0
+    parts = files(tmp_path / "run")
+    assert sum("job.command" in facts(part) for part in parts) >= 2
+    assert sum(bool(part["annotation"]) for part in parts) >= 2
+    assert all(part["annotation"] or part["metric"] for part in parts)
+    assert steps_of(tmp_path / "run") == list(range(50))
+    run = loaded(tmp_path / "run")
+    assert (run["status"], codes(run)) == ("completed", set())
+    assert [index for _, index in run["steps"]] == list(range(50))
+    assert len(run["processes"]) == 1
+    assert json.loads(run["metadata"])["job.exit_code"] == "0"
+    samples = [row["time_ns"] for part in parts for row in part["metric"] if row["metric"] == "memory_used_percent"]
+    assert run["samples"] == len(samples) == len(set(samples)) >= 10
+
+
+def test_a_recorder_with_several_files_says_that_nothing_else_was_recorded(tmp_path: Path) -> None:
+    done = record("--out", "run", "--interval-ms", "100", "--", "sleep", "1.6", cwd=tmp_path, env={"POSTRUN_ROTATE_S": "1"})
+    assert len(files(tmp_path / "run")) >= 2
+    assert "only the machine was recorded" in done.stderr
+
+
 def test_the_default_folder_is_named_by_script_and_time(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("", "utf-8")
     for _ in range(2):

@@ -66,7 +66,7 @@ _PUBLIC = {
     "cProfileTimer": (".framework_profile", "cProfileTimer"),
     "not_evaluated": (".analysis.rules.base", "not_evaluated"),
     "profiler_requests": (".profiler_requests", None),
-    "render": (".report_templates", "render"),
+    "render": (".report_templates.render", "render"),
     "rule_configs": (".analysis.rules.config", None),
 }
 __all__ = [

@@ -17,10 +17,13 @@ Outside a session every call does nothing and costs almost nothing. All function
 
 from __future__ import annotations
 
+import atexit
 import errno
 import functools
 import inspect
+import itertools
 import os
+import re
 import socket
 import sys
 import time
@@ -136,6 +139,10 @@ def metadata(key: str, value: object) -> None:
 # ------------------------------------------------------------------ annotations as decorators
 
 
+_ANNOTATED: Final = "annotated "
+_numbers = itertools.count(1)
+
+
 def _decorated(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
     """``function`` with a range around each call. What can be suspended has a range by handle, from its first to its last step."""
     if not callable(function) or isinstance(function, type):
@@ -148,7 +155,11 @@ def _decorated(function: Callable[..., Any], name: str, value: int | None) -> Ca
         around = _around_generator
     else:
         around = _around_call
-    return functools.wraps(function)(around(function, name, value))
+    wrapper = around(function, name, value)
+    # Code of its own, by which profiles know what it calls.
+    called = getattr(function, "__qualname__", type(function).__qualname__)
+    wrapper.__code__ = wrapper.__code__.replace(co_name=f"{_ANNOTATED}{called} {next(_numbers)}")
+    return functools.wraps(function)(wrapper)
 
 
 def _around_call(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
@@ -213,7 +224,8 @@ class session:  # noqa: N801 - used like a function
     200, 500, 1000, 5000, 60000; 0: none), ``sample_for_s``: how long it samples. ``follow_fork``: forked processes record, too.
     ``gpu``: True records what runs on the GPUs, and initialises CUDA for it; None does from when the program has initialised CUDA itself;
     "windows" does so only in :class:`gpu_window`; False does not. ``profiler_config``: what is profiled in which steps, a ProfilerConfig or
-    a JSON or TOML file; where it has an interval of the sampler, that holds unless ``sample_ms`` is given.
+    a JSON or TOML file; where it has an interval of the sampler, or of files, that holds unless ``sample_ms`` or ``rotate_s`` is given.
+    ``rotate_s``: a file that is older, in seconds, is closed and another begun (0: as $POSTRUN_ROTATE_S says, else never).
     ``zstd_level``, ``rotate_bytes``, ``ring_records``, ``drain_ms``: see docs/capture.md.
 
     Where a session is recording already, it goes on with a warning: what is recorded goes to its file. Under `postrun record` there is no
@@ -230,6 +242,7 @@ class session:  # noqa: N801 - used like a function
         gpu: bool | Literal["windows"] | None = None,
         zstd_level: int = 0,
         rotate_bytes: int = 0,
+        rotate_s: int | None = None,
         ring_records: int = 0,
         drain_ms: int = 0,
         profiler_config: ProfilerConfig | ProfilingPlan | str | os.PathLike[str] | None = None,
@@ -248,6 +261,7 @@ class session:  # noqa: N801 - used like a function
             "follow_fork": follow_fork,
             "zstd_level": zstd_level,
             "rotate_bytes": rotate_bytes,
+            "rotate_s": _rotate_s(rotate_s, self._plan),
             "ring_records": ring_records,
             "drain_ms": drain_ms,
             **_gpu_options(gpu),
@@ -287,7 +301,22 @@ class session:  # noqa: N801 - used like a function
             _disarm()
         if self._started:
             self._started = False
+            _tell_framework()
             _stop()
+
+
+_FRAMEWORKS: Final = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
+
+
+def _tell_framework() -> None:
+    """The framework that the program has imported, if that is one: advice in a report is in its words."""
+    found = [name for module, name in _FRAMEWORKS.items() if module in sys.modules]
+    if len(found) == 1 and recording():
+        metadata("framework", found[0])
+
+
+if _by_environment:
+    atexit.register(_tell_framework)
 
 
 def _of_job(options: dict[str, Any]) -> dict[str, Any]:
@@ -326,6 +355,10 @@ def _sample_ms(given: int | None, plan: ProfilingPlan | None) -> int:
     if given is not None:
         return given
     return SAMPLE_MS if plan is None or plan.sample_ms is None else plan.sample_ms
+
+
+def _rotate_s(given: int | None, plan: ProfilingPlan | None) -> int:
+    return given if given is not None else (plan and plan.rotate_s) or 0
 
 
 def _arm(plan: ProfilingPlan | None, gpu: bool | str | None) -> bool:
@@ -437,9 +470,9 @@ def _gpu_begins_in_job(stacklevel: int) -> None:
 
 
 def _warn_of_gpu(stacklevel: int) -> None:
-    """Once for each file."""
+    """Once for each session, whose files differ in the number at the end."""
     global _gpu_warned
-    file = path()
+    file = re.sub(r"-\d+\.prt$", ".prt", path() or "")
     if file == _gpu_warned:
         return
     _gpu_warned = file
@@ -447,7 +480,7 @@ def _warn_of_gpu(stacklevel: int) -> None:
     warnings.warn(f"GPU activity is not recorded: {reason}", RuntimeWarning, stacklevel=stacklevel)
 
 
-_gpu_warned: str | None = None
+_gpu_warned = ""
 
 
 # ------------------------------------------------------------------ workers of multiprocessing
@@ -527,7 +560,8 @@ class SMProfiler:
             return
         follow_fork = self._config.get("EnableForkFollow", "").lower() in _TRUE
         sampled = {"sample_ms": _sample_ms(None, plan), "cpu_for_s": (plan and plan.cpu_seconds) or 0}
-        _configure(**_of_job({**sampled, "follow_fork": follow_fork, **_gpu_options(self._gpu())}))
+        files = {"rotate_s": _rotate_s(None, plan)}
+        _configure(**_of_job({**sampled, **files, "follow_fork": follow_fork, **_gpu_options(self._gpu())}))
         if not _start_in(None):
             _warn("start_profiling: recording already")
             return
@@ -545,6 +579,7 @@ class SMProfiler:
         _disarm()
         _by_environment = False
         if recording():
+            _tell_framework()
             metadata("recording.stopped", "by the program")
         if not _stop():
             _warn("stop_profiling: nothing was recording")

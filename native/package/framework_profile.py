@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import warnings
 from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, Final, TypeVar
@@ -38,9 +39,13 @@ class cProfileTimer(Enum):  # noqa: N801  # the documented name
 
 
 class StepRange:
-    """Steps ``start_step`` to ``start_step + num_steps - 1``. No start: step 0; a start without a number: one step."""
+    """Steps ``start_step`` to ``start_step + num_steps - 1``. No start: step 0; a start without a number: one step.
+
+    Raises AssertionError.
+    """
 
     def __init__(self, start_step: int | None, num_steps: int | None) -> None:
+        _require_steps(start_step, num_steps)
         if start_step is not None and num_steps is None:
             num_steps = 1
         self.start_step = 0 if start_step is None else start_step
@@ -51,9 +56,10 @@ class StepRange:
 
 
 class TimeRange:
-    """The time from ``start_unix_time`` (None: at once) on, for ``duration`` seconds (None: one step)."""
+    """The time from ``start_unix_time`` (None: at once) on, for ``duration`` seconds (None: one step). Raises AssertionError."""
 
     def __init__(self, start_unix_time: int | None, duration: float | None) -> None:
+        _require_time(start_unix_time, duration)
         self.start_unix_time = start_unix_time
         self.duration = duration
 
@@ -83,12 +89,8 @@ class MetricsConfigBase:
         _require(isinstance(profile_default_steps, bool), "profile_default_steps must be a boolean!")
         if profile_default_steps or start_step is num_steps is start_unix_time is duration is None:
             start_step, num_steps = self.default_steps
-        _require(
-            start_step is None or (isinstance(start_step, int) and start_step >= 0), "start_step must be integer greater or equal to 0!"
-        )
-        _require(num_steps is None or (isinstance(num_steps, int) and num_steps > 0), "num_steps must be integer greater than 0!")
-        _require(start_unix_time is None or _is_unix_time(start_unix_time), "start_unix_time must be valid integer unix time!")
-        _require(duration is None or _is_positive(duration), "duration must be float greater than 0!")
+        _require_steps(start_step, num_steps)
+        _require_time(start_unix_time, duration)
         by_steps = start_step is not None or num_steps is not None
         by_time = start_unix_time is not None or duration is not None
         _require(not (by_steps and by_time), "Both step and time fields cannot be specified in the metrics config!")
@@ -140,7 +142,7 @@ class PythonProfilingConfig(MetricsConfigBase):
 
     ``python_profiler``, ``cprofile_timer``: of :class:`PythonProfiler`, :class:`cProfileTimer`, or their values as texts in any case
     ("cProfile", "Pyinstrument", "cpu_time"). ``profile_default_steps=True`` takes total, processor and off-processor time, a step each.
-    Pyinstrument has no timer.
+    Pyinstrument has no timer: one that is given for it is a UserWarning.
     """
 
     name = "PythonProfilingConfig"
@@ -159,6 +161,9 @@ class PythonProfilingConfig(MetricsConfigBase):
         super().__init__(start_step, num_steps, start_unix_time, duration, profile_default_steps)
         profiler = _member(PythonProfiler, python_profiler, "python_profiler must be of type PythonProfiler!")
         timer = _member(cProfileTimer, cprofile_timer, "cprofile_timer must be of type cProfileTimer")
+        if profiler is PythonProfiler.PYINSTRUMENT and timer is not cProfileTimer.TOTAL_TIME:
+            told = f"cprofile_timer={timer.value} is left out: Pyinstrument takes wall-clock time, and only cProfile has timers"
+            warnings.warn(told, UserWarning, stacklevel=2)
         timer = cProfileTimer.DEFAULT if profile_default_steps else timer
         self.python_profiler = profiler
         self.cprofile_timer = None if profiler is PythonProfiler.PYINSTRUMENT else timer
@@ -272,6 +277,16 @@ def is_regex(text: Any) -> bool:
 def _require(holds: bool, message: str) -> None:
     if not holds:
         raise AssertionError(message)
+
+
+def _require_steps(start_step: Any, num_steps: Any) -> None:
+    _require(start_step is None or (isinstance(start_step, int) and start_step >= 0), "start_step must be integer greater or equal to 0!")
+    _require(num_steps is None or (isinstance(num_steps, int) and num_steps > 0), "num_steps must be integer greater than 0!")
+
+
+def _require_time(start_unix_time: Any, duration: Any) -> None:
+    _require(start_unix_time is None or _is_unix_time(start_unix_time), "start_unix_time must be valid integer unix time!")
+    _require(duration is None or _is_positive(duration), "duration must be float greater than 0!")
 
 
 def _is_positive(value: Any) -> bool:

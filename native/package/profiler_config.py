@@ -13,12 +13,14 @@ from .framework_profile import FrameworkProfile
 
 INTERVALS_MS: Final = (100, 200, 500, 1000, 5000, 60000)
 """How often the system can be sampled."""
+BOTH: Final = "Profiler will not work when Framework Profiler is ON"
 DEPRECATED: Final = "Framework profiling will be deprecated from tensorflow 2.12 and pytorch 2.0"
 
 
 class Profiler:
-    """Deep profiling. ``cpu_profiling_duration``: for how many seconds the processors are sampled, as text or number.
-    ``file_rotation_interval`` (seconds), ``instanceType``, ``volumeSizeInGB``: of the hosted service; kept, and without effect here."""
+    """Deep profiling. ``cpu_profiling_duration``: for how many seconds the processors are sampled; ``file_rotation_interval``: after how
+    many a trace file is closed and the next one begun (0: never); as texts or numbers. ``instanceType``, ``volumeSizeInGB``: of the hosted
+    service; kept, and without effect here."""
 
     def __init__(self, cpu_profiling_duration: str | int = "3600", file_rotation_interval: str | int = "600") -> None:
         self.profiling_parameters = {
@@ -60,7 +62,7 @@ class ProfilerConfig:
         if not (profile_params is None or isinstance(profile_params, Profiler)):
             raise AssertionError("profile_params must be of type Profiler if specified.")
         if framework_profile_params is not None and profile_params is not None:
-            raise ValueError("Profiler will not work when Framework Profiler is ON")
+            raise ValueError(BOTH)
         if system_monitor_interval_millis is not None and system_monitor_interval_millis not in INTERVALS_MS:
             raise ValueError(
                 f"system_monitor_interval_millis must be one of {', '.join(map(str, INTERVALS_MS))}, not {system_monitor_interval_millis!r}"

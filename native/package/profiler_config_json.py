@@ -74,7 +74,6 @@ def plan_of_request(request: Mapping[str, Any], source: str) -> ProfilingPlan:
     local = parameters.get("LocalPath")
     if local is not None and (not isinstance(local, str) or not local or "\0" in local):
         raise _wrong(place, "LocalPath", local, "the path of a folder")
-    _whole(parameters, "SMPFileRotationSecs", place, 0)  # without effect here, but not without a check
     windows = {kind: _window(parameters, kind, place) for kind in _KINDS}
     loader, python = windows["DataloaderProfilingConfig"], windows["PythonProfilingConfig"]
     max_bytes = _whole(parameters, "RotateMaxFileSizeInBytes", place, 1)
@@ -83,6 +82,7 @@ def plan_of_request(request: Mapping[str, Any], source: str) -> ProfilingPlan:
     return ProfilingPlan(
         sample_ms=None if interval is None else int(_read(interval)),
         cpu_seconds=_whole(parameters, "CPUProfilingDuration", place, 1),
+        rotate_s=_whole(parameters, "SMPFileRotationSecs", place, 0) or None,
         local_path=None if local == LOCAL_PATH else local,
         max_file_bytes=FILE_MAX_SIZE if max_bytes is None else max_bytes,
         close_interval_s=FILE_CLOSE_INTERVAL if close_s is None else close_s,

@@ -12,7 +12,8 @@
     [framework_profile.python]                # PythonProfilingConfig
     profile_default_steps = true
 
-or, for deep profiling, ``[profiler]`` with ``cpu_profiling_duration``. All keys: docs/profiling-configuration.md.
+or, for deep profiling, ``[profiler]`` with ``cpu_profiling_duration``, which ``[framework_profile]`` takes, too, as the service's form
+does. All keys: docs/profiling-configuration.md.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .framework_profile import (
     PythonProfilingConfig,
     SMDataParallelProfilingConfig,
 )
-from .profiler_config import Profiler, ProfilerConfig
+from .profiler_config import BOTH, Profiler, ProfilerConfig
 
 _TABLE: Final = "a table"
 _RANGE: Final = {
@@ -49,6 +50,8 @@ _ROOT: Final = {
     "framework_profile": _TABLE,
 }
 _PROFILER: Final = {"cpu_profiling_duration": "whole seconds", "file_rotation_interval": "whole seconds"}
+_PARAMETERS: Final = {"cpu_profiling_duration": "CPUProfilingDuration", "file_rotation_interval": "SMPFileRotationSecs"}
+"""Names of the keys of ``_PROFILER`` in the service's form."""
 _FILES: Final = {
     "local_path": "the path of a folder",
     "file_max_size": "whole numbers from 1 on",
@@ -73,6 +76,10 @@ _Made = TypeVar("_Made")
 def config_of(content: Mapping[str, Any], source: str) -> ProfilerConfig:
     """The configuration of a file's content. ``source`` stands before every message. Raises UsageError."""
     root = _checked(content, _ROOT, source)
+    if "profiler" in root and "framework_profile" in root:
+        raise UsageError(
+            f"{source}: [profiler] and [framework_profile]: {BOTH}; remove [profiler] and write its keys under [framework_profile]"
+        )
     params: dict[str, Any] = {key: value for key, value in root.items() if key not in ("profiler", "framework_profile")}
     if "profiler" in root:
         params["profile_params"] = _profiler(_table(root["profiler"], f"{source}: profiler"), f"{source}: [profiler]")
@@ -84,23 +91,29 @@ def config_of(content: Mapping[str, Any], source: str) -> ProfilerConfig:
 
 
 def _profiler(table: Mapping[str, Any], place: str) -> Profiler:
-    values = _checked(table, _PROFILER, place)
+    return Profiler(**_whole_seconds(_checked(table, _PROFILER, place), place))
+
+
+def _whole_seconds(values: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     for key, value in values.items():
         if not str(value).isdecimal():
             raise UsageError(f"{place}: {key} = {_shown(value)}; accepted: {_PROFILER[key]}")
-    return Profiler(**values)
+    return values
 
 
 def _framework(table: Mapping[str, Any], source: str) -> FrameworkProfile:
     place = f"{source}: [framework_profile]"
-    accepted = {**_FILES, **_RANGE, **dict.fromkeys(_KINDS, _TABLE)}
+    accepted = {**_FILES, **_PROFILER, **_RANGE, **dict.fromkeys(_KINDS, _TABLE)}
     values = _checked(table, accepted, place)
+    of_profiler = _whole_seconds({key: values.pop(key) for key in _PROFILER if key in values}, place)
     for name, (kind, keys) in _KINDS.items():
         if name in values:
             inner = f"{source}: [framework_profile.{name}]"
             found = _checked(_table(values.pop(name), inner), keys, inner)
             values[f"{name}_profiling_config"] = _made(kind, found, keys, inner)
-    return _made(FrameworkProfile, values, accepted, place)
+    made = _made(FrameworkProfile, values, accepted, place)
+    made.profiling_parameters |= {_PARAMETERS[key]: str(value) for key, value in of_profiler.items()}
+    return made
 
 
 def _made(kind: Callable[..., _Made], values: Mapping[str, Any], accepted: Mapping[str, str], place: str) -> _Made:

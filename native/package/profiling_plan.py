@@ -56,15 +56,17 @@ class PythonPlan:
 class ProfilingPlan:
     """What to record. None: not said (the system sampler), or not at all (the five kinds of profiling).
 
-    ``sample_ms``: interval of the system sampler; ``cpu_seconds``: how long processors are sampled. ``local_path``: where the files of
-    framework profiling go (None: the recording's own folder); ``max_file_bytes``, ``close_interval_s``: when a timeline file is closed and
-    the next one begun; ``open_fail_threshold``: after how many files that could not be opened in a row none is tried any more.
+    ``sample_ms``: interval of the system sampler; ``cpu_seconds``: how long processors are sampled; ``rotate_s``: after how many seconds a
+    trace file is closed and the next one begun (None: never). ``local_path``: where the files of framework profiling go (None: the
+    recording's own folder); ``max_file_bytes``, ``close_interval_s``: when a timeline file is closed and the next one begun;
+    ``open_fail_threshold``: after how many files that could not be opened in a row none is tried any more.
     ``detailed``: operators and kernels. ``horovod``, ``smdataparallel``: the timelines of these libraries.
     """
 
     disabled: bool = False
     sample_ms: int | None = None
     cpu_seconds: int | None = None
+    rotate_s: int | None = None
     local_path: str | None = None
     max_file_bytes: int = 10_485_760
     close_interval_s: float = 60

@@ -112,12 +112,18 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
         capture.metadata("job.exit_code", end.exit_code)
     else:
         capture.metadata("job.signal", end.signal_name)
+    alone = where.rank is None and not inside
+    of_nobody, nothing = profiling.of_nobody() if alone and len(_processes(folder)) == 1 else ({}, "")
+    for key, value in of_nobody.items():
+        capture.metadata(key, value)
     session.__exit__(None, None, None)
     lost = capture.statistics()["error"]
-    remarks = profiling.finish(folder.path, alone=where.rank is None and not inside)
+    remarks = profiling.finish(folder.path, alone=alone)
     folder.ended()
     for remark in remarks:
         _say(remark)
+    if nothing and not wanted.quiet:
+        _say(nothing)
     if lost:
         _say(f"the recording of the recorder is incomplete ({os.strerror(-lost)})")
     if where.first and not inside:
@@ -198,8 +204,7 @@ def _flush(capture: ModuleType) -> None:
 
 def _finish(folder: record_ranks.Folder, where: record_ranks.Place, wanted: Wanted, end: record_child.End, blocked: set[int]) -> None:
     """What only one process of a launch does: say where the recording is, and report it."""
-    alone = not wanted.quiet and len(list(folder.path.glob("*.prt"))) == 1
-    if alone:
+    if not wanted.quiet and len(_processes(folder)) == 1:
         _say('only the machine was recorded; a program with `with postrun.capture.annotate("step", value=i):` shows its steps, too')
     if not wanted.report:
         if not wanted.quiet:
@@ -209,6 +214,11 @@ def _finish(folder: record_ranks.Folder, where: record_ranks.Place, wanted: Want
         _report(folder, wanted, blocked)
     else:
         _report_apart(folder, wanted, end, blocked)
+
+
+def _processes(folder: record_ranks.Folder) -> list[Path]:
+    """The first file of each process that is recorded, the recorder among them; the next ones end in -2, -3, ..."""
+    return [file for file in folder.path.glob("*.prt") if "-" not in file.stem.rpartition(".")[2]]
 
 
 def _report(folder: record_ranks.Folder, wanted: Wanted, blocked: set[int]) -> None:

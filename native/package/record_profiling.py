@@ -20,8 +20,10 @@ from .record_child import CommandError
 from .record_ranks import MARKS
 
 CONFIG: Final = "POSTRUN_PROFILER_CONFIG"
+ROTATE: Final = "POSTRUN_ROTATE_S"
 STARTUP: Final = Path(__file__).parent / "framework_profiling" / "startup"
 _INTERVAL_MS: Final = 500
+_NOBODY: Final = "no process of the job annotated steps or trained with PyTorch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,9 @@ class Profiling:
     @property
     def of_system(self) -> ProfilingPlan | None:
         """What the recorder itself does of it."""
-        return None if self.plan is None else ProfilingPlan(sample_ms=self.plan.sample_ms, cpu_seconds=self.plan.cpu_seconds)
+        if self.plan is None:
+            return None
+        return ProfilingPlan(sample_ms=self.plan.sample_ms, cpu_seconds=self.plan.cpu_seconds, rotate_s=self.plan.rotate_s)
 
     def copy(self, folder: Path) -> None:
         """The file, for the processes of the job. Raises OSError."""
@@ -59,6 +63,8 @@ class Profiling:
         if self.plan is None or self.file is None:
             return found
         found[CONFIG] = os.fspath(self._copied(Path(found["POSTRUN_DIR"]) / MARKS))
+        if self.plan.rotate_s is not None:
+            found[ROTATE] = str(self.plan.rotate_s)
         if self.plan.detailed is not None and not explicit:
             for name in (record_gpu.GPU, record_gpu.INJECTION):
                 if name in of_gpus:
@@ -82,6 +88,17 @@ class Profiling:
                 finish_leftovers_of_host(place, only_dead=not alone or place != folder)
         return tuple(str(one.message) for one in told)
 
+    def of_nobody(self) -> tuple[dict[str, str], str]:
+        """No process of the job was recorded: what the recording says of the windows, and what the user is told. Empty without windows."""
+        if self.plan is None or not self.plan.of_framework:
+            return {}, ""
+        from .framework_profiling.engine import asked, named, windows
+
+        found = windows(self.plan)
+        facts = {f"profiling.{kind}": asked(window) for kind, window in found.items()}
+        recorded = {f"profiling.{kind}.recorded": f"nothing: {_NOBODY}" for kind in found}
+        return facts | recorded, f"{named(list(found))} recorded nothing: {_NOBODY}"
+
     def _copied(self, folder: Path) -> Path:
         suffix = self.file.suffix.lower() if self.file is not None else ""
         return folder / f"profiler-config{suffix if suffix in ('.json', '.toml') else ''}"
@@ -96,15 +113,17 @@ def told(file: Path | None, interval_ms: int | None) -> Profiling:
     file = file.absolute()
     if file.exists() and not file.is_file():  # what can be read once only, such as a pipe, cannot be copied for the job
         raise UsageError(f"{file}: is no ordinary file; save the configuration to a file and give that")
-    plan = read_profiler_config(file)
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always", UserWarning)
+        plan = read_profiler_config(file)
     variables = {CONFIG: os.fspath(file)}
     if plan.disabled:
         remark = f"{file} disables the profiler: the command runs, and nothing is recorded"
         return Profiling(0, plan, file, variables, (remark,))
-    remarks: tuple[str, ...] = ()
+    remarks = tuple(f"{file}: {doubt.message}" for doubt in doubts)
     if interval_ms is not None and plan.sample_ms not in (None, interval_ms):
         often = f"every {interval_ms} ms" if interval_ms else "never"
-        remarks = (f"the system is sampled {often}, as --interval-ms says, and not every {plan.sample_ms} ms, as {file} does",)
+        remarks += (f"the system is sampled {often}, as --interval-ms says, and not every {plan.sample_ms} ms, as {file} does",)
     facts = {"profiling.config": os.fspath(file)}
     return Profiling(interval_ms if interval_ms is not None else plan.sample_ms or _INTERVAL_MS, plan, file, variables, remarks, facts)
 

@@ -46,7 +46,9 @@ def of_environment() -> ProfilingPlan | None:
     if file != _read:
         _read = file
         try:
-            _of_environment = plan(file)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # the recorder has said it
+                _of_environment = plan(file)
         except UsageError as error:
             _of_environment = None
             warnings.warn(f"{VARIABLE}: {error}; nothing is profiled by it", RuntimeWarning, stacklevel=3)

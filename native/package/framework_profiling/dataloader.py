@@ -38,6 +38,7 @@ from typing import Any, Final
 from ..profiling_plan import LoaderPlan
 from .part import FileLimits, LeftOutError
 from .timeline_writer import TimelineWriter, finish_leftovers
+from .unseen import around
 from .when_imported import when_imported
 
 ITERATION: Final = "DataLoaderIter"
@@ -128,14 +129,14 @@ class LoaderPart:
         recorder = self._recorder
         if not self._patches:
             if sys.modules.get(_MODULE) is None:
-                raise LeftOutError("the program has not imported PyTorch's data loaders", quiet=True, nothing=True)
+                raise LeftOutError("the program has not imported PyTorch's data loaders", nothing=True)
             raise LeftOutError("this version of PyTorch has other data loaders than those that are known", nothing=True)
         if recorder.missed:
             lost = "1 event" if recorder.missed == 1 else f"{recorder.missed} events"
             raise LeftOutError(f"{lost} could not be written ({recorder.reason})", quiet=True, nothing=not recorder.written)
         if not recorder.flag.state[_HAS_WRITTEN] and not left:
             why = "no event matches metrics_regex" if self._seen else "no data loader was iterated"
-            raise LeftOutError(why, quiet=True, nothing=True)
+            raise LeftOutError(why, nothing=True)
 
     def _write_kept(self) -> None:
         """What was asked for before the window belongs to it: its first step, or its last one, asks for nothing inside of itself."""
@@ -174,54 +175,37 @@ class LoaderPart:
             self._patches.append(_Patch(worker, "_worker_loop", functools.partial(_LoaderWorker, recorder)))
 
     def _around_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        recorder = self._recorder
-        state = recorder.flag.state
-
-        @functools.wraps(original)
-        def __next__(iterator: Any) -> Any:  # noqa: N807
-            mode = state[0]
-            if mode == _CLOSED:
-                return original(iterator)
-            if mode == _OPEN:
-                recorder.begin(None)
-            start, begun = time.time_ns(), time.perf_counter_ns()
-            try:
-                batch = original(iterator)
-            except StopIteration:
+        def after(begun: tuple[int, int, int], failed: BaseException | None, iterator: Any) -> None:
+            if isinstance(failed, StopIteration):
                 self._recent.clear()
-                raise
-            except BaseException:
-                self._ended(mode, iterator, ITERATION, start, time.perf_counter_ns() - begun)
-                raise
-            self._ended(mode, iterator, ITERATION, start, time.perf_counter_ns() - begun)
-            return batch
+            else:
+                self._ended(begun, iterator, ITERATION)
 
-        return __next__
+        return around(original, self._begins, after)
 
     def _around_init(self, original: Callable[..., None]) -> Callable[..., None]:
-        recorder = self._recorder
-        state = recorder.flag.state
+        def after(begun: tuple[int, int, int], failed: BaseException | None, iterator: Any, *args: Any, **kwargs: Any) -> None:
+            if failed is None:
+                self._ended(begun, iterator, INITIALISATION)
 
-        @functools.wraps(original)
-        def __init__(iterator: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-            mode = state[0]
-            if mode == _OPEN:
-                recorder.begin(None)
-            start, begun = time.time_ns(), time.perf_counter_ns()
-            original(iterator, *args, **kwargs)
-            if mode != _CLOSED:
-                self._ended(mode, iterator, INITIALISATION, start, time.perf_counter_ns() - begun)
+        return around(original, self._begins, after)
 
-        return __init__
+    def _begins(self, iterator: Any, *args: Any, **kwargs: Any) -> tuple[int, int, int]:
+        """Where the window is, and the time by both clocks."""
+        mode = self._recorder.flag.state[0]
+        if mode == _OPEN:
+            self._recorder.begin(None)
+        return mode, time.time_ns(), time.perf_counter_ns()
 
-    def _ended(self, mode: int, iterator: Any, phase: str, start: int, duration: int) -> None:
+    def _ended(self, begun: tuple[int, int, int], iterator: Any, phase: str) -> None:
+        duration = time.perf_counter_ns() - begun[2]
+        mode, start, _ = begun
         if mode == _AHEAD:
             self._recent.append((weakref.ref(iterator), phase, start, duration, threading.get_ident()))
-            return
-        self._seen = True
-        if phase == ITERATION:
-            self._iterated = True
-        self._recorder.add(phase, _name(iterator, phase), start, duration, _settings(iterator))
+        elif mode == _OPEN:
+            self._seen = True
+            self._iterated |= phase == ITERATION
+            self._recorder.add(phase, _name(iterator, phase), start, duration, _settings(iterator))
 
 
 class _Patch:

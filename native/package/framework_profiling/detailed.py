@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from .part import LeftOutError
+from .unseen import around
 
 _STARTS: Final = ("_prepare_profiler", "_enable_profiler")
 Tell = Callable[[str, object], None]
@@ -119,15 +120,11 @@ class _Guard:
         self._before = {name: getattr(module, name) for name in _STARTS if hasattr(module, name)}
         self._act = act
         for name, start in self._before.items():
-            setattr(module, name, self._around(start))
+            setattr(module, name, around(start, self._begins))
+
+    def _begins(self, *arguments: Any, **keywords: Any) -> None:
+        self._act()
 
     def leave(self) -> None:
         for name, start in self._before.items():
             setattr(self._module, name, start)
-
-    def _around(self, start: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            self._act()
-            return start(*args, **kwargs)
-
-        return wrapper

@@ -82,7 +82,9 @@ class Engine:
         self._last_begun: int | None = None
         self._missed: dict[str, list[str]] = {}  # reason -> kinds
         start_s = self._clock()
-        folder = _place(plan.local_path, folder)
+        folder, own = _place(plan.local_path, folder), folder
+        if folder.resolve() != own.resolve():
+            tell("profiling.place", os.fspath(folder.resolve()))
         limits = FileLimits(plan.max_file_bytes, plan.close_interval_s, plan.open_fail_threshold)
         self._slots: list[_Slot] = []
         for kind in PARTS:
@@ -187,19 +189,32 @@ class Engine:
     def _recorded(self, slot: _Slot) -> str:
         if slot.first is None:
             return f"nothing: {_not_in_use(slot.kind) or self._why_nothing(slot)}"
-        return f"step {slot.first}" if slot.first == slot.last else f"steps {slot.first} to {slot.last}"
+        left = self._why_not_all(slot)
+        return f"{_steps_of(slot)}: {left}" if left else _steps_of(slot)
+
+    def _why_not_all(self, slot: _Slot) -> str:
+        """Of a window that was open when the session ended, before its last step or time; else nothing."""
+        if not self._closed or slot.last is None:
+            return ""
+        first, count = slot.window.first_step, slot.window.steps
+        if first is not None and count is not None and slot.last + 1 < first + count:
+            return self._not_reached(Window(slot.last + 1, first + count - slot.last - 1))
+        if slot.end_s is not None and (before_s := slot.end_s - self._clock()) > 0:
+            return f"the recording ended {before_s:.1f} s before the window"
+        return ""
+
+    def _not_reached(self, window: Window) -> str:
+        return f"{asked(window)} {'was' if window.steps == 1 else 'were'} not reached; the last step that began was {self._last_begun}"
 
     def _why_nothing(self, slot: _Slot) -> str:
         """Of a window that did not open, or whose only step did not end."""
         if self._closed:
             if self._last_begun is None:
                 return "no step began" if self._first_begun is None else "no step ended"
-            last = f"the last step that began was {self._last_begun}"
             if slot.by_steps:
-                were = "was" if slot.window.steps == 1 else "were"
-                return f"{asked(slot.window)} {were} not reached; {last}"
+                return self._not_reached(slot.window)
             start = "" if slot.window.start_s is None else f", at {_time(slot.window.start_s)},"
-            return f"no step began after its start{start} any more; {last}"
+            return f"no step began after its start{start} any more; the last step that began was {self._last_begun}"
         if self._last_begun is None:
             return "the window was over before the first step"
         return f"the window was over before a step began in it; the one before it was {self._last_begun}"
@@ -213,7 +228,7 @@ class Engine:
         except LeftOutError as why:
             slot.part = None
             nothing = why.nothing or method == "open" or slot.first is None
-            self._tell(f"profiling.{slot.kind}.recorded", f"nothing: {why}" if nothing else f"{self._recorded(slot)}: {why}")
+            self._tell(f"profiling.{slot.kind}.recorded", f"nothing: {why}" if nothing else f"{_steps_of(slot)}: {why}")
             if not why.quiet:
                 _warn(f"{NAMES[slot.kind]}: {why}")
         except Exception as error:
@@ -221,6 +236,10 @@ class Engine:
             slot.part = None
             self._tell(f"profiling.{slot.kind}.recorded", f"{how}: {_said(error)}")
             _warn(f"{NAMES[slot.kind]} is off: {_said(error)}")
+
+
+def _steps_of(slot: _Slot) -> str:
+    return f"step {slot.first}" if slot.first == slot.last else f"steps {slot.first} to {slot.last}"
 
 
 def _not_in_use(kind: str) -> str | None:
@@ -246,9 +265,9 @@ def _place(wanted: str | None, folder: Path) -> Path:
     return place
 
 
-def windows(plan: ProfilingPlan) -> list[Window]:
-    """Of all kinds of profiling."""
-    return [_window(wanted) for kind in PARTS if (wanted := getattr(plan, kind)) is not None]
+def windows(plan: ProfilingPlan) -> dict[str, Window]:
+    """Of every kind of profiling that is asked for."""
+    return {kind: _window(wanted) for kind in PARTS if (wanted := getattr(plan, kind)) is not None}
 
 
 def _window(wanted: Window | LoaderPlan | PythonPlan) -> Window:

@@ -29,7 +29,7 @@ def hook() -> None:
     when_imported("torch.optim.optimizer", _watch_optimizers)
     if plan.loader is not None:
         when_imported(_LOADER, _watch_loaders)
-    if any(window.holds(0) for window in windows(plan)):
+    if any(window.holds(0) for window in windows(plan).values()):
         when_imported(_MODULES, _watch_modules)
 
 

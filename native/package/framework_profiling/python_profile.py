@@ -9,7 +9,7 @@ after an evaluation.
 
 Timers: total_time is wall-clock time; cpu_time is processor time of the training thread, not of the process, whose other threads would be
 charged to whatever function the training thread is in; off_cpu_time is the difference. "default" takes them in this order, one a step.
-Functions of this package that run beside the program's are one function: "postrun's own recording".
+What this package does meanwhile is one function, "postrun's own recording": see :mod:`.unseen`, :mod:`.one_function`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import contextlib
 import importlib
 import json
 import marshal
-import operator
 import os
 import shutil
 import sys
@@ -33,13 +32,13 @@ from types import ModuleType
 from typing import Any, Final, Protocol
 
 from ..profiling_plan import PythonPlan, Timer
+from .one_function import stack_with_one_function, with_one_function
 from .part import LeftOutError
 from .timeline_writer import node_name
+from .unseen import MONITORED, begin, end, unseen
 
 _TIMERS: Final[tuple[Timer, ...]] = ("total_time", "cpu_time", "off_cpu_time")
 _EVENTS: Final = ("PY_START", "PY_RESUME", "PY_THROW", "PY_RETURN", "PY_YIELD", "PY_UNWIND", "CALL", "C_RETURN", "C_RAISE")
-_HERE: Final = os.fspath(Path(__file__).parent)
-_AROUND: Final = os.fspath(Path(__file__).with_name("dataloader.py"))
 
 
 def _off_cpu_clock() -> Callable[[], int]:
@@ -68,35 +67,42 @@ class _Profiler(Protocol):
 
 
 class _CProfile:
+    """A :class:`.unseen.Profile`."""
+
     def __init__(self, timer: str) -> None:
         import cProfile
 
         if timer == "total_time":
-            self._profile = cProfile.Profile()
+            self.profiler = cProfile.Profile()
         else:
-            self._profile = cProfile.Profile(time.thread_time_ns if timer == "cpu_time" else _off_cpu_clock(), 1e-9)
+            self.profiler = cProfile.Profile(time.thread_time_ns if timer == "cpu_time" else _off_cpu_clock(), 1e-9)
+        self.paused = True
+        self.resume: Callable[[], object] = self.profiler.enable
 
     def start(self) -> None:
-        self._profile.enable()
-        if sys.version_info >= (3, 12):
-            _of_this_thread(self._profile)
+        if MONITORED:
+            self.profiler.enable()
+            _of_this_thread(self)
+        begin(self)
 
     def stop(self) -> None:
-        self._profile.disable()
+        end()
+        self.profiler.disable()
 
     def write(self, folder: Path) -> None:
-        self._profile.create_stats()
+        self.profiler.create_stats()
         with (folder / "python_stats").open("wb") as file:
-            marshal.dump(_of_program(self._profile.stats), file)
+            marshal.dump(with_one_function(self.profiler.stats), file)
 
 
-def _of_this_thread(profile: Any) -> None:
-    """From Python 3.12 on cProfile is called for every thread and takes all calls for those of one: only this thread's reach it here."""
+def _of_this_thread(profile: _CProfile) -> None:
+    """From Python 3.12 on cProfile is called for every thread and takes all calls for those of one: only this thread's reach it here,
+    and none while it is paused."""
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - older than 3.12 there is none, and mypy knows
     tool, here, get_ident = monitoring.PROFILER_ID, threading.get_ident(), threading.get_ident
 
     def only_here(callback: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *arguments: callback(*arguments) if get_ident() == here else None
+        return lambda *arguments: callback(*arguments) if get_ident() == here and not profile.paused else None
 
     events = monitoring.get_events(tool)
     monitoring.set_events(tool, 0)
@@ -104,7 +110,7 @@ def _of_this_thread(profile: Any) -> None:
         callback = monitoring.register_callback(tool, getattr(monitoring.events, name), None)
         if callback is not None:
             monitoring.register_callback(tool, getattr(monitoring.events, name), only_here(callback))
-    profile.clear()  # what this function has called
+    profile.profiler.clear()  # what this function has called
     monitoring.set_events(tool, events)
 
 
@@ -120,110 +126,10 @@ class _Pyinstrument:
 
     def write(self, folder: Path) -> None:
         renderers = importlib.import_module("pyinstrument.renderers")
+        session = self._profiler.last_session
+        session.frame_records = [(stack_with_one_function(stack), time) for stack, time in session.frame_records]
         for suffix, renderer in (("json", renderers.JSONRenderer()), ("html", renderers.HTMLRenderer())):
             (folder / f"python_stats.{suffix}").write_text(self._profiler.output(renderer), encoding="utf-8")
-
-
-_Function = tuple[str, int, str]
-RECORDING: Final[_Function] = ("~", 0, "<postrun's own recording>")
-"""As pstats names what is in no source file."""
-
-
-def _of_program(stats: dict[_Function, Any]) -> dict[_Function, Any]:
-    """What :mod:`pstats` reads, with this package's own functions, and what they alone call, as the one function ``RECORDING``: their
-    time is in the cumulative time of the program's that called them. Without those that none of it called, and the end of the profile.
-
-    What one around a loader's ``next`` calls is the program's, and called by who calls that.
-    """
-    ours = _ours(stats)
-    into: dict[_Function, tuple[float, ...]] = {}
-    for function in ours & stats.keys():
-        for caller, figures in stats[function][4].items():
-            if caller not in ours:
-                into[caller] = _added(into.get(caller), figures)
-    kept: dict[_Function, Any] = {}
-    end: dict[_Function, Any] = {}
-    below = 0.0
-    for function, (primitive, calls, own, cumulative, callers) in stats.items():
-        if function in ours:
-            if "_lsprof.Profiler" in function[2]:
-                end[function] = primitive, calls, own, cumulative, {}
-            continue
-        others: dict[_Function, Any] = {}
-        for caller, figures in callers.items():
-            if caller not in ours:
-                others[caller] = _added(others.get(caller), figures)
-            elif _is_around(caller) and function[0] != "~":
-                if (above := _caller_of(caller, stats)) is not None:
-                    others[above] = _added(others.get(above), figures)
-                    if above in into:
-                        *counts, spent = into[above]
-                        into[above] = (*counts, max(0.0, spent - figures[3]))
-                elif any(one not in ours for one in stats.get(caller, ((),) * 5)[4]):
-                    others[RECORDING] = _added(others.get(RECORDING), figures)
-                    below += figures[3]
-            elif not into or figures[3] - figures[2] <= 1e-9:
-                calls, primitive = calls - figures[0], primitive - figures[1]
-                own, cumulative = max(0.0, own - figures[2]), max(0.0, cumulative - figures[3])
-            else:  # what it calls cannot be told from what the same function calls for the program
-                others[RECORDING] = _added(others.get(RECORDING), figures)
-                below += figures[3]
-        if calls > 0:
-            kept[function] = primitive, calls, own, cumulative, others
-    if into:
-        whole = sum(figures[3] for figures in into.values())
-        part = max(0.0, 1 - below / whole) if whole > 0 else 0.0
-        calls, edges = sum(figures[0] for figures in into.values()), {}
-        for caller, figures in into.items():
-            edges[caller] = figures[0], figures[0], part * figures[3], figures[3]
-        kept[RECORDING] = calls, calls, part * whole, whole, edges
-    return kept or end  # pstats reads none without any function
-
-
-def _added(figures: tuple[float, ...] | None, more: tuple[float, ...]) -> tuple[float, ...]:
-    return more if figures is None else tuple(map(operator.add, figures, more))
-
-
-def _ours(stats: dict[_Function, Any]) -> set[_Function]:
-    """Functions of this package, and what is called by them alone."""
-    ours = {function for function in stats if _of_package(function)}
-    ours |= {caller for figures in stats.values() for caller in figures[4] if _of_package(caller)}
-    # What follows the opening of the window:
-    ours |= {function for function, figures in stats.items() if "postrun.native." in function[2] and not figures[4]}
-    grows = True
-    while grows:
-        further = {
-            function
-            for function, figures in stats.items()
-            if function not in ours
-            and (callers := figures[4].keys() - {function})
-            and callers <= ours
-            and (function[0] == "~" or not any(map(_is_around, callers)))
-        }
-        ours |= further
-        grows = bool(further)
-    return ours
-
-
-def _is_around(function: _Function) -> bool:
-    """Whether it is around a function of the program, which it calls."""
-    return function[0] == _AROUND and function[2] in ("__next__", "__init__")
-
-
-def _caller_of(function: _Function, stats: dict[_Function, Any]) -> _Function | None:
-    """The only function outside of this package that calls ``function``, also by way of others of it."""
-    for _ in range(8):
-        callers = stats[function][4] if function in stats else {}
-        if len(callers) != 1:
-            return None
-        (function,) = callers
-        if not _of_package(function):
-            return function
-    return None
-
-
-def _of_package(function: _Function) -> bool:
-    return function[0].startswith(_HERE) or "_lsprof.Profiler" in function[2]
 
 
 @dataclass(slots=True)
@@ -277,6 +183,7 @@ class PythonPart:
         else:
             importlib.import_module("cProfile")
 
+    @unseen
     def open(self, step: int | None) -> None:
         """Profiles from now on. Raises LeftOutError where it cannot."""
         self._node = node_name()
@@ -285,6 +192,7 @@ class PythonPart:
         self._begin(step)
         self._raise()
 
+    @unseen
     def step(self, step: int) -> None:
         """The step before ends, and ``step`` begins. Raises LeftOutError, OSError."""
         ended = self._end()
@@ -292,6 +200,7 @@ class PythonPart:
         self._begin(step)
         self._raise()
 
+    @unseen
     def close(self, step: int | None) -> None:
         """Profiles no more; what was profiled after ``step`` is of no step, and dropped. Raises LeftOutError, OSError."""
         ended = self._end()
@@ -337,7 +246,7 @@ class PythonPart:
         profiler: _Profiler = _Pyinstrument(self._pyinstrument) if self._pyinstrument is not None else _CProfile(step.timer)
         step.segments.append(_Segment(profiler, step.timer, phase, time.time_ns()))
         try:
-            profiler.start()  # the last thing: what comes after it is profiled
+            profiler.start()
         except (ValueError, RuntimeError) as error:  # from Python 3.12 on it says so itself
             step.segments.pop()
             self._off = LeftOutError(str(error))
@@ -379,14 +288,16 @@ class PythonPart:
             self._hooks.append(module.register_module_forward_hook(self._forward_ends))
         optimizers = sys.modules.get("torch.optim.optimizer")
         if optimizers is not None and hasattr(optimizers, "register_optimizer_step_pre_hook"):
-            self._hooks.append(optimizers.register_optimizer_step_pre_hook(self._optimizer_steps))
+            self._hooks.append(optimizers.register_optimizer_step_pre_hook(unseen(self._optimizer_steps)))
+
+    # What both do for modules in modules is so little that it changes no graph of a model that is compiled meanwhile.
 
     def _forward_begins(self, module: Any, arguments: Any) -> None:
         step = self._current
         if step is None:
             return
         if not step.depth and step.mode_is < 3:
-            _tell_mode(step, module)
+            self._outermost_begins(step, module)
         step.depth += 1
 
     def _optimizer_steps(self, optimizer: Any, arguments: Any, more: Any) -> None:
@@ -400,9 +311,17 @@ class PythonPart:
             return
         step.depth -= 1
         if not step.depth and not step.forward_ended and step.number is not None:
-            step.forward_ended = True
-            self._stop(step, "forwardpassend")
-            self._start(step, "forwardpassend")
+            self._outermost_ends(step)
+
+    @unseen
+    def _outermost_begins(self, step: _Step, module: Any) -> None:
+        _tell_mode(step, module)
+
+    @unseen
+    def _outermost_ends(self, step: _Step) -> None:
+        step.forward_ended = True
+        self._stop(step, "forwardpassend")
+        self._start(step, "forwardpassend")
 
     # -------------------------------------------------------------- files
 
@@ -449,7 +368,8 @@ def _us(ns: int) -> str:
 
 def _unwarned() -> Callable[[], None]:
     """Keeps torch from warning programs with a compiled model of hooks that they did not make. Returns what calls that off."""
-    warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks", category=UserWarning)
+    what = r"Using `torch\.compile\(module\)` when there are global hooks|Dynamo does not know how to trace the builtin `sys\.[gs]etprofile"
+    warnings.filterwarnings("ignore", message=what, category=UserWarning)
     entry = warnings.filters[0]
 
     def leave() -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final, Protocol
 
+from .unseen import unseen
 from .when_imported import when_imported
 
 OPTIMIZERS: Final = "torch.optim.optimizer"
@@ -152,11 +153,11 @@ class _Optimizers:
         self._first: weakref.ref[Any] | None = None
         self._others: dict[int, int] = {}
         self._pid = os.getpid()
-        self._hook = module.register_optimizer_step_post_hook(self._stepped)
+        self._hook = module.register_optimizer_step_post_hook(unseen(self._stepped))
         self._forward: Any = None
         modules = sys.modules.get(_MODULES)
         if from_zero and modules is not None:
-            self._forward = modules.register_module_forward_pre_hook(self._called)
+            self._forward = modules.register_module_forward_pre_hook(unseen(self._called))
 
     def remove(self) -> None:
         """Counts no more. The range that is open, of a step that has not ended, stays so until the session ends, and is no step then."""
@@ -212,11 +213,13 @@ _current: Steps | None = None
 _recording_own = False
 
 
+@unseen
 def _told(begins: bool, number: int | None) -> bool:
     """What the C library calls: always the same function."""
     return _current is not None and not _recording_own and _current.annotated(begins, number)
 
 
+@unseen
 def called_now(module: Any) -> None:
     """A module is being called whose call the hooks did not see, as they were not there yet."""
     if _current is not None and _current._optimizers is not None:

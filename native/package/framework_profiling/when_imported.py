@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+from .unseen import around, unseen
+
 
 def when_imported(name: str, act: Callable[[ModuleType], None]) -> Callable[[], None]:
     """Calls ``act`` with the module ``name``: now, where it has been imported, else right after its import. Returns what calls that off.
@@ -35,6 +37,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
+    @unseen
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
@@ -59,11 +62,11 @@ def _try(act: Callable[[ModuleType], None], module: ModuleType) -> None:
 
 
 def _act_after(loader: importlib.abc.Loader, act: Callable[[ModuleType], None]) -> None:
-    execute = loader.exec_module
-
-    def exec_module(module: ModuleType) -> None:
+    def before(module: ModuleType) -> None:
         del loader.exec_module  # the class's own again: a reload is no first import
-        execute(module)
-        _try(act, module)
 
-    loader.exec_module = exec_module  # type: ignore[method-assign]
+    def after(_: None, failed: BaseException | None, module: ModuleType) -> None:
+        if failed is None:
+            _try(act, module)
+
+    loader.exec_module = around(loader.exec_module, before, after)  # type: ignore[method-assign]

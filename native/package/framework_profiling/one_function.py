@@ -1,0 +1,113 @@
+"""How does a profile of Python functions show what the recorder did meanwhile? As one function, "postrun's own recording".
+
+Most of it no profiler sees (:mod:`.unseen`); what is left are the functions that the program calls itself, such as ``annotate``.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+_HERE: Final = Path(__file__).parent
+_UNSEEN: Final = os.fspath(_HERE / "unseen.py")
+_CAPTURE: Final = os.fspath(_HERE.with_name("capture.py"))
+_OURS: Final = (os.fspath(_HERE) + os.sep, _CAPTURE)
+_ANNOTATED: Final = "annotated "
+"""What the names of decorators in capture.py begin with."""
+
+Function = tuple[str, int, str]
+RECORDING: Final[Function] = ("~", 0, "<postrun's own recording>")
+"""As pstats names what is in no source file."""
+
+
+def with_one_function(stats: dict[Function, Any]) -> dict[Function, Any]:
+    """What :mod:`pstats` reads, with this package's own functions as the one function ``RECORDING``. What these call for themselves in C
+    is part of it; what a decorator calls is called by who calls that."""
+    stats = _without_decorators(stats)
+    callers_of_some = {caller for figures in stats.values() for caller in figures[4]}
+    ours = {function for function in stats.keys() | callers_of_some if _of_package(function)}
+    into: dict[Function, tuple[float, ...]] = {}
+    for function in ours & stats.keys():
+        for caller, figures in stats[function][4].items():
+            if caller not in ours:
+                into[caller] = _added(into.get(caller), figures)
+    kept: dict[Function, Any] = {}
+    below = 0.0
+    for function, (primitive, calls, own, cumulative, callers) in stats.items():
+        if function in ours:
+            continue
+        others: dict[Function, Any] = {}
+        for caller, figures in callers.items():
+            if caller not in ours:
+                others[caller] = figures
+            elif not into or function not in callers_of_some:
+                calls, primitive = calls - figures[0], primitive - figures[1]
+                own, cumulative = max(0.0, own - figures[2]), max(0.0, cumulative - figures[3])
+            else:
+                others[RECORDING] = _added(others.get(RECORDING), figures)
+                below += figures[3]
+        if calls > 0:
+            kept[function] = primitive, calls, own, cumulative, others
+    whole = sum(figures[3] for figures in into.values())
+    part = max(0.0, 1 - below / whole) if whole > 0 else 0.0
+    if into or not kept:  # pstats reads nothing without any function
+        calls = sum(figures[0] for figures in into.values()) or 1
+        edges = {caller: (figures[0], figures[0], part * figures[3], figures[3]) for caller, figures in into.items()}
+        kept[RECORDING] = calls, calls, part * whole, whole, edges
+    return kept
+
+
+def _without_decorators(stats: dict[Function, Any]) -> dict[Function, Any]:
+    """The same, with decorators of this package that call nothing: each has one function, which is called where it is. Where several
+    call it, the time that they wait for it tells whose is how much."""
+    found = {function: (*figures, dict(callers)) for function, (*figures, callers) in stats.items()}
+    todo = [function for function in found if _is_decorator(function)]
+    while todo:
+        decorator = next((one for one in todo if not set(todo) & found[one][4].keys()), todo[0])  # the outer one first
+        todo.remove(decorator)
+        above = found[decorator][4]
+        whole = sum(figures[3] for figures in above.values())
+        for function, (*_, callers) in found.items():
+            if decorator not in callers or (_of_package(function) and not _is_decorator(function)):
+                continue
+            _, _, own, total = callers.pop(decorator)
+            for caller, (calls, primitive, its_own, below) in list(above.items()):
+                share = below / whole if whole > 0 else 1 / len(above)
+                callers[caller] = _added(callers.get(caller), (calls, primitive, own * share, total * share))
+                above[caller] = calls, primitive, its_own, max(its_own, below - total * share)
+    return found
+
+
+def _is_decorator(function: Function) -> bool:
+    return function[0] == _CAPTURE and function[2].startswith(_ANNOTATED)
+
+
+def _added(figures: tuple[float, ...] | None, more: tuple[float, ...]) -> tuple[float, ...]:
+    return more if figures is None else tuple(map(operator.add, figures, more))
+
+
+def _of_package(function: Function) -> bool:
+    file, _, name = function
+    return file.startswith(_OURS) or (file == "~" and ("postrun.native." in name or "_lsprof.Profiler" in name))
+
+
+_SAMPLED: Final = "{postrun's own recording}\0<built-in>\x000"
+_CALLED: Final = f"called\0{_UNSEEN}\0"
+
+
+def stack_with_one_function(stack: Sequence[str]) -> list[str]:
+    """A stack of Pyinstrument, from the outermost frame on (name, NUL, file, NUL, line): it ends where the recorder works, and lacks the
+    recorder's frames between the program's."""
+    kept: list[str] = []
+    for frame, below in zip_longest(stack, stack[1:], fillvalue=""):
+        name, _, place = frame.partition("\0")
+        file = place.partition("\0")[0]
+        if not file.startswith(_OURS):
+            kept.append(frame)
+        elif not (below.startswith(_CALLED) if name == "recording" else below and (name == "called" or name.startswith(_ANNOTATED))):
+            return [*kept, _SAMPLED]
+    return kept
