@@ -106,6 +106,7 @@ class _Recorded:
     start_ns: int | None
     rank: int | None
     files: dict[bytes, dict[int, str]] = field(default_factory=dict)  # names by session and number
+    tids: dict[bytes, dict[int, int]] = field(default_factory=dict)  # of threads, by session and number
     sampled: list[tuple[int, int]] = field(default_factory=list)  # in which times its sampler ran
     cycles: dict[tuple[bytes, int], int] = field(default_factory=dict)
     contexts: dict[int, int] = field(default_factory=dict)  # devices by context
@@ -364,7 +365,9 @@ class _File:
             "kernel": self._kernels, "memcpy": self._copies, "memset": self._memsets, "sync": self._syncs,
         }  # fmt: skip
         threads = self.opened.table("thread").arrow()
-        self.tids = dict(zip(threads["source"].to_pylist(), threads["tid"].to_pylist(), strict=True))
+        # A range may end in a later file than its thread did, which describes only the threads of its time.
+        self.tids = self.process.tids.setdefault(self.session, {})
+        self.tids.update(zip(threads["source"].to_pylist(), threads["tid"].to_pylist(), strict=True))
         contents = self.opened.contents
         total = sum(contents[table].rows for table in readers) or 1
         done = 0

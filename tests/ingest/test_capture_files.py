@@ -174,6 +174,16 @@ def test_names_and_threads_that_are_lost(tmp_path: Path) -> None:
         assert notes(store) == {"unresolved_name": 1, "thread_unknown": 1}
 
 
+def test_a_range_may_end_after_the_file_in_which_its_thread_did(tmp_path: Path) -> None:
+    first = Recording(["load"])
+    first.add("thread", {1: [9], 2: [4799], 3: ["loader"]})
+    later = Recording(["load"], number=2).ranges(1, [0], 5, source=9).ranges(1, [10], 5, source=8).end()
+    anew = Recording(["load"], session=2).ranges(1, [20], 5, source=9).end()  # numbers of another session are other threads
+    with load(tmp_path, a=first.end(), b=later, c=anew) as store:
+        assert rows(store, "SELECT tid FROM annotation ORDER BY start_ns") == [(4799,), (-8,), (-9,)]
+        assert notes(store)["thread_unknown"] == 2
+
+
 def test_without_description_of_the_process(tmp_path: Path) -> None:
     with load(tmp_path, **{"node-7.99.1700": Recording(["a"], pid=99, process=False).ranges(1, [0], 5).end()}) as store:
         assert rows(store, "SELECT hostname, pid, rank FROM process JOIN node n ON n.id = node") == [("node-7", 99, None)]
