@@ -656,7 +656,9 @@
     });
     tree.addEventListener("focusin", (event) => {
       const item = event.target.closest("[role=treeitem]");
-      if (item) state.current = Number(item.dataset.track);
+      if (!item) return;
+      state.current = Number(item.dataset.track);
+      if (item.matches(":focus-visible")) { sight(data.tracks[state.current].row); draw(); } // with Tab, to one that was scrolled away
     });
     tree.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;

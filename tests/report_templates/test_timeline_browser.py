@@ -417,6 +417,22 @@ def test_names_fit_their_column_which_can_be_dragged(browse: Any) -> None:
     assert all("…" not in one for one in some)
 
 
+@pytest.mark.parametrize("width", [400, 1000])
+def test_the_row_that_tab_leads_to_is_in_sight(browse: Any, width: int) -> None:
+    """Also where it is under the times, which stay above all rows."""
+    where = f"""(() => {{
+      const one = document.activeElement, box = one.getBoundingClientRect(), all = {HOME}.querySelector(".tl-scroll");
+      const there = document.elementFromPoint(box.left + 5, (box.top + box.bottom) / 2);
+      return [one.getAttribute("role"), all.scrollTop, one.contains(there)];
+    }})()"""
+    down = {"run": f"(() => {{ const all = {HOME}.querySelector('.tl-scroll'); all.scrollTop = 20; return all.scrollTop; }})()"}
+    little = "Object.defineProperty(window, 'innerHeight', { value: 100 });"
+    steps = [down, {"focus": "#timeline canvas"}, *[{"key": "Tab", "run": where}] * 3]
+    scrolled, *places = browse(*steps, which="large", width=width, before=little)["values"]
+    assert scrolled > 0
+    assert ["treeitem", 0, True] in places
+
+
 def test_one_finger_moves_two_zoom(browse: Any) -> None:
     start, moved, pinched = browse(
         {"event": 2, "run": WHERE},
