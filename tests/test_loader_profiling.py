@@ -440,9 +440,9 @@ def test_workers_record_nothing_where_the_time_is_over_before_the_window_opens(t
 
 @needs_torch
 def test_workers_heed_the_end_of_the_time_within_a_step(tmp_path: Path, data: Any) -> None:
-    end = time.time() + 0.3
+    end = time.time() + 1.5  # time enough for two processes to begin
     part = LoaderPart(LoaderPlan(Window(start_s=end - 1, duration_s=1)), tmp_path, FileLimits())
-    loader = data.DataLoader(numbers(data, 400), batch_size=1, num_workers=2, multiprocessing_context="fork")
+    loader = data.DataLoader(numbers(data, 2000), batch_size=1, num_workers=2, multiprocessing_context="fork")
     batches = iter(loader)
     next(batches)
     part.open(0)
