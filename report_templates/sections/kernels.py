@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from markupsafe import Markup
 
 from ...analysis.report import Kernel, Report
 from ..blocks import SECTORS, Cell, Column, Figure, Section, Slice, coded, meaning_of, ring, say, table, value, word
 from ..formats import clip, count, duration, percent, plural
+
+_TOP: Final = 15  # where nothing else is asked for; of these the PDF, which takes its time for cells, lists
+_PDF_ROWS: Final = 10
 
 
 def kernels(report: Report) -> Section:
@@ -19,7 +23,7 @@ def kernels(report: Report) -> Section:
             "Kernels",
             coded("No kernel in this run: record the job with `postrun record`, or profile it with ProfilerActivity.CUDA."),
         )
-    top = int(report.options.get("top", 15))
+    top = int(report.options.get("top", _TOP))
     total = sum(kernel.total_ns for kernel in every)
     launches = sum(kernel.count for kernel in every)
     first = every[0]
@@ -89,7 +93,7 @@ def kernels(report: Report) -> Section:
                 ]
                 for number, kernel in enumerate(every, 1)
             ],
-            pdf_rows=10,
+            pdf_rows=_PDF_ROWS if top == _TOP else top,
         ),
     )  # fmt: skip
     return made

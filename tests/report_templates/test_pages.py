@@ -419,3 +419,12 @@ def test_shortened_names_are_no_wider_than_their_column_where_wide_letters_are_l
     names = ["MMMMMMMMMM" + "i" * 40 + "WWWWWWWWWW", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "×" * 60]
     for room in (12.0, 20.5, 33.0):
         assert all(_characters(short) <= room for short in _fit(names, room))
+
+
+@pytest.mark.parametrize("top", [3, 25])
+def test_the_pdf_lists_as_many_kernels_as_were_asked_for(rich: Report, top: int) -> None:
+    text = html_of(dataclasses.replace(rich, options=rich.options | {"top": top}), "pdf")
+    start = text.index("Every kernel, longest first")
+    kernels = text[start : text.index("</table>", start)]
+    assert kernels.count("<tr") - 1 == top
+    assert f"{top} of 340 shown" in text[start : start + len(kernels) + 400]
