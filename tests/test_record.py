@@ -30,6 +30,14 @@ for i in range(8):
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("POSTRUN_", "SLURM_", "OMPI_", "PMI"))}
 
 
+@pytest.fixture(autouse=True)
+def quit_ends_programs() -> Iterator[None]:
+    """What a shell starts in the background (``make test &`` in a script) ignores SIGQUIT, and so would the jobs of these tests."""
+    before = signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGQUIT, before)
+
+
 @pytest.fixture
 def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Starts processes, and ends them by their id when the test is over."""
