@@ -173,6 +173,15 @@ def test_what_a_process_says_of_its_windows_is_not_said_for_it(tmp_path: Path) -
     assert json.loads(loaded(tmp_path / "run")["metadata"])["profiling.loader.recorded"] == f"nothing: {why}"
 
 
+def test_a_configuration_that_the_environment_names_makes_no_windows_of_the_recorder(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text('{"ProfilingParameters": {"PythonProfilingConfig": {"StartStep": 1, "NumSteps": 2}}}', "utf-8")
+    named = {"POSTRUN_PROFILER_CONFIG": str(tmp_path / "c.json")}
+    done = record("--out", "run", "--", *python(TRAIN), cwd=tmp_path, env=named)
+    assert (done.returncode, "profiled" in done.stderr) == (0, False), done.stderr
+    recorded = [facts(one).get("profiling.python.recorded") for one in files(tmp_path / "run")]
+    assert sorted(recorded, key=str) == [None, "steps 1 to 2"]
+
+
 def test_files_of_the_job_and_of_the_recorder_end_at_the_age_that_the_configuration_says(tmp_path: Path) -> None:
     """No part of it is missing in what is read, and each part can be read alone."""
     (tmp_path / "c.json").write_text('{"ProfilingParameters": {"SMPFileRotationSecs": "1"}}', "utf-8")

@@ -202,6 +202,108 @@ def test_mpirun_in_both_orders(work: Path) -> None:
     check(work / "run", 2, recorders=1)
 
 
+# -- windows of a profiling configuration ---------------------------------------------------------------------------------
+
+NOBODY = "postrun: Python profiling recorded nothing: no process of the job annotated steps or trained with PyTorch\n"
+MACHINE = "postrun: only the machine was recorded"
+ALL_RANKS = "import os, sys, time; time.sleep(0.3 * (int(os.environ['RANK']) == int(sys.argv[1])))"
+AS_MPIRUN = """
+import os, subprocess, sys
+count, command = int(sys.argv[1]), sys.argv[3:]
+started = [subprocess.Popen(command, env={**os.environ, "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
+           "OMPI_COMM_WORLD_SIZE": str(count), "OMPI_COMM_WORLD_LOCAL_SIZE": str(count)}) for rank in range(count)]
+sys.exit(any([one.wait() for one in started]))
+"""
+
+
+def profiled(work: Path) -> list[str]:
+    (work / "c.json").write_text('{"ProfilingParameters": {"PythonProfilingConfig": {"StartStep": 1, "NumSteps": 2}}}', "utf-8")
+    return [*RECORD, "--out", "run", "--profiler-config", "c.json"]
+
+
+def of_windows(folder: Path) -> list[dict[str, str]]:
+    """Per file that says something of the window of Python functions."""
+    keys = ("profiling.python", "profiling.python.recorded")
+    return [{key: one[key] for key in keys} for one in facts(folder) if keys[1] in one]
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
+@pytest.mark.parametrize("recorders", ["outside", "each", "both"])
+def test_a_window_for_which_no_rank_recorded_is_told_once(work: Path, recorders: str, launcher: str) -> None:
+    if launcher == "mpirun":
+        (work / "launch.py").write_text(AS_MPIRUN, "utf-8")
+    record = profiled(work)
+    inner = [] if recorders == "outside" else [*record, "--"]
+    outer = [] if recorders == "each" else [*record, "--"]
+    done = run(*outer, *launch(3, *inner, sys.executable, "-c", "pass"), cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert (done.stderr.count(NOBODY), done.stderr.count(MACHINE)) == (1, 1), done.stderr
+    assert "no step began" not in done.stderr, "recorders have no steps"
+    why = "no process of the job annotated steps or trained with PyTorch"
+    assert of_windows(work / "run") == [{"profiling.python": "steps 1 to 2", "profiling.python.recorded": f"nothing: {why}"}]
+    with ingest([work / "run"]) as store:
+        notes = store.frame("SELECT message FROM ingest_note WHERE code = 'profiling_left_out'").rows()
+    assert notes == [(f"Python profiling recorded nothing: {why}.",)]
+
+
+@pytest.mark.parametrize("last", ["0", "2"])
+def test_whichever_rank_ends_last_tells_it(work: Path, last: str) -> None:
+    done = run(*launch(3, *profiled(work), "--", sys.executable, "-c", ALL_RANKS, last), cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(NOBODY) == 1, done.stderr
+
+
+@pytest.mark.parametrize("recorders", ["outside", "each", "both"])
+def test_a_window_that_one_rank_recorded_is_not_told(work: Path, recorders: str) -> None:
+    (work / "train.py").write_text(
+        f"import os\nif os.environ['RANK'] == '1':\n    {TRAIN.strip().replace(chr(10), chr(10) + '    ')}\n", "utf-8"
+    )
+    record = profiled(work)
+    inner = [] if recorders == "outside" else [*record, "--"]
+    outer = [] if recorders == "each" else [*record, "--"]
+    done = run(*outer, *launch(2, *inner, *TRAINING), cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert (done.stderr.count(NOBODY), done.stderr.count(MACHINE)) == (0, 0), done.stderr
+    assert "no step began" not in done.stderr, "recorders have no steps"
+    assert of_windows(work / "run") == [{"profiling.python": "steps 1 to 2", "profiling.python.recorded": "steps 1 to 2"}]
+
+
+# What torchrun does when ranks fail and may be started again.
+AGAIN = """
+import os, subprocess, sys
+for attempt in (0, 1):
+    said = {**os.environ, "TORCHELASTIC_MAX_RESTARTS": "1", "TORCHELASTIC_RESTART_COUNT": str(attempt), "TORCHELASTIC_RUN_ID": "x",
+            "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    ranks = [subprocess.Popen(sys.argv[1:], env={**said, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in (0, 1)]
+    code = max([rank.wait() for rank in ranks])
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_nothing_is_told_of_ranks_that_are_started_again(work: Path, trains: bool) -> None:
+    """The first attempt records nothing and fails; the second trains, or fails, too."""
+    (work / "launch.py").write_text(AGAIN, "utf-8")
+    first = "import os, sys\nif os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n    sys.exit(3)\n"
+    (work / "train.py").write_text(first + (TRAIN if trains else "sys.exit(4)"), "utf-8")
+    done = run(sys.executable, "launch.py", *profiled(work), "--", *TRAINING, cwd=work)
+    assert done.returncode == (0 if trains else 4), done.stderr
+    assert done.stderr.count(NOBODY) == (0 if trains else 1), done.stderr
+    recorded = [one["profiling.python.recorded"].partition(":")[0] for one in of_windows(work / "run")]
+    assert recorded == (["steps 1 to 2"] * 2 if trains else ["nothing"])
+
+
+def test_it_is_known_when_the_last_of_all_ranks_has_ended(tmp_path: Path) -> None:
+    first, second = (Folder(tmp_path / "run", Place("slurm", rank, rank, 3, "slurm-1-0")) for rank in range(2))
+    assert not first.of_nobody(failed=False), "ranks 1 and 2 could record still"
+    assert not second.of_nobody(failed=False), "rank 2 has not begun"
+    third = Folder(tmp_path / "run", Place("slurm", 2, 2, 3, "slurm-1-0"))
+    assert third.of_nobody(failed=False)
+    assert not third.of_nobody(failed=False), "it is told once"
+    unknown = Folder(tmp_path / "other", Place("mpi", 0, 0, None, "mpi-1"))
+    assert not unknown.of_nobody(failed=False), "nobody says how many ranks there are"
+
+
 # What mpirun does when a rank fails: SIGTERM to the process group of each, and soon SIGKILL.
 KILLER = """
 import os, signal, subprocess, sys, time

@@ -58,7 +58,8 @@ class Wanted:
 def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
     """Run a command to its end and record it; how it ended. Raises PostrunError where nothing was started."""
     outer = dict(os.environ)
-    os.environ.pop(RECORDER, None)  # the recorder's own session is no part of a job
+    for name in (RECORDER, record_profiling.CONFIG):  # the recorder's own session is no part of a job, and has no windows
+        os.environ.pop(name, None)
     capture = _library()
     file = record_child.find(command[0])
     profiling = record_profiling.told(wanted.profiler_config, wanted.interval_ms)
@@ -81,6 +82,8 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
     )
     try:
         session.__enter__()
+        if session.path is not None:
+            folder.recorder_writes(session.path)
         profiling.copy(folder.path / record_ranks.MARKS)
     except OSError as error:
         folder.abandon()
@@ -113,8 +116,9 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
     else:
         capture.metadata("job.signal", end.signal_name)
     alone = where.rank is None and not inside
-    of_nobody, nothing = profiling.of_nobody() if alone and len(_processes(folder)) == 1 else ({}, "")
-    for key, value in of_nobody.items():
+    nobody = not inside and folder.of_nobody(failed=end.exit_code != 0)
+    facts, nothing = profiling.of_nobody() if nobody else ({}, "")
+    for key, value in facts.items():
         capture.metadata(key, value)
     session.__exit__(None, None, None)
     lost = capture.statistics()["error"]
@@ -126,6 +130,8 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
         _say(nothing)
     if lost:
         _say(f"the recording of the recorder is incomplete ({os.strerror(-lost)})")
+    if nobody and not wanted.quiet:
+        _say('only the machine was recorded; a program with `with postrun.capture.annotate("step", value=i):` shows its steps, too')
     if where.first and not inside:
         _finish(folder, where, wanted, end, blocked)
     return end
@@ -204,8 +210,6 @@ def _flush(capture: ModuleType) -> None:
 
 def _finish(folder: record_ranks.Folder, where: record_ranks.Place, wanted: Wanted, end: record_child.End, blocked: set[int]) -> None:
     """What only one process of a launch does: say where the recording is, and report it."""
-    if not wanted.quiet and len(_processes(folder)) == 1:
-        _say('only the machine was recorded; a program with `with postrun.capture.annotate("step", value=i):` shows its steps, too')
     if not wanted.report:
         if not wanted.quiet:
             _say(f"recorded to {_shown(folder.path)}; report it with: postrun report {shlex.quote(_shown(folder.path))}")
@@ -214,11 +218,6 @@ def _finish(folder: record_ranks.Folder, where: record_ranks.Place, wanted: Want
         _report(folder, wanted, blocked)
     else:
         _report_apart(folder, wanted, end, blocked)
-
-
-def _processes(folder: record_ranks.Folder) -> list[Path]:
-    """The first file of each process that is recorded, the recorder among them; the next ones end in -2, -3, ..."""
-    return [file for file in folder.path.glob("*.prt") if "-" not in file.stem.rpartition(".")[2]]
 
 
 def _report(folder: record_ranks.Folder, wanted: Wanted, blocked: set[int]) -> None:

@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,8 @@ from typing import Final
 from .errors import PostrunError
 
 MARKS: Final = ".postrun-run"
+_RECORDERS: Final = ".recorder"
+_COMMAND_ENDED: Final = ".command-ended"
 
 # Variables of rank, local rank, world size (as the C library reads them), processes on the machine, and what tells launches apart.
 _FAMILIES: Final = (
@@ -44,7 +46,8 @@ class FolderError(PostrunError):
 class Place:
     """Which process of which launch. ``rank`` None: the only one. ``launch``: the same text in all processes of a launch, and in no other;
     empty where the launcher gives none. ``attempt``: how often the launcher has started this rank again. ``again``: whether the launch can
-    be told from every other, so that a rank that comes twice was started again."""
+    be told from every other, so that a rank that comes twice was started again. ``restarts_left``: whether the launcher starts the ranks
+    again when one fails."""
 
     launcher: str | None
     rank: int | None
@@ -53,6 +56,7 @@ class Place:
     launch: str
     attempt: int = 0
     again: bool = False
+    restarts_left: bool = False
 
     @property
     def first(self) -> bool:
@@ -79,7 +83,9 @@ def place(environment: Mapping[str, str]) -> Place:
         attempt = _number(environment.get("TORCHELASTIC_RESTART_COUNT")) if launcher == "torchrun" else None
         name = "-".join([launcher, *said]) if said else ""
         again = len(said) == 1 and (launcher == "torchrun" or (launcher == "launch" and here))
-        return Place(launcher, number, _number(environment.get(local_rank)), size, name, attempt or 0, again)
+        restarts = _number(environment.get("TORCHELASTIC_MAX_RESTARTS")) if launcher == "torchrun" else None
+        left = (restarts or 0) > (attempt or 0)
+        return Place(launcher, number, _number(environment.get(local_rank)), size, name, attempt or 0, again, left)
     return Place(None, None, None, None, "")
 
 
@@ -158,14 +164,45 @@ class Folder:
 
     def unfinished(self) -> list[int]:
         """The other ranks that began, and have not ended; without those whose recorder is known to be dead."""
-        names: set[str] = set()
+        names = self._names()
+        return sorted(rank for rank, name in _ranks(names).items() if rank != self.where.rank and not self._over(name, names))
+
+    def recorder_writes(self, file: Path) -> None:
+        """The first trace file of a recorder is no process of the job."""
+        mark = self._marks / f"{file.name}{_RECORDERS}"
         with suppress(OSError):
-            names = set(os.listdir(self._marks))  # noqa: PTH208 - names only
-        last: dict[int, str] = {}
-        for name in sorted(names, key=lambda name: _number(name.rpartition(".")[2]) or 0):
-            if found := re.fullmatch(r"rank-(\d+)(\.\d+)?", name):
-                last[int(found[1])] = name
-        return sorted(rank for rank, name in last.items() if rank != self.where.rank and not self._over(name, names))
+            if _claim(mark):
+                self._made.append(mark)
+
+    def of_nobody(self, *, failed: bool) -> bool:
+        """This rank's command has ended, and ``failed`` or not: whether no process of the whole job recorded, and none is left that could.
+        One recorder of a launch is told so, where the launcher says how many ranks there are."""
+        with suppress(OSError):
+            _claim(self._marks / f"{self._key}{_COMMAND_ENDED}")
+            return self._all_commands_ended(failed) and not self._of_job() and _claim(self._marks / "of-nobody")
+        return False
+
+    def _all_commands_ended(self, failed: bool) -> bool:
+        if self.where.rank is None:
+            return True
+        if self.where.world_size is None or (failed and self.where.restarts_left):
+            return False
+        names = self._names()
+        ranks = _ranks(names)
+        return all(
+            rank in ranks and (f"{ranks[rank]}{_COMMAND_ENDED}" in names or self._over(ranks[rank], names))
+            for rank in range(self.where.world_size)
+        )
+
+    def _of_job(self) -> bool:
+        """Whether a process recorded that is no recorder: has a first file (the next ones end in -2, -3, ...)."""
+        names = self._names()
+        return any("-" not in file.stem.rpartition(".")[2] and f"{file.name}{_RECORDERS}" not in names for file in self.path.glob("*.prt"))
+
+    def _names(self) -> set[str]:
+        with suppress(OSError):
+            return set(os.listdir(self._marks))  # noqa: PTH208 - names only
+        return set()
 
     def _over(self, name: str, names: Container[str]) -> bool:
         """Whether the recorder that left a mark has ended, or is known to be dead."""
@@ -217,6 +254,15 @@ def _claim(path: Path, text: str = "") -> bool:
         with suppress(OSError):
             draft.unlink()
     return True
+
+
+def _ranks(names: Iterable[str]) -> dict[int, str]:
+    """The last mark of each rank that began."""
+    last: dict[int, str] = {}
+    for name in sorted(names, key=lambda name: _number(name.rpartition(".")[2]) or 0):
+        if found := re.fullmatch(r"rank-(\d+)(\.\d+)?", name):
+            last[int(found[1])] = name
+    return last
 
 
 def _dead(mark: Path) -> bool:
