@@ -235,8 +235,6 @@ FILES: list[tuple[Any, ProfilingPlan]] = [
      ProfilingPlan(python=PythonPlan(steps(1), "cprofile", "off_cpu_time"))),
     ({"ProfilingParameters": {"PythonProfilingConfig": '{"StartStep": 1, "cProfileTimer": "cpu"}'}},
      ProfilingPlan(python=PythonPlan(steps(1), "cprofile", "cpu_time"))),
-    ({"ProfilingParameters": {"PythonProfilingConfig": '{"StartStep": 1, "ProfilerName": "Pyinstrument", "cProfileTimer": "cpu_time"}'}},
-     ProfilingPlan(python=PythonPlan(steps(1), "pyinstrument"))),
     ({"TrainingJobName": "j", "ProfilerConfig": {
         "S3OutputPath": "s3://b", "ProfilingIntervalInMilliseconds": 500,
         "ProfilingParameters": {"CPUProfilingDuration": "3600", "SMPFileRotationSecs": "600"},
@@ -249,6 +247,45 @@ FILES: list[tuple[Any, ProfilingPlan]] = [
 @pytest.mark.parametrize(("content", "expected"), FILES)
 def test_files_of_the_agent_and_of_requests(content: dict[str, Any], expected: ProfilingPlan, write: Write) -> None:
     assert read_profiler_config(write(content)) == expected
+
+
+LEFT_OUT = "cprofile_timer={} is left out: Pyinstrument takes wall-clock time, and only cProfile has timers"
+
+
+@pytest.mark.parametrize(
+    ("timer", "said"),
+    [
+        ("cpu_time", "cpu_time"),
+        ("OFF_CPU", "off_cpu_time"),
+        ("default", "default"),
+        ("bad", "'bad'"),
+        ("total_time", None),
+        ("total", None),
+        (None, None),
+    ],
+)
+@pytest.mark.parametrize("form", ["text", "object", "old agent"])
+def test_a_timer_for_pyinstrument_is_left_out_with_the_words_of_the_class(
+    timer: str | None, said: str | None, form: str, write: Write
+) -> None:
+    profiler = {} if form == "old agent" else {"ProfilerName": "Pyinstrument"}
+    python = {"StartStep": 1, **profiler, **({} if timer is None else {"cProfileTimer": timer})}
+    old = {"UsePyInstrument": True} if form == "old agent" else {}
+    file = write({"ProfilingParameters": {**old, "PythonProfilingConfig": json.dumps(python) if form == "text" else python}})
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert read_profiler_config(file) == ProfilingPlan(python=PythonPlan(steps(1), "pyinstrument"))
+    assert [(one.category, str(one.message)) for one in told] == ([] if said is None else [(UserWarning, LEFT_OUT.format(said))])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_timer_for_cprofile_and_what_the_classes_write_for_pyinstrument_are_no_warning(write: Write) -> None:
+    cpu = '{"StartStep": 1, "ProfilerName": "cProfile", "cProfileTimer": "cpu_time"}'
+    read_profiler_config(write({"ProfilingParameters": {"PythonProfilingConfig": cpu}}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        config = framework(python_profiling_config=PythonProfilingConfig(profile_default_steps=True, python_profiler="Pyinstrument"))
+    assert plan_of(config).python == PythonPlan(steps(9, 3), "pyinstrument")
 
 
 # -- TOML ---------------------------------------------------------------------------------------------------------------------

@@ -162,8 +162,7 @@ class PythonProfilingConfig(MetricsConfigBase):
         profiler = _member(PythonProfiler, python_profiler, "python_profiler must be of type PythonProfiler!")
         timer = _member(cProfileTimer, cprofile_timer, "cprofile_timer must be of type cProfileTimer")
         if profiler is PythonProfiler.PYINSTRUMENT and timer is not cProfileTimer.TOTAL_TIME:
-            told = f"cprofile_timer={timer.value} is left out: Pyinstrument takes wall-clock time, and only cProfile has timers"
-            warnings.warn(told, UserWarning, stacklevel=2)
+            warnings.warn(timer_left_out(timer.value), UserWarning, stacklevel=2)
         timer = cProfileTimer.DEFAULT if profile_default_steps else timer
         self.python_profiler = profiler
         self.cprofile_timer = None if profiler is PythonProfiler.PYINSTRUMENT else timer
@@ -171,6 +170,11 @@ class PythonProfilingConfig(MetricsConfigBase):
     def _to_json(self) -> dict[str, Any]:
         timer = {} if self.cprofile_timer is None else {"cProfileTimer": self.cprofile_timer.value}
         return {**super()._to_json(), "ProfilerName": self.python_profiler.value, **timer}
+
+
+def timer_left_out(timer: str) -> str:
+    """What is said of a timer that is given for Pyinstrument."""
+    return f"cprofile_timer={timer} is left out: Pyinstrument takes wall-clock time, and only cProfile has timers"
 
 
 class HorovodProfilingConfig(MetricsConfigBase):

@@ -15,7 +15,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .errors import UsageError
-from .framework_profile import CONFIGS, FILE_CLOSE_INTERVAL, FILE_MAX_SIZE, FILE_OPEN_FAIL_THRESHOLD, LOCAL_PATH, dictionary_text
+from .framework_profile import (
+    CONFIGS,
+    FILE_CLOSE_INTERVAL,
+    FILE_MAX_SIZE,
+    FILE_OPEN_FAIL_THRESHOLD,
+    LOCAL_PATH,
+    dictionary_text,
+    timer_left_out,
+)
 from .profiler_config import INTERVALS_MS
 from .profiling_plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
 
@@ -181,13 +189,17 @@ def _regex(values: Mapping[str, Any], place: str) -> str:
 def _python(window: Window, values: Mapping[str, Any], place: str, *, pyinstrument: bool) -> PythonPlan:
     place = f"{place}: PythonProfilingConfig"
     profiler = str(values.get("ProfilerName", _PROFILERS[pyinstrument])).lower()
+    given = str(values.get("cProfileTimer", "total_time")).lower()
+    given = _TIMER_NAMES.get(given, given)
     if profiler == "pyinstrument":
+        if given != "total_time":
+            told = given if given in _TIMERS else _shown(values["cProfileTimer"])
+            warnings.warn(timer_left_out(told), UserWarning, stacklevel=2)
         return PythonPlan(window, "pyinstrument")
     if profiler != "cprofile":
         raise UsageError(f"{place}: Profiler name must be cprofile or pyinstrument! ProfilerName = {_shown(values['ProfilerName'])}")
-    given = str(values.get("cProfileTimer", "total_time")).lower()
     for timer in _TIMERS:
-        if timer == _TIMER_NAMES.get(given, given):
+        if timer == given:
             return PythonPlan(window, "cprofile", timer)
     raise _wrong(place, "cProfileTimer", values["cProfileTimer"], ", ".join(_TIMERS))
 
