@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun import capture, record_profiling
+from postrun import FrameworkProfile, ProfilerConfig, capture, capture_library, record_profiling
 from postrun.errors import UsageError
 from postrun.framework_profiling import active, engine
 from postrun.framework_profiling.detailed import DetailedPart
 from postrun.framework_profiling.part import LeftOutError
 from postrun.framework_profiling.steps import Steps
+from postrun.profiler_config_file import plan_of
 from postrun.profiling_plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
 from prt_reader import read
 
@@ -287,6 +288,38 @@ def test_a_part_that_fails_is_off_and_the_others_go_on(method: str, made: Made, 
     assert [call[1] for call in made.calls if call[0] == "python"].count(method) == 1
 
 
+def test_a_program_without_pytorch_is_told_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the five windows of the default configuration two need PyTorch; Horovod's and SMDataParallel's are of libraries not in use."""
+    monkeypatch.delenv("POSTRUN_PROFILER_CONFIG", raising=False)
+    monkeypatch.setattr(capture_library, "gpu_driver", lambda: False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
+        monkeypatch.delitem(sys.modules, name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        default = plan_of(ProfilerConfig(framework_profile_params=FrameworkProfile()))
+
+    def work() -> None:
+        for i in range(20):
+            with capture.annotate("step", value=i):
+                pass
+
+    for plan, said in (
+        (default, "detailed profiling and data-loader profiling: the program has not imported PyTorch"),
+        (ProfilingPlan(loader=default.loader), "data-loader profiling: the program has not imported PyTorch's data loaders"),
+        (
+            ProfilingPlan(detailed=default.detailed),
+            "detailed profiling: operators are those of PyTorch, which the program has not imported,"
+            " and there is no NVIDIA driver for kernels",
+        ),
+    ):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            facts = run(plan, tmp_path, work)
+        assert [str(one.message) for one in told] == [said]
+        recorded = {kind: facts.get(f"profiling.{kind}.recorded", "nothing: ").startswith("nothing: ") for kind in ("detailed", "loader")}
+        assert recorded == {"detailed": True, "loader": True}
+
+
 def test_what_does_not_apply_is_told_and_no_failure(made: Made, tmp_path: Path) -> None:
     made.fails = {("horovod", "open"): LeftOutError("Horovod is not in use", quiet=True)}
     with warnings.catch_warnings():
@@ -368,7 +401,7 @@ def test_a_file_that_is_not_there_is_a_short_error_at_the_call(tmp_path: Path, m
         capture.session(tmp_path, profiler_config=tmp_path / "nofile.toml")
     assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__
-    assert {Path(str(entry.path)).name for entry in raised.traceback[1:]} == {"capture.py"}
+    assert {Path(str(entry.path)).name for entry in raised.traceback[1:]} == {"capture_session.py", "capture_profiling.py"}
 
 
 def test_steps_of_other_threads_do_not_count(made: Made, tmp_path: Path) -> None:

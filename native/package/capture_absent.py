@@ -139,5 +139,9 @@ def watch_steps(watcher: Callable[[bool, int | None], bool] | None, /) -> None:
     return None
 
 
+def set_decorator(decorator: Callable[[Callable[..., Any], str, int | None], Callable[..., Any]], /) -> None:
+    """Nothing is decorated."""
+
+
 def now_ns() -> int:
     return time.time_ns()

@@ -58,7 +58,7 @@ def of_environment() -> ProfilingPlan | None:
 def arm(wanted: ProfilingPlan) -> bool:
     """Profiles the running session as planned; False where there is nothing to do, or an engine runs already."""
     global _engine, _known
-    from .. import capture
+    from .. import capture, capture_library
 
     file = capture.path()
     if _engine is not None or file is None or not wanted.of_framework:
@@ -67,8 +67,7 @@ def arm(wanted: ProfilingPlan) -> bool:
         _known = True
         atexit.register(disarm)
         os.register_at_fork(after_in_child=_forget)
-    native: Any = capture
-    _engine = Engine(wanted, Path(file).parent, capture.metadata, native)
+    _engine = Engine(wanted, Path(file).parent, capture.metadata, capture_library)
     _engine.start()
     return True
 

@@ -129,7 +129,7 @@ class LoaderPart:
         recorder = self._recorder
         if not self._patches:
             if sys.modules.get(_MODULE) is None:
-                raise LeftOutError("the program has not imported PyTorch's data loaders", nothing=True)
+                raise LeftOutError("the program has not imported PyTorch's data loaders", nothing=True, lacks="PyTorch")
             raise LeftOutError("this version of PyTorch has other data loaders than those that are known", nothing=True)
         if recorder.missed:
             lost = "1 event" if recorder.missed == 1 else f"{recorder.missed} events"

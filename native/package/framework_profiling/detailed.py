@@ -12,6 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from .. import capture_gpu, capture_library
+from ..capture_torch import write_trace
 from .part import LeftOutError
 from .unseen import around
 
@@ -48,10 +50,8 @@ class DetailedPart:
     def close(self, step: int | None) -> None:
         """No longer; the trace is written."""
         if self._gpu:
-            from .. import capture
-
             self._gpu = False
-            capture.gpu_stop()
+            capture_gpu.gpu_stop()
         self._dropped = self._of_steps and step is None  # none has ended
         self._stop()
         if self._failure is not None:
@@ -61,15 +61,13 @@ class DetailedPart:
             raise LeftOutError("the program started torch.profiler in the window, and ours ended there")
 
     def _start(self, torch: ModuleType) -> None:
-        from .. import capture
-
         autograd = torch.autograd.profiler
         if autograd._is_profiler_enabled or torch.autograd._profiler_enabled():
             raise LeftOutError("the program runs torch.profiler itself, which is left alone")
         activities = [torch.profiler.ProfilerActivity.CPU]
         cuda = torch.profiler.ProfilerActivity.CUDA
         if torch.cuda.is_initialized() and cuda in torch.profiler.supported_activities():
-            if capture._gpu_open():
+            if capture_gpu.is_open():
                 self._tell("profiling.detailed.kernels", "of the whole recording, as GPU activity is recorded with it")
             else:
                 activities.append(cuda)
@@ -88,12 +86,10 @@ class DetailedPart:
             profiler.stop()
 
     def _write(self, profiler: Any) -> None:
-        from .. import capture
-
         if self._dropped:
             return
         try:
-            capture._write_trace(profiler, self._folder)
+            write_trace(profiler, self._folder)
         except OSError as error:
             self._failure = error
 
@@ -103,13 +99,12 @@ class DetailedPart:
             self._stop()
 
     def _start_gpu(self) -> None:
-        from .. import capture
-
-        if capture._has_gpu():
-            self._gpu = capture.gpu_start()
-            if self._gpu or capture._gpu_open():
+        if capture_library.gpu_driver():
+            self._gpu = capture_gpu.gpu_start()
+            if self._gpu or capture_gpu.is_open():
                 return
-        raise LeftOutError("operators are those of PyTorch, which the program has not imported, and there is no NVIDIA driver for kernels")
+        why = "operators are those of PyTorch, which the program has not imported, and there is no NVIDIA driver for kernels"
+        raise LeftOutError(why, lacks="PyTorch")
 
 
 class _Guard:

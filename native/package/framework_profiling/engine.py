@@ -81,6 +81,7 @@ class Engine:
         self._first_begun: int | None = None
         self._last_begun: int | None = None
         self._missed: dict[str, list[str]] = {}  # reason -> kinds
+        self._lacking: dict[str, dict[str, str]] = {}  # package -> kind -> reason
         start_s = self._clock()
         folder, own = _place(plan.local_path, folder), folder
         if folder.resolve() != own.resolve():
@@ -154,6 +155,8 @@ class Engine:
         if self._slots and self._first_begun is None:
             _warn('nothing was profiled, as no step began: annotate steps, `with postrun.capture.annotate("step", value=i):`')
         else:
+            for package, reasons in self._lacking.items():
+                self._missed.setdefault(_lack(package, list(reasons.values())), []).extend(reasons)
             for why, kinds in self._missed.items():
                 _warn(f"{named(kinds)}: {why}")
         self._waiting = []
@@ -229,7 +232,9 @@ class Engine:
             slot.part = None
             nothing = why.nothing or method == "open" or slot.first is None
             self._tell(f"profiling.{slot.kind}.recorded", f"nothing: {why}" if nothing else f"{_steps_of(slot)}: {why}")
-            if not why.quiet:
+            if why.lacks is not None:
+                self._lacking.setdefault(why.lacks, {})[slot.kind] = str(why)
+            elif not why.quiet:
                 _warn(f"{NAMES[slot.kind]}: {why}")
         except Exception as error:
             how = "nothing" if getattr(slot.part, "written", None) == 0 else "not complete"
@@ -246,6 +251,11 @@ def _not_in_use(kind: str) -> str | None:
     """Of a library that the program has not imported: a common window asks for it, too."""
     library, name = {"horovod": ("horovod", "Horovod"), "smdataparallel": ("smdistributed", "SMDataParallel")}.get(kind, ("", ""))
     return f"{name} is not in use" if library and library not in sys.modules else None
+
+
+def _lack(package: str, reasons: list[str]) -> str:
+    """Of the parts that a package is missing for, in one reason."""
+    return reasons[0] if len(reasons) == 1 else f"the program has not imported {package}"
 
 
 def _place(wanted: str | None, folder: Path) -> Path:

@@ -12,12 +12,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
+from ..capture_decorators import ANNOTATED
+
 _HERE: Final = Path(__file__).parent
 _UNSEEN: Final = os.fspath(_HERE / "unseen.py")
-_CAPTURE: Final = os.fspath(_HERE.with_name("capture.py"))
-_OURS: Final = (os.fspath(_HERE) + os.sep, _CAPTURE)
-_ANNOTATED: Final = "annotated "
-"""What the names of decorators in capture.py begin with."""
+_OURS: Final = (os.fspath(_HERE) + os.sep, os.fspath(_HERE.with_name("capture.py")), os.fspath(_HERE.with_name("capture_")))
+"""What the names of files begin with that record: postrun.capture, and what it is made of."""
 
 Function = tuple[str, int, str]
 RECORDING: Final[Function] = ("~", 0, "<postrun's own recording>")
@@ -83,7 +83,7 @@ def _without_decorators(stats: dict[Function, Any]) -> dict[Function, Any]:
 
 
 def _is_decorator(function: Function) -> bool:
-    return function[0] == _CAPTURE and function[2].startswith(_ANNOTATED)
+    return function[0].startswith(_OURS) and function[2].startswith(ANNOTATED)
 
 
 def _added(figures: tuple[float, ...] | None, more: tuple[float, ...]) -> tuple[float, ...]:
@@ -108,6 +108,6 @@ def stack_with_one_function(stack: Sequence[str]) -> list[str]:
         file = place.partition("\0")[0]
         if not file.startswith(_OURS):
             kept.append(frame)
-        elif not (below.startswith(_CALLED) if name == "recording" else below and (name == "called" or name.startswith(_ANNOTATED))):
+        elif not (below.startswith(_CALLED) if name == "recording" else below and (name == "called" or name.startswith(ANNOTATED))):
             return [*kept, _SAMPLED]
     return kept

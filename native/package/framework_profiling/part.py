@@ -21,12 +21,14 @@ class FileLimits:
 
 class LeftOutError(Exception):
     """Raised by a part: there is nothing for it to do in this program, or no more; the message says why. ``quiet``: as is usual, or
-    told already. ``nothing``: nothing was recorded, also where it was on before."""
+    told already. ``nothing``: nothing was recorded, also where it was on before. ``lacks``: the package that the program has not imported,
+    which is told once of all parts."""
 
-    def __init__(self, message: str, *, quiet: bool = False, nothing: bool = False) -> None:
+    def __init__(self, message: str, *, quiet: bool = False, nothing: bool = False, lacks: str | None = None) -> None:
         super().__init__(message)
         self.quiet = quiet
         self.nothing = nothing
+        self.lacks = lacks
 
 
 class Part(Protocol):

@@ -31,6 +31,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Protocol
 
+from ..capture_torch import rank
 from ..profiling_plan import PythonPlan, Timer
 from .one_function import stack_with_one_function, with_one_function
 from .part import LeftOutError
@@ -357,9 +358,7 @@ def _tell_mode(step: _Step, module: Any) -> None:
 
 
 def _facts(profiler: str, timer: str) -> dict[str, Any]:
-    from ..capture import _rank
-
-    return {"profiler": profiler, "timer": timer, "rank": _rank()}
+    return {"profiler": profiler, "timer": timer, "rank": rank()}
 
 
 def _us(ns: int) -> str:

@@ -1,0 +1,85 @@
+"""How does postrun.capture reach the C library, or do without it where it was not built (POSTRUN_NO_NATIVE=1)?
+
+Where POSTRUN_CAPTURE=1 is set, importing this begins to record.
+"""
+
+from __future__ import annotations
+
+try:
+    from .native._native import (
+        Annotation,
+        Range,
+        annotate,
+        begin,
+        configure,
+        counter,
+        end,
+        flush,
+        gpu,
+        gpu_driver,
+        gpu_reason,
+        gpu_when_used,
+        metadata,
+        now_ns,
+        path,
+        range_begin,
+        range_end,
+        recording,
+        set_decorator,
+        start,
+        statistics,
+        stop,
+        watch_steps,
+    )
+except ImportError:
+    from .capture_absent import (  # type: ignore[assignment]
+        Annotation,
+        Range,
+        annotate,
+        begin,
+        configure,
+        counter,
+        end,
+        flush,
+        gpu,
+        gpu_driver,
+        gpu_reason,
+        gpu_when_used,
+        metadata,
+        now_ns,
+        path,
+        range_begin,
+        range_end,
+        recording,
+        set_decorator,
+        start,
+        statistics,
+        stop,
+        watch_steps,
+    )
+
+__all__ = [
+    "Annotation",
+    "Range",
+    "annotate",
+    "begin",
+    "configure",
+    "counter",
+    "end",
+    "flush",
+    "gpu",
+    "gpu_driver",
+    "gpu_reason",
+    "gpu_when_used",
+    "metadata",
+    "now_ns",
+    "path",
+    "range_begin",
+    "range_end",
+    "recording",
+    "set_decorator",
+    "start",
+    "statistics",
+    "stop",
+    "watch_steps",
+]

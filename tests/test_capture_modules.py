@@ -1,0 +1,110 @@
+"""Is postrun.capture one module to those who use it, whatever files it is made of?"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun import capture
+from postrun.framework_profiling.one_function import RECORDING, stack_with_one_function, with_one_function
+
+DOCUMENTATION = Path(__file__).resolve().parent.parent / "docs" / "capture.md"
+PACKAGE = Path(capture.__file__).parent
+FILES = [PACKAGE / "capture.py", *sorted(PACKAGE.glob("capture_*.py"))]
+
+
+def test_what_is_documented_is_there() -> None:
+    """Every name that the documentation writes behind ``capture.``, and the hosted profiler's behind ``smprof.``."""
+    text = DOCUMENTATION.read_text(encoding="utf-8")
+    named = set(re.findall(r"\b(?:capture|smprof)\.([A-Za-z_]\w*)", text)) - {"md", "py"}
+    assert {"annotate", "session", "SMProfiler", "Config", "annotation_begin", "annotation_end", "counter"} <= named
+    assert {name for name in named if not hasattr(capture, name)} == set()
+    assert named <= set(capture.__all__) | {"annotation_begin", "annotation_end"}
+
+
+def test_objects_are_pickled_and_found_again() -> None:
+    """As workers of multiprocessing get them."""
+    config = pickle.loads(pickle.dumps(capture.Config({"EnableCuda": "1"})))
+    assert (type(config), config.profiler) == (capture.Config, {"EnableCuda": "1"})
+    assert pickle.loads(b"cpostrun.capture\nConfig\n.") is capture.Config  # written where capture was one file
+    for name in ("session", "gpu_window", "torch_trace_handler"):
+        thing = getattr(capture, name)
+        assert pickle.loads(pickle.dumps(thing)) is thing
+
+
+def plain() -> int:
+    return 1
+
+
+def generator() -> Generator[int]:
+    yield 1
+
+
+async def coroutine() -> int:
+    return 1
+
+
+async def asynchronous() -> AsyncGenerator[int]:
+    yield 1
+
+
+@pytest.mark.skipif(capture.annotate("x")(plain) is plain, reason="this installation has no C library")
+@pytest.mark.parametrize("function", [plain, generator, coroutine, asynchronous])
+def test_a_decorator_is_no_function_of_a_profile_wherever_it_is_made(function: Callable[[], Any]) -> None:
+    """main (1 s, own 0.25 s) calls the decorator (own 0.25 s), which calls the function (0.5 s)."""
+    made: Any = capture.annotate("x")(function)
+    code = made.__code__
+    wrapper, main, decorated = (code.co_filename, code.co_firstlineno, code.co_name), ("/a.py", 1, "main"), ("/a.py", 9, function.__name__)
+    found = with_one_function({
+        main: (1, 1, 0.25, 1.0, {}),
+        wrapper: (1, 1, 0.25, 0.75, {main: (1, 1, 0.25, 0.75)}),
+        decorated: (1, 1, 0.5, 0.5, {wrapper: (1, 1, 0.5, 0.5)}),
+    })  # fmt: skip
+    assert found == {
+        main: (1, 1, 0.25, 1.0, {}),
+        decorated: (1, 1, 0.5, 0.5, {main: (1, 1, 0.5, 0.5)}),
+        RECORDING: (1, 1, 0.25, 0.25, {main: (1, 1, 0.25, 0.25)}),
+    }
+    stack = ["main\0/a.py\x001", f"{code.co_name}\0{code.co_filename}\x007", "leaf\0/a.py\x009"]
+    assert stack_with_one_function(stack) == [stack[0], stack[2]]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_what_any_of_its_files_does_is_the_recorders(file: Path) -> None:
+    """main (1 s, own 0.25 s) calls a function of the file (0.75 s)."""
+    main, own = ("/a.py", 1, "main"), (str(file), 1, "f")
+    found = with_one_function({main: (1, 1, 0.25, 1.0, {}), own: (1, 1, 0.75, 0.75, {main: (1, 1, 0.75, 0.75)})})
+    assert found == {main: (1, 1, 0.25, 1.0, {}), RECORDING: (1, 1, 0.75, 0.75, {main: (1, 1, 0.75, 0.75)})}
+    shown = stack_with_one_function(["main\0/a.py\x001", f"f\0{file}\x001"])
+    assert [frame.partition("\0")[0] for frame in shown] == ["main", "{postrun's own recording}"]
+
+
+def test_files_of_a_program_that_are_called_so_are_its_own() -> None:
+    theirs = ("/a/capture_images.py", 1, "capture")
+    stats = {theirs: (1, 1, 1.0, 1.0, {})}
+    assert with_one_function(stats) == stats
+
+
+def test_importing_it_loads_no_more_than_it_needs(tmp_path: Path) -> None:
+    """Nothing of postrun but itself, and no large module of Python's own that only a part of its users needs."""
+    code = "import sys, postrun.capture; print(*sorted(name for name in sys.modules))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+    loaded = set(done.stdout.split())
+    of_postrun = {name for name in loaded if name.partition(".")[0] == "postrun"}
+    assert of_postrun - {f"postrun.{file.stem}" for file in FILES} <= {"postrun", "postrun.native", "postrun.native._native"}
+    bare = subprocess.run([sys.executable, "-P", "-c", code.replace(", postrun.capture", "")], capture_output=True, text=True, check=True)
+    assert (loaded - set(bare.stdout.split())) & {"socket", "gzip", "shutil", "json", "subprocess", "multiprocessing", "asyncio"} == set()
+
+
+def test_each_file_can_be_imported_alone(tmp_path: Path) -> None:
+    """In any order: none needs another that needs it."""
+    for file in FILES:
+        code = f"import postrun.{file.stem}, postrun.capture; postrun.capture.counter('x', 1)"
+        done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path)
+        assert (file.stem, done.returncode, done.stderr) == (file.stem, 0, "")
