@@ -318,6 +318,7 @@ EXPORT int stub_foreign(void) {
     return 1;
 }
 EXPORT int stub_enabled(int kind) { return enabled[kind]; }
+EXPORT int stub_listened_to(void) { return complete != NULL; }
 EXPORT int stub_attached(void) { return complete != NULL && enabled[17]; } /* the kind that is enabled last */
 
 /* ---------------------------------------------------------------- the interface */

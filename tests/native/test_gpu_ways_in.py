@@ -55,9 +55,13 @@ def attached():
     library = cupti()
     return bool(library and library.stub_attached())
 
+def left():  # nothing listens any more, which is later than the first kind being switched off
+    library = cupti()
+    return not (library and library.stub_listened_to())
+
 def wait_for(wanted):
     for _ in range(3000):
-        if attached() == wanted:
+        if attached() if wanted else left():
             return
         time.sleep(0.01)
     sys.exit(f"attached is not {{wanted}}")
@@ -245,9 +249,11 @@ def test_seconds_open_and_close_the_window(machine: Machine) -> None:
 
 SIGNALS = """
 recorder = os.getppid()
-os.kill(recorder, signal.{name})  # nothing listens yet: it must not end the program
-os.kill(os.getpid(), signal.{name})
-time.sleep(0.5)  # until the recorder has passed it on
+os.kill(os.getpid(), signal.{name})  # nothing listens yet: it must not end the program
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.{name}])
+os.kill(recorder, signal.{name})
+signal.sigwait([signal.{name}])  # the recorder has passed it on
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.{name}])
 {begin}
 cuda_init()
 play(0)
