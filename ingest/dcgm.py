@@ -17,8 +17,9 @@ from typing import Final
 import polars as pl
 
 from ..errors import InputError
-from .gpu_log import FREE, LIMITS, PERCENT, PERCENT_LIMIT, RESERVED, TOTAL, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US, GpuLogs, Log
+from .gpu_log import GpuLogs, Log
 from .gpu_log_head import ENTITY, EXPOSED, TIMES, columns_of, fields_of
+from .gpu_log_metrics import FREE, LIMITS, PERCENT, PERCENT_LIMIT, RESERVED, TOTAL, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US
 from .log_lines import LogLines
 from .nvidia_smi import NOTES, several_without_number
 from .registry import ReadResult

@@ -32,9 +32,9 @@ from .source import (
 from .store import SCHEMA, Store, storable
 
 if TYPE_CHECKING:
-    from .joined_sources import Clock, SourceRows
     from .partial import Partials
     from .registry import ReadResult
+    from .source_rows import Clock, SourceRows
 
 Progress = Callable[[str, float | None], None]
 
@@ -197,10 +197,10 @@ def _read_all(
     """Read every file, then derive; the results of the readers."""
     from .capture import CaptureResult
     from .finish import classify_kernels, demangle_kernels, ranks_by_order
-    from .kineto import TraceResult
     from .plausibility import note_several_runs
     from .run_row import agreed_metadata, common_metadata, name_of, write_run
     from .steps import derive_steps
+    from .trace_result import TraceResult
 
     run = _Reading(store, found, report, partials)
     names = [_said(one) for one in found]
@@ -291,7 +291,8 @@ class _Reading:
 
     def _join(self) -> None:
         """One machine, process and clock for what several files say of one, once all are read."""
-        from .joined_sources import Joining, SourceRows
+        from .joined_sources import Joining
+        from .source_rows import SourceRows
 
         traced = {source.id for source in self.traced}
         others = [
@@ -307,7 +308,7 @@ class _Reading:
 
     def _read_one(self, i: int) -> None:
         """Of sources of events it is kept which rows they brought."""
-        from .joined_sources import SourceRows, row_counts
+        from .source_rows import SourceRows, row_counts
 
         before = row_counts(self.store) if self._format(i) in TRACERS else {}
         self._read_rows(i)

@@ -17,9 +17,9 @@ import polars as pl
 
 from ..errors import InputError
 from . import nsys_schema as schema
+from .cycle_ids import of_cycle
 from .devices import add_devices
 from .identity import Facts, Identity, Placement, identify
-from .kineto import DEPTH_ROWS, FLUSH_ROWS, TraceResult, of_cycle
 from .nsys_events import DEVICE, HOST, RANGES, Dropped, Names, Reader
 from .nsys_metrics import samples
 from .nsys_schema import Export, open_database
@@ -27,6 +27,8 @@ from .nsys_session import Ranks, Session, read_session
 from .ranges import depths
 from .registry import Registry
 from .store import Severity, Store, storable
+from .trace_batches import DEPTH_ROWS, FLUSH_ROWS
+from .trace_result import TraceResult
 
 NOT_STORED: Final = (
     "no_timestamp", "zero_time", "impossible_time", "no_duration", "absurd_duration", "negative_duration", "marks", "domains",

@@ -14,9 +14,9 @@ import polars as pl
 
 from . import nsys_schema as schema
 from .categories import DEVICE_KINDS, HOST_KINDS, features
-from .kineto import LONGEST_NS
 from .nsys_schema import Export
 from .nsys_session import Session, copy_kinds, memory_kinds, sync_kinds
+from .trace_limits import LONGEST_NS
 
 DEVICE: Final = "device_event"
 HOST: Final = "host_event"

@@ -15,8 +15,9 @@ from typing import Final
 import polars as pl
 
 from ..errors import InputError
-from .gpu_log import LIMITS, PERCENT_LIMIT, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US, GpuLogs, Log
+from .gpu_log import GpuLogs, Log
 from .gpu_log_head import COLUMNS, DMON_HEADER, FAILURE, KEY_COLUMNS, PMON_HEADER, REASON, TABLE, dmon_columns, failure_of, header_of
+from .gpu_log_metrics import LIMITS, PERCENT_LIMIT, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US
 from .log_lines import LogLines
 from .registry import ReadResult
 from .source import read_head

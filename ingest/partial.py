@@ -306,7 +306,7 @@ class Part:
         return ReadResult(**(read["result"] or {"events": 0, "first_ns": None, "last_ns": None}))
 
     def _trace(self, store: Store, placement: Placement, source: int) -> ReadResult:
-        from .kineto import TraceResult
+        from .trace_result import TraceResult
 
         read = self.entry["read"]
         where, cycle = self._placed(placement, source)
@@ -345,7 +345,7 @@ class Part:
     def _events(self, store: Store, table: str, names: list[int], where: tuple[int, int] | None, cycle: int) -> None:
         import polars as pl
 
-        from .kineto import of_cycle
+        from .cycle_ids import of_cycle
 
         if where is None:
             return

@@ -81,7 +81,7 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
     import polars as pl
 
     from .inflate import Inflate
-    from .kineto import LONGEST_NS
+    from .trace_limits import LONGEST_NS
     from .trace_notes import TRUNCATING, note_defects
     from .trace_scan import Arg, TraceScan, text_id
 

@@ -17,15 +17,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from .cycle_ids import of_cycle
 from .devices import add_devices
 from .inflate import Inflate
-from .kineto import FLUSH_ROWS, LONGEST_NS, ROUNDING_NS, YEAR_2001_NS, Names, Progress, TraceResult, batches, of_cycle
 from .ranges import depths
 from .registry import UNKNOWN_HOST
 from .store import ENUM_VALUES, Severity, Store
 from .tensorflow_lanes import Lanes
 from .tensorflow_session import Session, is_copy, session_of
+from .trace_batches import FLUSH_ROWS, Progress, batches
+from .trace_limits import LONGEST_NS, ROUNDING_NS, YEAR_2001_NS
+from .trace_names import Names
 from .trace_notes import TRUNCATING, note_defects
+from .trace_result import TraceResult
 from .trace_scan import Arg, Batch, TraceScan, text_id
 
 if TYPE_CHECKING:

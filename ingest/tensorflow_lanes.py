@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from .kineto import HIGHEST_DEVICE
+from .trace_limits import HIGHEST_DEVICE
 
 Kind = Literal["host", "stream", "steps", "derived"]
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.ingest import ingest, kineto
+from postrun.ingest import ingest, kineto, trace_batches
 from postrun.ingest.categories import features, route_of
 from postrun.ingest.kineto import NOT_STORED, header_members
 from postrun.ingest.ranges import depths, pair
@@ -290,7 +290,7 @@ def test_late_base_time_rank_and_host_also_reach_rows_that_were_stored_before(tm
     late = {"baseTimeNanoseconds": EPOCH_US * 1000, "distributedInfo": {"rank": 5, "world_size": 8}, "host_name": "machine-9"}
     path = write(tmp_path, events, **late)
     whole = ingest([path])
-    monkeypatch.setattr(kineto, "BATCH_BYTES", 1)
+    monkeypatch.setattr(trace_batches, "BATCH_BYTES", 1)
     monkeypatch.setattr(kineto, "FLUSH_ROWS", 100)
     monkeypatch.setattr(kineto.Inflate.__init__, "__kwdefaults__", {"size": 20_000})
     pieces = ingest([path])

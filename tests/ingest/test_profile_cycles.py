@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.ingest import ingest, kineto
-from postrun.ingest.kineto import CYCLE_IDS
+from postrun.ingest import ingest, kineto, trace_batches
+from postrun.ingest.cycle_ids import CYCLE_IDS
 from postrun.ingest.store import Store
 
 EPOCH_US = 1_700_000_000_000_000
@@ -42,7 +42,7 @@ def cycles(folder: Path) -> list[Path]:
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     if request.param == "in small pieces":  # rows go to the store before the whole file is known
         monkeypatch.setattr(kineto, "FLUSH_ROWS", 1)
-        monkeypatch.setattr(kineto, "BATCH_BYTES", 200)
+        monkeypatch.setattr(trace_batches, "BATCH_BYTES", 200)
     with ingest(cycles(tmp_path)) as made:
         yield made
 

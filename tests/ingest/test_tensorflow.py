@@ -17,13 +17,13 @@ from postrun.analysis import analyze
 from postrun.errors import InputError
 from postrun.ingest import ingest
 from postrun.ingest.identity import Placement
-from postrun.ingest.kineto import TraceResult
 from postrun.ingest.registry import Registry
 from postrun.ingest.source import TENSORFLOW, TENSORFLOW_TIME, format_of
 from postrun.ingest.store import Store
 from postrun.ingest.tensorflow import NOT_STORED, read_tensorflow
 from postrun.ingest.tensorflow_lanes import Lanes
 from postrun.ingest.tensorflow_session import session_of
+from postrun.ingest.trace_result import TraceResult
 
 START_US = 1_704_067_200_000_000
 """2024-01-01 00:00 UTC."""

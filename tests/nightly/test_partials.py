@@ -19,7 +19,7 @@ import kineto_to_prt
 import pytest
 import small_runs as small
 from postrun.errors import InputError
-from postrun.ingest import ingest, kineto, partial
+from postrun.ingest import cycle_ids, ingest, kineto, partial, trace_batches
 from postrun.ingest.load import load
 from postrun.ingest.objects import ObjectStoreError, open_objects
 from postrun.ingest.source import find_files
@@ -252,7 +252,7 @@ def test_machines_and_processes_that_only_all_files_tell(
 ) -> None:
     """With ``flush`` 50, rows go to the store under what the file seems to be before all of it is known."""
     monkeypatch.setattr(kineto, "FLUSH_ROWS", flush)
-    monkeypatch.setattr(kineto, "BATCH_BYTES", 20_000 if flush == 50 else kineto.BATCH_BYTES)
+    monkeypatch.setattr(trace_batches, "BATCH_BYTES", 20_000 if flush == 50 else trace_batches.BATCH_BYTES)
     run = tmp_path / "run"
     run.mkdir()
     for name, written in identities(trace).items():
@@ -262,8 +262,8 @@ def test_machines_and_processes_that_only_all_files_tell(
     assert len(stored["node"]) > 2
     assert 4 < len(stored["process"]) < 8
     assert (
-        max(row[8] or 0 for row in stored["host_event"]) >= kineto.CYCLE_IDS
-        or max(row[7] or 0 for row in stored["host_event"]) >= kineto.CYCLE_IDS
+        max(row[8] or 0 for row in stored["host_event"]) >= cycle_ids.CYCLE_IDS
+        or max(row[7] or 0 for row in stored["host_event"]) >= cycle_ids.CYCLE_IDS
     )
 
 

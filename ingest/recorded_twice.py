@@ -1,0 +1,145 @@
+"""Which rows count where two tracers recorded the same work of the devices?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from .source_rows import TABLES, SourceRows, Sources
+from .store import SCHEMA
+
+LEAST_SAME: Final = 8
+"""Kernels of two sources that are compared; of fewer it is not told whether they are the same."""
+
+
+def leave_out_twice(run: Sources) -> None:
+    """Device activity of one process and time that two tracers have counts once: that of the one that knows operators."""
+    tracers = [source for source in run.sources if source.format in run.tracers and source.rows]
+    if len(tracers) < 2:
+        return
+    _other_process(run, tracers)
+    spans: dict[tuple[int, int], tuple[int, int]] = {}
+    for source in tracers:
+        first, last = source.rows.get("device_event", (0, 0))
+        if first < last:
+            for process, start, end in run.store.frame(
+                "SELECT process, min(start_ns), max(start_ns + duration_ns) FROM device_event WHERE rowid >= ? AND rowid < ?"
+                " AND process IS NOT NULL GROUP BY process",
+                [first, last],
+            ).rows():
+                spans[source.id, process] = (start, end)
+    for place, source in enumerate(tracers):
+        for other in tracers[place + 1 :]:
+            for process in sorted({process for one, process in spans if one == source.id} & {p for one, p in spans if one == other.id}):
+                mine, theirs = spans[source.id, process], spans[other.id, process]
+                first, last = max(mine[0], theirs[0]), min(mine[1], theirs[1])
+                shorter = min(mine[1] - mine[0], theirs[1] - theirs[0])
+                # Files of one profiler that follow each other may touch.
+                if last - first > (0.5 * shorter if source.format == other.format else 0):
+                    _leave_out(run, source, other, process, (first, last))
+
+
+def _other_process(run: Sources, tracers: Sequence[SourceRows]) -> None:
+    """Device activity that two tracers have under different processes counts once: a trace that was made of an export can hold several
+    processes and names one. The same starts and durations to the nanosecond on one device are no coincidence, so names, which other
+    tools shorten, are not asked for. What stays is of the source that tells more processes apart."""
+    query = (
+        "SELECT node, device, process, min(start_ns), max(start_ns + duration_ns), count(*) FROM device_event"
+        " WHERE rowid >= ? AND rowid < ? AND kind = 'kernel' AND process IS NOT NULL GROUP BY ALL ORDER BY ALL"
+    )
+    work = {one.id: run.store.frame(query, list(one.rows.get("device_event", (0, 0)))).rows() for one in tracers}
+    for place, source in enumerate(tracers):
+        for other in tracers[place + 1 :]:
+            several = {one.id: len({process for _, _, process, *_ in work[one.id]}) for one in (source, other)}
+            stays, goes = (source, other) if several[source.id] >= several[other.id] else (other, source)
+            for node, device, process, first, last, count in work[goes.id]:
+                for where, unit, theirs, begin, end, many in work[stays.id]:
+                    apart = (where, unit) != (node, device) or theirs == process or begin >= last or first >= end
+                    if not apart and min(count, many) >= LEAST_SAME and _same_work(run, goes, stays, node, device, process, theirs):
+                        _leave_same(run, goes, stays, device, process, theirs)
+
+
+def _same_work(run: Sources, goes: SourceRows, stays: SourceRows, node: int, device: int, process: int, theirs: int) -> bool:
+    """Whether nearly all of the first kernels that one source has of a process in the time of the other's are the other's, too."""
+    rows, others = goes.rows["device_event"], stays.rows["device_event"]
+    many, same = run.store.frame(
+        """
+        WITH theirs AS (
+            SELECT start_ns, duration_ns FROM device_event
+            WHERE rowid >= ? AND rowid < ? AND node = ? AND device = ? AND process = ? AND kind = 'kernel'
+        ), mine AS (
+            SELECT start_ns, duration_ns FROM device_event
+            WHERE rowid >= ? AND rowid < ? AND node = ? AND device = ? AND process = ? AND kind = 'kernel'
+                AND start_ns BETWEEN (SELECT min(start_ns) FROM theirs) AND (SELECT max(start_ns) FROM theirs)
+            ORDER BY start_ns LIMIT 1000
+        )
+        SELECT count(*), count(*) FILTER ((start_ns, duration_ns) IN (SELECT (start_ns, duration_ns) FROM theirs)) FROM mine
+        """,
+        [*others, node, device, theirs, *rows, node, device, process],
+    ).row(0)
+    return bool(many >= LEAST_SAME and same >= 0.9 * many)
+
+
+def _leave_same(run: Sources, goes: SourceRows, stays: SourceRows, device: int, process: int, theirs: int) -> None:
+    """Leave out every row of a source that the other has with the same kind and times under another process."""
+    twice = 0
+    for table in TABLES:
+        (first, last), (begin, end) = (one.rows.get(table, (0, 0)) for one in (goes, stays))
+        if first >= last or begin >= end or not {"process", "start_ns", "duration_ns"} <= set(SCHEMA[table]):
+            continue
+        kind = " AND b.kind = a.kind" if "kind" in SCHEMA[table] else ""
+        on = " AND b.device = a.device AND a.device = " + str(int(device)) if table == "device_event" else ""
+        gone = run.store.connection.execute(
+            f"DELETE FROM {table} AS a WHERE a.rowid >= ? AND a.rowid < ? AND a.process = ? AND EXISTS (SELECT 1 FROM {table} AS b"
+            f" WHERE b.rowid >= ? AND b.rowid < ? AND b.process = ? AND b.start_ns = a.start_ns"
+            f" AND b.duration_ns = a.duration_ns{kind}{on})",
+            [first, last, process, begin, end, theirs],
+        ).fetchall()[0][0]
+        twice += gone if table == "device_event" else 0
+    text = (
+        f"The same device activity of GPU {device} stands in {stays.file}, under another process; that counts (it tells the processes"
+        " apart)."
+    )
+    run.store.note("info", "recorded_twice", text, count=twice, source=goes.id, file=goes.file)
+
+
+def _leave_out(run: Sources, source: SourceRows, other: SourceRows, process: int, span: tuple[int, int]) -> None:
+    counts = {one.id: _operators(run, one, process) for one in (source, other)}
+    stays, goes = (source, other) if counts[source.id] >= counts[other.id] else (other, source)
+    first, last = goes.rows["device_event"]
+    inside = "process = ? AND start_ns BETWEEN ? AND ?"
+    # Both have the launches of the first kernels, which lie before these.
+    launches = [_first_launch(run, one, process) for one in (source, other)]
+    early = min(span[0], max(launch for launch in launches if launch is not None)) if None not in launches else span[0]
+    twice = run.store.connection.execute(
+        f"DELETE FROM device_event WHERE rowid >= ? AND rowid < ? AND {inside}", [first, last, process, *span]
+    ).fetchall()[0][0]
+    same = stays.format == goes.format
+    whole = span  # of two files of one profiler all that both have
+    if same and None not in (stays.result.first_ns, stays.result.last_ns):
+        whole = (stays.result.first_ns or 0, stays.result.last_ns or 0)
+    for table in TABLES[1:]:
+        begin, end = goes.rows.get(table, (0, 0))
+        kinds = "" if same or table != "host_event" else " AND kind IN ('launch', 'sync', 'call')"
+        if begin < end and (same or table == "host_event"):
+            run.store.connection.execute(
+                f"DELETE FROM {table} WHERE rowid >= ? AND rowid < ? AND {inside}{kinds}",
+                [begin, end, process, *(whole if same else (early, span[1]))],
+            )
+    if not twice:
+        return
+    why = "it knows the operators" if counts[stays.id] > counts[goes.id] else "it comes first"
+    text = f"Device activity of the same process and time stands in {stays.file}, too; that counts ({why})."
+    run.store.note("info", "recorded_twice", text, count=twice, source=goes.id, file=goes.file, first_ns=span[0], last_ns=span[1])
+
+
+def _first_launch(run: Sources, source: SourceRows, process: int) -> int | None:
+    query = "SELECT min(start_ns) FROM host_event WHERE rowid >= ? AND rowid < ? AND process = ? AND kind = 'launch'"
+    found: int | None = run.store.frame(query, [*source.rows.get("host_event", (0, 0)), process]).item()
+    return found
+
+
+def _operators(run: Sources, source: SourceRows, process: int) -> int:
+    first, last = source.rows.get("host_event", (0, 0))
+    query = "SELECT count(*) FROM host_event WHERE rowid >= ? AND rowid < ? AND process = ? AND kind = 'operator'"
+    return int(run.store.frame(query, [first, last, process]).item())

@@ -1,0 +1,14 @@
+"""Which times, durations and device numbers of a trace can be right?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+YEAR_2001_NS: Final = 978_307_200 * 10**9
+"""Times before are taken to count from an unknown moment, not from the Unix epoch."""
+LONGEST_NS: Final = 7 * 86_400 * 10**9
+"""Longer durations (236 years have been seen) are defects of the profiler."""
+ROUNDING_NS: Final = 1_000
+"""Negative durations down to this come from rounding to microseconds."""
+HIGHEST_DEVICE: Final = 1024
+"""A pid below this may be the index of a device."""
