@@ -43,15 +43,24 @@ _CLASSES: Final = {
 }
 # ``recorded``: events were recorded all the time, or in all of the step: from when the profiler was switched on until it was switched off,
 # or, where it does not say that, from the first event to the end of the last. The trace of a configured profile begins shortly after the
-# step began: there nearly all of the step is enough. ``touched``: there are events in the step, or in a part of it.
+# step began: there nearly all of the step is enough. ``touched``: there are events in the step, or in a part of it. Beside a trace of
+# PyTorch what another tracer recorded of the same process does not count, as it knows no operators and loads.
 _STEPS: Final = """
+    WITH profiled AS (
+        SELECT w.process, f.format = 'PyTorch profiler trace' AS of_torch, w.first_ns, w.last_ns,
+            least(w.first_ns, w.on_ns) AS begin_ns, greatest(w.last_ns, w.off_ns) AS end_ns,
+            bool_or(of_torch) OVER own AS any_of_torch, bool_or(NOT of_torch) OVER own AS any_other
+        FROM profile_window AS w LEFT JOIN source AS f ON f.id = w.source WINDOW own AS (PARTITION BY w.process)
+    ),
+    known AS (FROM profiled WHERE of_torch OR NOT coalesce(any_of_torch, false))
     SELECT s.* EXCLUDE ("index"), s."index" AS number,
-        NOT EXISTS (FROM recorded_window AS r JOIN profile_window AS w ON w.process = r.process WHERE r.process = s.process)
-        OR EXISTS (FROM profile_window AS w LEFT JOIN source AS f ON f.id = w.source WHERE w.process = s.process AND (
-            (least(w.first_ns, w.on_ns) <= s.host_start_ns AND s.host_start_ns + s.host_duration_ns <= greatest(w.last_ns, w.off_ns))
-            OR (f.format = 'PyTorch profiler trace' AND least(greatest(w.last_ns, w.off_ns), s.host_start_ns + s.host_duration_ns)
-                - greatest(least(w.first_ns, w.on_ns), s.host_start_ns) >= 0.9 * s.host_duration_ns))) AS recorded,
-        EXISTS (FROM profile_window AS w WHERE w.process = s.process AND w.first_ns < s.host_start_ns + s.host_duration_ns
+        NOT EXISTS (FROM profiled AS w WHERE w.process = s.process
+            AND ((w.any_of_torch AND w.any_other) OR w.process IN (SELECT process FROM recorded_window)))
+        OR EXISTS (FROM known AS w WHERE w.process = s.process AND (
+            (w.begin_ns <= s.host_start_ns AND s.host_start_ns + s.host_duration_ns <= w.end_ns)
+            OR (w.of_torch AND least(w.end_ns, s.host_start_ns + s.host_duration_ns) - greatest(w.begin_ns, s.host_start_ns)
+                >= 0.9 * s.host_duration_ns))) AS recorded,
+        EXISTS (FROM known AS w WHERE w.process = s.process AND w.first_ns < s.host_start_ns + s.host_duration_ns
                 AND s.host_start_ns < w.last_ns) AS touched
     FROM step AS s
 """

@@ -2,7 +2,8 @@
 
 Steps come from annotations on the host: ``ProfilerStep#N``, ``step_N`` (also "step N", "step-N", "stepN", in any case), ``step`` with
 a value, ranges that TensorFlow's profiler says are steps (their phase is ``step``), and the phase events ``Step:ModeKeys.<PHASE>`` of the
-hosted profiler. A process that has ProfilerStep#N has no step_N: both mean one thing.
+hosted profiler. A process that has ProfilerStep#N has no step_N: both mean one thing. Where a profiler was on for some of the steps that
+somebody else marked all of (each ProfilerStep#N is mostly one of theirs, and there are more), those are the steps.
 """
 
 from __future__ import annotations
@@ -29,7 +30,28 @@ WITH named AS (
     JOIN name n ON n.id = a.name
     WHERE a.side = 'host' AND coalesce(a.complete, true)
 ),
-families AS (SELECT process, min(family) AS best FROM named WHERE family > 0 GROUP BY process),
+-- How much of each ProfilerStep#N the longest part of one step_N in it has, and whether there are such steps before or after them.
+shared AS (
+    SELECT p.process, p.start_ns, any_value(p.duration_ns) AS duration_ns,
+        max(least(p.start_ns + p.duration_ns, s.start_ns + s.duration_ns) - greatest(p.start_ns, s.start_ns)) AS longest_ns
+    FROM named AS p JOIN named AS s ON s.process = p.process AND s.family = 2
+        AND s.start_ns < p.start_ns + p.duration_ns AND p.start_ns < s.start_ns + s.duration_ns
+    WHERE p.family = 1 GROUP BY p.process, p.start_ns
+),
+one_of_theirs AS (
+    SELECT n.process FROM named AS n LEFT JOIN shared USING (process, start_ns) WHERE n.family = 1
+    GROUP BY n.process HAVING avg(CAST(coalesce(2 * longest_ns > shared.duration_ns, false) AS INT)) >= 0.9
+),
+wider AS (
+    SELECT process FROM named WHERE family > 0 GROUP BY process
+    HAVING count(*) FILTER (family = 2) > count(*) FILTER (family = 1)
+        AND (min(start_ns + duration_ns) FILTER (family = 2) <= min(start_ns) FILTER (family = 1)
+            OR max(start_ns) FILTER (family = 2) >= max(start_ns + duration_ns) FILTER (family = 1))
+),
+families AS (
+    SELECT process, CASE WHEN process IN (FROM one_of_theirs) AND process IN (FROM wider) THEN 2 ELSE min(family) END AS best
+    FROM named WHERE family > 0 GROUP BY process
+),
 -- The same step annotated on a second thread, or a second time inside of itself, is one step.
 once AS (
     SELECT * FROM named QUALIFY family = 0 OR value IS NULL OR start_ns >= coalesce(max(start_ns + duration_ns) OVER (

@@ -126,6 +126,23 @@ def test_three_traced_steps_of_usual_length_stand_for_all_and_say_so(make_store:
     assert (longer.steps.parts[0].numbers, longer.steps.parts[0].typical) == ((5, 6, 7), False)
 
 
+def test_what_another_tracer_recorded_of_all_steps_is_not_the_trace(make_store: MakeStore) -> None:
+    """An export of Nsight Systems has the device's work of every step, and no operators or loads: 4 of 10 ms in each of three steps."""
+    tables = trace(50, 80)
+    tables["source"].append({"id": 1, "path": "r.sqlite", "format": "Nsight Systems export"})
+    tables["profile_window"].append({"process": 0, "source": 1, "first_ns": 0, "last_ns": 200 * MS})
+    tables["host_event"] = [
+        {"kind": kind, "name": kind, "start_ns": (50 + 10 * i) * MS, "duration_ns": 4 * MS}
+        for kind in ("operator", "loader")
+        for i in range(3)
+    ]
+    report = told(make_store, job([10.0] * 20), **{**tables, "recorded_window": []})
+    [parts] = report.steps.parts
+    assert (parts.steps, parts.numbers, parts.of, parts.typical) == (3, (5, 6, 7), 20, True)
+    assert tile(report, "data_loading") == ("40.0 %", "4.00 ms per step in the 3 steps that were traced")
+    assert report.steps.traced == "in 3 of 20 steps (steps 5 to 7)"
+
+
 def test_a_step_without_events_at_its_end_was_traced_where_the_profiler_was_on(make_store: MakeStore) -> None:
     # Operators and a wait in the first 0.4 of 10 ms; the profiler was on from shortly before the step to shortly after it.
     report = told(make_store, job([10.0] * 20), **trace(50.1, 50.5, (49.8, 60.2)))

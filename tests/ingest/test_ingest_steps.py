@@ -82,6 +82,29 @@ def test_profiler_steps_win_over_steps_that_the_user_named() -> None:
     assert steps(store_of(rows)) == [(1, None, 0, 10, None, None, 0), (1, None, 1, 8, None, None, 0)]
 
 
+def numbers(rows: list[tuple[Any, ...]]) -> list[tuple[int, int]]:
+    """Number and begin of each step."""
+    return [(row[0], row[2]) for row in steps(store_of(rows))]
+
+
+def test_a_profiler_that_was_on_for_some_of_all_steps_does_not_hide_the_others() -> None:
+    marked = [(0, f"step_{i}", i, 10 * i, 9, None) for i in range(6)]
+    profiled = [(0, f"ProfilerStep#{i - 2}", i - 2, 10 * i, 10, None) for i in (2, 3)]
+    every = [(i, 10 * i) for i in range(6)]
+    assert numbers(marked + profiled) == every
+    assert numbers(marked[2:] + profiled) == every[2:]
+    assert numbers(marked[:4] + profiled) == every[:4]
+    assert numbers(marked[2:4] + profiled) == [(0, 20), (1, 30)]  # as many of them
+
+
+def test_ranges_that_are_parts_of_a_profiled_step_or_of_something_else_are_no_steps() -> None:
+    profiled = [(0, f"ProfilerStep#{i}", i, 100 * i, 100, None) for i in range(3)]
+    micro = [(0, f"step_{i}", i, 25 * i, 25, None) for i in range(-4, 16)]  # four in each, and some before and after
+    assert numbers(profiled + micro) == [(i, 100 * i) for i in range(3)]
+    long = [(0, f"step_{i}", i, 1000 * i - 2000, 30, None) for i in range(8)]  # elsewhere
+    assert numbers(profiled + long) == [(i, 100 * i) for i in range(3)]
+
+
 def test_device_work_belongs_to_the_step_in_which_its_launch_starts() -> None:
     rows = [(0, "ProfilerStep#0", 0, 100, 100, None), (0, "ProfilerStep#1", 1, 200, 100, None), (1, "ProfilerStep#0", 0, 100, 100, None)]
     launches = [
