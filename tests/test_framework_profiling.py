@@ -9,9 +9,10 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -205,13 +206,43 @@ def test_a_window_is_open_to_the_end_of_the_session_where_its_last_step_does_not
     assert made.calls == [("python", "open", 4), ("python", "step", 5), ("python", "close", 5)]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "first", "count", "said"),
+    [
+        (range(0, 100, 10), 50, 50, "steps 50 to 90"),  # the next one would have been 100
+        (range(0, 100, 10), 50, 51, "steps 50 to 90: step 100 was not reached; the last step that began was 90"),
+        (range(0, 100, 10), 50, 70, "steps 50 to 90: steps 100 to 119 were not reached; the last step that began was 90"),
+        ([0, 1, *range(10, 100, 10)], 50, 50, "steps 50 to 90"),
+        ([*range(6), 20], 20, 2, "step 20: step 21 was not reached; the last step that began was 20"),
+        ([7], 7, 3, "step 7: steps 8 to 9 were not reached; the last step that began was 7"),
+    ],
+)
+def test_steps_that_the_program_would_not_have_made_are_not_missed(
+    numbers: Sequence[int], first: int, count: int, said: str, made: Made, tmp_path: Path
+) -> None:
+    def work() -> None:
+        for number in numbers:
+            with capture.annotate("step", value=number):
+                pass
+
+    assert run(steps(first, count), tmp_path, work)["profiling.python.recorded"] == said
+
+
+def test_a_window_by_time_that_begins_after_the_session_recorded_nothing(made: Made, tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="no step began after its start"):
+        found = run(ProfilingPlan(python=PythonPlan(Window(start_s=time.time() + 100, duration_s=60))), tmp_path, with_value)
+    assert re.fullmatch(
+        r"nothing: no step began after its start, at .*, any more; the last step that began was 5", found["profiling.python.recorded"]
+    )
+
+
 def test_a_window_by_time_that_lasts_longer_than_the_session_is_told(made: Made, tmp_path: Path) -> None:
     plan = ProfilingPlan(python=PythonPlan(Window(duration_s=100)), horovod=Window(), loader=LoaderPlan(Window(0, None)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         facts = run(plan, tmp_path, with_value)
     kept, _, why = facts["profiling.python.recorded"].partition(": ")
-    match = re.fullmatch(r"the recording ended (\d+\.\d) s before the window", why)
+    match = re.fullmatch(r"the recording ended (\d+\.\d) s before the end of the window", why)
     assert kept == "steps 0 to 5"
     assert match is not None
     assert 90 < float(match[1]) <= 100

@@ -384,7 +384,7 @@ REFUSED: list[tuple[Any, str]] = [
     *((in_parameters(LocalPath=bad), f"{P}LocalPath = {bad!r}; accepted: the path of a folder") for bad in (5, "", "a\0b")),
     (in_parameters(RotateMaxFileSizeInBytes="None"), f"{P}RotateMaxFileSizeInBytes = 'None'; accepted: whole numbers from 1 on"),
     (in_parameters(RotateMaxFileSizeInBytes=0), f"{P}RotateMaxFileSizeInBytes = 0; accepted: whole numbers from 1 on"),
-    (in_parameters(RotateMaxFileSizeInBytes=True), f"{P}RotateMaxFileSizeInBytes = True; accepted: whole numbers from 1 on"),
+    (in_parameters(RotateMaxFileSizeInBytes=True), f"{P}RotateMaxFileSizeInBytes = true; accepted: whole numbers from 1 on"),
     (in_parameters(RotateFileCloseIntervalInSeconds=-1), f"{P}RotateFileCloseIntervalInSeconds = -1; accepted: seconds greater than 0"),
     ('{"ProfilingParameters": {"RotateFileCloseIntervalInSeconds": NaN}}',
      f"{P}RotateFileCloseIntervalInSeconds = nan; accepted: seconds greater than 0"),
@@ -439,19 +439,19 @@ REFUSED: list[tuple[Any, str]] = [
      "remove [profiler] and write its keys under [framework_profile]"),
     ("[profiler]\ncpu_profiling_duration = 5\n[framework_profile.python]\nstart_step = 3", "FILE: [profiler] and [framework_profile]: "),
     ("[framework_profile]\ncpu_profiling_duration = '1.5'", "FILE: [framework_profile]: cpu_profiling_duration = '1.5'; accepted: whole "),
-    ("[framework_profile]\ncpu_profiling_duration = true", "FILE: [framework_profile]: cpu_profiling_duration = True; accepted: whole sec"),
+    ("[framework_profile]\ncpu_profiling_duration = true", "FILE: [framework_profile]: cpu_profiling_duration = true; accepted: whole sec"),
     ("[profiler]\ncpu_profiling_duration = -5", "FILE: [profiler]: cpu_profiling_duration = -5; accepted: whole seconds"),
     ("[profiler]\nduration = 5", "FILE: [profiler]: unknown key 'duration'; possible: cpu_profiling_duration, file_rotation_interval"),
     ("[framework_profile]\nsteps = 5", "FILE: [framework_profile]: unknown key 'steps'; possible: local_path, file_max_size, "),
     ("[framework_profile]\nfile_max_size = 0",
      "FILE: [framework_profile]: file_max_size = 0: file_max_size must be an integer greater than 0! Accepted: whole numbers from 1 on"),
-    ("[framework_profile]\nnum_steps = true", "FILE: [framework_profile]: num_steps = True; accepted: whole numbers from 1 on"),
+    ("[framework_profile]\nnum_steps = true", "FILE: [framework_profile]: num_steps = true; accepted: whole numbers from 1 on"),
     ("[framework_profile.detailed]\nmetrics_regex = '.*'", "FILE: [framework_profile.detailed]: unknown key 'metrics_regex'; possible: "),
     ("[framework_profile.python]\npython_profiler = 'perf'", "FILE: [framework_profile.python]: python_profiler = 'perf': python_profiler "
      "must be of type PythonProfiler! Accepted: cprofile, pyinstrument"),
     ("[framework_profile.detailed]\nstart_step = 1\nduration = 5",
      "FILE: [framework_profile.detailed]: Both step and time fields cannot be specified in the metrics config!"),
-    ("[framework_profile]\nstart_unix_time = 2026-11-22T05:00:00", "FILE: [framework_profile]: start_unix_time = 2026-11-22 05:00:00: "),
+    ("[framework_profile]\nstart_unix_time = 2026-11-22T05:00:00", "FILE: [framework_profile]: start_unix_time = 2026-11-22T05:00:00: "),
 ]  # fmt: skip
 
 
@@ -464,6 +464,15 @@ def test_what_cannot_be_read_is_told_with_file_key_and_what_is_accepted(content:
     assert told.startswith(message)
     assert len(told) < 900
     assert "\n" not in told
+
+
+@pytest.mark.parametrize("name", ["profile.yaml", "profile.YML"])
+def test_yaml_is_told_to_be_written_as_json_or_toml(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("system_monitor_interval_millis: 500\n")
+    with pytest.raises(UsageError, match=rf"{name}: YAML is not read; JSON and TOML are: write "):
+        read_profiler_config(tmp_path / name)
+    (tmp_path / name).write_text('{"ProfilingIntervalInMilliseconds": 500}')  # which is YAML, too
+    assert read_profiler_config(tmp_path / name) == ProfilingPlan(sample_ms=500)
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:

@@ -98,4 +98,6 @@ def _toml(file: Path, text: str) -> dict[str, Any]:
     except RecursionError as error:
         raise UsageError(f"{file}: nested too deep; {_EXAMPLE}") from error
     except ValueError as error:
+        if file.suffix.lower() in (".yaml", ".yml"):
+            raise UsageError(f"{file}: YAML is not read; JSON and TOML are: {_EXAMPLE}") from error
         raise UsageError(f"{file}: no valid TOML: {str(error)[:200]}") from error

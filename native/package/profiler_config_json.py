@@ -276,6 +276,8 @@ def _wrong(place: str, key: str, value: Any, accepted: str) -> UsageError:
 def _shown(value: Any) -> str:
     if isinstance(value, dict | list | tuple | set):
         return f"a {'list' if isinstance(value, list) else type(value).__name__} of {len(value):,}"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     if isinstance(value, int) and abs(value) > _LARGEST:
         return "a number with too many digits"
     text = repr(value[:60] if isinstance(value, str) else value)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import date, datetime, time
 from typing import Any, Final, TypeVar
 
 from .errors import UsageError
@@ -143,6 +143,11 @@ def _table(value: Any, place: str) -> Mapping[str, Any]:
 
 
 def _shown(value: Any) -> str:
+    """A value as TOML writes it."""
     if isinstance(value, dict | list):  # as deep as the file nests it
         return _TABLE if isinstance(value, dict) else "a list"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, date | time):
+        return value.isoformat()
     return repr(value)[:60] if isinstance(value, str) else str(value)[:60]

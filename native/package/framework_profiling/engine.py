@@ -16,6 +16,7 @@ import os
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +32,8 @@ NAMES: Final = {
     "loader": "data-loader profiling", "python": "Python profiling",
 }  # fmt: skip
 Tell = Callable[[str, object], None]
+_MOST_STRIDES: Final = 1000
+"""Different ones; more are of numbers that follow no rule."""
 
 
 class _Slot:
@@ -80,6 +83,7 @@ class Engine:
         self._closed = False
         self._first_begun: int | None = None
         self._last_begun: int | None = None
+        self._strides: Counter[int] = Counter()  # from a step's number to the next one's
         self._missed: dict[str, list[str]] = {}  # reason -> kinds
         self._lacking: dict[str, dict[str, str]] = {}  # package -> kind -> reason
         start_s = self._clock()
@@ -118,6 +122,8 @@ class Engine:
             if slot.is_behind(step, now_s):
                 self._close(slot)
         self._first_begun = step if self._first_begun is None else self._first_begun
+        if self._last_begun is not None and step > self._last_begun and len(self._strides) < _MOST_STRIDES:
+            self._strides[step - self._last_begun] += 1
         self._last_begun = step
         for slot in reversed(self._waiting):
             if slot.opened:
@@ -196,14 +202,16 @@ class Engine:
         return f"{_steps_of(slot)}: {left}" if left else _steps_of(slot)
 
     def _why_not_all(self, slot: _Slot) -> str:
-        """Of a window that was open when the session ended, before its last step or time; else nothing."""
+        """Of a window that was open when the session ended, before its time was over, or where further steps would have been in it, as
+        their numbers went on; else nothing."""
         if not self._closed or slot.last is None:
             return ""
         first, count = slot.window.first_step, slot.window.steps
-        if first is not None and count is not None and slot.last + 1 < first + count:
-            return self._not_reached(Window(slot.last + 1, first + count - slot.last - 1))
+        following = slot.last + (self._strides.most_common(1)[0][0] if self._strides else 1)
+        if first is not None and count is not None and following < first + count:
+            return self._not_reached(Window(following, first + count - following))
         if slot.end_s is not None and (before_s := slot.end_s - self._clock()) > 0:
-            return f"the recording ended {before_s:.1f} s before the window"
+            return f"the recording ended {before_s:.1f} s before the end of the window"
         return ""
 
     def _not_reached(self, window: Window) -> str:

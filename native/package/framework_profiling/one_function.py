@@ -5,9 +5,10 @@ Most of it no profiler sees (:mod:`.unseen`); what is left are the functions tha
 
 from __future__ import annotations
 
+import heapq
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
@@ -65,21 +66,63 @@ def _without_decorators(stats: dict[Function, Any]) -> dict[Function, Any]:
     """The same, with decorators of this package that call nothing: each has one function, which is called where it is. Where several
     call it, the time that they wait for it tells whose is how much."""
     found = {function: (*figures, dict(callers)) for function, (*figures, callers) in stats.items()}
-    todo = [function for function in found if _is_decorator(function)]
-    while todo:
-        decorator = next((one for one in todo if not set(todo) & found[one][4].keys()), todo[0])  # the outer one first
-        todo.remove(decorator)
+    todo = _OuterFirst(found)
+    for decorator in todo:
         above = found[decorator][4]
         whole = sum(figures[3] for figures in above.values())
-        for function, (*_, callers) in found.items():
-            if decorator not in callers or (_of_package(function) and not _is_decorator(function)):
-                continue
+        for function in todo.called_by(decorator):
+            callers = found[function][4]
             _, _, own, total = callers.pop(decorator)
             for caller, (calls, primitive, its_own, below) in list(above.items()):
                 share = below / whole if whole > 0 else 1 / len(above)
+                todo.calls(caller, function)
                 callers[caller] = _added(callers.get(caller), (calls, primitive, own * share, total * share))
                 above[caller] = calls, primitive, its_own, max(its_own, below - total * share)
     return found
+
+
+class _OuterFirst:
+    """The decorators among functions, each after those that call it; of decorators that call each other the first one first. A program
+    may make thousands, so that each is looked up and none searched for."""
+
+    def __init__(self, found: dict[Function, Any]) -> None:
+        self._place = {function: place for place, function in enumerate(found)}
+        self._remaining = {function: None for function in found if _is_decorator(function)}
+        self._called: dict[Function, set[Function]] = {function: set() for function in self._remaining}
+        self._waits_for: dict[Function, set[Function]] = {function: set() for function in self._remaining}
+        for function, (*_, callers) in found.items():
+            if function in self._remaining or not _of_package(function):
+                for caller in callers.keys() & self._remaining.keys():
+                    self.calls(caller, function)
+        self._ready = [self._place[function] for function, others in self._waits_for.items() if not others]  # a heap
+
+    def __iter__(self) -> Iterator[Function]:
+        functions = list(self._place)
+        while self._remaining:
+            decorator = None
+            while self._ready and decorator is None:
+                ready = functions[heapq.heappop(self._ready)]
+                decorator = ready if ready in self._remaining and not self._waits_for[ready] else None
+            if decorator is None:
+                decorator = next(iter(self._remaining))
+            del self._remaining[decorator]
+            yield decorator
+
+    def called_by(self, decorator: Function) -> list[Function]:
+        """The functions that it calls, in their order; they wait for it no more."""
+        functions = sorted(self._called.pop(decorator), key=self._place.__getitem__)
+        for function in functions:
+            if function in self._remaining:
+                self._waits_for[function].discard(decorator)
+                heapq.heappush(self._ready, self._place[function])
+        return functions
+
+    def calls(self, caller: Function, function: Function) -> None:
+        """Where the caller is a decorator that is still to come."""
+        if caller in self._remaining:
+            self._called[caller].add(function)
+            if function in self._waits_for:
+                self._waits_for[function].add(caller)
 
 
 def _is_decorator(function: Function) -> bool:
