@@ -6,6 +6,7 @@ standard output, progress and messages to standard error.
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 from collections.abc import Callable
@@ -61,7 +62,7 @@ class _Group(LazyGroup):
             sys.exit(error.exit_code)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            click.echo(f"postrun: {where}{error.strerror or error}; choose another place with -o, or free some space", err=True)
+            click.echo(f"postrun: {where}{error.strerror or error}; {_advice(error)}", err=True)
             sys.exit(1)
         except Exception as error:
             if type(error) is RuntimeError and "interrupted" in str(error):  # how the database answers to Ctrl-C
@@ -74,6 +75,15 @@ class _Group(LazyGroup):
                 raise
             click.echo("postrun: this is a mistake of postrun, not yours; run again with --verbose and report what it prints", err=True)
             sys.exit(1)
+
+
+def _advice(error: OSError) -> str:
+    """What to do where a file cannot be read or written."""
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS):
+        return "choose another place with -o"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "check its permissions, or choose another place with -o"
+    return "choose another place with -o, or free some space"
 
 
 def _terminated(*_: object) -> NoReturn:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..errors import UsageError
+from ..ingest.registry import UNKNOWN_HOST
 from ..ingest.store import Store
 from . import chrome, perfetto, tables
 from .counts import Counts
@@ -19,6 +20,8 @@ def check(sources: Sequence[str], kind: str, output: Path) -> None:
     """UsageError, before anything is read, where ``output`` cannot be what is meant."""
     if "://" in str(output) or str(output).startswith(("s3:/", "gs:/", "az:/")):
         raise UsageError(f"{output}: an export is written to a file or folder of this machine; copy it from there")
+    if str(output) == "-":
+        raise UsageError("-: an export is not written to standard output; name a file or folder with -o")
     if any(output.resolve() == Path(source).resolve() for source in sources):
         raise UsageError(f"{output} is the run itself; name another place with -o")
     if kind in ("parquet", "csv"):
@@ -41,7 +44,7 @@ def write(store: Store, kind: str, output: Path, progress: Callable[[str, float 
 
 
 def _properties(store: Store) -> dict[str, Any]:
-    """What PyTorch's traces say beside their events: the devices and the rank, where they are of one machine and one process."""
+    """What PyTorch's traces say beside their events: devices, rank and name of the machine, where they are of one machine or process."""
     found: dict[str, Any] = {"schemaVersion": 1}
     run = store.frame("SELECT name FROM run LIMIT 1").rows()
     if run and run[0][0]:
@@ -49,6 +52,9 @@ def _properties(store: Store) -> dict[str, Any]:
     processes = store.frame("SELECT rank, world_size FROM process").rows()
     if len(processes) == 1 and processes[0][0] is not None:
         found["distributedInfo"] = {"rank": processes[0][0], **({"world_size": processes[0][1]} if processes[0][1] else {})}
+    hosts = store.frame("SELECT DISTINCT hostname FROM process JOIN node ON node.id = process.node").to_series().to_list()
+    if len(hosts) == 1 and hosts[0] and not hosts[0].startswith(UNKNOWN_HOST):
+        found["host_name"] = hosts[0]
     if len(store.frame("SELECT DISTINCT node FROM device")) == 1:
         found["deviceProperties"] = [_device(*row) for row in store.frame(
             'SELECT "index", name, memory_bytes, sm_count, compute_capability, uuid FROM device ORDER BY "index"').rows()]  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -77,9 +77,11 @@ _SHAPE: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", 
 @dataclass(frozen=True, slots=True)
 class CaptureResult(ReadResult):
     """``process``: its row, None for a recorder. ``metadata``: what the recording says of itself and of the run. ``job``: it is that of a
-    recorder, which has something to say where it holds no event."""
+    recorder, which has something to say where it holds no event. ``session`` and ``number``: of which recording the file is which part."""
 
     process: int | None = None
+    session: bytes | None = None
+    number: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
     job: bool = False
 
@@ -151,6 +153,8 @@ class Captures:
             self.store.note("warning", "duplicate_part", text, source=source, file=path.name)
             return CaptureResult(0, None, None, process=process.process)
         result = _File(self, opened, process, header["session"], source).read(progress)
+        if sound:
+            result = replace(result, session=header["session"], number=header["number"])
         for table in self._rows:
             self._rows[table] = self.store.connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
         return result

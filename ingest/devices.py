@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+from .gpu_names import model, plain
 from .store import Store
 
 MOST_DEVICES: Final = 1024
@@ -33,34 +34,45 @@ def device_names(members: Mapping[str, Any], used: Collection[int] = ()) -> dict
 
 
 def add_devices(store: Store, node: int, members: Mapping[str, Any], used: Collection[int]) -> bool:
-    """Rows for the devices that a trace of ``node`` lists or uses, as far as the store has none of them yet.
+    """Rows for the devices that a trace of ``node`` lists or uses; of those that the store has, what it does not know yet.
 
     Where the only device listed is not the only device used, the two are taken for one (a process that sees one device of several
     lists it as 0, while its events carry the number of the machine); the answer is whether that was done.
     """
-    known = {index for (index,) in store.connection.execute('SELECT "index" FROM device WHERE node = ?', [node]).fetchall()}
+    seen: set[int] = set()
     for index, entry in _properties(members, used):
-        if index in known:
+        if index in seen:
             continue
-        known.add(index)
+        seen.add(index)
         name = entry.get("name")
         major, minor = _int(entry.get("computeMajor")), _int(entry.get("computeMinor"))
-        store.insert(
-            "device",
-            {
-                "node": node,
-                "index": index,
-                "uuid": entry["uuid"] if isinstance(entry.get("uuid"), str) else None,
-                "name": name if isinstance(name, str) else None,
-                "memory_bytes": _int(entry.get("totalGlobalMem")),
-                "sm_count": _int(entry.get("numSms"), 2**31),
-                "compute_capability": None if major is None or minor is None else f"{major}.{minor}",
-                "vendor": vendor_of(name if isinstance(name, str) else None),
-            },
-        )
-    for index in sorted(set(used) - known)[:MOST_DEVICES]:
-        store.insert("device", {"node": node, "index": index})
+        facts = {
+            "uuid": entry["uuid"] if isinstance(entry.get("uuid"), str) else None,
+            "name": name if isinstance(name, str) else None,
+            "memory_bytes": _int(entry.get("totalGlobalMem")),
+            "sm_count": _int(entry.get("numSms"), 2**31),
+            "compute_capability": None if major is None or minor is None else f"{major}.{minor}",
+            "vendor": vendor_of(name if isinstance(name, str) else None),
+        }
+        store_device(store, node, index, facts)
+    for index in sorted(set(used) - seen)[:MOST_DEVICES]:
+        store_device(store, node, index, {})
     return _renumbered(members, used)
+
+
+def store_device(store: Store, node: int, index: int, facts: Mapping[str, Any]) -> None:
+    """The row of a device, with ``facts`` (columns of the table but node and index). One that the store has keeps what it says; what it
+    does not say is filled in, unless UUID or name tell that the facts are of another GPU."""
+    rows = store.frame('SELECT uuid, name FROM device WHERE node = ? AND "index" = ?', [node, index]).rows()
+    if not rows:
+        store.insert("device", {"node": node, "index": index, **facts})
+        return
+    [(uuid, name)] = rows
+    known, said = (plain(uuid), model(name or "")), (plain(facts.get("uuid")), model(facts.get("name") or ""))
+    if not facts or any(one and other and one != other for one, other in zip(known, said, strict=True)):
+        return
+    changes = ", ".join(f"{column} = coalesce({column}, ?)" for column in facts)
+    store.connection.execute(f'UPDATE device SET {changes} WHERE node = ? AND "index" = ?', [*facts.values(), node, index])
 
 
 def _renumbered(members: Mapping[str, Any], used: Collection[int]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from .clock_offset import Activity, activity_of_samples, series_of
 from .store import Store
@@ -62,3 +63,28 @@ def device_activity(store: Store, node: int, device: int, only: tuple[int, int] 
         else:
             known.append((first, last))
     return Activity(start, end, np.ones(len(start)), tuple(known) or ((int(start[0]), int(end[-1])),))
+
+
+def busy_before(
+    activity: Activity, time_ns: npt.NDArray[np.int64], window_ns: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """The share of the window before each time in which a GPU was busy, and whether nearly all of that window is known."""
+    covered = _share(activity.start_ns, activity.end_ns, activity.share, time_ns, window_ns)
+    starts, ends = (np.array([span[place] for span in activity.known], np.int64) for place in (0, 1))
+    return covered, _share(starts, ends, np.ones(len(starts)), time_ns, window_ns) > 0.99
+
+
+def _share(
+    start: npt.NDArray[np.int64],
+    end: npt.NDArray[np.int64],
+    share: npt.NDArray[np.float64],
+    time_ns: npt.NDArray[np.int64],
+    window_ns: int,
+) -> npt.NDArray[np.float64]:
+    """How much of the window before each time spans cover that do not overlap, in order."""
+    base = int(start[0])
+    at = np.column_stack([start, end]).ravel() - base
+    length = (end - start) * share
+    whole = np.column_stack([np.cumsum(length) - length, np.cumsum(length)]).ravel()
+    covered: npt.NDArray[np.float64] = np.interp(time_ns - base, at, whole) - np.interp(time_ns - window_ns - base, at, whole)
+    return covered / window_ns

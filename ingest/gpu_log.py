@@ -39,6 +39,8 @@ class Gpu:
     name: str | None = None
     unit: int = 0
     """The number on its machine, once all is read."""
+    by_uuid: bool = False
+    """Whether that was told by a UUID that other files have, too."""
 
 
 @dataclass(slots=True)
@@ -160,11 +162,13 @@ class GpuLogs:
             """,
             [shift, log.source],
         )
-        # DCGM's exporter tells what is used and what is free, and not the total.
+        # DCGM's exporter tells what is used and what is free, and not the total. Several lines of one time are one.
         execute(
             f"""
-            INSERT INTO log_unit SELECT unit, '{TOTAL}', time_ns, sum(value) FROM log_unit
-            WHERE metric IN ('{USED}', '{FREE}', '{RESERVED}') AND unit NOT IN (SELECT unit FROM log_unit WHERE metric = '{TOTAL}')
+            INSERT INTO log_unit SELECT unit, '{TOTAL}', time_ns, sum(value) FROM (
+                SELECT unit, metric, time_ns, avg(value) AS value FROM log_unit
+                WHERE metric IN ('{USED}', '{FREE}', '{RESERVED}') AND unit NOT IN (SELECT unit FROM log_unit WHERE metric = '{TOTAL}')
+                GROUP BY unit, metric, time_ns)
             GROUP BY unit, time_ns HAVING bool_or(metric = '{USED}') AND bool_or(metric = '{FREE}')
             """
         )

@@ -8,6 +8,10 @@ import re
 from typing import Final
 
 UTF16: Final = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+DELIMITERS: Final = (",", ";", "\t")
+_LOOKED_AT: Final = 512
+_LEAST: Final = 8
+"""Characters that tell an encoding without a mark."""
 # Column of --query-gpu -> metric, and the unit of values that say none. Of several columns of one metric the first here counts.
 COLUMNS: Final[dict[str, tuple[str, str]]] = {
     "utilization.gpu": ("gpu_utilization", "%"),
@@ -31,7 +35,7 @@ _HEADER: Final = re.compile(
 )
 _ITEM: Final = re.compile(r"([a-z][a-z0-9_.]*)\s*(?:\[([^\]]*)\])?")
 REASON: Final = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w+)")
-_TIMED_LINE: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}\s*,")
+_TIMED_LINE: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}\s*[,;\t]")
 _TIMED_DMON_LINE: Final = re.compile(r"20\d{6}\s*,?\s*\d\d:\d\d:\d\d\s*,?\s*\d{1,4}(?:\s*,\s*|\s+)[-\d]")
 DMON_HEADER: Final = re.compile(r"#\s*(?:Date|Time|gpu)\b.*\bgpu\b|#\s*gpu\b", re.I)
 DMON_NAMES: Final = frozenset({
@@ -60,18 +64,42 @@ ENTITY: Final = re.compile(r"(?P<time>.*?)#\s*Entity\s+\S", re.I)
 EXPOSED: Final = re.compile(r"^DCGM_FI_(?:DEV|PROF)_[A-Z0-9_]+\s*\{.*\}\s*\S+", re.I)
 
 
+def utf16_of(head: bytes) -> str | None:
+    """The encoding of a text in UTF-16 by its first bytes: its byte order mark, else zeros in every second place. None: it is none."""
+    if name := UTF16.get(head[:2]):
+        return name
+    first, second = head[0:_LOOKED_AT:2], head[1:_LOOKED_AT:2]
+    zeros = first.count(0), second.count(0)
+    if len(second) < _LEAST:
+        return None
+    if zeros[0] <= len(first) // 10 and zeros[1] >= 0.9 * len(second):
+        return "utf-16-le"
+    return "utf-16-be" if zeros[1] <= len(second) // 10 and zeros[0] >= 0.9 * len(first) else None
+
+
+def ends_with_cr(head: bytes) -> bool:
+    """Whether lines end with a carriage return alone, as old programs of the Macintosh write them. ``head``: decoded to UTF-8."""
+    return b"\r" in head and b"\n" not in head
+
+
 def head_lines(head: bytes, most: int = 60) -> list[str]:
     """The first lines of a log that are not empty, of its beginning ``head``."""
-    name = UTF16.get(head[:2])
-    text = head.decode(name or "utf-8", "replace")
-    return [line for raw in text.split("\n")[:most] if (line := raw.strip(" \t\r\ufeff\0"))]
+    text = head.decode(utf16_of(head) or "utf-8", "replace")
+    end = "\r" if "\r" in text and "\n" not in text else "\n"
+    return [line for raw in text.split(end)[:most] if (line := raw.strip(" \t\r\ufeff\0"))]
+
+
+def delimiter_of(line: str) -> str:
+    """What stands between the columns of a header or line: a comma, else a semicolon or a tab, as spreadsheets write them."""
+    return next((one for one in DELIMITERS if one in line), ",")
 
 
 def header_of(line: str) -> list[tuple[str, str]] | None:
     """The columns of a line that is a header of ``--query-gpu``: names and units. None where it is none."""
+    line = line.replace(delimiter_of(line), ",").rstrip(", ")
     if not _HEADER.fullmatch(line):
         return None
-    items = [_ITEM.match(item.strip(' "#')) for item in line.rstrip(", ").split(",")]
+    items = [_ITEM.match(item.strip(' "#')) for item in line.split(",")]
     columns = [(item[1], item[2] or "") for item in items if item]
     known = [name for name, _ in columns if name in COLUMNS or name in KEY_COLUMNS or name == "timestamp" or REASON.match(name)]
     # `name` and `index` alone could be of any table.
@@ -94,7 +122,7 @@ def recognises_smi(head: bytes, path: str) -> bool:
         return True
     if all(_TIMED_DMON_LINE.match(line) for line in lines[:3]):
         return True
-    return all(_TIMED_LINE.match(line) for line in lines[:3]) and re.search(r"\d (%|MiB|W|MHz)|, *\d", lines[0]) is not None
+    return all(_TIMED_LINE.match(line) for line in lines[:3]) and re.search(r"\d (%|MiB|W|MHz)|[,;\t] *\d", lines[0]) is not None
 
 
 def failure_of(head: bytes) -> str | None:

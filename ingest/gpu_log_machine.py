@@ -7,6 +7,7 @@ machine that they can be of.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .gpu_log import MOST_GPUS, Gpu, GpuLogs, Log, Placed
 from .gpu_log_name import HOW_TO_NAME, dashed_host, documented_host, has_host, named_host
@@ -17,6 +18,7 @@ from .registry import UNKNOWN_HOST, one_name
 
 def place_logs(logs: GpuLogs) -> None:
     """The machine of every log and the numbers of its GPUs there, each with a note of what it was told by."""
+    named = _named_apart(logs)
     for log in logs.logs:
         if not log.rows:
             continue
@@ -24,7 +26,7 @@ def place_logs(logs: GpuLogs) -> None:
         for gpu in log.gpus.values():
             hosts.setdefault(gpu.host, []).append(gpu)
         for host, gpus in hosts.items():
-            node = _node(logs, log, host, gpus)
+            node = _node(logs, log, host, gpus, named=named)
             number_gpus(logs.store, log, node, gpus)
             logs.placed.append(Placed(log, node, gpus))
             store_devices(logs.store, node, gpus)
@@ -39,7 +41,29 @@ def _machines(logs: GpuLogs) -> dict[int, str]:
     return dict(rows)
 
 
-def _node(logs: GpuLogs, log: Log, host: str | None, gpus: Sequence[Gpu]) -> int:
+def _named_apart(logs: GpuLogs) -> bool:
+    """Whether words behind a dash in the names of logs (nvidia-smi-WORD.csv) are those of machines: two such logs are of different ones,
+    or there is nothing but one log. Else they may say what a log is of."""
+    first: Log | None = None
+    read = [log for log in logs.logs if log.rows]
+    if len(read) == 1 and not _machines(logs):
+        return True
+    for log in read:
+        if (host := dashed_host(log.path.name)) is None:
+            continue
+        if first is None:
+            first = log
+        elif host != dashed_host(first.path.name) and _apart(logs, log, list(log.gpus.values()), _alone(first)):
+            return True
+    return False
+
+
+def _alone(log: Log) -> Placed:
+    """A log as if its GPUs were those of a machine of its own."""
+    return Placed(log, -1, [replace(gpu, unit=place if gpu.index is None else gpu.index) for place, gpu in enumerate(log.gpus.values())])
+
+
+def _node(logs: GpuLogs, log: Log, host: str | None, gpus: Sequence[Gpu], *, named: bool) -> int:
     known = _machines(logs)
 
     def note(text: str) -> None:
@@ -57,8 +81,8 @@ def _node(logs: GpuLogs, log: Log, host: str | None, gpus: Sequence[Gpu]) -> int
         (number,) = found
         note(f"The log names no machine; it is of {known[number]}: the UUIDs of its GPUs are the same.")
         return number
-    if (named := _by_file(logs, log, known)) is not None:
-        return named
+    if (by_file := _by_file(logs, log, known, dashed=named)) is not None:
+        return by_file
     alone = [number for number in known if not decided(logs, number)]
     if len(alone) == 1 and (why := _fits(logs, alone[0], gpus, len(gpus))):
         text = f"The log names no machine; it is taken to be of {known[alone[0]]}, the only machine of the run: {why}."
@@ -84,8 +108,8 @@ def _node(logs: GpuLogs, log: Log, host: str | None, gpus: Sequence[Gpu]) -> int
     return number
 
 
-def _by_file(logs: GpuLogs, log: Log, known: dict[int, str]) -> int | None:
-    """The machine that the name of the file, or of its folder, names."""
+def _by_file(logs: GpuLogs, log: Log, known: dict[int, str], *, dashed: bool) -> int | None:
+    """The machine that the name of the file, or of its folder, names; ``dashed``: also by a word behind a dash."""
 
     def note(text: str) -> None:
         logs.store.note("info", "machine_joined", text, source=log.source, file=log.file)
@@ -103,7 +127,7 @@ def _by_file(logs: GpuLogs, log: Log, known: dict[int, str]) -> int | None:
             note(f"The log names no machine; it is of {known[number]}: the name of the file or its folder says so.")
             return number
     host = host or named_host(log.path)
-    if host is None and all(hostname.startswith(UNKNOWN_HOST) or decided(logs, number) for number, hostname in known.items()):
+    if dashed and host is None and all(hostname.startswith(UNKNOWN_HOST) or decided(logs, number) for number, hostname in known.items()):
         host = dashed_host(log.path.name)
     if host is None:
         return None
@@ -161,20 +185,20 @@ def _fits(logs: GpuLogs, node: int, gpus: Sequence[Gpu], count: int) -> str | No
 
 def _excludes(logs: GpuLogs, node: int, log: Log, gpus: Sequence[Gpu]) -> bool:
     """Whether a machine that only logs tell of is another one: the same number with another UUID, or at the same time."""
-    for placed in logs.placed:
-        if placed.node != node:
-            continue
-        theirs = {gpu.unit: plain(gpu.uuid) for gpu in placed.gpus}
-        for place, gpu in enumerate(gpus):
-            unit = place if gpu.index is None else gpu.index
-            uuid = plain(gpu.uuid)
-            if unit in theirs and uuid is not None and theirs[unit] is not None:
-                if uuid != theirs[unit]:
-                    return True
-            elif (
-                unit in theirs and _overlap(log, placed.log) and _comparable(logs, log, placed.log) and not _equal(logs, log, gpus, placed)
-            ):
+    return any(placed.node == node and _apart(logs, log, gpus, placed) for placed in logs.placed)
+
+
+def _apart(logs: GpuLogs, log: Log, gpus: Sequence[Gpu], placed: Placed) -> bool:
+    """Whether a log is of another machine than a placed one: the same number has another UUID, or other values at the same time."""
+    theirs = {gpu.unit: plain(gpu.uuid) for gpu in placed.gpus}
+    for place, gpu in enumerate(gpus):
+        unit = place if gpu.index is None else gpu.index
+        uuid = plain(gpu.uuid)
+        if unit in theirs and uuid is not None and theirs[unit] is not None:
+            if uuid != theirs[unit]:
                 return True
+        elif unit in theirs and _overlap(log, placed.log) and _comparable(logs, log, placed.log) and not _equal(logs, log, gpus, placed):
+            return True
     return False
 
 

@@ -22,7 +22,7 @@ def number_gpus(store: Store, log: Log, node: int, gpus: Sequence[Gpu]) -> None:
         known = by_uuid.get(plain(gpu.uuid))
         if known is not None:
             moved += gpu.index is not None and gpu.index != known
-            gpu.unit = known
+            gpu.unit, gpu.by_uuid = known, True
         elif gpu.index is not None:
             gpu.unit = gpu.index
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import InputError, PostrunError, UsageError
 from .checksum import Checksums
 from .objects import is_url
+from .packed import may_be_anything
 from .python_window import window_of
 from .source import (
     END_MARKER,
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, float | None], None]
 
 _SHOWN: Final = 8
+_PART: Final = re.compile(r"(.+?)(?:-(\d+))?\.prt")
 """How many files an error message lists."""
 TRACERS: Final = frozenset({TRACE, NSIGHT})
 """Formats with device activity of which two can be of one process and time. Of recordings see capture.py."""
@@ -105,7 +109,8 @@ def load(
     try:
         results = _read_all(store, found, [Path(path) for path in paths], report, name, partials)
         if not any(result.events or (isinstance(result, CaptureResult) and result.job) for result in results):
-            notes = store.connection.execute("SELECT file, message FROM ingest_note WHERE severity <> 'info'").fetchall()
+            said = "SELECT file, message FROM ingest_note WHERE severity <> 'info' AND code <> 'unknown_format'"
+            notes = store.connection.execute(said).fetchall()
             raise _nothing_usable(paths, found, notes)
         store.checkpoint()
     except BaseException as error:
@@ -198,7 +203,7 @@ def _read_all(
     from .capture import CaptureResult
     from .finish import classify_kernels, demangle_kernels, ranks_by_order
     from .plausibility import note_several_runs
-    from .run_row import agreed_metadata, common_metadata, name_of, write_run
+    from .run_row import agreed_metadata, common_metadata, name_of, told_last, write_run
     from .steps import derive_steps
     from .trace_result import TraceResult
 
@@ -215,7 +220,8 @@ def _read_all(
     classify_kernels(store)
     results = [result for _, result in sorted(run.results.items())]
     traces = [result for result in results if isinstance(result, TraceResult)]
-    recorded = agreed_metadata(result.metadata for result in results if isinstance(result, CaptureResult))
+    parts = [(result.session, result.number, result.metadata) for result in results if isinstance(result, CaptureResult)]
+    recorded = agreed_metadata(told_last(parts))
     imported = recorded.pop("framework", None)  # by the recorded programs
     jobs = run.captures.jobs
     note_several_runs(store, results)
@@ -232,6 +238,13 @@ def _read_all(
     )
     report("loaded", 1.0)
     return results
+
+
+def _part(path: Path) -> tuple[str, str, int]:
+    """Files of one recording one after the other: what it knows of its process it has from those before. Their numbers do not sort as
+    texts: NAME.prt, NAME-2.prt, ..., NAME-10.prt."""
+    found = _PART.fullmatch(path.name)
+    return (os.fspath(path.parent), found[1], int(found[2] or 1)) if found else ("", "", 0)
 
 
 class _Reading:
@@ -277,7 +290,7 @@ class _Reading:
             self.results.update(zip(metrics, read_system_metrics_many(self.store, pairs, self.registry, lines), strict=True))
             self._done += sum(self.found[i].bytes or 0 for i in metrics)
         order = {name: position for position, name in enumerate(READERS)}
-        for i in sorted(reading, key=lambda i: order.get(self._format(i) or "", 0)):
+        for i in sorted(reading, key=lambda i: (order.get(self._format(i) or "", 0), *_part(self.found[i].path), i)):
             if self._format(i) in READERS:
                 self._tell(f"reading {self.found[i].path.name}")
                 checksums.start(i)
@@ -370,9 +383,9 @@ class _Reading:
                 self.store.note("info", "duplicate", f"The same as {first}; read once.", source=source, file=file)
             elif one.format is None and one.given:
                 self.store.note("warning", "unknown_format", f"No format that is read: {KNOWN}.", count=1, source=source, file=file)
-            elif one.format is None:
+            elif one.format is None or (not one.given and may_be_anything(one.format.name, one.path.name)):
                 unknown += 1
-            elif one.format.name == NSIGHT_REPORT and one.path.with_suffix(".sqlite") in exports:
+            elif one.format.name == NSIGHT_REPORT and any(one.path.with_suffix(f".sqlite{end}") in exports for end in ("", ".gz", ".zst")):
                 continue
             elif one.format.not_read is not None:
                 not_read.setdefault(one.format.name, []).append((f"{one.format.name}: {one.format.not_read}.", source, file))
@@ -413,4 +426,6 @@ def _nothing_usable(paths: Sequence[str | Path], found: list[Found], notes: Sequ
     if len(found) > _SHOWN:
         lines.append(f"  ... and {len(found) - _SHOWN} more")
     looked = "\n".join(["Looked at:", *lines]) if lines else "There is no file in it."
-    return InputError(f"{given}: nothing usable found. {looked}\nWhat is read: {KNOWN}. Give a file or folder of that kind.")
+    recognised = any(one.format is not None for one in found) or (bool(found) and all(one.problem is not None for one in found))
+    read = "" if recognised else f"\nWhat is read: {KNOWN}. Give a file or folder of that kind."
+    return InputError(f"{given}: nothing usable found. {looked}{read}")

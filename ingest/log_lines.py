@@ -1,6 +1,7 @@
 """What are the lines of a text log, plain or compressed, in portions that fit in memory?
 
-UTF-8, or UTF-16 with a byte order mark (what Windows PowerShell makes of redirected output). Bytes that are neither are replaced.
+UTF-8, or UTF-16 (what Windows PowerShell makes of redirected output), with or without a byte order mark. Lines end with LF, CR LF or CR.
+Bytes that are neither are replaced.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 
 import polars as pl
 
-from .gpu_log_head import UTF16
+from .gpu_log_head import ends_with_cr, utf16_of
 from .inflate import Inflate
 from .store import Store
 from .trace_notes import note_defects
@@ -91,10 +92,12 @@ class LogLines:
 
     def _text(self) -> Iterator[bytes]:
         decoder: codecs.IncrementalDecoder | None = None
-        first = True
+        first, carriage = True, False
         for piece in self._inflate:
             if first:
                 first = False
-                if name := UTF16.get(piece[:2]):
+                if name := utf16_of(piece):
                     decoder = codecs.getincrementaldecoder(name)("replace")
-            yield piece if decoder is None else decoder.decode(piece).encode("utf-8", "replace")
+                carriage = ends_with_cr(piece)
+            text = piece if decoder is None else decoder.decode(piece).encode("utf-8", "replace")
+            yield text.replace(b"\r", b"\n") if carriage else text

@@ -10,38 +10,25 @@ from .source_rows import Sources
 from .store import SCHEMA
 
 
-def merge(run: Sources, mine: int, theirs: int) -> None:
-    """All rows of one machine to another; processes of one pid become one."""
+def merge(run: Sources, mine: int, theirs: int, *, by_pid: bool = True) -> None:
+    """All rows of one machine to another; processes of one pid become one, unless ``by_pid`` is False, and what the first was called is
+    the other from now on."""
     execute = run.store.connection.execute
+    ((hostname,),) = execute("SELECT hostname FROM node WHERE id = ?", [mine]).fetchall()
     known = {
         pid: process
         for process, pid in execute("SELECT id, pid FROM process WHERE node = ? AND pid IS NOT NULL ORDER BY id DESC", [theirs]).fetchall()
     }
     same = [
-        (process, known[pid]) for process, pid in execute("SELECT id, pid FROM process WHERE node = ?", [mine]).fetchall() if pid in known
+        (process, known[pid])
+        for process, pid in execute("SELECT id, pid FROM process WHERE node = ?", [mine]).fetchall()
+        if by_pid and pid in known
     ]
     for table in _tables("node"):
         if table != "device":
             execute(f"UPDATE {table} SET node = ? WHERE node = ?", [theirs, mine])
     for gone, stays in same:
-        _apart(run, gone, stays)
-        for table in _tables("process"):
-            execute(f"UPDATE {table} SET process = ? WHERE process = ?", [stays, gone])
-        execute(
-            "UPDATE process SET rank = coalesce(process.rank, o.rank), local_rank = coalesce(process.local_rank, o.local_rank),"
-            " world_size = coalesce(process.world_size, o.world_size), command = coalesce(process.command, o.command)"
-            " FROM (SELECT * FROM process WHERE id = ?) AS o WHERE process.id = ?",
-            [gone, stays],
-        )
-        execute("DELETE FROM process WHERE id = ?", [gone])
-        for source, result in run.results.items():
-            changes: dict[str, Any] = {}
-            if getattr(result, "process", None) == gone:
-                changes["process"] = stays
-            if gone in getattr(result, "ranked", ()):
-                changes["ranked"] = tuple(stays if one == gone else one for one in result.ranked)  # type: ignore[attr-defined]
-            if changes:
-                run.results[source] = replace(result, **changes)
+        merge_processes(run, gone, stays)
     execute(
         'UPDATE device SET node = ? WHERE node = ? AND "index" NOT IN (SELECT "index" FROM device WHERE node = ?)',
         [theirs, mine, theirs],
@@ -62,6 +49,33 @@ def merge(run: Sources, mine: int, theirs: int) -> None:
     execute("DELETE FROM node WHERE id = ?", [mine])
     for placed in run.logs.placed:
         placed.node = theirs if placed.node == mine else placed.node
+    run.logs.registry.joined(hostname, theirs)
+
+
+def merge_processes(run: Sources, gone: int, stays: int) -> None:
+    """All rows of one process to another, with its machine; of that what the other does not say (rank, command) is kept."""
+    execute = run.store.connection.execute
+    _apart(run, gone, stays)
+    ((node,),) = execute("SELECT node FROM process WHERE id = ?", [stays]).fetchall()
+    for table in _tables("process"):
+        execute(f"UPDATE {table} SET process = ? WHERE process = ?", [stays, gone])
+        if "node" in SCHEMA[table]:
+            execute(f"UPDATE {table} SET node = ? WHERE process = ? AND node <> ?", [node, stays, node])
+    execute(
+        "UPDATE process SET rank = coalesce(process.rank, o.rank), local_rank = coalesce(process.local_rank, o.local_rank),"
+        " world_size = coalesce(process.world_size, o.world_size), command = coalesce(process.command, o.command)"
+        " FROM (SELECT * FROM process WHERE id = ?) AS o WHERE process.id = ?",
+        [gone, stays],
+    )
+    execute("DELETE FROM process WHERE id = ?", [gone])
+    for source, result in run.results.items():
+        changes: dict[str, Any] = {}
+        if getattr(result, "process", None) == gone:
+            changes["process"] = stays
+        if gone in getattr(result, "ranked", ()):
+            changes["ranked"] = tuple(stays if one == gone else one for one in result.ranked)  # type: ignore[attr-defined]
+        if changes:
+            run.results[source] = replace(result, **changes)
 
 
 def _apart(run: Sources, gone: int, stays: int) -> None:

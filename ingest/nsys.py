@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from .cycle_ids import of_cycle
 from .devices import add_devices
 from .identity import Facts, Identity, Placement, identify
 from .nsys_events import DEVICE, HOST, RANGES, Dropped, Names, Reader
+from .nsys_known import Known
 from .nsys_metrics import samples
 from .nsys_schema import Export, open_database
 from .nsys_session import Ranks, Session, read_session
@@ -28,10 +29,13 @@ from .ranges import depths
 from .registry import Registry
 from .store import Severity, Store, storable
 from .trace_batches import DEPTH_ROWS, FLUSH_ROWS
+from .trace_notes import note_defects
 from .trace_result import TraceResult
+from .unpacked import unpacked
 
 NOT_STORED: Final = (
     "no_timestamp", "zero_time", "impossible_time", "no_duration", "absurd_duration", "negative_duration", "marks", "domains",
+    "after_damage",
 )  # fmt: skip
 _DEVICE_TABLES: Final = (schema.KERNEL, schema.GRAPH, schema.MEMCPY, schema.MEMSET)
 _EVENT_TABLES: Final = (
@@ -81,11 +85,20 @@ def read_export(
 
     Raises InputError where the file is no export or nothing of it can be read, OSError where it cannot be opened.
     """
-    with path.open("rb") as file:
+    with unpacked(path) as (plain, defects):
+        note_defects(store, source, storable(path.name), defects)
+        return _read(store, registry, placement, path, source, progress, plain)
+
+
+def _read(
+    store: Store, registry: Registry, placement: Placement, path: Path, source: int, progress: Callable[[float], None] | None, plain: Path
+) -> TraceResult:
+    """As :func:`read_export`, of the database that ``path`` holds at ``plain``."""
+    with plain.open("rb") as file:
         head = file.read(100)
         size = file.seek(0, 2)
     try:
-        with open_database(path) as connection:
+        with open_database(plain) as connection:
             tables = schema.tables_of(connection)
             if not schema.is_export(tables):
                 shown = ", ".join(storable(name) for name in list(tables.values())[:_SHOWN]) or "none"
@@ -95,7 +108,7 @@ def read_export(
                     " make one with `nsys export --type sqlite REPORT.nsys-rep`"
                 )
             told, missing = progress or (lambda part: None), schema.pages_missing(head, size)
-            return _File(store, registry, placement, path, source, Export(connection, tables), missing).read(told)
+            return _File(store, registry, placement, path, source, Export(connection, tables, truncated=missing > 0), missing).read(told)
     except sqlite3.Error as error:
         raise InputError(
             f"the database is damaged ({error}); export the report again with `nsys export --type sqlite --force-overwrite true`"
@@ -126,6 +139,7 @@ class _File:
     session: Session = field(init=False)
     node: int = field(init=False)
     dropped: Dropped = field(default_factory=Dropped)
+    known: Known = field(default_factory=Known)
     places: dict[int | None, _Process] = field(default_factory=dict)
     used: dict[int | None, set[int]] = field(default_factory=dict)
     waiting: dict[str, list[pl.DataFrame]] = field(default_factory=lambda: {DEVICE: [], HOST: [], RANGES: []})
@@ -148,9 +162,10 @@ class _File:
         total, done = sum(rows.values()) or 1, 0
         names = Names(self.export, self.store.name_ids)
         reader = Reader(self.export, session, names, self.dropped, self._only_process(surveys), self._contexts(surveys))
+        self._look_ahead(reader)
         for _, table, frame, count in reader.read():
             done += count
-            self._take(table, frame)
+            self._take(table, self.known.kept(frame) if table == DEVICE else frame)
             self.of_torch = self.of_torch or reader.of_torch
             progress(min(done / total, 1.0))
         self._finish_ranges()
@@ -253,6 +268,17 @@ class _File:
         return self.places[process]
 
     # -- rows ----------------------------------------------------------------------------------------------------------
+
+    def _look_ahead(self, reader: Reader) -> None:
+        """Until when device activity is known: the tables of it that are cut are read once before all are."""
+        if (syncs := self.export.table(schema.SYNC)) is not None:
+            self.export.survey(syncs, ("globalPid",))
+        for names in (*_DEVICE_TABLES, schema.SYNC):
+            if (table := self.export.table(names)) is not None and table in self.export.cut:
+                trial = replace(reader, dropped=Dropped())
+                self.export.damaged.pop(table, None)
+                self.known.cut(table, trial.up_to_damage(table), busy=names != schema.SYNC)
+                self.export.damaged.pop(table, None)  # it is read once more
 
     def _take(self, table: str, rows: pl.DataFrame) -> None:
         if rows.is_empty():
@@ -361,6 +387,8 @@ class _File:
         session = self.session
         if self.pages_missing:
             self._note("error", "truncated", "The file is cut off: pages at its end are missing. Copy it again.", self.pages_missing)
+        if (text := self.known.told()) is not None:
+            self._note("error", "after_damage", text, self.known.left_out)
         for table, reason in sorted(self.export.damaged.items()):
             text = f"Table {storable(table)} is damaged and was read up to the damage ({reason}). Export the report again."
             self._note("error", "damaged", text)

@@ -204,6 +204,20 @@ class Reader:
         self.dropped.add("device_unknown", int(rows["device_unknown"].sum()))
         return rows
 
+    def up_to_damage(self, table: str) -> Iterator[pl.DataFrame]:
+        """GPU and times of the rows of a table of the device that can be read, in the order of the file: process, device, start_ns, end_ns.
+        They end at a row without a start, too: of a page that is cut within, SQLite reads as nothing what is missing."""
+        numbers = ("start", "end", "deviceId", "contextId", "globalPid")
+        kind = "sync" if table == self.export.table(schema.SYNC) else "kernel"
+        for batch in self.export.batches(table, numbers):
+            rows = _frame(numbers, batch)
+            empty = rows["start"].is_null().arg_true()
+            rows = self._devices(kind, rows.head(empty[0]) if len(empty) else rows)
+            process = pl.coalesce("globalPid", pl.lit(self.only_process, pl.Int64))
+            yield rows.filter(pl.col("end") >= pl.col("start")).select(process=process, device="device", start_ns="start", end_ns="end")
+            if len(empty):
+                return
+
     def kernels(self, table: str) -> Iterator[tuple[str, pl.DataFrame, int]]:
         numbers = (
             *self._BASIC, "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory",

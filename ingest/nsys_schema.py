@@ -142,11 +142,14 @@ def other_database(head: bytes, path: str) -> bool:
 
 @dataclass(slots=True)
 class Export:
-    """An open export. ``damaged``: tables of which not all could be read, with the reason."""
+    """An open export. ``damaged``: tables of which not all could be read, with the reason. ``cut``: those of which a survey found
+    that an end is missing. ``truncated``: pages at the end of the file are missing."""
 
     connection: sqlite3.Connection
     tables: dict[str, str]
+    truncated: bool = False
     damaged: dict[str, str] = field(default_factory=dict)
+    cut: set[str] = field(default_factory=set)
     _columns: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def table(self, names: Sequence[str]) -> str | None:
@@ -216,10 +219,14 @@ class Export:
         name = _quoted(table)
         try:
             first, last = (f"{of}({_quoted(known[one])})" if one in known else "NULL" for of, one in (("min", "start"), ("max", "end")))
-            count, start, end = self.connection.execute(f"SELECT count(*), {first}, {last} FROM {name}").fetchone()
+            begun = f"count({_quoted(known['start'])})" if "start" in known else "count(*)"
+            count, filled, start, end = self.connection.execute(f"SELECT count(*), {begun}, {first}, {last} FROM {name}").fetchone()
             distinct = self.connection.execute(f"SELECT DISTINCT {wanted} FROM {name} LIMIT {MOST_ROWS}").fetchall()
         except sqlite3.Error:
+            self.cut.add(table)
             return self.last_row(table), None, None, []  # reading it row by row will tell what is wrong
+        if self.truncated and filled < count:  # of a page that is cut within, what is missing reads as nothing
+            self.cut.add(table)
         return count, start if type(start) is int else None, end if type(end) is int else None, distinct
 
     @staticmethod

@@ -16,7 +16,19 @@ import polars as pl
 
 from ..errors import InputError
 from .gpu_log import GpuLogs, Log
-from .gpu_log_head import COLUMNS, DMON_HEADER, FAILURE, KEY_COLUMNS, PMON_HEADER, REASON, TABLE, dmon_columns, failure_of, header_of
+from .gpu_log_head import (
+    COLUMNS,
+    DMON_HEADER,
+    FAILURE,
+    KEY_COLUMNS,
+    PMON_HEADER,
+    REASON,
+    TABLE,
+    delimiter_of,
+    dmon_columns,
+    failure_of,
+    header_of,
+)
 from .gpu_log_metrics import LIMITS, PERCENT_LIMIT, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US
 from .log_lines import LogLines
 from .registry import ReadResult
@@ -52,8 +64,8 @@ _NOTHING: Final = (
 )
 
 _LOST: Final = re.compile(r"(?i)unable to determine the device handle for (?:gpu\s*)?(.{1,60}): ([^:]+)")
-_MOMENT: Final = r"(\d{4}[/-]?\d\d[/-]?\d\d[ T]+\d\d:\d\d:\d\d)"
-"""The time of a line, as the log writes it."""
+_MOMENT: Final = r"(\d{4}[/-]?\d\d[/-]?\d\d(?:[ T]+|\s*,\s*)\d\d:\d\d:\d\d)"
+"""The time of a line, as the log writes it; where commas stand between the columns of dmon, one is between date and time."""
 _MOST: Final = 8
 
 Columns = dict[str, tuple[int, str, str]]
@@ -69,6 +81,7 @@ class _Reader:
         self.store, self.logs, self.path, self.source = store, logs, path, source
         self.log: Log | None = None
         self.header: list[tuple[str, str]] | None = None
+        self.delimiter = ","
         self.dmon = False
         self.found: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
@@ -117,13 +130,14 @@ class _Reader:
     def _add(self, lines: pl.Series) -> None:
         """Lines between two headers are of the columns of the first."""
         first = lines.str.slice(0, 1)
-        perhaps = lines.str.contains(r"^[#\"\s]*[a-zA-Z][a-zA-Z0-9_.]*(\s*\[[^\]]*\])?\"?\s*,") | (first == "#")
+        perhaps = lines.str.contains(r"^[#\"\s]*[a-zA-Z][a-zA-Z0-9_.]*(\s*\[[^\]]*\])?\"?\s*[,;\t]") | (first == "#")
         heads = [(place, lines[place]) for place in perhaps.arg_true().to_list()[:10_000]]
         begin = 0
         for place, line in heads:
             if (found := self._header(line)) is None:
                 continue
             self._rows(lines[begin:place])
+            self.delimiter = delimiter_of(line)
             if self.header is not None and self.header != found:
                 self._count("columns_change", 1)
             self.header = found
@@ -168,7 +182,7 @@ class _Reader:
             lines = lines.filter(~lines.str.starts_with("#"))
             fields = lines.str.replace_all(",", " ", literal=True).str.strip_chars().str.replace_all(r"\s+", " ").str.split(" ")
         else:
-            fields = lines.str.strip_chars_end(", ").str.split(",")
+            fields = lines.str.strip_chars_end(f"{self.delimiter} ").str.split(self.delimiter)
         whole = fields.list.len() == len(self.header)
         self._count("wrong_length", int((~whole).sum()), lines.filter(~whole))
         fields, lines = fields.filter(whole), lines.filter(whole)
@@ -218,7 +232,7 @@ class _Reader:
         """Keeps the last time of these lines."""
         found = lines.tail(_MOST).str.extract(_MOMENT, 1).drop_nulls()  # headers in the middle have none
         if len(found):
-            self.moment = str(found[-1])
+            self.moment = str(found[-1]).replace(",", " ")
 
     def _times(self, places: Mapping[str, int]) -> pl.Expr:
         if self.dmon:
@@ -227,6 +241,7 @@ class _Reader:
             time = text.str.to_datetime("%Y%m%d %H:%M:%S%.f", time_unit="us", strict=False)
         else:
             text = pl.col(f"c{places['timestamp']}").str.replace_all("-", "/", literal=True).str.replace("T", " ", literal=True)
+            text = text.str.replace(",", ".", literal=True)  # none is left where commas stand between the columns
             time = text.str.to_datetime("%Y/%m/%d %H:%M:%S%.f", time_unit="us", strict=False)
         micros = time.cast(pl.Int64)
         return pl.when(micros.is_between(YEAR_2001_US, YEAR_2200_US)).then(micros).alias("time_us")
@@ -258,6 +273,8 @@ class _Reader:
                 text.str.extract(r"^0[xX]([0-9a-fA-F]{1,16})$", 1).str.to_integer(base=16, strict=False, dtype=pl.UInt64).cast(pl.Float64)
             )
         else:
+            if self.delimiter != ",":  # as spreadsheets of many languages write decimals
+                text = text.str.replace(",", ".", literal=True)
             parts = text.str.extract_groups(r"^(?<number>\d{1,15}(?:\.\d{1,9})?)\s*(?<unit>[A-Za-z%]{0,4})$").struct.unnest()
             own = parts["unit"].str.to_lowercase()
             factor = own.replace_strict(_FACTORS | {"": _FACTORS.get(unit.lower(), 1.0)}, default=None, return_dtype=pl.Float64)
@@ -295,7 +312,7 @@ class _Reader:
         note = self.store.note
         for code, (severity, text) in NOTES.items():
             if self.found[code]:
-                message = text.format(columns=", ".join(sorted(self.absent)))
+                message = _TOLD.get(code, text).format(columns=", ".join(sorted(self.absent)))
                 if code in self.examples:
                     message = f"{message[:-1]}; the first: {self.examples[code]!r}."
                 note(severity, code, message, count=self.found[code], source=self.source, file=self.path.name)
@@ -335,6 +352,18 @@ NOTES: Final[dict[str, tuple[Severity, str]]] = {
     "part_of_gpu": ("info", "Values of parts of a GPU (MIG) were left out; those of whole GPUs are shown."),
     "no_gpu": ("warning", "Lines that name no GPU were left out."),
 }
+
+_TOLD: Final = {
+    "wrong_length": (
+        "Lines with more or fewer fields than the header (cut off, mixed, or with decimal commas between commas) were left out. Where a"
+        " spreadsheet saved the log, give it as nvidia-smi wrote it, or save it with semicolons or tabs."
+    ),
+    "bad_time": (
+        "Lines whose time could not be read were left out: accepted is what nvidia-smi writes, such as 2026/11/20 06:00:00.123 (year,"
+        " month, day, time with seconds). Where a spreadsheet saved the log, give it as nvidia-smi wrote it."
+    ),
+}
+"""In place of the texts of ``NOTES``, what holds for logs of nvidia-smi."""
 
 
 def several_without_number(path: Path, times: pl.Series) -> None:

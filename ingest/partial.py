@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InputError
 from .checksum import sha256
+from .devices import store_device
 from .identity import Facts, Identity, Placement
 from .registry import ReadResult, Registry
 from .source import FORMATS, SYSTEM_METRICS, TIMELINE, TRACE, TRACE_HEAD_BYTES, Found, read_head
@@ -317,10 +318,8 @@ class Part:
             node, process = where
             for window in read["windows"]:
                 store.insert("profile_window", {"process": process, "source": source, **window})
-            known = {index for (index,) in store.connection.execute('SELECT "index" FROM device WHERE node = ?', [node]).fetchall()}
             for device in read["devices"]:
-                if device["index"] not in known:
-                    store.insert("device", {"node": node, **device})
+                store_device(store, node, device["index"], {column: value for column, value in device.items() if column != "index"})
         self._notes(store, source)
         if read["result"] is None:
             return ReadResult(0, None, None)

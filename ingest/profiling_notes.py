@@ -26,7 +26,7 @@ _NO_STEP: Final = "no step began"
 _USUAL: Final = ("is not in use", "is not initialised", "HOROVOD_TIMELINE is set")
 """Of libraries that a common window asks for without the program using them."""
 _AS_IS: Final = ("has not imported", "was iterated")
-_ENDED: Final = ("not reached; the last step", "before the window")
+_ENDED: Final = ("not reached; the last step", "before the end of the window", "before the window")
 """Of windows that were longer than the training."""
 _MOST: Final = 12
 _FORMATS: Final = {
@@ -87,19 +87,22 @@ def _words(names: list[str]) -> str:
 
 def note_elsewhere(store: Store, given: Iterable[Missing], formats: Container[str | None]) -> None:
     """One note per folder that holds what was profiled, where no file like it is among those that are read. ``formats``: of these."""
+    given = list(given)
+    with_devices = {one.process for one in given if one.devices}
     places: dict[str, tuple[Missing, set[int]]] = {}
     for one in given:
         place = one.metadata.get("profiling.place", "")
-        if place and any(_lacks(one, kind, formats) for kind in _FORMATS):
+        if place and any(_lacks(one, kind, formats, one.process in with_devices) for kind in _FORMATS):
             places.setdefault(place, (one, set()))[1].add(one.process)
     for place, (one, processes) in list(places.items())[:_MOST]:
         text = f"Framework profiling was written to {place}; give it beside the recording: postrun report RECORDING {shlex.quote(place)}."
         store.note("warning", "profiling_elsewhere", text, count=len(processes), source=one.source, file=one.file)
 
 
-def _lacks(one: Missing, kind: str, formats: Container[str | None]) -> bool:
+def _lacks(one: Missing, kind: str, formats: Container[str | None], devices: bool) -> bool:
+    """Whether files of a kind of profiling are missing. ``devices``: whether any file of the process has activity of GPUs."""
     recorded = _STEPS.fullmatch(" ".join(one.metadata.get(f"profiling.{kind}.recorded", "").split())) is not None
-    in_recording = kind == "detailed" and one.devices  # without PyTorch kernels are in the recording itself
+    in_recording = kind == "detailed" and devices  # without PyTorch kernels are in the recording itself
     return recorded and not in_recording and not any(name in formats for name in _FORMATS[kind])
 
 

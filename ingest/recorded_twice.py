@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .source_rows import TABLES, SourceRows, Sources
+from .source_rows import TABLES, SourceRows, Sources, operators
 from .store import SCHEMA
 
 LEAST_SAME: Final = 8
@@ -104,7 +104,7 @@ def _leave_same(run: Sources, goes: SourceRows, stays: SourceRows, device: int, 
 
 
 def _leave_out(run: Sources, source: SourceRows, other: SourceRows, process: int, span: tuple[int, int]) -> None:
-    counts = {one.id: _operators(run, one, process) for one in (source, other)}
+    counts = {one.id: operators(run, one, process) for one in (source, other)}
     stays, goes = (source, other) if counts[source.id] >= counts[other.id] else (other, source)
     first, last = goes.rows["device_event"]
     inside = "process = ? AND start_ns BETWEEN ? AND ?"
@@ -137,9 +137,3 @@ def _first_launch(run: Sources, source: SourceRows, process: int) -> int | None:
     query = "SELECT min(start_ns) FROM host_event WHERE rowid >= ? AND rowid < ? AND process = ? AND kind = 'launch'"
     found: int | None = run.store.frame(query, [*source.rows.get("host_event", (0, 0)), process]).item()
     return found
-
-
-def _operators(run: Sources, source: SourceRows, process: int) -> int:
-    first, last = source.rows.get("host_event", (0, 0))
-    query = "SELECT count(*) FROM host_event WHERE rowid >= ? AND rowid < ? AND process = ? AND kind = 'operator'"
-    return int(run.store.frame(query, [first, last, process]).item())

@@ -109,6 +109,13 @@ class Registry:
         if execute(orphan, [node, UNKNOWN_HOST]).fetchall():
             self._nodes = {hostname: known_id for hostname, known_id in self._nodes.items() if known_id != node}
 
+    def joined(self, hostname: str, node: int) -> None:
+        """A machine turned out to be ``node``: its name means that from now on, but that of an unknown one is free again."""
+        if hostname.startswith(UNKNOWN_HOST):
+            self._nodes.pop(hostname, None)
+        else:
+            self._nodes[hostname] = node
+
     def _fill(self, known: _Process, rank: int | None, local_rank: int | None, world_size: int | None, label: str | None) -> None:
         label = storable(label) if label is not None else None
         if (rank, local_rank, world_size, label) != (None, None, None, None):

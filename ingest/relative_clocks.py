@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from .clock_offset import Offset, Unclear, busy_offset, event_offset, series_of, step_offset, told
 from .gpu_activity import MOST_GPUS, MOST_SAMPLES, device_activity
-from .source_rows import Clock, SourceRows, Sources
+from .source_rows import Clock, SourceRows, Sources, processes
 
 _MOST_KERNELS: Final = 2_000_000
 _KERNEL_SPREAD_NS: Final = 10**6
@@ -26,7 +26,7 @@ def settle_relative(run: Sources) -> None:
             text = f"The times of {source.file} have no epoch and could not be related to those of the other files: {found.reason}."
             run.store.note("warning", "clock_unknown", text, source=source.id, file=source.file)
             continue
-        _shift(run, source, found.shift_ns)
+        shift(run, source, found.shift_ns)
         within = f"{found.evidence}, +/- {told(found.uncertainty_ns)[1:]}"
         run.clocks[source.id] = Clock(found.shift_ns, within)
         text = f"Times of {source.file} have no epoch; they were shifted to those of the other files ({within})."
@@ -51,18 +51,10 @@ def _relate(run: Sources, source: SourceRows, others: Sequence[SourceRows]) -> O
 
 def _same_process(run: Sources, one: SourceRows, other: SourceRows) -> set[int]:
     """Processes of which both have device events."""
-    return _processes(run, one, "device_event") & _processes(run, other, "device_event")
+    return processes(run, one, "device_event") & processes(run, other, "device_event")
 
 
-def _processes(run: Sources, source: SourceRows, table: str) -> set[int]:
-    first, last = source.rows.get(table, (0, 0))
-    if first >= last:
-        return set()
-    query = f"SELECT DISTINCT process FROM {table} WHERE rowid >= ? AND rowid < ? AND process IS NOT NULL"
-    return set(run.store.frame(query, [first, last]).to_series().to_list())
-
-
-def _by_kernels(run: Sources, one: SourceRows, other: SourceRows, processes: set[int]) -> Offset | Unclear:
+def _by_kernels(run: Sources, one: SourceRows, other: SourceRows, common: set[int]) -> Offset | Unclear:
     """Three kernels in a row of the same names and durations (to the microsecond) that both have exactly once."""
     keys: list[dict[Any, int]] = []
     for source in (one, other):
@@ -72,7 +64,7 @@ def _by_kernels(run: Sources, one: SourceRows, other: SourceRows, processes: set
             WITH kernel AS (
                 SELECT device, start_ns, (n.text, duration_ns // 1000) AS what FROM device_event JOIN name AS n ON n.id = name
                 WHERE device_event.rowid >= {first} AND device_event.rowid < {last} AND kind = 'kernel'
-                    AND process IN ({", ".join(map(str, sorted(processes)))}) LIMIT {_MOST_KERNELS}
+                    AND process IN ({", ".join(map(str, sorted(common)))}) LIMIT {_MOST_KERNELS}
             ), chain AS (
                 SELECT start_ns, hash(device, what, lead(what) OVER here, lead(what, 2) OVER here) AS key FROM kernel
                 WINDOW here AS (PARTITION BY device ORDER BY start_ns)
@@ -87,7 +79,7 @@ def _by_kernels(run: Sources, one: SourceRows, other: SourceRows, processes: set
 def _by_steps(run: Sources, source: SourceRows) -> Offset | Unclear:
     first, last = source.rows.get("annotation", (0, 0))
     reasons = ["no other source has steps of the same process"]
-    for process in sorted(_processes(run, source, "annotation")):
+    for process in sorted(processes(run, source, "annotation")):
         mine, theirs = (
             {
                 value: (start, duration)
@@ -138,10 +130,12 @@ def _by_samples(run: Sources, source: SourceRows) -> Offset | Unclear:
     return replace(found, shift_ns=-found.shift_ns) if isinstance(found, Offset) else found
 
 
-def _shift(run: Sources, source: SourceRows, by: int) -> None:
+def shift(run: Sources, source: SourceRows, by: int) -> None:
+    """Add nanoseconds to all times that a source brought."""
     for table, (first, last) in source.rows.items():
         if first < last:
-            run.store.connection.execute(f"UPDATE {table} SET start_ns = start_ns + ? WHERE rowid >= ? AND rowid < ?", [by, first, last])
+            time = "time_ns" if table == "sample" else "start_ns"
+            run.store.connection.execute(f"UPDATE {table} SET {time} = {time} + ? WHERE rowid >= ? AND rowid < ?", [by, first, last])
     run.store.connection.execute(
         "UPDATE profile_window SET first_ns = first_ns + $by, last_ns = last_ns + $by, on_ns = on_ns + $by, off_ns = off_ns + $by"
         " WHERE source = $source",

@@ -112,6 +112,15 @@ def agreed_metadata(all_metadata: Iterable[Mapping[str, Any]]) -> dict[str, Any]
     return {key: value for key, value in found.items() if key not in contradicted}
 
 
+def told_last(parts: Iterable[tuple[bytes | None, int, Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+    """What each recording says in the end. ``parts``: of files, the recording that each is a part of, which part, and what it says; a later
+    part says all again, and what has changed. Files of which that is not known (None) are recordings of their own."""
+    found: dict[object, dict[str, Any]] = {}
+    for place, (session, _, metadata) in enumerate(sorted(parts, key=lambda part: part[1])):
+        found.setdefault(place if session is None else session, {}).update(metadata)
+    return list(found.values())
+
+
 def name_of(paths: Sequence[Path]) -> str:
     """A run's name from where it was found: the file's, the folder's, or that of the folder that all paths share."""
     absolute = [path.absolute() for path in paths]

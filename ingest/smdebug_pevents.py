@@ -139,6 +139,10 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
     negative = events.filter(pl.col("duration_ns") < 0).height
     note("warning", "negative_duration", "Events that end before they start were left out.", negative)
     events = events.filter(pl.col("duration_ns") >= 0)
+    ready = _ready_ranks(events, texts)
+    text = "Marks of Horovod that say when a rank was ready for a collective are no ranges; they are not shown."
+    note("info", "rank_ready", text, ready.height)
+    events = events.join(ready, on="ordinal", how="anti")
     absurd = events.filter(pl.col("duration_ns") > LONGEST_NS).height
     text = "Ranges last longer than seven days, which cannot be right: the clock of their writer jumped. They are shown as they stand."
     note("warning", "absurd_duration", text, absurd)
@@ -147,6 +151,18 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
         return ReadResult(0, None, None, relative=not bases, partial=partial), None, texts
     first, last = events.select(pl.col("start_ns").min(), (pl.col("start_ns") + pl.col("duration_ns")).max().alias("end")).row(0)
     return ReadResult(events.height, first, last, relative=not bases, partial=partial), events, texts
+
+
+def _ready_ranks(events: pl.DataFrame, texts: Sequence[str]) -> pl.DataFrame:
+    """The ordinals of Horovod's marks: complete events of no duration, named by the number of a rank, while ranks negotiate."""
+    import polars as pl
+
+    used = events["name"].unique().drop_nulls().to_list()
+    numbers = [i for i in used if texts[i].isascii() and texts[i].isdecimal()]
+    if not any(texts[i].startswith("NEGOTIATE_") for i in used):
+        numbers = []
+    of_no_duration = (pl.col("phase") == ord("X")) & (pl.col("duration_ns") == 0)
+    return events.filter(of_no_duration & pl.col("name").is_in(numbers)).select("ordinal")
 
 
 def _declarations(metadata: Iterable[tuple[int, dict[str, Any]]]) -> tuple[list[tuple[int, int]], list[tuple[int, str, str]]]:

@@ -16,6 +16,7 @@ from .gpu_log_head import recognises_dcgm, recognises_smi
 from .nsys_schema import HEAD as SQLITE
 from .nsys_schema import other_database
 from .objects import is_url
+from .packed import PACKED
 from .python_stats import recognises_dump, recognises_tree
 from .smdebug_metrics import recognises_system_metrics
 from .smdebug_pevents import recognises_pevents
@@ -74,7 +75,7 @@ class Found:
         return self.format is not None and self.format.not_read is None and self.problem is None
 
 
-_NOT_YET: Final = "not read by this version"
+_PIPE: Final = "a pipe or device, which can be read only once: write it to a file first, and give that"
 _TRACE_KEYS: Final = re.compile(
     rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|displayTimeUnit|record_shapes)"\s*:'
 )
@@ -100,6 +101,7 @@ def _named(pattern: str) -> Callable[[bytes, str], bool]:
 # First match decides.
 FORMATS: Final[tuple[Format, ...]] = (
     Format(RUN_STORE, lambda head, path: head[8:12] == b"DUCK"),
+    *(Format(name, recognises, step) for name, recognises, step in PACKED),
     Format(END_MARKER, _named(r"/training_job_end\.ts$")),
     Format(JOB, lambda head, path: path.endswith("/job.json") and b'"ph"' not in head),
     Format(
@@ -190,6 +192,8 @@ def find_files(paths: Sequence[str | Path], exclude: Path | None = None) -> list
         if is_url(given):
             raise UsageError(f"{given}: this is a URL; ingest() copies its objects first")
         path = Path(given)
+        if str(given) == "-" and not os.path.lexists(path):
+            raise InputError("-: standard input is not read; write it to a file first, as with `zcat trace.json.gz > FILE`, and give that")
         if not os.path.lexists(path):
             raise InputError(f"{path}: no such file or folder; check the path")
         for one in _walk(path) if path.is_dir() else [_look(path, given=True)]:
@@ -232,11 +236,15 @@ def _walk(folder: Path) -> Iterator[Found]:
         yield Found(Path(str(problem.filename)), None, None, f"the folder cannot be searched ({problem.strerror})", given=False)
 
 
+def _flows(mode: int) -> bool:
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode)
+
+
 def _look(path: Path, *, given: bool) -> Found:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            return Found(path, None, None, "no ordinary file", given)
+            return Found(path, None, None, _PIPE if _flows(status.st_mode) else "no ordinary file", given)
         return Found(path, status.st_size, format_of(path), None, given)
     except OSError as error:
         return Found(path, None, None, f"cannot be read ({error.strerror or type(error).__name__})", given)

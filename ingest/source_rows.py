@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 TABLES: Final = ("device_event", "host_event", "annotation", "collective", "allocation")
 """Tables of events whose rows are known by the source that they came from."""
+_COUNTED: Final = (*TABLES, "sample")
 
 
 @dataclass(slots=True)
 class SourceRows:
-    """What one file brought into the store. ``rows``: first and last rowid + 1 in each table of ``TABLES``."""
+    """What one file brought into the store. ``rows``: first and last rowid + 1 in each table of ``TABLES``, and in that of samples."""
 
     id: int
     format: str
@@ -41,8 +42,8 @@ class Clock:
 
 
 def row_counts(store: Store) -> dict[str, int]:
-    """The next rowid of every table of ``TABLES``."""
-    return {table: store.connection.execute(f"SELECT coalesce(max(rowid) + 1, 0) FROM {table}").fetchall()[0][0] for table in TABLES}
+    """The next rowid of every table of ``TABLES``, and of that of samples."""
+    return {table: store.connection.execute(f"SELECT coalesce(max(rowid) + 1, 0) FROM {table}").fetchall()[0][0] for table in _COUNTED}
 
 
 class Sources:
@@ -58,3 +59,30 @@ class Sources:
         self.tracers = frozenset(several_tracers)
         self.clocks: dict[int, Clock] = {}
         self.results: dict[int, ReadResult] = {source.id: source.result for source in sources}
+
+
+def tracer_pairs(run: Sources, table: str = "device_event") -> list[tuple[SourceRows, SourceRows]]:
+    """Sources of two formats of which each can have what the other has, and brought rows of a table."""
+
+    def has_rows(source: SourceRows) -> bool:
+        first, last = source.rows.get(table, (0, 0))
+        return first < last
+
+    tracers = [source for source in run.sources if source.format in run.tracers and has_rows(source)]
+    return [(one, other) for place, one in enumerate(tracers) for other in tracers[place + 1 :] if one.format != other.format]
+
+
+def processes(run: Sources, source: SourceRows, table: str) -> set[int]:
+    """The processes of which a source brought rows of a table."""
+    first, last = source.rows.get(table, (0, 0))
+    if first >= last:
+        return set()
+    query = f"SELECT DISTINCT process FROM {table} WHERE rowid >= ? AND rowid < ? AND process IS NOT NULL"
+    return set(run.store.frame(query, [first, last]).to_series().to_list())
+
+
+def operators(run: Sources, source: SourceRows, process: int) -> int:
+    """How many operators of a process a source brought."""
+    first, last = source.rows.get("host_event", (0, 0))
+    query = "SELECT count(*) FROM host_event WHERE rowid >= ? AND rowid < ? AND process = ? AND kind = 'operator'"
+    return int(run.store.frame(query, [first, last, process]).item())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,8 +44,10 @@ class Look:
 
 
 def checked_title(text: str) -> str:
-    """The value of --title. Raises UsageError where it says nothing or is too long for one line."""
+    """The value of --title. Raises UsageError where it says nothing, has control characters, or is too long for one line."""
     shown = " ".join(text.split())
+    if any(unicodedata.category(one) == "Cc" for one in shown):
+        raise UsageError("the title has control characters; leave them out")
     if not shown:
         raise UsageError("the title is empty; leave it out, or write it like --title 'GPU report'")
     if len(shown) > LONGEST_TITLE:

@@ -224,3 +224,15 @@ def test_fail_on_in_a_process_of_its_own_ends_with_code_3(small_store: Path, tmp
     assert done.returncode == 3, done.stderr
     assert done.stderr.endswith("postrun: --fail-on: Always found issues\n")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "report.junit.xml"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc here")
+def test_the_advice_fits_the_reason_why_a_place_cannot_be_written(small_store: Path, tmp_path: Path) -> None:
+    done = run("report", small_store, "-o", "/proc/postrun", "--format", "json")
+    assert (done.returncode, done.stderr.splitlines()[-1].partition("; ")[2]) == (1, "choose another place with -o")
+    assert "space" not in done.stderr
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    if not os.access(locked, os.W_OK):  # not as root
+        done = run("report", small_store, "-o", locked / "report", "--format", "json")
+        assert done.stderr.splitlines()[-1].partition("; ")[2] == "check its permissions, or choose another place with -o"

@@ -79,6 +79,7 @@ def test_file_environment_and_command_line_in_their_order(run_folder: Path, tmp_
         (("--sections", ","), "nothing is named"),
         (("--theme", "blue"), "'blue' is not one of 'auto', 'light', 'dark'"),
         (("--title", "x" * 81), "81 characters"),
+        (("--title", "red \x1b[31m"), "the title has control characters; leave them out"),
         (("--logo", "absent.png"), "absent.png: cannot be read"),
         (("--logo", "bad.svg"), "bad.svg: the SVG has the element script"),
         (("--logo-alt", "Company"), "--logo FILE"),

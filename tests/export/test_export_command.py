@@ -119,6 +119,27 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_read(run: Path, tmp_
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.parametrize("kind", ["perfetto", "chrome", "parquet", "csv"])
+def test_standard_output_is_no_place_for_an_export(kind: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, told = refused(str(run), "-f", kind, "-o", "-")
+    assert (code, told) == (2, "postrun: -: an export is not written to standard output; name a file or folder with -o\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_that_is_read_back_has_the_name_of_its_machine(tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 7, "tid": 7, "ts": 1_700_000_000_000_000, "dur": 5}
+    trace = json.dumps({"schemaVersion": 1, "traceEvents": [event]})
+    for name, host in (("node-3_7.1700000000000.pt.trace.json", "node-3"), ("nameless.json", None)):
+        (tmp_path / name).write_text(trace)
+        out = tmp_path / f"{host}.json"
+        with ingest([tmp_path / name]) as store:
+            write(store, "chrome", out)
+        assert json.loads(out.read_text()).get("host_name") == host
+        with ingest([out]) as store:
+            assert store.frame("SELECT hostname FROM node").to_series().to_list() == [host or "unknown host"]
+
+
 @pytest.mark.parametrize(("kind", "name"), [("perfetto", "run.pftrace"), ("chrome", "run.json.gz"), ("parquet", "tables")])
 def test_a_disk_without_space_leaves_nothing_behind(kind: str, name: str, run: Path, tmp_path: Path) -> None:
     code = "import resource, sys; from postrun.cli import main; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); main(sys.argv[1:])"

@@ -29,6 +29,10 @@ COPY = re.compile(r"HtoD|DtoH|DtoD|PtoP|HtoH", re.I)
 LONGEST, ROUNDING = 7 * 86_400 * 10**9, 1000
 
 
+# What ranges that load data are called in the traces that are read here.
+LOADING = {"## data_load ##", "## load_batch ##", "## wait_for_batch ##"}
+
+
 class Trace:
     """The events of one file by what they are; ``start`` and ``end`` in nanoseconds, ``id`` the correlation (None where 0)."""
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from recompute import Event, Spans, Trace, grouped, quantiles, spans, union
+from recompute import LOADING, Event, Spans, Trace, grouped, quantiles, spans, union
 
 
 def launches(traces: Sequence[Trace]) -> dict[str, Any]:
@@ -70,10 +70,12 @@ def step_parts(trace: Trace) -> dict[str, Any] | None:
         reached = max(step["end"], step["last"] or 0, reached or 0)
         windows.append((start, reached))
     work = trace.work
+    named = [row for row in trace.ranges if row["side"] == "host" and row["name"] in LOADING]
     classes = {
         "kernel": spans(work, "kernel", communication=False), "memcpy": spans(work, "memcpy"), "memset": spans(work, "memset"),
         "communication": spans(work, "kernel", communication=True), "runtime": [(e["start"], e["end"]) for e in trace.calls],
-        "data_loader": [(e["start"], e["end"]) for e in trace.loaders], "cpu_op": [(e["start"], e["end"]) for e in trace.operators],
+        "data_loader": [(e["start"], e["end"]) for e in [*trace.loaders, *named]],
+        "cpu_op": [(e["start"], e["end"]) for e in trace.operators],
     }  # fmt: skip
     parts: dict[str, float] = {}
     taken: Spans = []

@@ -179,9 +179,35 @@ def test_a_range_may_end_after_the_file_in_which_its_thread_did(tmp_path: Path) 
     first.add("thread", {1: [9], 2: [4799], 3: ["loader"]})
     later = Recording(["load"], number=2).ranges(1, [0], 5, source=9).ranges(1, [10], 5, source=8).end()
     anew = Recording(["load"], session=2).ranges(1, [20], 5, source=9).end()  # numbers of another session are other threads
-    with load(tmp_path, a=first.end(), b=later, c=anew) as store:
+    written = {"h-1.4711.1700": first.end(), "h-1.4711.1700-2": later, "h-1.4711.1800": anew}  # as the library calls them
+    with load(tmp_path, **written) as store:
         assert rows(store, "SELECT tid FROM annotation ORDER BY start_ns") == [(4799,), (-8,), (-9,)]
         assert notes(store)["thread_unknown"] == 2
+
+
+def test_parts_of_a_recording_are_read_by_their_number(tmp_path: Path) -> None:
+    """The thread is described anew in each, with another id here, so that the last one before counts."""
+    written = {}
+    for number in range(1, 12):
+        part = Recording(["load"], number=number)
+        if number != 11:
+            part.add("thread", {1: [9], 2: [5000 + number], 3: ["loader"]})
+        written["h.4711.1700" + (f"-{number}" if number > 1 else "")] = part.ranges(1, [number], 1, source=9).end()
+    with load(tmp_path, **written) as store:
+        assert rows(store, "SELECT tid FROM annotation ORDER BY start_ns") == [(5000 + min(i, 10),) for i in range(1, 12)]
+
+
+def test_what_a_recording_says_in_the_end_counts(tmp_path: Path) -> None:
+    """A later part says it all again; of two recordings that contradict each other neither counts."""
+    written = {}
+    for session, pid in ((1, 4711), (2, 4712)):
+        for number in range(1, 4):
+            part = Recording(["a"], number=number, session=session, pid=pid)
+            part.add("meta", {1: ["epoch", "who", "kept"], 2: [str(number), f"process {pid}", "1"]})
+            written[f"h.{pid}.1700" + (f"-{number}" if number > 1 else "")] = part.ranges(1, [number], 1).end()
+    with load(tmp_path, **written) as store:
+        metadata = json.loads(store.frame("SELECT metadata FROM run").item())
+    assert {key: metadata.get(key) for key in ("epoch", "who", "kept")} == {"epoch": "3", "who": None, "kept": "1"}
 
 
 def test_without_description_of_the_process(tmp_path: Path) -> None:

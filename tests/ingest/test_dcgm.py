@@ -79,6 +79,19 @@ def test_what_is_used_and_free_makes_the_total(tmp_path: Path) -> None:
         assert store.frame('SELECT memory_bytes FROM device ORDER BY "index"').to_series().to_list()[:2] == [80 * 2**30] * 2
 
 
+def test_several_lines_of_one_time_make_one_total(tmp_path: Path) -> None:
+    """Of GPU 0 a line is repeated, 20 of 80 GiB; of GPU 1 two samples are of one second, 20 and 60 of 80 GiB."""
+    header = "timestamp,gpu,Hostname,DCGM_FI_DEV_FB_USED,DCGM_FI_DEV_FB_FREE"
+    rows = [f"{AT},0,n1,20480,61440", f"{AT},0,n1,20480,61440", f"{AT},1,n1,20480,61440", f"{AT},1,n1,61440,20480"]
+    with log(tmp_path, header, *rows) as store:
+        found = {(metric, unit, value) for _, metric, unit, _, value in values(store) if not metric.endswith("used_bytes")}
+        assert found == {
+            ("gpu_memory_total_bytes", 0, 80 * 2.0**30), ("gpu_memory_total_bytes", 1, 80 * 2.0**30),
+            ("gpu_memory_used_percent", 0, 25.0), ("gpu_memory_used_percent", 1, 25.0), ("gpu_memory_used_percent", 1, 75.0),
+        }  # fmt: skip
+        assert store.frame("SELECT memory_bytes FROM device").to_series().to_list() == [80 * 2**30] * 2
+
+
 @pytest.mark.parametrize(
     "hosts",
     [

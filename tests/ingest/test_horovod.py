@@ -70,7 +70,7 @@ def notes(store: Store) -> dict[str, int]:
 
 def expected(phase: str, at_us: int) -> list[tuple[str, str, int, int]]:
     rows = [
-        ("NEGOTIATE_ALLREDUCE", 0, 100), ("0", 20, 0), ("1", 90, 0), ("ALLREDUCE", 110, 500), ("NCCL_ALLREDUCE", 200, 300),
+        ("NEGOTIATE_ALLREDUCE", 0, 100), ("ALLREDUCE", 110, 500), ("NCCL_ALLREDUCE", 200, 300),
     ]  # fmt: skip
     return [(phase, name, (at_us + start) * 1000, length * 1000) for name, start, length in rows]
 
@@ -86,11 +86,26 @@ def test_what_horovod_writes_is_told_by_content(tmp_path: Path, name: str, *, cl
         assert known is not None
         assert known.name == TIMELINE
         store, result = read(path)
-        assert result == ReadResult(10, (BOOT_US + 1000) * 1000, (BOOT_US + 2610) * 1000, relative=True)  # the end is not wanted
+        assert result == ReadResult(6, (BOOT_US + 1000) * 1000, (BOOT_US + 2610) * 1000, relative=True)  # the end is not wanted
         assert ranges(store) == expected(TENSOR, BOOT_US + 1000) + expected("gradient/allreduce.bias", BOOT_US + 2000)
         told = notes(store)
-        assert (told["relative_times"], told["unclosed_begin"]) == (1, 1)
+        assert (told["relative_times"], told["unclosed_begin"], told["rank_ready"]) == (1, 1, 4)
         assert store.frame("SELECT pid, rank FROM process").rows() == [(None, None)]
+
+
+def test_ranges_named_by_a_number_stay_where_they_last_or_no_rank_is_negotiated(tmp_path: Path) -> None:
+    def named_by_number(name: str, length: int) -> list[tuple[Any, ...]]:
+        path = tmp_path / f"{name}.json"
+        events = [
+            {"ph": "X", "name": name, "ts": 10, "pid": 1, "dur": 100},
+            {"ph": "X", "name": "4", "ts": 20, "pid": 1, "dur": length},
+        ]
+        path.write_text(lines([*named(1, TENSOR), *events], closed=True))
+        return [row[1:] for row in ranges(read(path)[0])]
+
+    assert named_by_number("NEGOTIATE_ALLREDUCE", 0) == [("NEGOTIATE_ALLREDUCE", 10_000, 100_000)]
+    assert ("4", 20_000, 7_000) in named_by_number("NEGOTIATE_ALLREDUCE", 7)
+    assert ("4", 20_000, 0) in named_by_number("ALLREDUCE", 0)
 
 
 def test_traces_of_pytorch_with_a_range_of_the_same_name_stay_such(tmp_path: Path) -> None:
@@ -118,10 +133,10 @@ def test_a_rewritten_timeline_has_the_times_of_its_base(tmp_path: Path, kind: st
     assert known is not None
     assert known.name == TIMELINE
     store, result = read(path)
-    assert result == ReadResult(10, (BASE_US + 1000) * 1000, (BASE_US + 2610) * 1000)
+    assert result == ReadResult(6, (BASE_US + 1000) * 1000, (BASE_US + 2610) * 1000)
     assert ranges(store) == expected(TENSOR, BASE_US + 1000) + expected("gradient/allreduce.bias", BASE_US + 2000)
     assert store.frame("SELECT hostname, pid, label FROM process JOIN node ON node.id = node").rows() == [("algo-1", 88359, "algo-1-88359")]
-    assert notes(store) == {"unclosed_begin": 1, "not_shown": 1}
+    assert notes(store) == {"unclosed_begin": 1, "not_shown": 1, "rank_ready": 4}
 
 
 def test_collectives_of_the_framework_section(tmp_path: Path) -> None:

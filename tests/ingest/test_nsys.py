@@ -5,6 +5,7 @@ Every file is made here, with events worked out on paper.
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import sqlite3
@@ -435,6 +436,46 @@ def test_beside_its_export_a_report_is_no_matter(tmp_path: Path) -> None:
     assert "format_not_read" not in notes(ingest([tmp_path]))
     (tmp_path / "report2.nsys-rep").write_bytes(b"x")
     assert notes(ingest([tmp_path]))["format_not_read"] == 1
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_a_compressed_export_is_the_same_run(tmp_path: Path, ending: str) -> None:
+    import zstandard
+
+    plain = current(tmp_path / "report1.sqlite")
+    pack = gzip.compress if ending == "gz" else zstandard.compress
+    packed = tmp_path / "packed" / f"report1.sqlite.{ending}"
+    packed.parent.mkdir()
+    packed.write_bytes(pack(plain.read_bytes() + bytes(5_000_000)))  # what stands behind the database is none of it
+    (packed.parent / "report1.nsys-rep").write_bytes(b"x")
+    query = "SELECT start_ns, duration_ns, name.text FROM device_event JOIN name ON name.id = name ORDER BY ALL"
+    with ingest([plain]) as one, ingest([packed.parent]) as other:
+        assert other.frame(query).rows() == one.frame(query).rows() != []
+        assert notes(other) == notes(one)
+        assert other.frame("SELECT parse_filename(path) FROM source ORDER BY 1").to_series().to_list()[-1] == packed.name
+        assert not [path for path in packed.parent.iterdir() if path.name not in (packed.name, "report1.nsys-rep")]
+
+
+def test_a_compressed_export_that_is_cut_is_read_up_to_there(tmp_path: Path) -> None:
+    columns = "start, end, correlationId, globalPid, deviceId, contextId, shortName"
+    rows = [(at * 10, at * 10 + 5, at, P, 0, 1, 1) for at in range(1, 20_001)]
+    plain = write(tmp_path / "a.sqlite", {**session(), "CUPTI_ACTIVITY_KIND_KERNEL": (columns, rows)})
+    packed = tmp_path / "a.sqlite.gz"
+    data = gzip.compress(plain.read_bytes())
+    packed.write_bytes(data[: len(data) * 3 // 4])
+    with ingest([packed]) as store:
+        assert 1000 < count(store, "device_event") < 20_000
+        assert {"cut_stream", "truncated"} <= set(notes(store))
+        assert store.frame("SELECT status FROM run").item() == "partial"
+
+
+def test_a_compressed_export_for_which_the_disk_has_no_room_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = tmp_path / "a.sqlite.gz"
+    packed.write_bytes(gzip.compress(current(tmp_path / "a.sqlite").read_bytes()))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=5_000))
+    with pytest.raises(InputError, match=r"unpack it with gunzip or unzstd, or set TMPDIR to a folder with more space"):
+        ingest([packed])
 
 
 def test_another_database_is_told_as_such(tmp_path: Path) -> None:

@@ -60,7 +60,13 @@ def test_values_times_units_and_the_devices(tmp_path: Path) -> None:
         assert store.frame("SELECT format, events FROM source").rows() == [(source.NVIDIA_SMI, 4 * 5 + 2)]
 
 
-@pytest.mark.parametrize("change", ["nounits", "order", "crlf", "utf16", "gzip", "bom", "quoted"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "nounits", "order", "crlf", "utf16", "gzip", "bom", "quoted", "semicolon", "semicolon-padded", "tab", "comma-decimals", "cr",
+        "cr-utf16", "utf16le", "utf16be",
+    ],
+)  # fmt: skip
 def test_the_same_log_in_other_clothes(tmp_path: Path, change: str) -> None:
     lines = [HEADER, *(line(second, index, f"{10 * second + index} %") for second in range(5) for index in range(2))]
     text = "\n".join(lines) + "\n"
@@ -70,7 +76,17 @@ def test_the_same_log_in_other_clothes(tmp_path: Path, change: str) -> None:
         text = "\n".join(", ".join(reversed(one.split(", "))) for one in lines) + "\n"
     if change == "quoted":
         text = "\n".join(",".join(f'"{field}"' for field in one.split(", ")) for one in lines) + "\n"
+    if change in ("semicolon", "tab", "comma-decimals"):
+        text = text.replace(", ", "\t" if change == "tab" else ";")
+    if change == "semicolon-padded":  # empty cells behind each line
+        text = text.replace(", ", "; ").replace("\n", ";;\n")
+    if change == "comma-decimals":
+        text = text.replace(".123;", ",123;").replace("250.50", "250,50")
+    if change.startswith("cr-") or change == "cr":
+        text = text.replace("\n", "\r")
     data = text.replace("\n", "\r\n").encode() if change == "crlf" else text.encode()
+    encodings = {"cr-utf16": "utf-16", "utf16le": "utf-16-le", "utf16be": "utf-16-be"}
+    data = text.encode(encodings.get(change, "utf-8")) if change in encodings else data
     data = {"utf16": text.encode("utf-16"), "gzip": gzip.compress(data), "bom": b"\xef\xbb\xbf" + data}.get(change, data)
     path = tmp_path / "log"
     path.write_bytes(data)
@@ -80,6 +96,20 @@ def test_the_same_log_in_other_clothes(tmp_path: Path, change: str) -> None:
         ]
         assert values(store, "gpu_power")[0][2] == 250.5
         assert notes(store) == {"times_without_zone": 1}
+        assert values(store, "gpu_power") == [(index, START_NS + second * 10**9, 250.5) for index in range(2) for second in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("5/6/2024 7:08,0,85", r"accepted is what nvidia-smi writes, such as 2026/11/20 06:00:00\.123 .*'5/6/2024 7:08,0,85'"),
+        ("06.05.2024 07:08:09,0,85", r"accepted is what nvidia-smi writes, such as 2026/11/20 06:00:00\.123 "),
+        ("2024/05/06 07:08:09.123,0,85,5", r"decimal commas between commas.* save it with semicolons or tabs"),
+    ],
+)
+def test_what_a_spreadsheet_made_of_a_log_is_told_with_what_to_do(tmp_path: Path, row: str, told: str) -> None:
+    with pytest.raises(InputError, match=r"(?s)smi\.csv: nvidia-smi log; .*" + told):
+        log(tmp_path, "timestamp,index,utilization.gpu [%]", row, row)
 
 
 def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
@@ -141,6 +171,14 @@ def test_a_gpu_that_is_lost_in_a_log_of_dmon(tmp_path: Path) -> None:
     with log(tmp_path, *head, " 20240506   07:08:09      0   85   40", *head, LOST) as store:
         [(_, code, message, _)] = told(store)
         assert (code, message.partition(" (")[0]) == ("gpu_lost", "GPU 0000:17:00.0 was lost after 20240506 07:08:09")
+
+
+def test_a_gpu_that_is_lost_in_a_log_of_dmon_with_commas(tmp_path: Path) -> None:
+    head = ["#Date, Time, gpu, sm, mem", "#YYYYMMDD, HH:MM:SS, Idx, %, %"]
+    with log(tmp_path, *head, " 20240506, 07:08:09, 0, 85, 40", " 20240506, 07:08:10, 0, 75, 40", LOST) as store:
+        [(_, code, message, _)] = told(store)
+        assert (code, message.partition(" (")[0]) == ("gpu_lost", "GPU 0000:17:00.0 was lost after 20240506 07:08:10")
+        assert [value for _, _, value in values(store, "gpu_utilization")] == [85.0, 75.0]
 
 
 @pytest.mark.parametrize("words", [
@@ -296,6 +334,22 @@ def test_a_word_behind_a_dash_is_a_host_only_where_no_other_file_names_one(tmp_p
     (tmp_path / "nvidia-smi-beta.csv").unlink()
     with ingest([tmp_path]) as store:
         assert store.frame("SELECT hostname FROM node").to_series().to_list() == ["titan"]
+
+
+def test_a_word_behind_a_dash_may_say_what_a_log_is_of(tmp_path: Path) -> None:
+    header = "timestamp, index, {}"
+    for name, metric in (("power", "power.draw [W]"), ("clocks", "clocks.sm [MHz]")):
+        rows = [f"{line(second).split(',')[0]}, 0, {60 + second}" for second in range(4)]
+        (tmp_path / f"nvidia-smi-{name}.csv").write_text("\n".join([header.format(metric), *rows]) + "\n")
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT hostname, gpus FROM node").rows() == [("unknown host", 1)]
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    (beside / "nvidia-smi-finetune.csv").write_text("\n".join([HEADER, *map(line, range(4))]) + "\n")
+    events = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": START_NS / 1000, "dur": 5}]
+    (beside / "trace.json").write_text(json.dumps({"traceEvents": events}))
+    with ingest([beside]) as store:
+        assert store.frame("SELECT hostname FROM node").to_series().to_list() == ["unknown host"]
 
 
 def test_the_same_log_with_and_without_units_is_of_one_machine(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def test_a_window_that_was_not_reached_is_one_warning() -> None:
             ("info", "Data-loader profiling is not complete: steps 5 to 9 were not reached; the last step that began was 4."),
         ),
         (
-            "loader", "steps 3 to 4: the recording ended 2.5 s before the window",
-            ("info", "Data-loader profiling is not complete: the recording ended 2.5 s before the window."),
+            "loader", "steps 3 to 4: the recording ended 2.5 s before the end of the window",
+            ("info", "Data-loader profiling is not complete: the recording ended 2.5 s before the end of the window."),
         ),
         ("python", "not complete: No space left", ("warning", "Python profiling is not complete: No space left.")),
         ("horovod", "nothing: step 9 was not reached", ("warning", "Horovod profiling recorded nothing: step 9 was not reached.")),
@@ -117,7 +117,17 @@ def test_files_that_are_in_another_folder_and_not_given_are_told_of(formats: set
 
 
 def test_kernels_that_the_recording_has_itself_are_in_no_other_folder() -> None:
-    assert told_elsewhere(set(), {"place": "/data", "detailed.recorded": "step 5"}, devices=True) == []
+    facts = {"place": "/data", "detailed.recorded": "step 5"}
+    assert told_elsewhere(set(), facts, devices=True) == []
+    # Of a recording in several files some have the kernels, and the last one tells of them; of another process there are none.
+    store = Notes("profiling_elsewhere")
+    told_of = {f"profiling.{kind}": value for kind, value in facts.items()}
+    cut = [Missing(i, f"{i}.prt", "h", 7, 7, {} if i == 0 else told_of, i == 0) for i in range(3)]
+    note_elsewhere(cast(Store, store), iter(cut), set())
+    assert store.notes == []
+    note_elsewhere(cast(Store, store), [*cut, Missing(3, "3.prt", "h", 8, 8, told_of, False)], set())
+    text = "Framework profiling was written to /data; give it beside the recording: postrun report RECORDING /data."
+    assert store.notes == [("warning", text, 1)]
 
 
 @pytest.mark.skipif(not native.available(), reason="this installation has no C library")

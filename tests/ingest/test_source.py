@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import json
+import lzma
 import os
+import re
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -99,7 +105,7 @@ def test_folders_are_searched_in_order_without_hidden_files_and_link_loops(tmp_p
     os.mkfifo(tmp_path / "pipe.json")
     found = [(one.path.relative_to(tmp_path).as_posix(), one.problem) for one in find_files([tmp_path])]
     assert [name for name, problem in found if problem is None] == ["again.json", "a/deep/er/x.json", "b/1.json", "b/2.json"]
-    assert dict(found)["pipe.json"] == "no ordinary file"
+    assert "write it to a file first" in str(dict(found)["pipe.json"])
     assert "No such file" in str(dict(found)["dangling.json"])
 
 
@@ -143,9 +149,84 @@ def test_nothing_usable_lists_what_was_looked_at_and_what_is_read(tmp_path: Path
         ingest([tmp_path], target)
     text = str(caught.value)
     assert caught.value.exit_code == 4
-    for part in ("picture.png: unknown format", "empty.json: empty file", "nsys export --type sqlite", "PyTorch profiler traces"):
+    for part in ("picture.png: unknown format", "empty.json: empty file", "nsys export --type sqlite"):
         assert part in text
+    assert "What is read" not in text  # the kind of a file was told
     assert not target.exists()
+
+
+def test_what_is_read_is_listed_where_no_kind_of_a_file_was_told(tmp_path: Path) -> None:
+    (tmp_path / "no").mkdir()
+    for path in (tmp_path / "no", put(tmp_path / "picture.png", b"\x89PNG\r\n\x1a\n")):
+        with pytest.raises(InputError, match=r"What is read: PyTorch profiler traces .* Give a file or folder of that kind"):
+            ingest([path])
+    bad = put(tmp_path / "bad.json", b'{"schemaVersion": 1, "traceEvents": []}')
+    with pytest.raises(InputError) as caught:
+        ingest([bad, tmp_path / "picture.png"])
+    assert "What is read" not in str(caught.value)
+    assert "No format that is read" not in str(caught.value)
+
+
+def tar(data: bytes) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        member = tarfile.TarInfo("trace.json")
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def zipped(data: bytes) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("trace.json", data)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("run.zip", zipped(TRACE), "zip archive; unpack it first, as with `unzip"),
+        ("trace.json", zipped(TRACE), "zip archive; unpack it first"),
+        ("log.xlsx", zipped(TRACE), "Excel workbook; save its sheet as CSV"),
+        ("run.tar", tar(TRACE), "tar archive; unpack it first, as with `tar -xf"),
+        ("run.tar.gz", gzip.compress(tar(TRACE)), "tar archive; unpack it first, as with `tar -xf"),
+        ("trace.json.gz", gzip.compress(gzip.compress(TRACE)), "file compressed twice; unpack it once first"),
+        ("trace.json.bz2", bz2.compress(TRACE), "bzip2 file; unpack it first, as with `bunzip2"),
+        ("trace.json.xz", lzma.compress(TRACE), "xz file; unpack it first, as with `unxz"),
+        ("trace.7z", b"7z\xbc\xaf\x27\x1c\x00\x04", "7z archive; unpack it first"),
+        ("trace.json", TRACE.decode().encode("utf-16"), "JSON in UTF-16; save it as UTF-8, as with `iconv"),
+        ("trace.json", TRACE.decode().encode("utf-16-be"), "JSON in UTF-16; save it as UTF-8, as with `iconv"),
+    ],
+)
+def test_what_must_be_unpacked_first_is_told_by_its_first_bytes(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+    path = put(tmp_path / "in" / name, content)
+    for given in (path, path.parent):
+        with pytest.raises(InputError, match=f"{re.escape(name)}: {re.escape(told)}"):
+            ingest([given])
+    put(tmp_path / "in" / "a.json", TRACE)
+    with ingest([tmp_path / "in"]) as store:  # beside a trace it may be anything
+        notes = store.frame("SELECT code, severity, count FROM ingest_note WHERE code LIKE '%format%'").rows()
+    of_an_input = ".json." in name or "UTF-16" in told
+    assert notes == [("format_not_read" if of_an_input else "unknown_format", "info", 1)]
+
+
+def test_checkpoints_of_programs_are_no_archives(tmp_path: Path) -> None:
+    assert format_of(put(tmp_path / "model.pt", zipped(b"weights"))) is None
+
+
+def test_pipes_and_standard_input_are_to_be_written_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    reading, writing = os.pipe()
+    try:
+        for path in ("pipe", f"/dev/fd/{reading}", "-"):
+            with pytest.raises(InputError, match="write it to a file first") as caught:
+                ingest([path])
+            assert "What is read" not in str(caught.value)
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def test_a_trace_without_events_is_not_usable_and_says_why(tmp_path: Path) -> None:
