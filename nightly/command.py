@@ -43,6 +43,8 @@ _LONGEST_S: Final = 86_400 * 30
 _LEAST_MEMORY: Final = 16_000_000
 _FAR: Final = 256
 """Runs that are handed to a cluster at a time."""
+_NAMED: Final = 5
+"""Files that a message names."""
 KNOWN: Final = (
     "folders of the hosted profiler, PyTorch profiler traces (.json, .json.gz, .json.zst), exports of Nsight Systems (.sqlite),"
     " recordings (.prt) and run stores (.duckdb)"
@@ -148,7 +150,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
         night, looked_at, _ = course.look(wanted, parts)
         _planned(source, False)(night)
         _print(told.plan_lines(night, wanted.limit), told.plan_data(night), as_json, quiet)
-        for line in () if quiet else told.left_out(looked_at.left_out):
+        for line in () if quiet else told.left_out([*night.unexported, *looked_at.left_out]):
             click.echo(f"note: {line}", err=True)
         return
     rules = None
@@ -308,6 +310,8 @@ def _parts(options: dict[str, Any]) -> Parts:
 def _planned(source: str, verbose: bool) -> Callable[[Night], None]:
     def planned(night: Night) -> None:
         if not night.found and not night.gone:
+            if night.unexported:
+                raise InputError("\n".join([f"{source}: no run found, but", *night.unexported[:_NAMED]]))
             raise InputError(f"{source}: no run found; what is looked for: {KNOWN}")
         if verbose:
             click.echo(f"{night.found} runs found, {sum(one.due for one in night.decisions)} to report", err=True)

@@ -13,7 +13,9 @@ current path lies in are held. The run's folder, whose path is its id, is
 Folders that only divide a run are left out at the end of it: those of a rank or machine (``rank0``, ``worker-3``, ``node_1``, ``algo-2``,
 ``ip-10-0-0-7``, or named like the machine in the name of the file), and those of a kind of files (``kineto``, ``traces``, ``profiler``,
 ``nsys``). A folder with a run may have others below: each is a run of its own. A run store is a run by itself, named by its file, unless it
-stands among the files of a run, which it was made from.
+stands among the traces, exports or recordings of a run, which it was made from; logs of GPUs and Python profiles alone are not those.
+
+Of a file whose name leaves open what it is, its beginning decides (:func:`to_look_at`, ``FoundRun.perhaps``); others look for that.
 
 Left out: what postrun writes itself, checkpoints, hidden files, and everything else.
 
@@ -23,6 +25,7 @@ when nothing was written to it for a while.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,8 +36,9 @@ from typing import Final, Literal
 from ..ingest.objects import ObjectInfo
 from .model import FoundRun, Kind
 
-Role = Literal["hosted", "beside", "end", "trace", "perhaps", "recording", "store", "job", "mark"]
-"""What an object is to its run. hosted: metrics or timelines of that layout; beside: its other files; perhaps: what may be a trace."""
+Role = Literal["hosted", "beside", "end", "trace", "perhaps", "extra", "perhaps extra", "recording", "store", "job", "mark"]
+"""What an object is to its run. hosted: metrics or timelines of that layout; beside: its other files; perhaps: what may be a trace; extra,
+perhaps extra: what is, and may be, a log of GPUs, a Python profile or a timeline of Horovod."""
 
 _HOSTED: Final = re.compile(
     r"(?:^|/)(?:system/(?:incremental/|training_job_end\.ts$)|framework/(?:pevents/|training_job_end\.ts$)"
@@ -93,6 +97,7 @@ class _Open:
     root: str
     objects: list[ObjectInfo] = field(default_factory=list)
     perhaps: list[ObjectInfo] = field(default_factory=list)
+    extras: list[ObjectInfo] = field(default_factory=list)
     stores: list[ObjectInfo] = field(default_factory=list)
     roles: set[Role] = field(default_factory=set)
     marks: set[str] = field(default_factory=set)
@@ -102,13 +107,41 @@ class _Open:
             self.marks.add(one.path.rpartition("/")[2])
             return
         self.roles.add(role)
-        (self.stores if role == "store" else self.perhaps if role == "perhaps" else self.objects).append(one)
+        {"store": self.stores, "perhaps": self.perhaps, "perhaps extra": self.extras}.get(role, self.objects).append(one)
 
 
 def found_runs(listing: Iterable[ObjectInfo], *, now_ns: int, settle_ns: int, exclude: Sequence[str] = ()) -> Iterator[FoundRun]:
     """The runs in a listing that is ordered by path, inner ones before those they lie in. ``settle_ns``: how long nothing must have been
     written to a run without an end marker; 0 lets all in, whatever the clock of the store says. ``exclude``: folders that are not looked
     into, such as that of the reports."""
+    folders: set[str] = set()
+    for run in _found(listing, now_ns, settle_ns, exclude):
+        folder = _folder_of_logs(run)
+        if folder is not None and folder not in folders:
+            yield dataclasses.replace(run, id=folder)
+            continue
+        if "/" not in run.id:
+            folders.add(run.id)
+        yield run
+
+
+def _folder_of_logs(run: FoundRun) -> str | None:
+    """The one folder of the prefix in which all files of the prefix's own run stand, where they are logs of GPUs: nothing else says that
+    the prefix is a run. None of any other run."""
+    paths = [one.path for one in (*run.objects, *run.perhaps)]
+    if run.id != "." or not all("/" in path and _GPU_LOG.search(path.rpartition("/")[2]) for path in paths):
+        return None
+    folders = {path.partition("/")[0] for path in paths}
+    return folders.pop() if len(folders) == 1 else None
+
+
+def run_folder_of(path: str) -> str | None:
+    """The folder of the run that a trace at ``path`` would be of; None where none is looked for."""
+    folder, _, name = path.rpartition("/")
+    return None if name.startswith(".") or _hidden(folder) or _without_traces(folder) else _run_folder(folder)
+
+
+def _found(listing: Iterable[ObjectInfo], now_ns: int, settle_ns: int, exclude: Sequence[str]) -> Iterator[FoundRun]:
     before = now_ns - settle_ns if settle_ns else _ANY_TIME_NS
     left_out = tuple(folder.rstrip("/") + "/" for folder in exclude)
     stack: list[_Open] = []
@@ -148,18 +181,17 @@ def place_of(path: str) -> tuple[str, Role] | None:
         return _run_folder(folder), "store"
     if lower.endswith(".prt"):
         return _run_folder(folder, _host_of(name)), "recording"
-    if lower.endswith(".sqlite"):
+    if lower.endswith((".sqlite", ".sqlite.gz", ".sqlite.zst")):
         return None if _without_traces(folder) else (_run_folder(folder), "trace" if _NSIGHT.search(name) else "perhaps")
     if (log := _GPU_LOG.search(name)) is not None and not _without_traces(folder):
-        return _log_folder(folder), "trace" if log["tool"] and log["kind"].lower() in ("csv", "tsv") else "perhaps"
+        return _log_folder(folder), "extra" if log["tool"] and log["kind"].lower() in ("csv", "tsv") else "perhaps extra"
     if _PYTHON.search(name) or lower.endswith(".prof"):
-        return (
-            None if _without_traces(folder) else (_run_folder(_WINDOW.sub("", folder)), "perhaps" if lower.endswith(".prof") else "trace")
-        )
+        role: Role = "perhaps extra" if lower.endswith(".prof") else "extra"
+        return None if _without_traces(folder) else (_run_folder(_WINDOW.sub("", folder)), role)
     if lower == _TIMER:
         return _run_folder(_WINDOW.sub("", folder)), "beside"
     if _HOROVOD.search(name):
-        return None if _without_traces(folder) else (_run_folder(folder), "perhaps")
+        return None if _without_traces(folder) else (_run_folder(folder), "perhaps extra")
     if not lower.endswith((".json", ".json.gz", ".json.zst")):
         return None
     if "plugins/profile/" in path:
@@ -178,15 +210,24 @@ def place_of(path: str) -> tuple[str, Role] | None:
 
 def to_look_at(run: FoundRun) -> tuple[ObjectInfo, ...]:
     """Where no name in a run says that it is one: the largest files of each ending, of which one must begin as those of a run do. Else
-    nothing."""
-    if run.kind != "traces" or any((place := place_of(one.path)) and place[1] == "trace" for one in run.objects):
+    nothing. Where run stores stand beside, only of those that a store is made from."""
+    sure, perhaps = (("trace",), ("perhaps",)) if run.stores else (("trace", "extra"), ("perhaps", "perhaps extra"))
+    roles = [(one, place[1]) for one in run.objects if (place := place_of(one.path))]
+    if run.kind != "traces" or any(role in sure for _, role in roles):
         return ()
-    files = [one for one in run.objects if (place := place_of(one.path)) and place[1] == "perhaps"]
+    files = [one for one, role in roles if role in perhaps]
     by_ending: dict[str, list[ObjectInfo]] = {}
     for one in sorted(files, key=lambda one: -one.size):
         ending = _COMPRESSED.sub("", one.path.lower()).rpartition("/")[2].rpartition(".")[2]
         by_ending.setdefault(ending, []).append(one)
     return tuple(one for listed in by_ending.values() for one in listed[:_LOOKED_AT])
+
+
+def with_these(run: FoundRun, files: Sequence[ObjectInfo]) -> FoundRun:
+    """The run with those of ``run.perhaps`` that belong to it, and without doubt."""
+    objects = tuple(sorted([*run.objects, *files], key=lambda one: one.path.encode("utf-8", "surrogateescape")))
+    complete = run.complete and all(one.modified_ns <= run.settled_ns for one in files)
+    return FoundRun(run.id, run.kind, objects, complete, fingerprint(objects))
 
 
 def fingerprint(objects: Iterable[ObjectInfo]) -> str:
@@ -262,17 +303,22 @@ def _runs(run: _Open, before_ns: int) -> Iterator[FoundRun]:
         kind = "hosted"
     elif "recording" in run.roles:
         kind = "recording"
-    elif run.roles & {"trace", "perhaps"}:
+    elif run.roles & {"trace", "perhaps"} or (run.roles & {"extra", "perhaps extra"} and not run.stores):
         kind = "traces"
+    stores: tuple[FoundRun, ...] = ()
+    if kind is None or (kind == "traces" and "trace" not in run.roles):
+        stores = tuple(FoundRun(one.path, "store", (one,), one.modified_ns <= before_ns, fingerprint((one,))) for one in run.stores)
     if kind is None:
-        for one in run.stores:
-            yield FoundRun(one.path, "store", (one,), one.modified_ns <= before_ns, fingerprint((one,)))
+        yield from stores
         return
-    objects = run.objects
-    if run.perhaps:
-        objects = sorted([*objects, *run.perhaps], key=lambda one: one.path.encode("utf-8", "surrogateescape"))
-    ended = "end" in run.roles or _recorded(run.marks) or max(one.modified_ns for one in objects) <= before_ns
-    yield FoundRun(run.root, kind, tuple(objects), ended, fingerprint(objects))
+    objects, perhaps = run.objects, [*run.perhaps, *run.extras]
+    if kind == "traces" and not run.roles & {"trace", "extra"}:
+        objects, perhaps = [*objects, *perhaps], []
+    elif kind == "traces":
+        objects, perhaps = [*objects, *run.perhaps], run.extras
+    settled_ns = _ANY_TIME_NS if "end" in run.roles or _recorded(run.marks) else before_ns
+    found = FoundRun(run.root, kind, tuple(objects), max(one.modified_ns for one in objects) <= settled_ns, "", (), settled_ns)
+    yield dataclasses.replace(with_these(found, ()), perhaps=tuple(perhaps), stores=stores, settled_ns=settled_ns)
 
 
 def _recorded(marks: set[str]) -> bool:

@@ -27,6 +27,12 @@ class FoundRun:
     objects: tuple[ObjectInfo, ...]
     complete: bool
     fingerprint: str
+    perhaps: tuple[ObjectInfo, ...] = ()
+    """Not among ``objects``: files of which each belongs to the run where it begins like one of a run."""
+    settled_ns: int = 2**64
+    """When a file of ``perhaps`` was written after this (Unix time), the run with it is not complete."""
+    stores: tuple[FoundRun, ...] = ()
+    """The run stores that stand beside, which are the runs where none of ``objects`` begins like one of a run."""
 
     @property
     def bytes(self) -> int:

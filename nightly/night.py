@@ -18,11 +18,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from ..errors import InputError
-from ..ingest.objects import Objects, ObjectStoreError, is_url
-from . import places
+from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError, is_url
+from . import places, unexported
 from .claims import Claims
-from .discover import found_runs, to_look_at
+from .discover import found_runs, to_look_at, with_these
 from .model import FoundRun, ReportOptions, Row, Task, row_of
+from .unexported import Unexported
 
 Why = Literal["new", "changed", "other options", "failed before", "again", "unchanged", "running"]
 GONE: Final = "The files of this run are no longer at the source; this is its last report."
@@ -75,11 +76,13 @@ class Night:
     """What a night came to. ``found``: how many runs there are, also those that the options leave out. ``rows``: runs that were reported or
     failed in it. ``elsewhere``: rows of runs that were due, and that another night has done in the meantime.
     ``open``: rows of runs that are not up to date, and why.
+    ``unexported``: a line for each report of Nsight Systems that stands where no run is.
     ``stopped``: why it ended before all was handed out."""
 
     decisions: list[Decision] = field(default_factory=list)
     found: int = 0
     gone: tuple[str, ...] = ()
+    unexported: tuple[str, ...] = ()
     rows: list[Row] = field(default_factory=list)
     elsewhere: list[Row] = field(default_factory=list)
     open: list[Row] = field(default_factory=list)
@@ -101,12 +104,15 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
     night = Night()
     seen: set[str] = set()
     listing = source.list()
-    runs = found_runs(listing, now_ns=wanted.now_ns, settle_ns=wanted.settle_ns, exclude=own_folders(source.url, out.url))
+    own = own_folders(source.url, out.url)
+    reports = Unexported(own)
+    runs = found_runs(reports.watch(listing), now_ns=wanted.now_ns, settle_ns=wanted.settle_ns, exclude=own)
     for run in real_runs(source, runs, known):
         seen.add(run.id)
         if lets_in(run, wanted):
             night.decisions.append(decide(run, known.get(run.id), digest, wanted))
     night.found = len(seen)
+    night.unexported = tuple(unexported.told(one) for one in reports.runs(seen) if lets_in(one, wanted))
     night.gone = tuple(sorted(known.keys() - seen))
     return night
 
@@ -156,48 +162,54 @@ def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decis
 
 
 def real_runs(source: Objects, runs: Iterable[FoundRun], known: Mapping[str, Row]) -> Iterator[FoundRun]:
-    """The runs without those that only look like one: files that may be anything by their names, of which none begins like one of a run."""
+    """The runs without those that only look like one: files that may be anything by their names, of which none begins like one of a run;
+    then the run stores beside them are runs. Without files of that kind, too, that stand beside others of a run."""
     doubtful = []
     for run in runs:
-        if to_look_at(run) and (run.id not in known or known[run.id].fingerprint != run.fingerprint):
+        whole = with_these(run, run.perhaps)
+        if (run.perhaps or to_look_at(run)) and (run.id not in known or known[run.id].fingerprint != whole.fingerprint):
             doubtful.append(run)
         else:
-            yield run
+            yield whole
     if doubtful:
         with ThreadPoolExecutor(_LOOKS) as looking:
-            for run, real in zip(doubtful, looking.map(lambda run: _begins_like_a_trace(source, run), doubtful), strict=True):
-                if real:
-                    yield run
+            for found in looking.map(lambda run: _looked_at(source, run), doubtful):
+                yield from found
 
 
-def _begins_like_a_trace(source: Objects, run: FoundRun) -> bool:
+def _looked_at(source: Objects, run: FoundRun) -> tuple[FoundRun, ...]:
+    files = to_look_at(run)
+    if files and not any(_begins_like_a_trace(source, one) for one in files):
+        return run.stores
+    return (with_these(run, [one for one in run.perhaps if _begins_like_a_trace(source, one)]),)
+
+
+def _begins_like_a_trace(source: Objects, one: ObjectInfo) -> bool:
+    """Whether a file begins like one of a run, whatever its name says."""
     import tempfile
     from pathlib import Path
 
     from ..ingest.source import DCGM, NSIGHT, NVIDIA_SMI, PYTHON_STATS, PYTHON_TREE, SYSTEM_METRICS, TENSORFLOW, TIMELINE, TRACE, format_of
 
-    for one in to_look_at(run):
-        try:
-            head = source.read(one.path, count=_HEAD)
-        except ObjectStoreError:
-            return True  # the report tells what is wrong
-        with tempfile.TemporaryDirectory(prefix="postrun-") as folder:
-            file = Path(folder) / one.path.rpartition("/")[2]
-            file.write_bytes(head)
-            found = format_of(file)
-        if found is not None and found.name in (
-            TRACE,
-            NSIGHT,
-            TIMELINE,
-            TENSORFLOW,
-            SYSTEM_METRICS,
-            NVIDIA_SMI,
-            DCGM,
-            PYTHON_STATS,
-            PYTHON_TREE,
-        ):
-            return True
-    return False
+    try:
+        head = source.read(one.path, count=_HEAD)
+    except ObjectStoreError:
+        return True  # the report tells what is wrong
+    with tempfile.TemporaryDirectory(prefix="postrun-") as folder:
+        file = Path(folder) / one.path.rpartition("/")[2]
+        file.write_bytes(head)
+        found = format_of(file)
+    return found is not None and found.name in (
+        TRACE,
+        NSIGHT,
+        TIMELINE,
+        TENSORFLOW,
+        SYSTEM_METRICS,
+        NVIDIA_SMI,
+        DCGM,
+        PYTHON_STATS,
+        PYTHON_TREE,
+    )
 
 
 def report(

@@ -38,6 +38,13 @@ def ids(*paths: str) -> dict[str, str]:
     [
         (["a/trace.json", "a/other.pt.trace.json.gz"], {"a": "traces"}),
         (["trace.json"], {".": "traces"}),
+        (["dcgm/dcgm.h1.csv", "job-1/trace.json"], {"dcgm": "traces", "job-1": "traces"}),
+        (["logs/node-1/nvidia-smi.csv", "logs/node-2/nvidia-smi.csv"], {"logs": "traces"}),
+        (["logs/nvidia-smi.csv", "trace.json"], {".": "traces"}),
+        (["gpu/dcgm.csv", "smi/nvidia-smi.csv"], {".": "traces"}),
+        (["nvidia-smi.csv", "dcgm/dcgm.csv"], {".": "traces"}),
+        (["gpu/nvidia-smi.csv", "gpu/trace.json"], {".": "traces", "gpu": "traces"}),
+        (["a/report1.sqlite.gz", "b/nsys/rank0.sqlite.zst"], {"a": "traces", "b": "traces"}),
         (["a/nvidia-smi.node7.csv", "a/logs/dcgm.csv.gz", "a/rank0/trace.json"], {"a": "traces"}),
         (["a/h.1.2.prt", "a/smi.csv", "b/smith.csv", "c/logs/nvidia-smi.log"], {"a": "recording", "c": "traces"}),
         (["a/rank0/trace.json", "a/rank_1/trace.json", "a/rank-2-of-4/trace.json.zst", "a/Rank 3/trace.json"], {"a": "traces"}),
@@ -74,6 +81,10 @@ def ids(*paths: str) -> dict[str, str]:
         (["s/a.duckdb", "s/b.duckdb"], {"s/a.duckdb": "store", "s/b.duckdb": "store"}),
         (["s/run.duckdb", "s/trace.json"], {"s": "traces"}),
         (["s/run.duckdb", "s/job.json"], {"s/run.duckdb": "store"}),
+        (["s/run.duckdb", "s/train-gpu.log"], {"s/run.duckdb": "store"}),
+        (["t/a.duckdb", "t/b.duckdb", "t/gpu.csv", "t/x.prof"], {"t/a.duckdb": "store", "t/b.duckdb": "store"}),
+        (["s/run.duckdb", "s/nvidia-smi.csv", "s/python_stats", "s/horovod_timeline"], {"s/run.duckdb": "store"}),
+        (["s/run.duckdb", "s/h.1.2.prt", "s/gpu.csv"], {"s": "recording"}),
         (["job.json", "README.md", "x/config.json", "x/model.safetensors"], {}),
         (["a/.hidden/trace.json", ".cache/trace.json", "a/.trace.json", "a//trace.json", "a/"], {}),
         (["a/checkpoints/trace.json", "a/checkpoint-500/trainer.json", "a/b/profiler-reports/LowGPUUtilization.json"], {}),
@@ -105,7 +116,8 @@ def test_layouts(paths: list[str], expected: dict[str, str]) -> None:
     ],
 )
 def test_what_postrun_report_reads_of_a_run_is_in_it(paths: list[str]) -> None:
-    assert {run.id: {one.path for one in run.objects} for run in find(objects(*paths)).values()} == {"j": set(paths)}
+    found = find(objects(*paths)).values()
+    assert {run.id: sorted(one.path for one in (*run.objects, *run.perhaps)) for run in found} == {"j": sorted(paths)}
 
 
 def test_what_postrun_writes_below_the_source_is_not_looked_into() -> None:

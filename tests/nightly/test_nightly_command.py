@@ -44,6 +44,24 @@ def files(folder: Path) -> dict[str, int]:
     return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
+def test_reports_of_nsight_systems_without_an_export_are_named_with_the_command(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for name in ("d/my report.nsys-rep", "a/report1.nsys-rep", ".hidden/x.nsys-rep", "checkpoints/y.nsys-rep"):
+        (source / name).parent.mkdir(exist_ok=True)
+        (source / name).write_bytes(b"x")
+    line = (
+        "d/my report.nsys-rep: a report of Nsight Systems, of which only exports are read; beside it, run"
+        " `nsys export --type sqlite --output 'my report.sqlite' 'my report.nsys-rep'`"
+    )
+    for done in (nightly(source, "--out", out, *ONE, "--dry-run"), nightly(source, "--out", out, *ONE)):
+        assert [one for one in done.stderr.splitlines() if "Nsight" in one] == [f"note: left out: {line}"]  # a is a run by its trace
+    assert told(source, "--out", out, *ONE)["left_out"] == [line]
+    alone = nightly(source / "d", "--out", tmp_path / "other", *ONE)
+    assert alone.exit_code == 4
+    assert alone.stderr == f"postrun: {source / 'd'}: no run found, but\n{line.removeprefix('d/')}\n"
+    assert "Nsight" not in nightly(source, "--out", out, *ONE, "--since", "2099-01-01").stderr
+
+
 def test_nights_one_after_the_other(source: Path, trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (source / "bad").mkdir()
