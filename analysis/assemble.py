@@ -17,6 +17,7 @@ from .gpu_memory import gpu_memory
 from .kernels import categories
 from .launch_configurations import launch_configurations
 from .launch_queue import launch_queue
+from .loading_ranges import loading_recorded
 from .operators import operators
 from .options import Options
 from .python_profile import python_profile
@@ -106,10 +107,7 @@ def generator(options: Options) -> Generator:
 
 
 def _loader_recorded(store: Store, found: Steps) -> bool:
-    if any(part.annotated and LOADING in part.mean_ns for part in found.parts):
-        return True
-    recorded: bool = store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'loader') AS found").item()
-    return recorded
+    return any(part.annotated and LOADING in part.mean_ns for part in found.parts) or loading_recorded(store)
 
 
 def _straggler_threshold(rules: Sequence[RuleResult]) -> float | None:

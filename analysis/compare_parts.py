@@ -130,8 +130,8 @@ def _called(device: DeviceTime) -> str:
 
 def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: float | None, summed: Sequence[Amount]) -> tuple[Amount, ...]:
     """What the average step was spent on, as the report divides it (StepParts); nothing where only one run's steps have recorded events.
-    ``summed``: of :func:`parts`; where idle time changed, data loading that changed with it is no chance. All but the work of GPUs must
-    exceed ``error_ns``, as waits must."""
+    Data loading is among them where both runs tell it. ``summed``: of :func:`parts`; where idle time changed, data loading that changed
+    with it is no chance. All but the work of GPUs must exceed ``error_ns``, as waits must."""
     sides = [tuple(part for part in report.steps.parts if part.typical) for report in (base, new)]
     if not all(sides) or len({part.annotated for side in sides for part in side}) > 1:
         return ()
@@ -140,6 +140,8 @@ def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: fl
     step_ns = sum(part.mean_step_ns * part.steps for part in sides[0]) / counts[0]
     least = step_ns * threshold_percent / 100
     named = list(dict.fromkeys(name for side in sides for part in side for name in part.mean_ns))
+    if not all(_tells_loading(report) for report in (base, new)):
+        named = [name for name in named if name != LOADING]
     idle = next((part for part in summed if part.name == "idle" and part.state not in (SAME, UNDECIDED)), None)
     found = []
     for name in named:
@@ -149,3 +151,12 @@ def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: fl
             one = amount(name, totals, steps, least_ns=least)
         found.append(one)
     return tuple(found)
+
+
+def _tells_loading(report: Report) -> bool:
+    """Whether the run tells how long its steps waited for data: a trace without events of a data loader and without ranges named so does
+    not, and its 0 is no wait that has gone."""
+    if any(part.mean_ns.get(LOADING) for part in report.steps.parts):
+        return True
+    tile = next((tile for tile in report.summary.tiles if tile.key == "data_loading"), None)
+    return tile is None or tile.number is not None

@@ -8,6 +8,7 @@ import polars as pl
 
 from ..ingest.store import Store
 from .intervals import sweep, union
+from .loading_ranges import loading_ranges
 from .places import process_conditions
 from .steps import timed_steps
 
@@ -101,14 +102,16 @@ def covered_within(segments: pl.DataFrame, where: pl.Expr, starts: pl.Series, en
 
 
 def host_time(store: Store, kind: str, rows: pl.DataFrame) -> pl.Series | None:
-    """For each of ``rows`` of one process: how much of the step's host range its host events of ``kind`` cover, on any thread; None where
-    the process has none of them."""
-    segments = union(
-        store.frame(
-            'SELECT start_ns AS start, start_ns + duration_ns AS "end" FROM host_event WHERE kind = ? AND process IS NOT DISTINCT FROM ?',
-            [kind, rows["process"][0]],
-        )
+    """For each of ``rows`` of one process: how much of the step's host range its host events of ``kind`` cover, on any thread ("loader":
+    together with the ranges named as data loading); None where the process has none of them."""
+    process = rows["process"][0]
+    covering = store.frame(
+        'SELECT start_ns AS start, start_ns + duration_ns AS "end" FROM host_event WHERE kind = ? AND process IS NOT DISTINCT FROM ?',
+        [kind, process],
     )
+    if kind == "loader":
+        covering = pl.concat([covering, loading_ranges(store, process).select("start", "end")])
+    segments = union(covering)
     if segments.is_empty():
         return None
     return covered_within(segments, pl.lit(True), rows["host_start_ns"], rows["host_start_ns"] + rows["host_duration_ns"])

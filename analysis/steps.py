@@ -10,6 +10,7 @@ import polars as pl
 
 from ..ingest.store import Store
 from .intervals import sweep, union
+from .loading_ranges import loading_ranges
 from .places import Place, Places
 from .profiled_steps import sentence as on_profiled
 from .profiled_steps import with_profiled
@@ -228,6 +229,7 @@ def _parts(store: Store, rows: pl.DataFrame, places: Places) -> tuple[tuple[Step
         loading: tuple[str, ...] = ()
         if named is None:
             claimed = _claimed(windows, _classes(store, process, windows))
+            loading = loading_names(loading_ranges(store, process), windows)
         else:
             claimed = _most(_claimed(windows, {name: union(parts) for name, parts in named.items()}))
             loading = loading_names(named[LOADING], windows) if LOADING in named else ()
@@ -362,7 +364,7 @@ def _main(own: pl.DataFrame) -> pl.DataFrame:
 
 def _windows(own: pl.DataFrame) -> pl.DataFrame:
     """The wall time of every step: columns ``start`` and ``end``, disjoint and in order; ``host_end``: when the host was through with it,
-    ``followed``: the step of the next number begins at its end."""
+    ``followed``: the next step, by the usual distance of their numbers, comes after it."""
     ordered = own.sort("host_start_ns", "host_duration_ns")
     *_, last_but_one, last = [None, None, *ordered["device_events"]]
     if last_but_one is not None and last is not None and last < CUT_OFF * last_but_one:
@@ -370,10 +372,11 @@ def _windows(own: pl.DataFrame) -> pl.DataFrame:
     host_end = pl.col("host_start_ns") + pl.col("host_duration_ns")
     end = pl.max_horizontal(host_end, pl.col("device_start_ns") + pl.col("device_duration_ns")).cum_max()
     before = pl.col("end").shift(1)
-    follows = pl.col("number") == pl.col("number").shift(1) + 1
-    start = pl.when(follows).then(before).otherwise(pl.max_horizontal("host_start_ns", before))
+    further = pl.col("number") - pl.col("number").shift(1)
+    start = pl.when(further == 1).then(before).otherwise(pl.max_horizontal("host_start_ns", before))
+    usual = (further == 1) | (further == further.filter(further > 0).median()) | pl.col("number").is_null()  # they may count in tens
     return ordered.with_columns(end=end).select(
-        start=start.fill_null(pl.col("host_start_ns")), end="end", host_end=host_end, followed=follows.shift(-1).fill_null(False)
+        start=start.fill_null(pl.col("host_start_ns")), end="end", host_end=host_end, followed=usual.shift(-1).fill_null(False)
     )
 
 
@@ -397,7 +400,8 @@ def _claimed(windows: pl.DataFrame, covered: dict[str, pl.DataFrame]) -> dict[st
 
 
 def _covered(store: Store, process: int | None, name: str, windows: pl.DataFrame) -> pl.DataFrame:
-    """When a class was active on any thread or stream of the process, from the first window to the last."""
+    """When a class was active on any thread or stream of the process, from the first window to the last. Ranges named as data loading are
+    data loading, too."""
     table, condition = _CLASSES[name]
     low, high = windows["start"].min(), windows["end"].max()
     found = store.frame(
@@ -405,7 +409,10 @@ def _covered(store: Store, process: int | None, name: str, windows: pl.DataFrame
         f" WHERE e.process IS NOT DISTINCT FROM ? AND {condition} AND e.start_ns < ? AND e.start_ns + e.duration_ns > ?",
         [process, high, low],
     )
-    return union(_of_steps(found, windows) if name == LOADING else found)
+    if name != LOADING:
+        return union(found)
+    named = loading_ranges(store, process).select("start", "end").filter(pl.col("start") < high, pl.col("end") > low)
+    return union(_of_steps(pl.concat([found, named]), windows))
 
 
 def _of_steps(loads: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:

@@ -131,6 +131,7 @@ def summary(
             records=host_records(profile, collectives),
             cpu=cpu,
             others=len(usage.nodes) > 0,
+            gpus=len(devices),
         ),
         subtitle=_subtitle(run, nodes, devices, processes, job),
         tiles=tuple(
@@ -157,6 +158,7 @@ def summary(
 def _headline(
     breakdown: Sequence[DeviceTime], steps: Steps, sampled: Sequence[MetricUsage], active: ActiveTime | None, job: JobStatistics, *,
     loader_recorded: bool, processes: int, traced: int, lost: str, records: Sequence[str], cpu: Sequence[MetricUsage], others: bool,
+    gpus: int,
 ) -> str:  # fmt: skip
     span = sum(device.span_ns for device in breakdown)
     if span:
@@ -169,7 +171,9 @@ def _headline(
         sentences = [f"{subject} busy {wording.whole_percent(busy)} of {time}.", _largest_loss(breakdown, steps, loader_recorded)]
         sentences.append(steps.trend or "")
         if window and active is not None and not active.derived:
-            sentences.append(f"Over the whole job they were active in {wording.percent(active.active_percent)} of the samples.")
+            # Samples are of all GPUs of the machines, also of those without device work.
+            they = "they were" if len(breakdown) > 1 else "it was" if gpus <= 1 else "the GPUs were"
+            sentences.append(f"Over the whole job {they} active in {wording.percent(active.active_percent)} of the samples.")
     elif sampled:
         sentences = [f"GPU utilisation was {_medians(sampled)} (median of the samples).", _step_sentence(steps)]
         if active is not None and active.active == 0:

@@ -142,11 +142,11 @@ class _Machine:
 
 def _no_events(run: RunData) -> str:
     """Why nothing is known of how many processes load; annotated ranges tell how long a step loads, but not that."""
-    annotated = [part for part in run.steps.parts if part.annotated]
-    waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in annotated)
+    known = [part for part in run.steps.parts if part.typical]
+    waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in known)
     if not waited:
         return "no data loader events in this run"
-    share = wording.whole_percent(100 * waited / sum(part.mean_step_ns * part.steps for part in annotated))
+    share = wording.whole_percent(100 * waited / sum(part.mean_step_ns * part.steps for part in known))
     return (
         "no data loader events in this run: the annotated ranges tell that data loading takes"
         f" {share} of a step (see Steps), but not how many processes load"

@@ -11,18 +11,27 @@ import polars as pl
 from ...ingest.store import Store
 from ..annotations import base_name
 from ..intervals import difference
+from ..loading_ranges import loading_ranges
 
 CALLS: Final = "runtime calls"
+LOADER: Final = "data loader"
+OPERATORS: Final = "operators"
 
 # Kinds of host events by activity, in the order in which they claim the time: each gets what the ones before it left. Overhead that is the
 # driver's own is a call.
 ACTIVITIES: Final = {
     "profiler overhead": ("overhead",),
-    "data loader": ("loader",),
+    LOADER: ("loader",),
     "synchronisation": ("sync",),
     CALLS: ("launch", "call"),
-    "operators": ("operator",),
+    OPERATORS: ("operator",),
 }
+# The ranges named as data loading, which are of no kind, come after the calls: what waits for the device in them does not wait for data.
+_CLAIMS: Final = (
+    *((name, kinds) for name, kinds in ACTIVITIES.items() if name != OPERATORS),
+    (LOADER, ()),
+    (OPERATORS, ACTIVITIES[OPERATORS]),
+)
 RANGES: Final = "annotated ranges"
 UNRECORDED: Final = "nothing recorded"
 
@@ -50,21 +59,22 @@ def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[s
     ranges tell about (RANGES) also by range, without the number at its end.
 
     Every moment counts once, for the first of ACTIVITIES that was going on, else for the innermost range of the process, on any thread.
-    Ranges of whole steps tell nothing. What none of them covers is "nothing recorded": Python between the operators, or work that the
-    profiler does not see.
+    Ranges named as data loading (:func:`.loading_ranges.loading_ranges`) are of the data loader where no call was going on: operators in
+    them load. Ranges of whole steps tell nothing. What none of them covers is "nothing recorded": Python between the operators, or work
+    that the profiler does not see.
     """
     times: dict[str, int] = {}
     before = 0
     ends, starts = (gaps.select("process", time=column).sort("time") for column in ("end", "start"))
     stretches = _merged(gaps.select("process", "start", "end"))
     segments = stretches.clear()
-    for name, kinds in ACTIVITIES.items():
-        parts = [_merged(part) for part in _events_in(store, stretches, kinds)]
+    for name, kinds in _CLAIMS:
+        parts = [_merged(part) for part in (_events_in(store, stretches, kinds) if kinds else _loading_in(store, stretches))]
         if any(part.height for part in parts):
             segments = _merged(pl.concat([segments, *parts]))
             known = _cumulated(segments, "process")
             total = sum(sign * int(_covered(points, known, "process")["covered"].sum()) for sign, points in ((1, ends), (-1, starts)))
-            times[name] = total - before
+            times[name] = times.get(name, 0) + total - before
             before = total
     ranges: dict[str, int] = {}
     for (name,), own in _innermost(store, difference(stretches, segments, ["process"])).group_by("name"):
@@ -76,6 +86,13 @@ def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[s
         times[RANGES] = sum(ranges.values())
     times[UNRECORDED] = int((gaps["end"] - gaps["start"]).sum()) - before - times.get(RANGES, 0)
     return times, ranges
+
+
+def _loading_in(store: Store, stretches: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Ranges named as data loading of the processes of ``stretches``, one part per process."""
+    for process in stretches["process"].drop_nulls().unique().sort():
+        ranges = loading_ranges(store, process)
+        yield ranges.select("start", "end", process=pl.lit(process, stretches.schema["process"])).select(stretches.columns)
 
 
 def _innermost(store: Store, rest: pl.DataFrame) -> pl.DataFrame:

@@ -14,6 +14,7 @@ from ..places import in_order
 from ..utilisation import LABEL
 from ..wording import count, duration, percent, plural
 from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .common_time import CommonTime
 from .device_names import place, ranks
 from .frameworks import EQUAL_BATCHES, EQUAL_SHARES, EVERY_GPU, framework_of
 from .gpus import NO_GPU, RECORD_LONGER, gpu_time, gpu_time_ns, record, too_few
@@ -117,7 +118,7 @@ class LoadBalancing(SampleRule):
         rows = pl.concat(observed).rows(named=True) if observed else []
         devices = sorted((_device(row, run, known, patience) for row in rows), key=lambda device: (in_order(device.node), device.unit))
         together = run.samples.gpus_together
-        if together is not None and together[0] > together[1]:
+        if together is not None and together.none:
             return not_evaluated("no time at which all GPUs were recorded", _AT_ONCE)
         if not devices:
             return not_evaluated(NO_GPU, record(run, NO_GPU) if run.samples.metrics else _CAPTURE)
@@ -143,7 +144,7 @@ class LoadBalancing(SampleRule):
             first_ns=min((device.first_ns for device in concerned), default=None),
             last_ns=max((device.last_ns for device in concerned), default=None),
             details=_details(devices, pairs, in_pairs),
-            finding=_finding(evaluated, pairs, violating, threshold, together),
+            finding=_finding(evaluated, pairs, violating, threshold, _when(together, run)),
             recommendation=_recommendation(evaluated, violating, framework_of(run.store)) if violating else None,
             cost=_cost(evaluated, concerned, in_pairs, run) if violating else None,
         )
@@ -151,11 +152,21 @@ class LoadBalancing(SampleRule):
 
 def _together(block: SampleBlock) -> pl.DataFrame:
     """Utilisation of the GPUs while all machines were recorded, with the numbers of the series that are left: who began to record earlier
-    saw the start of the job, which is no imbalance."""
+    saw the start of the job, which is no imbalance. Without machines that were recorded for too little of it."""
     series = block.series("gpu")
-    if block.gpus_together is None:
+    if (together := block.gpus_together) is None:
         return series
-    return series.filter(pl.col("time_ns").is_between(*block.gpus_together)).with_columns(series=pl.col("series").rle_id())
+    inside = pl.col("time_ns").is_between(together.first_ns, together.last_ns) & ~pl.col("node").is_in(list(together.left_out))
+    return series.filter(inside).with_columns(series=pl.col("series").rle_id())
+
+
+def _when(together: CommonTime | None, run: RunData) -> str:
+    """In which time GPUs were compared, where not all of it is."""
+    if together is None:
+        return ""
+    names = sorted((run.places.node(node) for node in together.left_out), key=in_order)
+    but = f" but {names[0] if len(names) == 1 else plural(len(names), 'machine')}" if names else ""
+    return f" in the {duration(together.last_ns - together.first_ns)} in which all{but} were recorded,"
 
 
 def distance(p: Sequence[float], q: Sequence[float]) -> float:
@@ -258,13 +269,9 @@ def _too_few(devices: Sequence[_Device], run: RunData, patience: float) -> str:
     return too_few("LoadBalancing", second, patience, run, parameter="patience", derived=derived, what="samples of two GPUs")
 
 
-def _finding(
-    evaluated: Sequence[_Device], pairs: Sequence[_Pair], violating: Sequence[_Pair], threshold: float, together: tuple[int, int] | None
-) -> str:
+def _finding(evaluated: Sequence[_Device], pairs: Sequence[_Pair], violating: Sequence[_Pair], threshold: float, when: str) -> str:
     furthest = pairs[0]
-    derived = f" ({LABEL})" if furthest.a.derived else ""
-    if together is not None:
-        derived += f" in the {duration(together[1] - together[0])} in which all were recorded,"
+    derived = (f" ({LABEL})" if furthest.a.derived else "") + when
     if furthest.b is not None:
         compared = (
             f"of {furthest.a.place} (mean {percent(furthest.a.mean)}) and {furthest.b.place} (mean {percent(furthest.b.mean)}) lie"

@@ -28,6 +28,7 @@ import polars as pl
 from ...ingest.store import MEASURED, Store
 from ..snapshots import SNAPSHOT_NS, begins, tolerance_ns
 from ..utilisation import derived_utilisation
+from .common_time import CommonTime, common_time
 
 FIGURES: Final = ("gpu", "gpu_memory", "core", "core_iowait", "cpu")
 FOOTPRINT: Final = "gpu_memory_used_percent"
@@ -44,7 +45,6 @@ _BLOCK_SAMPLES: Final = 3_000_000
 _WINDOW_SAMPLES: Final = 4_000_000  # of all windows whose quantiles are taken at once
 _MOST_SAMPLES: Final = 1 << 30
 _MOST_KEYS: Final = 1 << 62
-_ALIKE: Final = 0.05
 _FINITE: Final = "isfinite(value) AND time_ns IS NOT NULL"
 _SOURCE: Final = pl.Enum(["sampled", "derived", FOOTPRINT, CONTROLLER])
 
@@ -84,17 +84,12 @@ class Samples:
         """Length of the buckets of derived utilisation; None where none is derived."""
 
     @cached_property
-    def gpus_together(self) -> tuple[int, int] | None:
-        """First and last time, both included, at which the utilisation of the GPUs of every machine was recorded; the first is behind the
-        last where there is no such time. None where all were recorded for the same time: what one has more is a twentieth at most."""
-        sampled = self._counts.filter((pl.col("metric") == "gpu_utilization") & (pl.col("finite") > 0)).select("first", "last")
-        made = self.derived.group_by("node").agg(first=pl.col("time_ns").min(), last=pl.col("time_ns").max()).select("first", "last")
-        spans = pl.concat([sampled, made], how="vertical_relaxed").rows()
-        if not spans:
-            return None
-        first, last = max(span[0] for span in spans), min(span[1] for span in spans)
-        more = max(last for _, last in spans) - min(first for first, _ in spans) - max(last - first, 0)
-        return (first, last) if more > _ALIKE * max(last - first, 0) else None
+    def gpus_together(self) -> CommonTime | None:
+        """When the utilisation of the GPUs of every machine was recorded. None where all were recorded for the same time."""
+        sampled = self._counts.filter((pl.col("metric") == "gpu_utilization") & (pl.col("finite") > 0)).select("node", "first", "last")
+        made = self.derived.group_by("node").agg(first=pl.col("time_ns").min(), last=pl.col("time_ns").max())
+        spans = pl.concat([sampled, made], how="vertical_relaxed").group_by("node").agg(pl.col("first").max(), pl.col("last").min())
+        return common_time({node: (first, last) for node, first, last in spans.iter_rows()})
 
     def has(self, figure: str) -> bool:
         """Whether any machine has samples of ``figure``."""
@@ -189,7 +184,7 @@ class SampleBlock:
 
     def __init__(
         self, store: Store, nodes: tuple[int, ...], packing: _Packing, counts: pl.DataFrame, derived: pl.DataFrame, origin_ns: int,
-        bucket_ns: int | None, gpus_together: tuple[int, int] | None = None,
+        bucket_ns: int | None, gpus_together: CommonTime | None = None,
     ) -> None:  # fmt: skip
         self.nodes = nodes
         self.gpus_together = gpus_together

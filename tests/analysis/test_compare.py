@@ -6,6 +6,8 @@ import copy
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
+from itertools import compress
+from random import Random
 from typing import Any
 
 import jsonschema
@@ -30,6 +32,7 @@ from postrun.analysis.report import (
     StepParts,
 )
 from postrun.analysis.report_data import is_report, report_of
+from postrun.analysis.system_usage import system_usage
 from postrun.ingest.store import Store
 from postrun.report_templates.comparison import pages
 
@@ -171,7 +174,7 @@ def loaded(report: Report, lengths: Sequence[float], idle_ms: float, loading_ms:
 
 def test_waits_of_few_steps_are_undecided_and_told_before_lesser_changes(empty: Report) -> None:
     """Idle 64 ms longer, computation 6 ms; the first of five steps has no time from step to step."""
-    made = compared(loaded(empty, [100] * 4, 2, 0), loaded(empty, [170] * 4, 66, 60))
+    made = compared(loaded(empty, [100] * 4, 2, 1), loaded(empty, [170] * 4, 66, 61))
     states = {part.name: part.state for part in (*made.parts, *made.host_parts)}
     assert (states["idle"], states["data_loader"], states["computation"]) == ("undecided", "undecided", "grown")
     assert (
@@ -475,6 +478,59 @@ def test_sampled_utilisation_of_runs_without_steps(empty: Report) -> None:
     made = compared(sampled(runs[0], *curves), sampled(empty, *curves))
     assert made.sampling.over == "run"
     assert means(made) == [("GPU utilisation", 37.5, 37.5, 0.0, None), ("CPU utilisation", 20.0, 20.0, 0.0, None)]
+
+
+def second_by_second(make_store: Callable[..., Store], empty: Report, load: Sequence[float], first_s: float, length_s: float) -> Report:
+    """A run whose GPU was sampled each second; ten steps from ``first_s`` on after the first sample take ``length_s``."""
+    begin = 10**18 - round(first_s * 1000 * MS)
+    rows = [
+        {"node": 0, "metric": "gpu_utilization", "unit": 0, "time_ns": begin + i * 1000 * MS, "value": value}
+        for i, value in enumerate(load)
+    ]
+    run = with_(empty, lengths=[length_s * 100] * 10)
+    return dataclasses.replace(run, system_usage=system_usage(make_store(sample=rows)))
+
+
+COARSE = "the curve of base is too coarse for the time that is compared; the curve of new is too coarse for the time that is compared"
+
+
+@pytest.mark.parametrize("first_s", [1800, 1803, 1804.5])  # stretches of 9 s begin, or do not, within the 6 s of the steps
+def test_steps_shorter_than_the_curve_tells_have_no_mean(make_store: Callable[..., Store], empty: Report, first_s: float) -> None:
+    loads = [[high if first_s <= second <= first_s + 6 else 20.0 for second in range(3600)] for high in (90.0, 50.0)]
+    made = compared(*(second_by_second(make_store, empty, load, first_s, 6) for load in loads))
+    assert means(made) == [("GPU utilisation", None, None, None, COARSE)]
+    # Where all of a stretch is alike the curve tells it.
+    made = compared(*(second_by_second(make_store, empty, [load] * 3600, first_s, 6) for load in (90.0, 50.0)))
+    assert means(made) == [("GPU utilisation", 90.0, 50.0, -40.0, None)]
+
+
+def test_a_mean_that_is_told_of_a_long_run_is_that_of_its_samples(make_store: Callable[..., Store], empty: Report) -> None:
+    random = Random(7)
+    told = 0
+    for length_s in (3, 15, 60, 200, 400, 900, 1500, 3000):
+        for _ in range(3):
+            first_s = random.uniform(0, 3590 - length_s)
+            load = [random.choice((0.0, 100.0)) if first_s <= second <= first_s + length_s else 10.0 for second in range(3600)]
+            run = second_by_second(make_store, empty, load, first_s, length_s)
+            ((_, mean, again, _, absent),) = means(compared(run, run))
+            inside = [value for second, value in enumerate(load) if first_s <= second <= first_s + length_s]
+            assert mean == again
+            if mean is None:
+                assert absent == COARSE
+            else:
+                told += 1
+                assert mean == pytest.approx(sum(inside) / len(inside), abs=1.0 + 100 / length_s)  # one sample more or less
+            assert mean is not None or length_s < 900
+    assert told >= 9
+
+
+def test_a_pause_of_the_sampler_has_no_samples(make_store: Callable[..., Store], empty: Report) -> None:
+    run = second_by_second(make_store, empty, [50.0] * 3600, 1803, 6)
+    (curve_,) = [one for one in run.system_usage.series if one.metric == "gpu"]
+    paused = [not 1700e9 < time - curve_.time_ns[0] < 1900e9 for time in curve_.time_ns]
+    parts = {name: tuple(compress(getattr(curve_, name), paused)) for name in ("time_ns", "mean", "low", "high")}
+    made = compared(sampled(run, dataclasses.replace(curve_, **parts)), run)
+    assert means(made) == [("GPU utilisation", None, 50.0, None, "base has no samples in the time that is compared")]
 
 
 def test_utilisation_that_was_derived_is_not_sampled(empty: Report) -> None:

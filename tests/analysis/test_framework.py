@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -109,6 +110,32 @@ def test_parts_recorded_in_other_steps_are_compared_by_the_mean_step(make_store:
     even = framework(make_store(step=steps, annotation=[*loads, part("forward", 10, 5), part("forward", 910, 5)]))
     assert [one.percent for one in even.step_parts] == pytest.approx([200 / 3, 100 / 3])  # of a forward every ninth step
     assert not any("mean step" in note for note in even.notes)
+
+
+def test_a_part_that_is_in_few_of_the_recorded_steps_is_of_all_of_them(make_store: Callable[..., Store]) -> None:
+    """Forward of 40 and backward of 35 in each of 8 steps, the optimizer's 10 in the last one: 320, 280 and 10 of 610."""
+    tables: dict[str, list[dict[str, Any]]] = {
+        "step": [{**step(None, 100 * n, 100), "index": n} for n in range(8)],
+        "annotation": [
+            *(part("forward", 100 * n + 1, 40) for n in range(8)),
+            *(part("backward", 100 * n + 41, 35) for n in range(8)),
+            part("Optimizer.step#SGD.step", 780, 10),
+        ],
+    }
+    window = {"process": 0, "first_ns": 0, "last_ns": 800}
+    recorded = {**window, "process_started_ns": 0, "stopped": False}
+    for found in (
+        framework(make_store(**tables, profile_window=[{"source": 0, **window}])),
+        framework(make_store(**tables, recorded_window=[recorded])),
+    ):
+        assert {one.name: one.percent for one in found.step_parts} == pytest.approx(
+            {"forward": 100 * 320 / 610, "backward": 100 * 280 / 610, "optimizer": 100 * 10 / 610}
+        )
+        assert not any("mean step" in note for note in found.notes)
+    configured = framework(
+        make_store(**tables, recorded_window=[recorded], run=[{"metadata": json.dumps({"profiling.detailed.recorded": "step 7"})}])
+    )
+    assert {one.name: one.percent for one in configured.step_parts}["optimizer"] == pytest.approx(100 * 10 / 85)
 
 
 def test_small_operators_are_one_row_and_nothing_is_lost(make_store: Callable[..., Store]) -> None:

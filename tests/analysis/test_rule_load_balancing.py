@@ -151,6 +151,15 @@ def test_series_of_different_lengths_against_numpy() -> None:
     assert found.violations == sum(reference(a, b) > 0.3 for a, b in itertools.combinations(values, 2))
 
 
+def test_a_monitor_that_died_does_not_hide_what_the_other_machines_show() -> None:
+    samples = gpus([90.0] * 100) + line(1, GPU, 0, [20.0] * 100, start=START) + line(2, GPU, 0, [90.0] * 100, start=START)
+    found = judge(samples + line(3, GPU, 0, [90.0] * 12, start=START))
+    assert (found.verdict, found.datapoints, len(found.details["devices"])) == (ISSUES, 300, 3)
+    assert str(found.finding).startswith(
+        "Utilisation histograms in the 49.5 s in which all but m3 were recorded, of m0 GPU 0 (mean 90.0 %) and m1 GPU 0 (mean 20.0 %)"
+    )
+
+
 def test_machines_are_compared_while_all_of_them_were_recorded() -> None:
     """m1 was recorded 20 s before m0 began and 10 s after it ended: without load, which is no imbalance."""
     samples = gpus([90.0] * 100)

@@ -117,6 +117,20 @@ def test_time_between_runs_of_steps_is_no_part_of_a_step_and_a_cut_off_last_one_
     assert (parts.steps, parts.mean_step_ns, parts.mean_ns["kernel"], parts.mean_ns["other"]) == (3, 10, 10, 0)
 
 
+@pytest.mark.parametrize("stride", [1, 10])
+def test_loading_between_two_steps_counts_whatever_their_numbers_count_in(make_store: Callable[..., Store], stride: int) -> None:
+    """The host works 40 on a step and then loads for 55, the device until 99: in ten steps nine loads are for another one."""
+    made = make_store(
+        step=[step(stride * n, 100 * n, 40, (100 * n + 10, 89, 2)) for n in range(10)],
+        host_event=[{"kind": "loader", "start_ns": 100 * n + 40, "duration_ns": 55} for n in range(10)],
+        device_event=[
+            {"kind": "kernel", "start_ns": 100 * n + at, "duration_ns": length} for n in range(10) for at, length in ((10, 20), (97, 2))
+        ],
+    )
+    mean = steps(made).parts[0].mean_ns
+    assert (mean["kernel"], mean["data_loader"]) == (22, 49.5)
+
+
 EVENT = st.tuples(st.sampled_from(["kernel", "memcpy", "memset", "launch", "loader", "operator"]), st.integers(0, 60), st.integers(0, 25))
 
 

@@ -164,6 +164,19 @@ def test_a_process_without_steps_does_not_dilute_the_time_per_step() -> None:
     assert tile(found, "exposed_communication").detail == "4 ns per step"
 
 
+@pytest.mark.parametrize(
+    ("ranks", "gpus", "subject"), [((0,), 1, "it was"), ((0,), 4, "the GPUs were"), ((0, 1), 2, "they were"), ((0, 1), 8, "they were")]
+)
+def test_activity_over_the_whole_job_is_of_the_gpus_that_were_sampled(ranks: tuple[int, ...], gpus: int, subject: str) -> None:
+    found = summed(
+        breakdown=[device_time(rank, 1000 * MS, 900 * MS, device=rank) for rank in ranks],
+        devices=[used("a", index) for index in range(gpus)],
+        active=ActiveTime(200, 21, 10.5, False),
+        duration=60_000 * MS,
+    )
+    assert found.headline.endswith(f" of the 1.00 s that were profiled. Over the whole job {subject} active in 10.5 % of the samples.")
+
+
 def test_sampled_utilisation_stands_in_for_device_work() -> None:
     found = summed(gpus=[gpu(38.4, 90), gpu(50, 97, "b")])
     assert found.headline == "GPU utilisation was 38 to 50 %, depending on the node (median of the samples)."

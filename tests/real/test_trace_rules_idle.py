@@ -16,7 +16,7 @@ from postrun.analysis.options import Options
 from postrun.analysis.report import RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
-from recompute import Event, Spans, Trace
+from recompute import LOADING, Event, Spans, Trace
 
 # Trace -> verdicts of HostBound, SyncBound and ShortKernels with their default parameters.
 ISSUE, FINE = "IssuesFound", "NoIssuesFound"
@@ -174,19 +174,21 @@ def figures(trace: Trace, device: int, short_us: float) -> dict[str, Any]:
 
 def meanwhile(trace: Trace, waits: Spans) -> Counter[str]:
     """Time of the waits by what the host did: each activity gets what those before it left."""
-    classes = {
-        "data loader": trace.loaders,
-        "synchronisation": [call for call in trace.calls if call["sync"]],
-        "runtime calls": [call for call in trace.calls if not call["sync"]],
-        "operators": trace.operators,
-    }
+    classes = [
+        ("data loader", trace.loaders),
+        ("synchronisation", [call for call in trace.calls if call["sync"]]),
+        ("runtime calls", [call for call in trace.calls if not call["sync"]]),
+        ("data loader", [row for row in trace.ranges if row["side"] == "host" and row["name"] in LOADING]),
+        ("operators", trace.operators),
+    ]
     times = Counter[str]()
     taken: Spans = []
     before = 0
-    for name, events in classes.items():
+    for name, events in classes:
         taken = merged([*taken, *((event["start"], event["end"]) for event in events)])
         now = sum(common(taken, start, end) for start, end in waits)
-        times[name], before = now - before, now
+        times[name] += now - before
+        before = now
     times["nothing recorded"] = sum(end - start for start, end in waits) - before
     return times
 
