@@ -95,6 +95,9 @@ def test_a_profiler_that_was_on_for_some_of_all_steps_does_not_hide_the_others()
     assert numbers(marked[2:] + profiled) == every[2:]
     assert numbers(marked[:4] + profiled) == every[:4]
     assert numbers(marked[2:4] + profiled) == [(0, 20), (1, 30)]  # as many of them
+    ten = [(0, f"ProfilerStep#{i}", i, 10 * i, 10, None) for i in range(10)]
+    others = [(0, f"step_{i}", i, 10 * i, 9, None) for i in range(1, 11)]  # nine of these, and one after them
+    assert numbers(ten + others) == [(i, 10 * i) for i in range(10)]
 
 
 def test_ranges_that_are_parts_of_a_profiled_step_or_of_something_else_are_no_steps() -> None:
