@@ -75,6 +75,20 @@ def test_samples_of_a_file_move_with_it() -> None:
         assert store.frame("SELECT time_ns, value FROM sample ORDER BY value").rows() == [(BASE, 1.0), (BASE + 5, 2.0)]
 
 
+@pytest.mark.parametrize("stretched", [False, True])
+def test_work_whose_distance_changes_is_not_the_same(stretched: bool) -> None:
+    """The same durations at times half as far again from each other: a replay, and no other clock."""
+    kernels = work(1)
+    late = [(BASE + (start - BASE) * 3 // 2 if stretched else start, duration) for start, duration in kernels]
+    with Store.create(None) as store:
+        made = Made(store)
+        process = made.process("node7", 4242)
+        made.source(NSIGHT, {process: late}, shift=10**9)
+        made.source(TRACE, {process: kernels})
+        made.settle()
+        assert bool(made.told("clock_shifted")) is not stretched
+
+
 def test_clocks_that_agree_are_left_alone() -> None:
     with Store.create(None) as store:
         made = Made(store)

@@ -72,6 +72,22 @@ def test_half_of_the_events_of_the_same_time_have_to_be_the_same(other: int, mac
         assert len(made.machines()) == machines
 
 
+@pytest.mark.parametrize("correlated", [True, False])
+def test_equal_times_of_other_kernels_are_not_the_same_work(correlated: bool) -> None:
+    """Another name alone is another tracer's way of writing it; with another correlation, too, it is another kernel."""
+    with Store.create(None) as store:
+        made = Made(store)
+        made.source(NSIGHT, {made.process("node7", 4242): work(1)})
+        process = made.process("3f2a1bc4d5e6", 17)
+        made.source(TRACE, {process: work(1)})
+        (name,) = store.name_ids(["softmax"])
+        store.connection.execute("UPDATE device_event SET name = ? WHERE process = ?", [name, process])
+        if not correlated:
+            store.connection.execute("UPDATE device_event SET correlation = correlation + 500 WHERE process = ?", [process])
+        made.settle()
+        assert len(made.processes()) == (1 if correlated else 2)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_runs_with_like_kernels_at_the_same_time_are_never_joined(seed: int) -> None:
     dice = random.Random(seed)
