@@ -49,9 +49,8 @@ def sampled(samples: Iterable[Sample], **tables: list[dict[str, Any]]) -> Iterat
         columns = {"node": pl.Int32, "metric": pl.String, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64}
         store.append("sample", pl.DataFrame(rows, schema=columns, orient="row"))
         for table, entries in tables.items():
-            for entry in entries:
-                given = {**entry, "name": store.name_ids([entry["name"]])[0]} if "name" in entry else entry
-                store.insert(table, given)
+            given = [{**entry, "name": store.name_ids([entry["name"]])[0]} if "name" in entry else entry for entry in entries]
+            store.append(table, pl.DataFrame(given, infer_schema_length=None))
         yield store
 
 
