@@ -33,7 +33,7 @@ from .trace_notes import TRUNCATING, note_defects, note_info_lines
 from .trace_result import TraceResult
 from .trace_scan import Batch, TraceScan
 
-NOT_STORED: Final = ("category_not_read", "zero_time", "absurd_duration", "negative_duration", "stray_end", "no_timestamp")
+NOT_STORED: Final = ("category_not_read", "zero_time", "absurd_time", "absurd_duration", "negative_duration", "stray_end", "no_timestamp")
 """Codes of notes whose counts are X, B and E events of a file that gave no row."""
 
 _CYCLE_COLUMNS: Final = ("correlation", "external_id")

@@ -11,7 +11,7 @@ import polars as pl
 
 from .categories import DEVICE_KINDS, SKIPPED
 from .store import Severity, Store
-from .trace_limits import LONGEST_NS, ROUNDING_NS
+from .trace_limits import EARLIEST_NS, LATEST_NS, LONGEST_NS, ROUNDING_NS
 from .trace_names import Names
 
 _SESSION: Final = "trace"
@@ -27,6 +27,7 @@ _PHASES: Final = {
 _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
     "category_not_read": ("info", "Events of category {category} are of no kind that is read; they are not stored."),
     "zero_time": ("warning", "Device events with start 0 and duration 0 were dropped: the profiler lost their times."),
+    "absurd_time": ("warning", "Events whose times are of no possible day were dropped."),
     "absurd_duration": ("warning", "Events longer than seven days were dropped: their durations cannot be right."),
     "negative_duration": ("warning", "Events with a negative duration were dropped."),
     "rounded_duration": ("info", "Durations down to -1 us, a product of rounding, were taken as 0."),
@@ -79,6 +80,7 @@ class LeftOut:
         device = pl.col("route").to_physical() < len(DEVICE_KINDS)
         drops = {
             "zero_time": device & (start == 0) & (duration.fill_null(0) == 0),
+            "absurd_time": ~start.is_between(EARLIEST_NS, LATEST_NS),
             "absurd_duration": duration > LONGEST_NS,
             "negative_duration": duration < -ROUNDING_NS,
         }

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from postrun.analysis import analyze
 from postrun.ingest import ingest, kineto, trace_batches
 from postrun.ingest.categories import features, route_of
 from postrun.ingest.kineto import NOT_STORED, header_members
@@ -344,6 +345,23 @@ def test_impossible_times_are_dropped_or_repaired_and_counted(tmp_path: Path) ->
     assert {code: counted[code] for code in ("zero_time", "absurd_duration", "negative_duration", "rounded_duration", "no_duration")} == {
         "zero_time": 2, "absurd_duration": 1, "negative_duration": 1, "rounded_duration": 1, "no_duration": 1,
     }  # fmt: skip
+
+
+def test_times_of_no_possible_day_are_dropped_and_the_run_is_reported(tmp_path: Path) -> None:
+    """Differences of such times are beyond 64 bits."""
+    latest_us, earliest_us = 2**62 // 1000, -(2**61) // 1000
+    good = [event("gemm", "kernel", EPOCH_US + i, 1, device=0) for i in range(3)]
+    bad = [
+        event("late", "kernel", latest_us + 1, 1, device=0),
+        event("later", "cpu_op", 9_223_372_036_854_774, 1),
+        event("early", "kernel", earliest_us - 1, 1, device=0),
+    ]
+    store = load(tmp_path, [*good, *bad])
+    assert store.frame("SELECT start_ns FROM device_event ORDER BY 1").rows() == [((EPOCH_US + i) * 1000,) for i in range(3)]
+    assert store.frame("SELECT count(*) FROM host_event").item() == 0
+    assert notes(store)["absurd_time"] == 3
+    [device] = analyze(store).time_breakdown
+    assert device.span_ns == 3000
 
 
 def test_begin_and_end_events_pair_per_thread(tmp_path: Path) -> None:
