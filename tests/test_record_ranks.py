@@ -293,6 +293,18 @@ def test_nothing_is_told_of_ranks_that_are_started_again(work: Path, trains: boo
     assert recorded == (["steps 1 to 2"] * 2 if trains else ["nothing"])
 
 
+def test_nothing_is_told_where_one_rank_failed_and_the_last_one_did_not(work: Path) -> None:
+    """As where a launcher ends the others, and they end well; all of them are started again."""
+    (work / "launch.py").write_text(AGAIN, "utf-8")
+    first = "import os, sys, time\nif os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
+    first += "    time.sleep(2 * int(os.environ['RANK']))\n    sys.exit(0 if os.environ['RANK'] == '1' else 3)\n"
+    (work / "train.py").write_text(first + TRAIN, "utf-8")
+    done = run(sys.executable, "launch.py", *profiled(work), "--", *TRAINING, cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert (done.stderr.count(NOBODY), done.stderr.count(MACHINE)) == (0, 0), done.stderr
+    assert [one["profiling.python.recorded"].partition(":")[0] for one in of_windows(work / "run")] == ["steps 1 to 2"] * 2
+
+
 def test_it_is_known_when_the_last_of_all_ranks_has_ended(tmp_path: Path) -> None:
     first, second = (Folder(tmp_path / "run", Place("slurm", rank, rank, 3, "slurm-1-0")) for rank in range(2))
     assert not first.of_nobody(failed=False), "ranks 1 and 2 could record still"

@@ -23,6 +23,7 @@ from .errors import PostrunError
 MARKS: Final = ".postrun-run"
 _RECORDERS: Final = ".recorder"
 _COMMAND_ENDED: Final = ".command-ended"
+_FAILED: Final = "failed\n"
 
 # Variables of rank, local rank, world size (as the C library reads them), processes on the machine, and what tells launches apart.
 _FAMILIES: Final = (
@@ -178,17 +179,21 @@ class Folder:
         """This rank's command has ended, and ``failed`` or not: whether no process of the whole job recorded, and none is left that could.
         One recorder of a launch is told so, where the launcher says how many ranks there are."""
         with suppress(OSError):
-            _claim(self._marks / f"{self._key}{_COMMAND_ENDED}")
-            return self._all_commands_ended(failed) and not self._of_job() and _claim(self._marks / "of-nobody")
+            _claim(self._marks / f"{self._key}{_COMMAND_ENDED}", _FAILED if failed else "")
+            return self._all_commands_ended() and not self._of_job() and _claim(self._marks / "of-nobody")
         return False
 
-    def _all_commands_ended(self, failed: bool) -> bool:
+    def _all_commands_ended(self) -> bool:
+        """Not where one of an attempt failed, and the launcher starts all of them again."""
         if self.where.rank is None:
             return True
-        if self.where.world_size is None or (failed and self.where.restarts_left):
+        if self.where.world_size is None:
             return False
         names = self._names()
         ranks = _ranks(names)
+        ended = [f"{name}{_COMMAND_ENDED}" for name in ranks.values()]
+        if self.where.restarts_left and any((self._marks / name).read_text("utf-8") == _FAILED for name in ended if name in names):
+            return False
         return all(
             rank in ranks and (f"{ranks[rank]}{_COMMAND_ENDED}" in names or self._over(ranks[rank], names))
             for rank in range(self.where.world_size)
