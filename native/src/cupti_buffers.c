@@ -49,8 +49,8 @@ static struct head *make(bool small) {
     return head;
 }
 
-static void give(struct head *head) { /* under the lock */
-    head->generation = generation;
+static void give(struct head *head, uint32_t counted) { /* under the lock; counted: the generation in which it was */
+    head->generation = counted;
     head->previous = NULL;
     head->next = given;
     if (given) {
@@ -78,8 +78,9 @@ uint8_t *postrun_buffer_get(size_t *size, int may_decline) {
         head = kept;
         kept = head->next;
         kept_count--;
-        give(head);
+        give(head, generation);
     }
+    uint32_t counted = generation;
     bool room = small ? !may_decline && small_held < SMALL_MAX : true;
     held += !small;
     small_held += small && room;
@@ -88,10 +89,10 @@ uint8_t *postrun_buffer_get(size_t *size, int may_decline) {
         head = make(small);
         pthread_mutex_lock(&lock);
         if (head) {
-            give(head);
-        } else {
-            held -= !small && held;
-            small_held -= small && small_held;
+            give(head, counted);
+        } else if (counted == generation) {
+            held -= !small;
+            small_held -= small;
         }
         pthread_mutex_unlock(&lock);
     }
