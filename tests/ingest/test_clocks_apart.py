@@ -132,3 +132,47 @@ def test_two_files_of_one_profiler_are_never_moved() -> None:
         made.settle()
         assert made.told("clock_shifted") == []
         assert made.count("device_event") == 120
+
+
+def whole_microseconds(kernels: Kernels) -> Kernels:
+    """As profilers before 2023 wrote them."""
+    return [(start // 1000 * 1000, duration // 1000 * 1000) for start, duration in kernels]
+
+
+def test_a_trace_in_whole_microseconds_is_moved_by_names_and_durations() -> None:
+    with Store.create(None) as store:
+        made = Made(store)
+        process = made.process("node7", 4242)
+        kernels = work(1)
+        made.source(NSIGHT, {process: kernels}, shift=5 * MS)
+        made.source(TRACE, {process: whole_microseconds(kernels)})
+        joining = made.settle()
+        # Starts are up to 1 us apart after rounding down; their median tells the shift.
+        assert joining.clocks[0].offset_ns == pytest.approx(-5 * MS, abs=1000)
+        # What counts twice is at most the one at the edge of the time that both have, by less than 1 us.
+        assert made.count("device_event") in (60, 61)
+
+
+def test_a_trace_in_whole_microseconds_is_not_told_to_be_of_another_process() -> None:
+    """What the nanoseconds do not bear out after the shift would be moved and still count twice."""
+    with Store.create(None) as store:
+        made = Made(store)
+        made.source(NSIGHT, {made.process("node7", 4242): work(1)}, shift=5 * MS)
+        made.source(TRACE, {made.process("unknown host", 17): whole_microseconds(work(1))})
+        joining = made.settle()
+        assert not joining.clocks
+        assert made.told("clock_shifted") == []
+
+
+@pytest.mark.parametrize(("own", "moved"), [(37, True), (38, False)])
+def test_half_of_the_kernels_in_the_time_of_both_have_to_be_the_same(own: int, moved: bool) -> None:
+    """40 kernels, 38 chains of three, are in both; each has as many of its own after them, of which one ends after the other's last."""
+    with Store.create(None) as store:
+        made = Made(store)
+        process = made.process("node7", 4242)
+        common = work(1, 40)
+        later = BASE + 40 * MS
+        made.source(NSIGHT, {process: common + work(2, own, later)}, shift=5 * MS)
+        made.source(TRACE, {process: common + work(3, own, later)})
+        made.settle()
+        assert bool(made.told("clock_shifted")) == moved

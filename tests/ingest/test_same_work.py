@@ -170,3 +170,25 @@ def test_a_machine_that_is_joined_keeps_its_name_for_logs_that_use_it() -> None:
         made.settle()
         ((node,),) = store.connection.execute("SELECT id FROM node").fetchall()
         assert made.registry.node("3f2a1bc4d5e6") == made.registry.node("node7") == node
+
+
+@pytest.mark.parametrize(("other", "processes"), [("GPU-2", 2), ("GPU-1", 1)])
+def test_gpus_of_other_uuids_are_not_one(other: str, processes: int) -> None:
+    with Store.create(None) as store:
+        made = Made(store)
+        made.source(NSIGHT, {made.process("node7", 4242): work(1)})
+        made.source(TRACE, {made.process("3f2a1bc4d5e6", 17): work(1)})
+        store.insert("device", {"node": 0, "index": 0, "uuid": "GPU-1"})
+        store.insert("device", {"node": 1, "index": 0, "uuid": other})
+        made.settle()
+        assert len(made.processes()) == processes
+
+
+def test_synchronisation_is_no_work() -> None:
+    with Store.create(None) as store:
+        made = Made(store)
+        made.source(NSIGHT, {made.process("node7", 4242): work(1)})
+        made.source(TRACE, {made.process("3f2a1bc4d5e6", 17): work(1)})
+        store.connection.execute("UPDATE device_event SET kind = 'sync'")
+        made.settle()
+        assert len(made.processes()) == 2
