@@ -687,9 +687,9 @@ static int scale_number(text p, text end, int decimals, int64_t *result) {
     static const int64_t powers[] = {1, 10, 100, 1000};
     int negative = *p == '-';
     if (*p == '+' || *p == '-') p++;
-    text q = p; /* the usual case: whole digits that fit for certain, no exponent */
+    text q = p; /* the usual case: at most 18 digits, which fit for certain, no exponent */
     int64_t whole = 0;
-    while (q < end && q - p <= 18 && is_digit(*q)) whole = whole * 10 + (*q++ - '0');
+    while (q < end && q - p < 18 && is_digit(*q)) whole = whole * 10 + (*q++ - '0');
     if (q - p + decimals <= 18) {
         int left = decimals;
         if (q < end && *q == '.') {

@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 import subprocess
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,37 @@ def test_hostile_text(driver: Path, text: bytes) -> None:
     run(driver, text, 0, 1)
     if text:
         run(driver, text, 50, 1)
+
+
+def long_numbers() -> list[str]:
+    """Numbers of 1 to 40 digits: with a sign, a fraction, an exponent, leading zeros, and at the limits of int64."""
+    numbers = [str(limit + step) for limit in (2**63, -(2**63), 2**64) for step in range(-2, 3)]
+    for count in [*range(1, 26), 40]:
+        for digits in ("9" * count, "1" + "0" * (count - 1), "0" * (count - 1) + "7"):
+            numbers += [
+                digits,
+                "-" + digits,
+                f"{digits}.9999",
+                f"{digits[: count // 2]}.{digits[count // 2 :]}",
+                f"{digits}e3",
+                f"{digits}E-9",
+            ]
+    return [*numbers, f"1e{10**5}", f"1e-{10**5}"]
+
+
+@pytest.mark.parametrize("quoted", [False, True], ids=["number", "text"])
+def test_long_numbers(driver: Path, quoted: bool) -> None:
+    """A number that no int64 can represent is dropped with a defect; it never overflows on the way."""
+    numbers = [f'"{number}"' if quoted else number for number in long_numbers()]
+    rows = [
+        f'{{"ph":"X","cat":"kernel","name":"k","ts":{ts},"dur":{n},"pid":{n},"tid":{n},"args":{{"correlation":{n},"grid":[{n},{n},{n}]}}}}'
+        for n in numbers
+        for ts in ("1", n)
+    ]
+    kept, defects = run(driver, f"[{','.join(rows)}]".encode(), 0, 1)
+    fit = sum(-(2**63) < 1000 * Decimal(number) < 2**63 for number in long_numbers())
+    assert kept == len(numbers) + fit
+    assert defects > 0
 
 
 def test_damaged_real_trace(driver: Path, shared_data: Path) -> None:
