@@ -139,6 +139,7 @@ static int begin_same(struct prt_workspace *w, uint8_t id) {
     int status = prt_kept_integers(w, 1, &names);
     if (status) return status < 0 ? status : -EBADMSG;
     size_t count = w->payload->count;
+    if (!count) return 0; /* no row refers to a name, and there may be no memory for names yet */
     if (w->known[1] < 2) { /* not yet checked in this block */
         if ((status = room(&w->names, &w->name_capacity, count))) return status;
         uint64_t all = 0;

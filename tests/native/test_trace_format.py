@@ -337,6 +337,17 @@ MALFORMED = {
 }
 
 
+def test_a_block_without_rows_whose_columns_refer_to_names(tmp_path: Path) -> None:
+    """In a process of its own: the reader once wrote through a null pointer here."""
+    for kind, encoding in [(kind, encoding) for kind in range(1, 17) for encoding in (7, 10)]:
+        path = tmp_path / f"{kind}-{encoding}.prt"
+        path.write_bytes(PrtWriter().data() + crafted(kind, column(1, 0, b"") + column(2, encoding, b""), 0))
+    code = "import sys; from postrun.native import _native; [_native.TraceReader(path).problems() for path in sys.argv[1:]]; print('read')"
+    command = [sys.executable, "-P", "-c", code, *map(str, tmp_path.iterdir())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "read\n"), done.stderr
+
+
 @pytest.mark.parametrize("what", sorted(MALFORMED))
 def test_a_block_that_makes_no_sense_is_left_out(tmp_path: Path, what: str) -> None:
     writer = PrtWriter().prelude([], ANCHORS)
