@@ -121,7 +121,7 @@ struct trace_scan {
 /* ---------------------------------------------------------------- memory */
 
 static int reserve(buffer *b, size_t capacity) {
-    if (capacity <= b->capacity) return 0;
+    if (capacity <= b->capacity && b->bytes) return 0; /* also no bytes have an address */
     size_t larger = b->capacity ? b->capacity : 256;
     while (larger < capacity) {
         if (larger > SIZE_MAX / 2) return -1;
