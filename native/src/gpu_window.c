@@ -125,7 +125,7 @@ void postrun_step_ends(uint32_t name, int64_t value) {
         number = atomic_load(&counted) - 1;
     }
     uint32_t in = 1;
-    if (number + 1 >= atomic_load(&end_step) && atomic_compare_exchange_strong(&place, &in, 2)) {
+    if (number >= atomic_load(&end_step) - 1 && atomic_compare_exchange_strong(&place, &in, 2)) {
         postrun_gpu_window(false);
         postrun_steps_unwatch();
     }
