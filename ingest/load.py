@@ -79,6 +79,7 @@ def ingest(
         if one.given and one.format is not None and one.format.name == RUN_STORE:
             if len(found) > 1 or target is not None:
                 raise UsageError(f"{one.path} is a run store already; give it alone (postrun report {one.path})")
+            report("reading the run store", None)
             return Store.open(one.path, memory_limit=memory_limit, threads=threads)
     return load(found, paths, target, progress=report, name=name, memory_limit=memory_limit, threads=threads)
 

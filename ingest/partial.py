@@ -20,7 +20,7 @@ from .devices import store_device
 from .identity import Facts, Identity, Placement
 from .registry import ReadResult, Registry
 from .source import FORMATS, SYSTEM_METRICS, TIMELINE, TRACE, TRACE_HEAD_BYTES, Found, read_head
-from .store import SCHEMA, Store, native_path
+from .store import ENUM_VALUES, SCHEMA, Store, native_path
 
 if TYPE_CHECKING:
     import duckdb
@@ -34,6 +34,9 @@ MAPPED: Final = frozenset({TRACE, TIMELINE, SYSTEM_METRICS})
 """Formats of which :func:`write` makes tables. Recordings are compact tables already, and read as quickly as Parquet."""
 ROWS: Final = 300_000
 """How many rows go to the store at a time, as the reader of traces does it."""
+
+ROW_GROUP: Final = 122_880
+"""How many rows are in a group of a Parquet file, as DuckDB writes it."""
 
 _EVENTS: Final = ("device_event", "host_event", "annotation", "collective", "allocation")
 _OWN: Final = ("node", "process")
@@ -98,8 +101,12 @@ class _Tables:
 
     def copy(self, table: str, query: str) -> None:
         """The rows of ``query``, in its order."""
-        place = native_path(self.path(table)).replace("'", "''")
-        self.store.connection.execute(f"COPY ({query}) TO '{place}' (FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION V2)")
+        import pyarrow.parquet as pq
+
+        rows = self.store.connection.sql(query).to_arrow_reader(ROW_GROUP)
+        with pq.ParquetWriter(self.path(table), rows.schema, compression="zstd") as file:
+            for batch in rows:
+                file.write_batch(batch)
 
 
 def _trace(store: Store, path: Path, tables: _Tables) -> Entry:
@@ -115,7 +122,8 @@ def _trace(store: Store, path: Path, tables: _Tables) -> Entry:
     tables.copy("name", "SELECT text FROM name ORDER BY id")
     for table in _EVENTS:
         if store.frame(f"SELECT EXISTS (FROM {table})").item():
-            tables.copy(table, f"SELECT {_quoted(column for column in SCHEMA[table] if column not in _OWN)} FROM {table} ORDER BY rowid")
+            columns = ", ".join(f'"{c}"{"::VARCHAR" if k in ENUM_VALUES else ""} AS "{c}"' for c, k in SCHEMA[table].items() if c not in _OWN)
+            tables.copy(table, f"SELECT {columns} FROM {table} ORDER BY rowid")
     read["devices"] = _rows(store, "device")
     read["windows"] = _rows(store, "profile_window")
     return read
@@ -244,23 +252,31 @@ class Partials:
 
     def _parse(self, connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
         import duckdb
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
-        tables: dict[str, list[tuple[str, int]]] = {}
+        tables: dict[Path, list[tuple[str, int]]] = {}
         for file in files:
             part = self._native[file]
             said = part.entry["lines"]
             if "error" in said:
                 raise duckdb.IOException(said["error"].replace(_FILE, file))
-            tables.setdefault(native_path(part.folder / said["table"]), []).append((file, said["place"]))
+            tables.setdefault(part.folder / said["table"], []).append((file, said["place"]))
         connection.execute("DROP TABLE IF EXISTS system_line")
         for number, (table, places) in enumerate(tables.items()):
-            connection.register("place", _places_table(places))
+            query = "SELECT p.file, l.* EXCLUDE (place) FROM part_line AS l JOIN place AS p USING (place)"
+            target = "INSERT INTO system_line" if number else "CREATE TEMP TABLE system_line AS"
             try:
-                query = "SELECT p.file, l.* EXCLUDE (place) FROM read_parquet(?) AS l JOIN place AS p USING (place)"
-                target = "INSERT INTO system_line" if number else "CREATE TEMP TABLE system_line AS"
-                connection.execute(f"{target} {query}", [table])
+                with pq.ParquetFile(table) as opened:
+                    rows = pa.RecordBatchReader.from_batches(opened.schema_arrow, opened.iter_batches(ROW_GROUP))
+                    connection.register("place", _places_table(places))
+                    connection.register("part_line", rows)
+                    connection.execute(f"{target} {query}")
+            except (pa.ArrowException, OSError) as error:
+                raise duckdb.IOException(str(error)) from error
             finally:
                 connection.unregister("place")
+                connection.unregister("part_line")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,19 +5,19 @@ What comes back is checked as if it were hostile, too. One process reads the dum
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
-import signal
 import struct
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from . import isolated_process
+
 if TYPE_CHECKING:
+    import subprocess
+
     import polars as pl
 
 CHILD: Final = Path(__file__).with_name("python_stats_child.py")
@@ -32,8 +32,6 @@ _TEXT: Final = 4096
 _ANSWER: Final = 128 << 20
 _HEAD: Final = 7
 """Numbers at the beginning of an answer."""
-_ENVIRONMENT: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""By which the interpreter finds its own libraries."""
 _MOST_COUNT: Final = 10**12
 _MOST_SECONDS: Final = 10**9
 
@@ -65,7 +63,7 @@ class StatsProcess:
     def __init__(
         self, child: Path = CHILD, *, wall_seconds: float = _WALL_SECONDS, cpu_seconds: int = _CPU_SECONDS, memory: int = _MEMORY
     ) -> None:
-        self._command = [sys.executable, "-I", "-S", str(child), *map(str, (memory, cpu_seconds, _FUNCTIONS, _CALLS, _TEXT))]
+        self._command = (child, memory, cpu_seconds, _FUNCTIONS, _CALLS, _TEXT)
         self._wall_seconds = wall_seconds
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -78,14 +76,8 @@ class StatsProcess:
     def close(self) -> None:
         """End the process, if there is one."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):  # what was still to be written
-                    pipe.close()
-        process.wait()
+        if process is not None:
+            isolated_process.stop(process)
 
     def read(self, data: bytes) -> Stats:
         """What the dump ``data`` holds. Raises StatsError."""
@@ -143,15 +135,7 @@ class StatsProcess:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-                cwd="/",
-                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
-            )
+            self._process = isolated_process.start(*self._command)
             for pipe in (self._process.stdin, self._process.stdout):
                 assert pipe is not None
                 os.set_blocking(pipe.fileno(), False)
@@ -159,14 +143,12 @@ class StatsProcess:
 
     def _death(self) -> str:
         assert self._process is not None
-        try:
-            code = self._process.wait(10)
-        except subprocess.TimeoutExpired:
+        end = isolated_process.end_of(self._process)
+        if end is None:
             return _HOSTILE
-        if -code == signal.SIGXCPU:
+        if end == "SIGXCPU":
             return "takes too much processor time to read: it is damaged or hostile"
-        name = signal.Signals(-code).name if -code in {int(one) for one in signal.Signals} else f"exit code {code}"
-        return f"is damaged or hostile: reading it ended the process that reads such files ({name})"
+        return f"is damaged or hostile: reading it ended the process that reads such files ({end})"
 
 
 _HOSTILE: Final = "is damaged or hostile: the process that reads such files gave no sound answer"

@@ -1,6 +1,6 @@
 """What do the system metric files of the hosted profiler say? JSON lines of utilisation, memory, disk and network -> ``sample``.
 
-One file holds one minute of one machine, so a long job has thousands of them: they are read many at a time, by DuckDB alone.
+One file holds one minute of one machine, so a long job has thousands of them: they are read many at a time, by DuckDB's JSON reader.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from .registry import UNKNOWN_HOST, ReadResult, Registry
-from .store import Severity, Store, native_path
+from .store import NO_EXTENSIONS, Severity, Store, native_path
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,7 +42,6 @@ _NOTES_PER_KIND: Final = 20
 
 # The time is taken from the text: as a JSON number it would go through a double, whose steps are 256 ns in this century.
 _PARSE: Final = rf"""
-CREATE OR REPLACE TEMP TABLE system_line AS
 WITH line AS (
     SELECT filename AS file, json,
         json_extract_string(json, ['$.Type', '$.Name', '$.Dimension', '$.Value', '$.NodeId']) AS field,
@@ -114,8 +113,30 @@ def recognises_system_metrics(head: bytes, name: str) -> bool:
 
 
 def parse_lines(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
-    """Every line of the files, by native path, as the temporary table ``system_line``. Raises duckdb.Error."""
-    connection.execute(_PARSE, {"files": [_literal(file) for file in files]})
+    """Every line of the files, by native path, as the temporary table ``system_line``. Raises duckdb.Error.
+
+    ``connection`` reads no files: another one, which may read these files only, parses them.
+    """
+    with _reader(connection, files) as reader:
+        rows = reader.sql(_PARSE, params={"files": [_literal(file) for file in files]}).to_arrow_reader()
+        connection.register("parsed_line", rows)
+        try:
+            connection.execute("CREATE OR REPLACE TEMP TABLE system_line AS FROM parsed_line")
+        finally:
+            connection.unregister("parsed_line")
+
+
+def _reader(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> duckdb.DuckDBPyConnection:
+    """A database in memory that may read these files and nothing else, with the settings of ``connection``."""
+    import duckdb
+
+    names = ("memory_limit", "threads", "preserve_insertion_order")
+    values = connection.execute(f"SELECT {', '.join(f'current_setting({name!r})' for name in names)}").fetchall()[0]
+    config = {name: str(value) for name, value in zip(names, values, strict=True)}
+    reader = duckdb.connect(":memory:", config={**config, **NO_EXTENSIONS, "temp_directory": ""})
+    reader.execute("SET allowed_paths = $files", {"files": list({*files, *map(_literal, files)})})
+    reader.execute("SET enable_external_access = false; SET lock_configuration = true")
+    return reader
 
 
 def _size(file: str) -> int:

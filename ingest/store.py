@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..errors import InputError, UsageError
+from ..errors import InputError, PostrunError, UsageError
 
 if TYPE_CHECKING:
     import duckdb
@@ -205,7 +205,9 @@ class Store:
         self.path = path
         self._names: dict[str, int] = {}
         self._next: dict[str, int] = {"node": 0, "process": 0, "source": 0}
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # spilled rows, and the file of a temporary store
+        self._in_folder = False
+        self.copied_from: str | None = None  # the run store that a temporary store is a copy of
 
     # -- opening -------------------------------------------------------------------------------------------------------
 
@@ -226,19 +228,28 @@ class Store:
         """
         import duckdb
 
-        settings = _settings(memory_limit, threads, temp_directory)
+        settings = _settings(memory_limit, threads)
+        folder = None if temp_directory is not None else _private_folder()
+        spill = temp_directory or Path(folder.name if folder is not None else "")
         place = ":memory:" if path is None else native_path(path)
-        if path is not None:
-            _make_way(path, settings)
         try:
-            connection = duckdb.connect(place, config=settings)
-        except duckdb.Error as error:
-            if user := _who_has_it_open(error):
+            if path is not None:
+                _make_way(path, settings)
+            connection = _connected(place, settings, spill)
+        except BaseException as error:
+            if folder is not None:
+                folder.cleanup()
+            if not isinstance(error, duckdb.Error):
+                raise
+            if user := who_has_it_open(error):
                 raise InputError(f"{path}: {user}; wait for it or choose another place with -o") from error
             if path is None or not isinstance(error, duckdb.IOException):
                 raise UsageError(f"--memory-limit {memory_limit}: not possible ({_first_line(error)})") from error
+            if temp_directory is not None:
+                raise  # a temporary store: its place is not the user's choice
             raise InputError(f"{path}: cannot create the run store ({_first_line(error)}); choose another place with -o") from error
         store = cls(connection, path)
+        store._folder = folder
         try:
             store._create_tables()
         except BaseException:
@@ -248,12 +259,8 @@ class Store:
         return store
 
     def _create_tables(self) -> None:
-        script = [f"CREATE TYPE {enum} AS ENUM ({', '.join(map(repr, values))})" for enum, values in ENUM_VALUES.items()]
-        for table, columns in SCHEMA.items():
-            definitions = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
-            script.append(f"CREATE TABLE {table} ({definitions})")
         # In one transaction: a commit of its own for each table would write to the disk each time.
-        self.connection.execute(";\n".join(["BEGIN", *script, "COMMIT"]))
+        self.connection.execute(";\n".join(["BEGIN", *schema_script(), "COMMIT"]))
         self.connection.execute("INSERT INTO store_info VALUES ('format', 'postrun'), ('format_version', ?)", [str(FORMAT_VERSION)])
 
     @classmethod
@@ -262,45 +269,27 @@ class Store:
 
         Unlike :meth:`create` with None, its size is bound by the disk and not by memory.
         """
+        folder = _private_folder()
         try:
-            folder = tempfile.TemporaryDirectory(prefix="postrun-", ignore_cleanup_errors=True)
-        except OSError as error:
-            raise InputError(f"no temporary folder can be made ({error.strerror or error}); set TMPDIR to a folder with space") from error
-        store = cls.create(Path(folder.name) / "run.duckdb", memory_limit=memory_limit, threads=threads, temp_directory=Path(folder.name))
+            store = cls.create(
+                Path(folder.name) / "run.duckdb", memory_limit=memory_limit, threads=threads, temp_directory=Path(folder.name)
+            )
+        except BaseException:
+            folder.cleanup()
+            raise
         store._folder = folder
+        store._in_folder = True
         return store
 
     @classmethod
     def open(cls, path: Path, *, memory_limit: str = "600MB", threads: int | None = None) -> Store:
-        """An existing store, read only. Raises InputError where ``path`` is no run store, one of a newer format, or being written."""
-        import duckdb
+        """A checked copy of the store at ``path``, in a temporary file that closing it removes: see :mod:`.foreign_store`.
 
-        try:
-            connection = duckdb.connect(native_path(path), read_only=True, config=_settings(memory_limit, threads, None))
-        except duckdb.Error as error:
-            if user := _who_has_it_open(error):
-                raise InputError(f"{path}: {user}; wait for it") from error
-            raise InputError(
-                f"{path}: cannot be opened as a run store ({_first_line(error)}); make one with `postrun ingest SOURCE -o {path.name}`"
-            ) from error
-        try:
-            found = dict(connection.execute("SELECT key, value FROM store_info").fetchall())
-        except duckdb.Error as error:
-            connection.close()
-            raise InputError(
-                f"{path}: a DuckDB file, but no run store of postrun; make one with `postrun ingest SOURCE -o run.duckdb`"
-            ) from error
-        if found.get("format_version") != str(FORMAT_VERSION):
-            connection.close()
-            raise InputError(
-                f"{path}: run store of format {found.get('format_version')}, this postrun reads format {FORMAT_VERSION};"
-                " ingest the sources again with this version"
-            )
-        return cls(connection, path)
+        Raises InputError if ``path`` is not a run store, has another format or other contents than a run store, or is being written.
+        """
+        from .foreign_store import copied
 
-    def keep_until_closed(self, folder: tempfile.TemporaryDirectory[str]) -> None:
-        """The folder that the file of this store is in: it is removed with the store."""
-        self._folder = folder
+        return copied(path, memory_limit=memory_limit, threads=threads)
 
     def close(self) -> None:
         """Close the database; the store cannot be used afterwards. A temporary one is removed."""
@@ -313,7 +302,7 @@ class Store:
 
         Closing would do it, too, but a full disk stays unnoticed then. Raises duckdb.Error.
         """
-        if self.path is not None and self._folder is None:
+        if self.path is not None and not self._in_folder:
             self.connection.execute("CHECKPOINT")
 
     def remove(self) -> None:
@@ -325,8 +314,14 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Close the store. An unexpected exception from the contents of a copied run store becomes an InputError that names the store."""
         self.close()
+        if error is not None and self.copied_from is not None and _unexpected(error):
+            raise InputError(
+                f"{self.copied_from}: the run store has contradictory contents ({type(error).__name__}: {_first_line(error)[:200]});"
+                " ingest the sources again"
+            ) from error
 
     # -- filling -------------------------------------------------------------------------------------------------------
 
@@ -445,9 +440,9 @@ def _make_way(path: Path, settings: dict[str, Any]) -> None:
 
     if path.is_file():
         try:
-            duckdb.connect(native_path(path), read_only=True, config=settings).close()
+            duckdb.connect(native_path(path), read_only=True, config={**settings, **_LOCKED}).close()
         except duckdb.Error as error:  # what is no database, or a broken one, is replaced
-            if user := _who_has_it_open(error):
+            if user := who_has_it_open(error):
                 raise InputError(f"{path}: {user}; wait for it or choose another place with -o") from error
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -457,11 +452,13 @@ def _make_way(path: Path, settings: dict[str, Any]) -> None:
         raise InputError(f"{path}: cannot write the run store there ({error.strerror}); choose another place with -o") from error
 
 
-def _who_has_it_open(error: Exception) -> str | None:
+def who_has_it_open(error: Exception | str) -> str | None:
     """Who has the database file open, where that is why it could not be opened; None where it is not."""
     text = str(error)
     if "Could not set lock" in text:
         pid = re.search(r"\(PID (\d+)\)", text)
+        if pid and int(pid[1]) == os.getpid():
+            return f"this program has it open already (PID {pid[1]})"
         return "another program has it open" + (f" (PID {pid[1]})" if pid else "")
     if "same database file with a different configuration" in text:
         return f"this program has it open already (PID {os.getpid()})"
@@ -471,7 +468,7 @@ def _who_has_it_open(error: Exception) -> str | None:
 _SIZE: Final = re.compile(r"\s*\d+(\.\d+)?\s*[KMGT]i?B\s*", re.IGNORECASE)
 
 
-def _settings(memory_limit: str, threads: int | None, spill: Path | None) -> dict[str, str | bool | int | float | list[str]]:
+def _settings(memory_limit: str, threads: int | None) -> dict[str, str | bool | int | float | list[str]]:
     if not _SIZE.fullmatch(memory_limit):
         raise UsageError(f"--memory-limit {memory_limit!r} is no size; write it like 600MB or 2GB")
     if threads is not None and threads < 1:
@@ -479,11 +476,61 @@ def _settings(memory_limit: str, threads: int | None, spill: Path | None) -> dic
     return {
         "memory_limit": memory_limit,
         "threads": threads or min(os.cpu_count() or 1, 8),
-        "temp_directory": native_path((spill or Path(tempfile.gettempdir())) / f"postrun-{os.getpid()}.tmp"),
         "preserve_insertion_order": "false",
         "checkpoint_threshold": "1GB",  # of the log, which rows in bulk hardly use; else loading stops for checkpoints, in memory, too
+        **NO_EXTENSIONS,
     }
 
 
-def _first_line(error: Exception) -> str:
+NO_EXTENSIONS: Final = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+}
+_LOCKED: Final = {"enable_external_access": "false", "lock_configuration": "true"}
+"""A database with these settings reads and writes its own file and its spill folder only, and no statement can change that."""
+
+
+def _connected(place: str, settings: dict[str, Any], spill: Path) -> duckdb.DuckDBPyConnection:
+    """A connection with the settings locked. DuckDB refuses a spill folder in the same call that turns external access off."""
+    import duckdb
+
+    connection = duckdb.connect(place, config={**settings, "temp_directory": native_path(spill / "spill")})
+    try:
+        connection.execute("; ".join(f"SET {name} = {value}" for name, value in _LOCKED.items()))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def schema_script() -> list[str]:
+    """The SQL statements that create the types and tables of a run store."""
+    script = [f"CREATE TYPE {enum} AS ENUM ({', '.join(map(repr, values))})" for enum, values in ENUM_VALUES.items()]
+    for table, columns in SCHEMA.items():
+        definitions = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+        script.append(f"CREATE TABLE {table} ({definitions})")
+    return script
+
+
+def _private_folder() -> tempfile.TemporaryDirectory[str]:
+    """A new folder with an unpredictable name that only this user can open. Raises InputError."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="postrun-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise InputError(f"no temporary folder can be made ({error.strerror or error}); set TMPDIR to a folder with space") from error
+
+
+def _unexpected(error: BaseException) -> bool:
+    """Whether an exception is one that no caller handles: not an error with a message, an exit, a machine problem, or an interruption."""
+    if type(error).__name__ == "PanicException":  # of Polars; derives from BaseException
+        return True
+    if not isinstance(error, Exception) or isinstance(error, PostrunError | OSError | MemoryError):
+        return False
+    if type(error).__module__.partition(".")[0] == "click" or type(error).__name__ in {"OutOfMemoryException", "IOException"}:
+        return False
+    return not (type(error) is RuntimeError and "interrupted" in str(error))  # how DuckDB answers to Ctrl-C
+
+
+def _first_line(error: BaseException) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
