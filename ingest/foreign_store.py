@@ -101,7 +101,7 @@ class _Child:
         self._script = script
         self._process: subprocess.Popen[bytes] | None = None
         self._order = {
-            "path": native_path(path.absolute()),
+            "path": native_path(path.resolve()),
             "module_paths": [place for place in sys.path if Path(place).is_absolute()],
             "script": schema_script(),
             "tables": {table: list(columns) for table, columns in SCHEMA.items()},
@@ -203,9 +203,10 @@ class _Child:
             return self._refused("needed too much memory")
         if kind == "catalog":
             return InputError(f"{self._name}: contains something that no run store of postrun contains: {text}; {_AGAIN}")
+        make = f"make one with `postrun ingest SOURCE -o {Path(self._name).name}`"
         if kind == "lacking":
-            make = f"make one with `postrun ingest SOURCE -o {Path(self._name).name}`"
-            return InputError(f"{self._name}: a DuckDB file, but no run store of postrun ({text} is missing); {make}")
+            lacking = f" ({text} is missing)" if text else ""
+            return InputError(f"{self._name}: a DuckDB file, but no run store of postrun{lacking}; {make}")
         if kind == "version":
             return InputError(
                 f"{self._name}: run store of format {text}, this postrun reads format {FORMAT_VERSION};"
@@ -213,7 +214,6 @@ class _Child:
             )
         if user := who_has_it_open(text):
             return InputError(f"{self._name}: {user}; wait for it")
-        make = f"make one with `postrun ingest SOURCE -o {Path(self._name).name}`"
         return InputError(f"{self._name}: cannot be opened as a run store ({text}); {make}")
 
     def _batch(self, table: str, payload: memoryview) -> pa.RecordBatch:

@@ -88,11 +88,12 @@ def _copy(order: dict[str, Any]) -> None:
 def _check_version(connection: Any, version: str) -> None:
     """Raise if the file has a table of its format version, as ours, and another version in it."""
     of_foreign = _rows(connection, "duckdb_tables", "table_name, sql", FOREIGN)
+    of_views = {name for (name,) in _rows(connection, "duckdb_views", "view_name", FOREIGN)}
+    if "store_info" not in {name for name, _ in of_foreign} | of_views:
+        raise RefusedError("lacking", "")
     expected = [row for row in _rows(connection, "duckdb_tables", "table_name, sql", REFERENCE) if row[0] == "store_info"]
-    if expected[0] not in of_foreign:
-        return
-    if _rows(connection, "duckdb_views", "view_name", FOREIGN):  # an object of the same name is not possible; be sure
-        return
+    if expected[0] not in of_foreign or "store_info" in of_views:
+        return  # the check of the catalog names it
     rows = connection.execute(f'SELECT "key", "value" FROM {FOREIGN}.main.store_info').fetchmany(OTHERS)
     found = [value for key, value in rows if key == "format_version"]
     if found != [version]:

@@ -60,7 +60,7 @@ def ingest(
 ) -> Store:
     """The files and folders of one run as an open run store, at ``store_path`` or in a temporary file that closing it removes.
 
-    A run store given alone is opened, not read again. ``progress`` is called with what is being done and the fraction that is done
+    A run store given alone is copied, not ingested again: see :mod:`.foreign_store`. ``progress`` is called with what is being done and the fraction that is done
     (None: not known). ``name``: of the run, instead of the one found. Damage of a file is noted in ``ingest_note``, never raised.
     URLs of object stores stand for what is below them; their objects are copied to a temporary folder first.
     Raises InputError where a path does not exist or nothing usable is found, UsageError for a run store among other files.
@@ -135,8 +135,9 @@ def _ingest_urls(paths: Sequence[str | Path], target: Path | None, report: Progr
         except PostrunError as error:
             error.args = tuple(fetched.told(part) if isinstance(part, str) else part for part in error.args)
             raise
-        if store.path is not None and store.path in fetched.paths:
-            store.keep_until_closed(fetched.folder)
+        if store.copied_from is not None:
+            store.copied_from = fetched.told(store.copied_from)
+            fetched.folder.cleanup()
             return store
         try:
             for local, url in fetched.moves():

@@ -1,12 +1,130 @@
-"""Checks the values of a run store whose origin is unknown: raises an InputError that names the table and the column."""
+"""Checks the values of a run store whose writer is unknown: store -> InputError that names the table and the column.
+
+Readers of trace files keep to the same rules, so that analyses rely on them: ids that exist, times that can be subtracted, JSON that parses.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from ..errors import InputError
+from .store import SCHEMA
+from .trace_limits import EARLIEST_NS, LATEST_NS, LONGEST_NS
 
 if TYPE_CHECKING:
     from .store import Store
 
+# Table -> columns that are never null.
+REQUIRED: Final[dict[str, tuple[str, ...]]] = {
+    "run": ("status",),
+    "source": ("id", "path", "format", "events"),
+    "node": ("id", "hostname"),
+    "process": ("id", "node"),
+    "profile_window": ("process", "source", "first_ns", "last_ns"),
+    "recorded_window": ("process", "first_ns", "last_ns"),
+    "device": ("node", "index"),
+    "name": ("id", "text"),
+    "device_event": ("node", "process", "device", "kind", "name", "start_ns", "duration_ns"),
+    "collective": ("node", "process", "on_device", "start_ns", "duration_ns"),
+    "allocation": ("node", "process", "device", "start_ns", "bytes"),
+    "host_event": ("node", "process", "tid", "kind", "name", "start_ns", "duration_ns"),
+    "annotation": ("node", "process", "side", "name", "start_ns", "duration_ns"),
+    "step": ("node", "process", "index", "host_start_ns", "host_duration_ns"),
+    "sample": ("node", "metric", "time_ns", "value"),
+    "python_window": ("id", "source", "node"),
+    "python_profile": ("node", "window", "id", "function"),
+    "python_call": ("window", "caller", "callee"),
+    "python_frame": ("window", "id"),
+    "ingest_note": ("severity", "code", "message", "count"),
+}
+# Column -> table whose ids it contains.
+REFERENCES: Final = {"node": "node", "process": "process", "source": "source", "name": "name", "window": "python_window"}
+JSON_OF_RUN: Final = ("resources", "hyperparameters", "labels", "metadata")
+WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("ingest_note", "severity"): ("info", "warning", "error"),
+    ("annotation", "side"): ("host", "device"),
+}
+MOST_ROWS: Final = {"run": 1, "node": 4_096, "process": 32_768, "device": 16_384, "name": 1_000_001}
+"""Rows of tables that a report goes through one by one."""
+MOST_DISTINCT: Final[dict[tuple[str, tuple[str, ...]], int]] = {
+    ("device_event", ("node", "device")): 16_384,
+    ("device_event", ("node", "process", "device", "context", "stream")): 262_144,
+    ("host_event", ("process", "tid")): 1_048_576,
+    ("sample", ("metric",)): 10_000,
+}
+"""Distinct values of columns that a report goes through one by one."""
+HIGHEST_DEVICE: Final = 1 << 20
+"""Above the index of any GPU of a node."""
+
+Check = tuple[str, str, str]
+"""Column, condition in SQL that is true of a row that is not valid, and what such a row has."""
+
 
 def check(store: Store, name: str) -> None:
     """Raise InputError if the store has a value that no reader writes. ``name``: of its file, for the message."""
+    for table in SCHEMA:
+        checks = [*_checks(table)]
+        counted = ", ".join(f"count(*) FILTER ({condition})" for _, condition, _ in checks)
+        [(rows, *counts)] = store.connection.execute(f"SELECT count(*), {counted or 'NULL'} FROM {table}").fetchall()
+        if rows > MOST_ROWS.get(table, rows):
+            raise InputError(_text(name, f"table {table} has {rows:,} rows, more than {MOST_ROWS[table]:,}"))
+        for (column, _, what), count in zip(checks, counts, strict=False):
+            if count:
+                raise InputError(_text(name, f"column {column} of table {table} has {what} ({count:,} of {rows:,} rows)"))
+        if rows:
+            _check_ids(store, name, table)
+    for (table, columns), most in MOST_DISTINCT.items():
+        distinct = f"SELECT DISTINCT {', '.join(columns)} FROM {table} LIMIT {most + 1}"
+        if store.connection.execute(f"SELECT count(*) FROM ({distinct})").fetchall() == [(most + 1,)]:
+            raise InputError(_text(name, f"columns {', '.join(columns)} of table {table} have more than {most:,} values"))
+    _check_run(store, name)
+
+
+def _checks(table: str) -> Iterator[Check]:
+    for column in REQUIRED.get(table, ()):
+        yield column, f'"{column}" IS NULL', "no value"
+    for column, kind in SCHEMA[table].items():
+        if column.endswith("duration_ns"):
+            longest = LONGEST_NS if column == "duration_ns" and table != "python_window" else LATEST_NS
+            yield column, f'"{column}" NOT BETWEEN 0 AND {longest}', "durations that are not possible"
+        elif column.endswith("_ns") and table != "ingest_note":
+            yield column, f'"{column}" NOT BETWEEN {EARLIEST_NS} AND {LATEST_NS}', "times that are not possible"
+        elif column in ("device", "index") and kind == "INTEGER":
+            yield column, f'"{column}" NOT BETWEEN 0 AND {HIGHEST_DEVICE}', "numbers that no GPU has"
+        elif kind == "DOUBLE":
+            yield column, f'NOT isfinite("{column}")', "values that are not finite"
+    if table == "annotation":
+        yield "arguments", "NOT json_valid(arguments)", "text that is not JSON"
+    for (of, column), words in WORDS.items():
+        if of == table:
+            yield column, f'"{column}" NOT IN {words}', "words that are not known"
+
+
+def _check_ids(store: Store, name: str, table: str) -> None:
+    if "id" in SCHEMA[table] and table in REFERENCES.values():
+        [(repeated,)] = store.connection.execute(f"SELECT count(*) - count(DISTINCT id) FROM {table}").fetchall()
+        if repeated:
+            raise InputError(_text(name, f"column id of table {table} has the same id in several rows"))
+    for column, target in REFERENCES.items():
+        if SCHEMA[table].get(column) == "INTEGER":
+            unknown = f'SELECT count(*) FROM {table} WHERE "{column}" IS NOT NULL AND "{column}" NOT IN (SELECT id FROM {target})'
+            [(count,)] = store.connection.execute(unknown).fetchall()
+            if count:
+                raise InputError(_text(name, f"column {column} of table {table} has ids that table {target} has not ({count:,} rows)"))
+
+
+def _check_run(store: Store, name: str) -> None:
+    rows = store.connection.execute(f"SELECT {', '.join(JSON_OF_RUN)} FROM run").fetchall()
+    if not rows:
+        raise InputError(_text(name, "table run has no row"))
+    for column, text in zip(JSON_OF_RUN, rows[0], strict=True):
+        try:
+            json.loads(text or "null")
+        except (ValueError, RecursionError) as error:
+            raise InputError(_text(name, f"column {column} of table run has text that is not JSON")) from error
+
+
+def _text(name: str, what: str) -> str:
+    return f"{name}: the run store has contents that no postrun writes: {what}; ingest the sources again"

@@ -47,7 +47,7 @@ _NAMED: Final = 5
 """Files that a message names."""
 KNOWN: Final = (
     "folders of the hosted profiler, PyTorch profiler traces (.json, .json.gz, .json.zst), exports of Nsight Systems (.sqlite),"
-    " recordings (.prt) and run stores (.duckdb)"
+    " recordings (.prt) and, with --run-stores, run stores (.duckdb)"
 )
 
 
@@ -120,6 +120,8 @@ NIGHT_OPTIONS = [
             "names of rules."),
     option("--index-only", is_flag=True, help="Only write the index of what is reported by now."),
     option("--dry-run", is_flag=True, help="Only say which runs would be reported, and why."),
+    option("--run-stores", is_flag=True,
+            help="Report run stores (.duckdb) below SOURCE. Without it they are left out: whoever wrote one decides what is in the report."),
     option("--force", is_flag=True, help="Report every run again."),
     option("--retry-failed", is_flag=True, help="Also try again runs that failed in an earlier night and have not changed."),
     option("--attach", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="RULES.toml",
@@ -150,7 +152,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
         night, looked_at, _ = course.look(wanted, parts)
         _planned(source, False)(night)
         _print(told.plan_lines(night, wanted.limit), told.plan_data(night), as_json, quiet)
-        for line in () if quiet else told.left_out([*night.unexported, *looked_at.left_out]):
+        for line in () if quiet else told.left_out([*night.not_read, *looked_at.left_out]):
             click.echo(f"note: {line}", err=True)
         return
     rules = None
@@ -221,6 +223,7 @@ def _wanted(source: str, options: dict[str, Any]) -> tuple[Wanted, tuple[str, ..
         in_flight=_in_flight(options["engine"], options["workers"]),
         force=options["force"],
         retry_failed=options["retry_failed"],
+        run_stores=options["run_stores"],
         generated_at_ns=generated_at_ns,
     )
     return wanted, fail_on
@@ -310,8 +313,8 @@ def _parts(options: dict[str, Any]) -> Parts:
 def _planned(source: str, verbose: bool) -> Callable[[Night], None]:
     def planned(night: Night) -> None:
         if not night.found and not night.gone:
-            if night.unexported:
-                raise InputError("\n".join([f"{source}: no run found, but", *night.unexported[:_NAMED]]))
+            if night.not_read:
+                raise InputError("\n".join([f"{source}: no run found, but", *night.not_read[:_NAMED]]))
             raise InputError(f"{source}: no run found; what is looked for: {KNOWN}")
         if verbose:
             click.echo(f"{night.found} runs found, {sum(one.due for one in night.decisions)} to report", err=True)

@@ -109,7 +109,7 @@ def whole(wanted: Wanted, parts: Parts, tell: nights.Tell | None = None, planned
         for row in night.rows:
             with suppress(InputError):  # what is left over is removed with the run's next report
                 removed += nights.remove_superseded(out, row)
-    return Result(night, rows, written, (*night.unexported, *source.left_out), removed)
+    return Result(night, rows, written, (*night.not_read, *source.left_out), removed)
 
 
 def index_only(wanted: Wanted, parts: Parts) -> Result:

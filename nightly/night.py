@@ -19,10 +19,11 @@ from typing import Final, Literal
 
 from ..errors import InputError
 from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError, is_url
-from . import places, unexported
+from . import places, run_stores, unexported
 from .claims import Claims
 from .discover import found_runs, to_look_at, with_these
 from .model import FoundRun, ReportOptions, Row, Task, row_of
+from .run_stores import LeftOutStores
 from .unexported import Unexported
 
 Why = Literal["new", "changed", "other options", "failed before", "again", "unchanged", "running"]
@@ -37,7 +38,7 @@ _HEAD: Final = 1 << 18
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What the user asks of a night. Times in ns (Unix). ``since``, ``until``: of a run's newest object. ``shard``: (i, n), i from 0.
-    ``in_flight``: how many runs are handed out at a time."""
+    ``in_flight``: how many runs are handed out at a time. ``run_stores``: whether run stores are reported."""
 
     source: str
     out: str
@@ -53,6 +54,7 @@ class Wanted:
     force: bool = False
     retry_failed: bool = False
     generated_at_ns: int | None = None
+    run_stores: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +78,13 @@ class Night:
     """What a night came to. ``found``: how many runs there are, also those that the options leave out. ``rows``: runs that were reported or
     failed in it. ``elsewhere``: rows of runs that were due, and that another night has done in the meantime.
     ``open``: rows of runs that are not up to date, and why.
-    ``unexported``: a line for each report of Nsight Systems that stands where no run is.
+    ``not_read``: a line for each report of Nsight Systems, and each run store that is left out, that stands where no run is.
     ``stopped``: why it ended before all was handed out."""
 
     decisions: list[Decision] = field(default_factory=list)
     found: int = 0
     gone: tuple[str, ...] = ()
-    unexported: tuple[str, ...] = ()
+    not_read: tuple[str, ...] = ()
     rows: list[Row] = field(default_factory=list)
     elsewhere: list[Row] = field(default_factory=list)
     open: list[Row] = field(default_factory=list)
@@ -106,14 +108,19 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
     listing = source.list()
     own = own_folders(source.url, out.url)
     reports = Unexported(own)
-    runs = found_runs(reports.watch(listing), now_ns=wanted.now_ns, settle_ns=wanted.settle_ns, exclude=own)
+    stores = LeftOutStores(own)
+    objects = listing if wanted.run_stores else stores.watch(listing)
+    runs = found_runs(reports.watch(objects), now_ns=wanted.now_ns, settle_ns=wanted.settle_ns, exclude=own)
     for run in real_runs(source, runs, known):
         seen.add(run.id)
         if lets_in(run, wanted):
             night.decisions.append(decide(run, known.get(run.id), digest, wanted))
     night.found = len(seen)
-    night.unexported = tuple(unexported.told(one) for one in reports.runs(seen) if lets_in(one, wanted))
-    night.gone = tuple(sorted(known.keys() - seen))
+    night.not_read = (
+        *(unexported.told(one) for one in reports.runs(seen) if lets_in(one, wanted)),
+        *(run_stores.described(one) for one in stores.runs(seen) if lets_in(one, wanted)),
+    )
+    night.gone = tuple(sorted(known.keys() - seen - stores.paths()))
     return night
 
 
