@@ -81,7 +81,9 @@ def copied(
             for table, batch in process.batches():
                 left -= batch.nbytes
                 if left < 0:
-                    raise InputError(f"{name}: the run store has more than {most / 1e9:.3g} GB of data; {_AGAIN}, or report fewer at a time")
+                    raise InputError(
+                        f"{name}: the run store has more than {most / 1e9:.3g} GB of data; {_AGAIN}, or report fewer at a time"
+                    )
                 if table != "store_info":  # checked by the child; ours is written already
                     store.append(table, batch)
         check(store, name)

@@ -103,12 +103,12 @@ def _check_version(connection: Any, version: str) -> None:
 def _check_catalog(connection: Any) -> None:
     """Raise if there is anything in the catalog of the file that is not in the catalog of the reference, or the other way round."""
     for kind, function, name in CATALOG:
-        expected = set(_rows(connection, function, name, REFERENCE))
-        found = set(_rows(connection, function, name, FOREIGN))
-        if found - expected:
-            raise RefusedError("catalog", f"{kind} {_listed(row[0] for row in found - expected)}")
-        if expected - found:
-            raise RefusedError("lacking", f"{kind} {_listed(row[0] for row in expected - found)}")
+        ours = {row[0] for row in _rows(connection, function, name, REFERENCE)}
+        names = {row[0] for row in _rows(connection, function, name, FOREIGN)}
+        if names - ours:
+            raise RefusedError("catalog", f"{kind} {_listed(names - ours)}")
+        if ours - names:
+            raise RefusedError("lacking", f"{kind} {_listed(ours - names)}")
     for what, function, columns in (
         ("type", "duckdb_types", "type_name, logical_type, labels"),
         ("column", "duckdb_columns", COLUMN),

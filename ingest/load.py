@@ -60,7 +60,7 @@ def ingest(
 ) -> Store:
     """The files and folders of one run as an open run store, at ``store_path`` or in a temporary file that closing it removes.
 
-    A run store given alone is copied, not ingested again: see :mod:`.foreign_store`. ``progress`` is called with what is being done and the fraction that is done
+    A run store given alone is copied: see :mod:`.foreign_store`. ``progress`` is called with what is being done and the fraction done
     (None: not known). ``name``: of the run, instead of the one found. Damage of a file is noted in ``ingest_note``, never raised.
     URLs of object stores stand for what is below them; their objects are copied to a temporary folder first.
     Raises InputError where a path does not exist or nothing usable is found, UsageError for a run store among other files.

@@ -122,7 +122,9 @@ def _trace(store: Store, path: Path, tables: _Tables) -> Entry:
     tables.copy("name", "SELECT text FROM name ORDER BY id")
     for table in _EVENTS:
         if store.frame(f"SELECT EXISTS (FROM {table})").item():
-            columns = ", ".join(f'"{c}"{"::VARCHAR" if k in ENUM_VALUES else ""} AS "{c}"' for c, k in SCHEMA[table].items() if c not in _OWN)
+            columns = ", ".join(
+                f'"{c}"{"::VARCHAR" if k in ENUM_VALUES else ""} AS "{c}"' for c, k in SCHEMA[table].items() if c not in _OWN
+            )
             tables.copy(table, f"SELECT {columns} FROM {table} ORDER BY rowid")
     read["devices"] = _rows(store, "device")
     read["windows"] = _rows(store, "profile_window")

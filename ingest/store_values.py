@@ -1,6 +1,6 @@
 """Checks the values of a run store whose writer is unknown: store -> InputError that names the table and the column.
 
-Readers of trace files keep to the same rules, so that analyses rely on them: ids that exist, times that can be subtracted, JSON that parses.
+Readers of trace files keep the same rules, and analyses rely on them: ids that exist, times that can be subtracted, JSON that parses.
 """
 
 from __future__ import annotations

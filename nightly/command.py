@@ -121,7 +121,7 @@ NIGHT_OPTIONS = [
     option("--index-only", is_flag=True, help="Only write the index of what is reported by now."),
     option("--dry-run", is_flag=True, help="Only say which runs would be reported, and why."),
     option("--run-stores", is_flag=True,
-            help="Report run stores (.duckdb) below SOURCE. Without it they are left out: whoever wrote one decides what is in the report."),
+            help="Also report run stores (.duckdb) below SOURCE; by default they are left out, and a note lists them."),
     option("--force", is_flag=True, help="Report every run again."),
     option("--retry-failed", is_flag=True, help="Also try again runs that failed in an earlier night and have not changed."),
     option("--attach", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="RULES.toml",

@@ -24,7 +24,9 @@ from postrun.ingest.foreign_store import Limits, copied
 from postrun.ingest.store import SCHEMA, Store
 
 SECRET = "PLANTED_SECRET_31"
-NOTE = "CREATE VIEW ingest_note AS SELECT 0 AS source, 'f' AS file, 'info' AS severity, 'c' AS code, {} AS message, 1 AS count, 0 AS first_ns"
+NOTE = (
+    "CREATE VIEW ingest_note AS SELECT 0 AS source, 'f' AS file, 'info' AS severity, 'c' AS code, {} AS message, 1 AS count, 0 AS first_ns"
+)
 VIEW = f"DROP TABLE ingest_note; {NOTE}, 0 AS last_ns FROM {{}}"
 DAMAGED = "the run store is damaged or hostile"
 
@@ -39,7 +41,9 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
         events.append({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": 7, "tid": 7, "ts": at, "dur": 9000})
         events.append({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": at + 10, "dur": 90})
         call = {"correlation": step + 1, "External id": step + 1}
-        events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 7, "ts": at + 20, "dur": 9, "args": call})
+        events.append(
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 7, "ts": at + 20, "dur": 9, "args": call}
+        )
         work = {**call, "device": 0, "stream": 7, "context": 1}
         events.append({"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": at + 100, "dur": 500, "args": work})
     properties = [{"id": 0, "name": "GPU", "totalGlobalMem": 1 << 34, "numSms": 80}]
@@ -80,7 +84,8 @@ HOSTILE = {
     "catalog macro": ("CREATE MACRO duckdb_views() AS TABLE SELECT 1 AS view_name", "macro duckdb_views"),
     "index": ("CREATE INDEX names ON name(id)", "index names"),
     "generated": (
-        'DROP TABLE name; CREATE TABLE name(id INTEGER, "text" VARCHAR AS (id::VARCHAR), short VARCHAR, "precision" VARCHAR, category VARCHAR)',
+        'DROP TABLE name; CREATE TABLE name(id INTEGER, "text" VARCHAR AS (id::VARCHAR), short VARCHAR, "precision" VARCHAR,'
+        " category VARCHAR)",
         "name.text VARCHAR GENERATED",
     ),
     "default": ("CREATE SEQUENCE ids; ALTER TABLE name ALTER id SET DEFAULT nextval('ids')", "sequence ids"),
@@ -190,7 +195,9 @@ def test_a_copy_has_the_same_rows_in_the_same_order(honest: Path, tmp_path: Path
 
 
 def test_many_rows_and_long_texts_keep_their_order(honest: Path, tmp_path: Path) -> None:
-    path = altered(honest, tmp_path, "INSERT INTO name BY NAME SELECT range + 100 AS id, repeat('n', 200) || range AS text FROM range(300_000)")
+    path = altered(
+        honest, tmp_path, "INSERT INTO name BY NAME SELECT range + 100 AS id, repeat('n', 200) || range AS text FROM range(300_000)"
+    )
     with copied(path, threads=2) as store:
         ids = store.frame("SELECT id, text FROM name ORDER BY rowid")
     assert ids["id"].to_list()[-300_000:] == list(range(100, 300_100))
@@ -233,7 +240,7 @@ def test_the_child_gets_no_environment_and_can_use_little(honest: Path, tmp_path
         copied(honest, child=child)
     assert SECRET not in out.read_text()
     assert '"RLIMIT_FSIZE": 0' in out.read_text()
-    with pytest.raises(InputError, match="too much memory|SIGKILL|exit code|SIGSEGV|SIGABRT"):
+    with pytest.raises(InputError, match=r"too much memory|SIGKILL|exit code|SIGSEGV|SIGABRT"):
         copied(honest, limits=Limits(data=80 << 20))
 
 
@@ -249,7 +256,9 @@ def test_a_store_with_too_much_data_is_refused(honest: Path, tmp_path: Path) -> 
 def test_a_signal_ends_the_child_at_once(name: str, honest: Path, tmp_path: Path) -> None:
     child = tmp_path / "child.py"
     pid = tmp_path / "pid"
-    child.write_text(f"import os, signal, time\nsignal.signal(2, signal.SIG_IGN)\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)")
+    child.write_text(
+        f"import os, signal, time\nsignal.signal(2, signal.SIG_IGN)\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+    )
     code = f"""
 import sys
 from pathlib import Path
@@ -307,7 +316,7 @@ CONTRADICTIONS = {
     "UPDATE device_event SET name = 4711": "column name of table device_event has ids that table name has not (4 rows)",
     "UPDATE host_event SET process = 9": "column process of table host_event has ids that table process has not (8 rows)",
     "UPDATE process SET node = NULL": "column node of table process has no value (1 of 1 rows)",
-    "UPDATE device_event SET duration_ns = -5": "column duration_ns of table device_event has durations that are not possible (4 of 4 rows)",
+    "UPDATE device_event SET duration_ns = -5": "duration_ns of table device_event has durations that are not possible (4 of 4 rows)",
     "UPDATE step SET host_duration_ns = 9e18": "column host_duration_ns of table step has durations that are not possible",
     "UPDATE annotation SET start_ns = 9e18": "column start_ns of table annotation has times that are not possible",
     "UPDATE run SET ended_ns = 9e18": "column ended_ns of table run has times that are not possible",
@@ -320,7 +329,7 @@ CONTRADICTIONS = {
     "INSERT INTO node BY NAME SELECT 0 AS id, 'h' AS hostname": "column id of table node has the same id in several rows",
     "INSERT INTO device BY NAME SELECT 0 AS node, range AS index FROM range(49_999)": "table device has 50,000 rows, more than 16,384",
     "INSERT INTO sample BY NAME SELECT 0 AS node, 'm' AS metric, 5 AS time_ns, 'nan'::DOUBLE AS value": "values that are not finite",
-    "UPDATE ingest_note SET severity = '<b>'; INSERT INTO ingest_note BY NAME SELECT 'x' AS severity, 'c' AS code, 'm' AS message, 1 AS count": (
+    "INSERT INTO ingest_note BY NAME SELECT 'x' AS severity, 'c' AS code, 'm' AS message, 1 AS count": (
         "column severity of table ingest_note has words that are not known"
     ),
 }
@@ -343,9 +352,9 @@ def test_contradictory_contents_are_refused(honest: Path) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "UPDATE device_event SET bytes = 9e18, correlation = -9e18, external_id = 9e18, grid_x = -9e18, block_x = 0, registers = 9e18",
-        "DELETE FROM device_event; DELETE FROM step; DELETE FROM name WHERE id NOT IN (SELECT name FROM host_event UNION SELECT name FROM annotation)",
-        "UPDATE name SET short = NULL, precision = '\u202e<script>', category = 'other'; UPDATE run SET labels = '7', resources = '[]', metadata = '\"x\"'",
+        "UPDATE device_event SET bytes = 9e18, correlation = -9e18, grid_x = -9e18, block_x = 0, registers = 9e18",
+        "DELETE FROM device_event; DELETE FROM step",
+        "UPDATE name SET short = NULL, precision = '\u202e<script>'; UPDATE run SET labels = '7', resources = '[]', metadata = '\"x\"'",
         "UPDATE step SET index = -9e18, device_events = 9e18; UPDATE annotation SET depth = -5, value = 9e18, complete = NULL",
     ],
 )
@@ -361,7 +370,8 @@ def test_odd_contents_end_in_a_report_or_one_error(sql: str, honest: Path, tmp_p
 def test_an_unexpected_exception_names_the_store_and_others_stay(honest: Path) -> None:
     import polars as pl
 
-    with pytest.raises(InputError, match=r"run.duckdb: the run store has contradictory contents \(KeyError: 'x'\); ingest the sources again"), copied(honest):
+    expected = r"run.duckdb: the run store has contradictory contents \(KeyError: 'x'\); ingest the sources again"
+    with pytest.raises(InputError, match=expected), copied(honest):
         raise KeyError("x")
     with pytest.raises(InputError, match="PanicException"), copied(honest):
         raise pl.exceptions.PanicException("out of range")
