@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version as installed_version
@@ -22,6 +23,7 @@ from . import option_values
 from .command_parts import CONFIG, VERBOSITY, commands_of, option, print_json, progress_line, with_options
 from .errors import PostrunError, Terminated
 from .lazy_commands import LazyGroup
+from .messages import echo, show
 from .record_options import RECORD_OPTIONS
 from .report_options import REPORT_OPTIONS, STORE_OPTIONS, chosen_look, chosen_rules, fail_if
 
@@ -53,27 +55,28 @@ class _Group(LazyGroup):
         try:
             return super().main(*args, **{**kwargs, "standalone_mode": False})
         except click.ClickException as error:
-            error.show()
+            show(error)
             sys.exit(error.exit_code)
         except (click.Abort, KeyboardInterrupt):
             _interrupted()
         except PostrunError as error:
-            click.echo(f"postrun: {error}", err=True)
+            echo(f"postrun: {error}", err=True)
             sys.exit(error.exit_code)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            click.echo(f"postrun: {where}{error.strerror or error}; {_advice(error)}", err=True)
+            echo(f"postrun: {where}{error.strerror or error}; {_advice(error)}", err=True)
             sys.exit(1)
         except Exception as error:
             if type(error) is RuntimeError and "interrupted" in str(error):  # how the database answers to Ctrl-C
                 _interrupted()
             if problem := _machine_problem(error):
-                click.echo(f"postrun: {problem}", err=True)
+                echo(f"postrun: {problem}", err=True)
                 sys.exit(1)
-            click.echo(f"postrun: internal error: {type(error).__name__}: {error}", err=True)
+            echo(f"postrun: internal error: {type(error).__name__}: {error}", err=True)
             if "--verbose" in sys.argv or "-v" in sys.argv:
-                raise
-            click.echo("postrun: this is a mistake of postrun, not yours; run again with --verbose and report what it prints", err=True)
+                echo(traceback.format_exc(), nl=False, err=True)
+                sys.exit(1)
+            echo("postrun: this is a mistake of postrun, not yours; run again with --verbose and report what it prints", err=True)
             sys.exit(1)
 
 
@@ -91,7 +94,7 @@ def _terminated(*_: object) -> NoReturn:
 
 
 def _interrupted() -> NoReturn:
-    click.echo("postrun: interrupted", err=True)
+    echo("postrun: interrupted", err=True)
     sys.exit(128 + signal.SIGINT)
 
 
@@ -118,7 +121,7 @@ def main(ctx: click.Context) -> None:
     commands = commands_of(ctx).values()
     envvars = [str(option.envvar) for command in commands for option in command.params if option.envvar]
     for line in environment.unknown(envvars):
-        click.echo(f"postrun: {line}", err=True)
+        echo(f"postrun: {line}", err=True)
 
 
 @main.command(short_help="Write the report of one run.")
@@ -173,9 +176,9 @@ def ingest(
         print_json({"store": str(output), **loaded})
     elif not quiet:
         counts = ", ".join(f"{count} {table.replace('_', ' ')}s" for table, count in loaded["rows"].items() if count)
-        click.echo(f"{output}: {counts or 'nothing'}")
+        echo(f"{output}: {counts or 'nothing'}")
         for note in loaded["notes"]:
-            click.echo(f"  {note['severity']}: {note['message']}", err=True)
+            echo(f"  {note['severity']}: {note['message']}", err=True)
 
 
 @main.command(short_help="Report a simulated training run, and a real small one that is recorded now.")
@@ -229,12 +232,12 @@ def _recorded(output: Path, seed: int, quiet: bool, verbose: bool, store_options
         except NotRecordedError as error:
             progress("", None)
             if not quiet:
-                click.echo(f"note: no training was recorded on this machine: {error}", err=True)
+                echo(f"note: no training was recorded on this machine: {error}", err=True)
             return
         progress("", None)
         with _printer(options["formats"]) as printer, ingest([str(run)], progress=progress, **store_options) as store:
             if not quiet:
-                click.echo("\nA small training, recorded on this machine:")
+                echo("\nA small training, recorded on this machine:")
             _write_report(store, progress, printer, quiet=quiet, output=output, **options)
 
 
@@ -271,11 +274,11 @@ def inspect(places: tuple[Path, ...], as_json: bool) -> None:
             if len(paths) == 1:
                 raise
             refused = error
-            click.echo(f"postrun: {error}", err=True)
+            echo(f"postrun: {error}", err=True)
             continue
         found.append(one)
         if not as_json:
-            click.echo("\n".join([*([""] if number else []), *listed(one)]))
+            echo("\n".join([*([""] if number else []), *listed(one)]))
     if as_json:
         print_json(found[0] if len(places) == 1 and not places[0].is_dir() else found)
     if refused:
@@ -294,7 +297,7 @@ def doctor(as_json: bool) -> None:
     else:
         for check in found:
             mark = {"ok": "✓", "warning": "!", "missing": "✕"}[check.state]
-            click.echo(f"{mark} {check.name}: {check.detail}" + (f"\n    mend it with: {check.remedy}" if check.remedy else ""))
+            echo(f"{mark} {check.name}: {check.detail}" + (f"\n    mend it with: {check.remedy}" if check.remedy else ""))
     if any(check.state == "missing" for check in found):
         sys.exit(1)
 
@@ -332,7 +335,7 @@ def rules(ctx: click.Context, preset: Preset | None, as_json: bool) -> None:
         print_json(rule_texts.as_data())
         return
     for line in rule_texts.listed(preset):
-        click.echo(line)
+        echo(line)
 
 
 @rules.command("explain", short_help="Tell all of one rule.")
@@ -345,7 +348,7 @@ def explain(ctx: click.Context, name: str, preset: Preset | None) -> None:
 
     outer = ctx.parent.params.get("preset") if ctx.parent else None
     for line in rule_texts.explained(name, preset or outer or "documented"):
-        click.echo(line)
+        echo(line)
 
 
 def _printer(formats: tuple[str, ...]) -> AbstractContextManager[Printer | None]:
@@ -374,7 +377,7 @@ def _write_report(
     )
     made = analyze(store, options)
     for name_of_file in () if quiet else (one for one in histograms if one not in made.annotations.histograms):
-        click.echo(f"note: histogram = {name_of_file!r} of the configuration: no annotated range of this run has this name", err=True)
+        echo(f"note: histogram = {name_of_file!r} of the configuration: no annotated range of this run has this name", err=True)
     progress("drawing", None)
     timeline = timelines.timeline_for(store, made, formats, 0 if "timeline" in look.left_out else timeline_events)
     written = render(made, output, formats, paper=paper, printer=printer, progress=progress, timeline=timeline, look=look)
@@ -383,17 +386,17 @@ def _write_report(
     if as_json:
         print_json(report_words.summary(made, written))
         for line in report_words.failures(made) if not quiet else ():
-            click.echo(f"note: {line}", err=True)
+            echo(f"note: {line}", err=True)
     elif not quiet:
-        click.echo(made.summary.headline)
+        echo(made.summary.headline)
         for line in report_words.verdict_lines(made):
-            click.echo(line)
+            echo(line)
         for path in written.values():
-            click.echo(str(path))
+            echo(str(path))
         for warning in made.summary.warnings:
-            click.echo(f"note: {warning}", err=True)
+            echo(f"note: {warning}", err=True)
         for path in stale:
-            click.echo(f"note: {path} is of an earlier report; it was left as it is", err=True)
+            echo(f"note: {path} is of an earlier report; it was left as it is", err=True)
     return made
 
 

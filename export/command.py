@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..command_parts import CONFIG, VERBOSITY, option, print_json, progress_line, with_options
+from ..messages import echo
 from ..report_options import STORE_OPTIONS
 
 if TYPE_CHECKING:
@@ -51,15 +52,15 @@ def export(
     if as_json:
         print_json({"output": str(output), "format": kind, **asdict(counts), "warnings": warnings})
     elif not quiet:
-        click.echo(f"{output}: {_told(counts)}")
+        echo(f"{output}: {_told(counts)}")
         if counts.shifted_ns:
-            click.echo(f"note: times of this run begin below 0; {counts.shifted_ns} ns were added to each", err=True)
+            echo(f"note: times of this run begin below 0; {counts.shifted_ns} ns were added to each", err=True)
         if counts.cut:
-            click.echo(f"note: {_many(counts.cut, 'event')} would end before the start or too late for a trace, and were cut", err=True)
+            echo(f"note: {_many(counts.cut, 'event')} would end before the start or too late for a trace, and were cut", err=True)
         if not counts.rows and not counts.slices and not counts.values:
-            click.echo("note: nothing in this run has a time that could be drawn", err=True)
+            echo("note: nothing in this run has a time that could be drawn", err=True)
         for message in warnings:
-            click.echo(f"note: {message}", err=True)
+            echo(f"note: {message}", err=True)
 
 
 def _told(counts: Counts) -> str:

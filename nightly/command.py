@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from .. import option_values
 from ..command_parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, print_json, progress_line, with_options
 from ..errors import InputError, UsageError
+from ..messages import echo
 from ..report_options import (
     CHOICE_OF_RULES,
     FORMAT,
@@ -153,7 +154,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
         _planned(source, False)(night)
         _print(told.plan_lines(night, wanted.limit), told.plan_data(night), as_json, quiet)
         for line in () if quiet else told.left_out([*night.not_read, *looked_at.left_out]):
-            click.echo(f"note: {line}", err=True)
+            echo(f"note: {line}", err=True)
         return
     rules = None
     if options["attach"] is not None:
@@ -172,13 +173,13 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     regressed = course.regressions(result, rows)
     _print(told.lines(result, out), told.summary(result, out, regressed), as_json, quiet)
     for line in () if quiet else (*map(told.regression_line, regressed), *told.notes(result)):
-        click.echo(f"note: {line}", err=True)
+        echo(f"note: {line}", err=True)
     sent = rules is None or _attach(rules, out, rows, regressed, quiet)
     if said := told.matched(rows, [told.regression_line(one) for one in regressed], fail_on):
-        click.echo(f"postrun: --fail-on: {said}", err=True)
+        echo(f"postrun: --fail-on: {said}", err=True)
         sys.exit(3)
     if not sent:
-        click.echo("postrun: what could not be sent is sent, once, by another call with --index-only", err=True)
+        echo("postrun: what could not be sent is sent, once, by another call with --index-only", err=True)
     if not sent or result.night.stopped is not None:
         sys.exit(1)
 
@@ -193,9 +194,9 @@ def _attach(rules: Sequence[Rule], out: Objects, rows: Sequence[Row], regressed:
         try:
             line = notify.send(action, out.read, link=None if action.folder is None else out.place(action.folder))
             if not quiet:
-                click.echo(f"ticket: {line}", err=True)
+                echo(f"ticket: {line}", err=True)
         except (PostrunError, OSError) as error:
-            click.echo(f"postrun: --attach: {action.rule}: {action.target.text}: {error}", err=True)
+            echo(f"postrun: --attach: {action.rule}: {action.target.text}: {error}", err=True)
             sent = False
     return sent
 
@@ -294,7 +295,7 @@ def _parts(options: dict[str, Any]) -> Parts:
     if options["engine"] == "none" and not click.get_current_context().params["quiet"]:
         for name in ("timeout", "memory", "workers"):
             if click.get_current_context().get_parameter_source(name) not in (ParameterSource.DEFAULT, None):
-                click.echo(f"note: --{name} has no effect with --engine none, which does the work in this process", err=True)
+                echo(f"note: --{name} has no effect with --engine none, which does the work in this process", err=True)
     if memory is None and options["engine"] in ("processes", "dask"):
         memory = course.share_of_memory(workers)
 
@@ -317,7 +318,7 @@ def _planned(source: str, verbose: bool) -> Callable[[Night], None]:
                 raise InputError("\n".join([f"{source}: no run found, but", *night.not_read[:_NAMED]]))
             raise InputError(f"{source}: no run found; what is looked for: {KNOWN}")
         if verbose:
-            click.echo(f"{night.found} runs found, {sum(one.due for one in night.decisions)} to report", err=True)
+            echo(f"{night.found} runs found, {sum(one.due for one in night.decisions)} to report", err=True)
 
     return planned
 
@@ -329,7 +330,7 @@ def _tell(progress: Callable[[str, float | None], None], silent: bool) -> Callab
         if silent:
             return
         progress("", None)
-        click.echo(row_line(row, done, due), err=True)
+        echo(row_line(row, done, due), err=True)
         progress("reporting", done / max(1, due))
 
     return tell
@@ -340,4 +341,4 @@ def _print(lines: Iterable[str], data: Mapping[str, Any], as_json: bool, quiet: 
         print_json(data)
         return
     for line in () if quiet else lines:
-        click.echo(line)
+        echo(line)

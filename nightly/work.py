@@ -317,7 +317,7 @@ def _log(out: Objects, folder: str) -> bool:
     try:
         out.write(f"{folder}/{LOG}", text.encode("utf-8", "replace"), content_type=_TYPES[".log"])
     except (InputError, OSError):
-        print(text, flush=True)
+        print(text, flush=True)  # noqa: T201 - the output of a worker, which the pool reads
         return False
     return True
 

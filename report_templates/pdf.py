@@ -224,7 +224,7 @@ def main() -> None:
     gc.disable()  # one page and the end; collecting what is still needed costs a tenth of the time
     press = _press()
     if isinstance(press, str):
-        print(json.dumps({"error": press}))
+        print(json.dumps({"error": press}))  # noqa: T201
         return
     line = sys.stdin.readline()
     if not line:  # the parent gave up
@@ -233,9 +233,9 @@ def main() -> None:
         with contextlib.redirect_stdout(sys.stderr):
             press.write(Job(**json.loads(line)), sys.stdin.readline)
     except BaseException as error:
-        print(json.dumps({"error": _failure(error)}))
+        print(json.dumps({"error": _failure(error)}))  # noqa: T201
     else:
-        print(json.dumps({}))
+        print(json.dumps({}))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import click
 
 from ..command_parts import CONFIG, VERBOSITY, bad_parameter, option, print_json, with_options
 from ..errors import PostrunError, UsageError
+from ..messages import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,13 +99,13 @@ def attach(
         timeout_s=timeout,
         insecure_http=insecure_http,
         ca_bundle=known.environment.get(settings.CA_BUNDLE) or None,
-        tell=(lambda text: None) if quiet else (lambda text: click.echo(f"postrun: {text}", err=True)),
+        tell=(lambda text: None) if quiet else (lambda text: echo(f"postrun: {text}", err=True)),
     )
     if dry_run:
         from . import dry
 
         for target in targets:
-            click.echo(dry.shown(target, known, options, message, files, github_release))
+            echo(dry.shown(target, known, options, message, files, github_release))
         return
     _send(targets, known, options, message, files, github_release, as_json=as_json, quiet=quiet)
 
@@ -127,16 +128,16 @@ def _send(
             entry["error"] = str(error)
             code = code or (error.exit_code if isinstance(error, UsageError) else 1)
             said = str(error)
-            click.echo(f"postrun: {said if said.startswith(target.text) else f'{target.text}: {said}'}", err=True)
+            echo(f"postrun: {said if said.startswith(target.text) else f'{target.text}: {said}'}", err=True)
             continue
         entry |= {"done": outcome.did, "notes": list(outcome.notes), "error": outcome.problem}
         if not quiet and not as_json:
-            click.echo(f"{target.text}: {outcome.did}")
+            echo(f"{target.text}: {outcome.did}")
             for note in outcome.notes:
-                click.echo(f"note: {target.text}: {note}", err=True)
+                echo(f"note: {target.text}: {note}", err=True)
         if outcome.problem:
             code = code or 1
-            click.echo(f"postrun: {target.text}: {outcome.problem}", err=True)
+            echo(f"postrun: {target.text}: {outcome.problem}", err=True)
     if as_json:
         print_json(done)
     if code:

@@ -16,6 +16,7 @@ from click.core import ParameterSource
 
 from .errors import UsageError
 from .lazy_commands import LazyGroup
+from .messages import echo, escaped_json, overwrite
 
 CONFIG_FILE = "postrun.config_file"
 FILE_SETTINGS = "postrun.file_settings"
@@ -141,7 +142,7 @@ VERBOSITY = [
 def print_json(value: Any) -> None:
     import json
 
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    echo(escaped_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 @contextmanager
@@ -155,13 +156,13 @@ def progress_line(quiet: bool, verbose: bool) -> Iterator[Callable[[str, float |
         if fraction is not None:
             text = f"{text} {fraction:.0%}"
         if terminal:
-            click.echo("\r" + text.ljust(width)[:120], nl=False, err=True)
+            overwrite(text, width)
             width = len(text)
         elif verbose and text:
-            click.echo(text, err=True)
+            echo(text, err=True)
 
     try:
         yield show
     finally:
         if terminal and width:
-            click.echo("\r" + " " * min(width, 120) + "\r", nl=False, err=True)
+            overwrite("", width)

@@ -13,6 +13,7 @@ import click
 from . import option_values
 from .command_parts import CONFIG, FILE_SETTINGS, VERBOSITY, bad_parameter, option, print_json, progress_line, with_options
 from .errors import UsageError
+from .messages import echo
 from .report_options import CHOICE_OF_RULES, GENERATED_AT, PAPER, STORE_OPTIONS
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def compare(
         progress("", None)
     for side, given in zip(sides, (base, new), strict=True):
         if not quiet and side.path is not None and side.path != given:
-            click.echo(f"note: {side.path} was read, not the traces; give their folder to analyse them again", err=True)
+            echo(f"note: {side.path} was read, not the traces; give their folder to analyse them again", err=True)
     if as_json:
         print_json(_summary(made, written))
     elif not quiet:
@@ -128,15 +129,15 @@ def _selection(rules: tuple[str, ...] | None, preset: Preset, settings: tuple[tu
 def _tell(made: Comparison, written: dict[str, Path]) -> None:
     for one in made.differences:
         if one.limits:
-            click.echo(f"not alike: {one.name}: {one.base} before, {one.new} now. {one.limits[:1].upper()}{one.limits[1:]}.")
-    click.echo(made.headline)
+            echo(f"not alike: {one.name}: {one.base} before, {one.new} now. {one.limits[:1].upper()}{one.limits[1:]}.")
+    echo(made.headline)
     others = [one for one in made.changes if one.area != "step"]
     for change in others[:_SHOWN]:
-        click.echo(f"  {change.text}")
+        echo(f"  {change.text}")
     if len(others) > _SHOWN:
-        click.echo(f"  ... and {len(others) - _SHOWN} more")
+        echo(f"  ... and {len(others) - _SHOWN} more")
     for path in written.values():
-        click.echo(str(path))
+        echo(str(path))
 
 
 def _summary(made: Comparison, written: dict[str, Path]) -> dict[str, Any]:
@@ -161,7 +162,7 @@ def _fail(made: Comparison, fail_on: Sequence[str]) -> None:
         return
     if made.verdict in ("unknown", "undecided") and {"slower", "faster"} & set(fail_on):
         why = f"steps cannot be compared ({made.steps_absent})" if made.steps is None else "there are too few steps to tell"
-        click.echo(f"postrun: --fail-on: {why}, so slower and faster cannot match; --fail-on undecided does", err=True)
+        echo(f"postrun: --fail-on: {why}, so slower and faster cannot match; --fail-on undecided does", err=True)
     matching = {
         "slower": made.verdict == "slower",
         "faster": made.verdict == "faster",
@@ -174,5 +175,5 @@ def _fail(made: Comparison, fail_on: Sequence[str]) -> None:
     }
     found = [word for word in fail_on if matching[word]]
     if found:
-        click.echo(f"postrun: --fail-on: {', '.join(found)}", err=True)
+        echo(f"postrun: --fail-on: {', '.join(found)}", err=True)
         sys.exit(3)

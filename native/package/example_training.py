@@ -133,7 +133,7 @@ def main() -> None:
     recording: AbstractContextManager[Any] = capture.session(given.out, sample_ms=100) if given.out else nullcontext()  # (5) where to
     with tempfile.TemporaryDirectory(prefix="postrun-example-", ignore_cleanup_errors=True) as folder, recording:
         loss = train(Path(folder) / "examples.bin", seed=given.seed, steps=given.steps)
-    print(f"loss after {given.steps} steps: {loss:.3f}")
+    print(f"loss after {given.steps} steps: {loss:.3f}")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .errors import InputError
+from .messages import escaped_line
 
 _TIMES: Final = {
     "annotation": ("start_ns", "duration_ns"), "counter": ("time_ns", None), "api": ("start_ns", "duration_ns"),
@@ -131,7 +132,7 @@ def listed(found: dict[str, Any]) -> list[str]:
         lines.append(f"Damage:{_more(found['problems'])}")
     if found["complete"]:
         lines.append("Complete: stopped properly, nothing lost.")
-    return lines
+    return [escaped_line(line) for line in lines]
 
 
 def _more(rows: list[Any]) -> str:
@@ -140,7 +141,7 @@ def _more(rows: list[Any]) -> str:
 
 def _one_line(text: str) -> str:
     """A text of a file, so that it cannot break a line or command the terminal."""
-    line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    line = escaped_line(text)
     return line if len(line) <= 160 else line[:159] + "…"
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from .errors import PostrunError
+from .messages import echo
 from .record_witness import Witness
 
 PASSED_ON: Final = frozenset(
@@ -141,7 +142,7 @@ def apart(work: Callable[[], None], said: Path) -> int:
                 work()
                 code = 0
             except Exception as error:
-                print(f"postrun: {error}", file=sys.stderr, flush=True)
+                echo(f"postrun: {error}", err=True)
             finally:
                 os._exit(code)
         return child

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from . import record_child, record_facts, record_gpu, record_params, record_profiling, record_ranks
 from .errors import PostrunError
+from .messages import echo
 from .record_witness import Witness
 
 INTERVALS_MS: Final = (0, 100, 200, 500, 1000, 5000, 60000)
@@ -253,8 +254,7 @@ def _report_apart(folder: record_ranks.Folder, wanted: Wanted, end: record_child
     going_on = f"asked to end; the report is still being made, in {_shown(folder.path / 'report')} (else: postrun report {shown})"
     if record_child.outlast(child, lambda: _say(going_on), end.asked):
         with suppress(OSError, ValueError):
-            sys.stderr.write(said.read_text(encoding="utf-8", errors="replace"))
-            sys.stderr.flush()
+            echo(said.read_text(encoding="utf-8", errors="replace"), nl=False, err=True)
             said.unlink()
 
 
@@ -299,4 +299,4 @@ def _shown(path: Path) -> str:
 
 def _say(text: str) -> None:
     with suppress(OSError, ValueError):  # nobody listens
-        print(f"postrun: {text}", file=sys.stderr, flush=True)
+        echo(f"postrun: {text}", err=True)

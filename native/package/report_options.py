@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from . import option_values
 from .command_parts import CONFIG_FILE, FILE_SETTINGS, Listed, Number, bad_parameter, option
+from .messages import echo
 
 if TYPE_CHECKING:
     from .analysis.report import Report
@@ -185,7 +186,7 @@ def chosen_rules(options: dict[str, Any], quiet: bool) -> tuple[Selection, tuple
         own = rule_options.custom_rules(options.pop("custom_rules"), options.pop("rule_timeout"))
     for rule in own:
         if rule.problem is not None and not quiet:
-            click.echo(f"note: --custom-rule: {rule.name} cannot be run, its verdict is Error: {rule.problem}", err=True)
+            echo(f"note: --custom-rule: {rule.name} cannot be run, its verdict is Error: {rule.problem}", err=True)
     below, above = options.pop("settings")
     with bad_parameter(" (from the environment variable POSTRUN_SET)", "--set"):
         settings = rule_options.settings(below, own)
@@ -215,7 +216,7 @@ def fail_if(report: Report, fail_on: tuple[str, ...]) -> None:
     from . import rule_options
 
     for line in rule_options.unmatched(report, fail_on):
-        click.echo(f"postrun: --fail-on: {line}", err=True)
+        echo(f"postrun: --fail-on: {line}", err=True)
     if told := rule_options.matched(report, fail_on):
-        click.echo(f"postrun: --fail-on: {told}", err=True)
+        echo(f"postrun: --fail-on: {told}", err=True)
         sys.exit(3)

@@ -1,0 +1,52 @@
+"""Text for people on standard output and standard error: text -> one write, without characters that command a terminal.
+
+File names and names in traces are hostile. Every message of the command line goes through :func:`echo`; ruff bans the alternatives.
+Imports click only: `postrun --help` is quick.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Final
+
+import click
+
+_UNSAFE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 except tab and newline, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # Unicode's Bidi_Control: they reorder what a reader sees
+    "\u2028\u2029\ud800-\udfff]"  # line and paragraph separator; bytes of a file name that are not UTF-8
+)
+
+
+def escaped(text: str) -> str:
+    """``text`` with unsafe characters as visible escapes (``\\x1b``, ``\\u202e``); tabs and newlines stay."""
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def escaped_line(text: str) -> str:
+    """As :func:`escaped`, on one line: newlines and tabs become escapes."""
+    return escaped(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def escaped_json(text: str) -> str:
+    """JSON with unsafe characters as ``\\u00XX``: the same data."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
+    """Print ``text``, escaped, to standard output, or with ``err`` to standard error."""
+    click.echo(escaped(str(text)), nl=nl, err=err)  # noqa: TID251
+
+
+def overwrite(text: str, width: int) -> None:
+    """Replace the last line of the terminal (standard error), which has ``width`` characters; an empty ``text`` clears it."""
+    end = "" if text else "\r"
+    click.echo("\r" + escaped_line(text).ljust(width)[:120] + end, nl=False, err=True)  # noqa: TID251
+
+
+def show(error: click.ClickException) -> None:
+    """Print an error of click's own, such as an unknown option."""
+    text = io.StringIO()
+    error.show(file=text)
+    echo(text.getvalue(), nl=False, err=True)
