@@ -144,13 +144,15 @@ def test_rules_are_chosen_by_name(store: Path, here: Path, words: str, expected:
     ],
 )
 def test_a_file_chooses_rules(store: Path, here: Path, text: str, expected: list[str] | None) -> None:
-    (here / "postrun.toml").write_text(text, encoding="utf-8")
+    (here / "own.toml").write_text(text, encoding="utf-8")
+    named = ("--config", "own.toml")
     if expected is None:
-        assert "ProfilerReport" in refused()
+        assert "ProfilerReport" in refused(*named)
     else:
-        assert list(rules_of(report(store))) == expected
-        assert list(rules_of(report(store, env={"POSTRUN_RULES": "LowPrecision"}))) == ["LowPrecision"]
-        assert list(rules_of(report(store, "--rules", "PageableCopies", env={"POSTRUN_RULES": "LowPrecision"}))) == ["PageableCopies"]
+        assert list(rules_of(report(store, *named))) == expected
+        assert list(rules_of(report(store, *named, env={"POSTRUN_RULES": "LowPrecision"}))) == ["LowPrecision"]
+        line = ("--rules", "PageableCopies")
+        assert list(rules_of(report(store, *named, *line, env={"POSTRUN_RULES": "LowPrecision"}))) == ["PageableCopies"]
 
 
 def test_demo_takes_the_same_options(here: Path) -> None:
@@ -303,7 +305,7 @@ def test_a_mistake_in_the_environment_names_the_variable(here: Path, variable: s
 )
 def test_a_mistake_in_a_file_names_the_file(here: Path, text: str, messages: tuple[str, ...]) -> None:
     (here / "postrun.toml").write_text(text, encoding="utf-8")
-    told = " ".join(refused().split())
+    told = " ".join(refused("--config", "postrun.toml").split())
     for message in messages:
         assert message in told
 
@@ -320,8 +322,8 @@ def test_own_rules_come_from_line_environment_and_file(store: Path, here: Path) 
     assert verdicts("--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never") == both
     assert verdicts(POSTRUN_CUSTOM_RULE=f"{here / 'own.py'}:Always; own.py:Never") == both
     (here / "postrun.toml").write_text('custom_rule = ["own.py:Always", "own.py:Never"]\n', encoding="utf-8")
-    assert verdicts() == both
-    assert verdicts("--custom-rule", "own.py:Fails", POSTRUN_CUSTOM_RULE="own.py:Never") == {"Fails": "Error"}
+    assert verdicts("--config", "postrun.toml") == both
+    assert verdicts("--config", "postrun.toml", "--custom-rule", "own.py:Fails", POSTRUN_CUSTOM_RULE="own.py:Never") == {"Fails": "Error"}
 
 
 def test_parameters_of_own_rules(store: Path, here: Path) -> None:
@@ -475,7 +477,7 @@ def test_an_unknown_variable_is_told(store: Path, here: Path, name: str, told: s
 
 
 def test_fail_on_comes_from_line_environment_and_file(store: Path, here: Path) -> None:
-    own = ("--rules", "IOBottleneck", "--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never")
+    own = ("--rules", "IOBottleneck", "--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never", "--config", "postrun.toml")
     for value in ('"Never,Always"', '["Never", "Always"]'):
         (here / "postrun.toml").write_text(f"fail_on = {value}\n", encoding="utf-8")
         assert report(store, *own).exit_code == 3

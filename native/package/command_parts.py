@@ -6,7 +6,7 @@ Imports click only: `postrun --help` is quick.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from .lazy_commands import LazyGroup
 from .messages import echo, escaped_json, overwrite
 
 CONFIG_FILE = "postrun.config_file"
+_CONFIG_NOTES = "postrun.config_notes"
+_SOURCES = "postrun.sources"
 FILE_SETTINGS = "postrun.file_settings"
 
 
@@ -41,10 +43,11 @@ def commands_of(ctx: click.Context) -> dict[str, click.Command]:
 
 def configure(ctx: click.Context, _param: click.Parameter, value: Path | None) -> None:
     """Make the configuration file the source of defaults of the command that is being parsed."""
-    from .config import find, read
+    from .config import find, read, restrict
     from .config import rules as rules_of
 
-    path = find(value, Path.cwd())
+    notes: list[str] = ctx.meta.setdefault(_CONFIG_NOTES, [])
+    path = find(value, Path.cwd(), ctx.meta.get(_SOURCES, ()), notes)
     if path is None:
         return
     commands = {
@@ -53,6 +56,10 @@ def configure(ctx: click.Context, _param: click.Parameter, value: Path | None) -
     ctx.meta[CONFIG_FILE] = path
     command = ctx.info_name or ""
     given = read(path, {name: frozenset(options) for name, options in commands.items()}).get(command, {})
+    if value is None:
+        notes.append(f"using ./{path.name}")
+        given, refused = restrict(path, given)
+        notes += refused
     if isinstance(given.get("rules"), dict):
         given["rules"], ctx.meta[FILE_SETTINGS] = rules_of(path, given["rules"])
     ctx.default_map = {
@@ -67,6 +74,24 @@ def _by_long_name(command: click.Command) -> dict[str, click.Option]:
     """The options that a configuration file may set, by long name with ``_``."""
     options = [p for p in command.params if isinstance(p, click.Option) and p.name not in ("config", "settings")]
     return {next(o for o in option.opts if o.startswith("--"))[2:].replace("-", "_"): option for option in options}
+
+
+class _ConfigOption(click.Option):
+    """--config: an eager option, which needs the arguments of the command before they are read."""
+
+    def handle_parse_result(self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]) -> tuple[Any, list[str]]:
+        values = [opts.get(str(p.name)) for p in ctx.command.params if isinstance(p, click.Argument)]
+        texts = [one for value in values for one in (value if isinstance(value, list | tuple) else [value])]
+        ctx.meta[_SOURCES] = [one for one in texts if isinstance(one, str)]
+        return super().handle_parse_result(ctx, opts, args)
+
+
+def _quiet(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:
+    """Print the notes about the configuration file, which was read before it was known whether to print."""
+    for line in ctx.meta.pop(_CONFIG_NOTES, ()):
+        if not value:
+            echo(f"note: {line}", err=True)
+    return value
 
 
 class _Option(click.Option):
@@ -130,11 +155,12 @@ def with_options(*groups: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 
 
 CONFIG = click.option(
-    "--config", type=click.Path(path_type=Path), is_eager=True, expose_value=False, callback=configure, envvar="POSTRUN_CONFIG",
-    help="TOML file with defaults (else postrun.toml, or [tool.postrun] in pyproject.toml).",
+    "--config", cls=_ConfigOption, type=click.Path(path_type=Path), is_eager=True, expose_value=False, callback=configure,
+    envvar="POSTRUN_CONFIG", metavar="FILE", help="TOML file with defaults (else display and threshold settings of postrun.toml, or "
+    "[tool.postrun] in pyproject.toml, of the current folder).",
 )  # fmt: skip
 VERBOSITY = [
-    option("--quiet", "-q", is_flag=True, help="Print nothing but errors (and --json)."),
+    option("--quiet", "-q", is_flag=True, callback=_quiet, help="Print nothing but errors (and --json)."),
     option("--verbose", "-v", is_flag=True, help="Say more; show a traceback on an internal error."),
 ]
 

@@ -1,8 +1,8 @@
-"""Which options come from a configuration file, and from which file?
+"""Configuration file -> defaults of the options of each command.
 
 Precedence: command line > environment (``POSTRUN_*``) > file > default. The file is the one named with ``--config``; else
-``postrun.toml`` in the current folder; else the table ``[tool.postrun]`` of ``pyproject.toml`` there. Keys are the long option
-names, with ``-`` or ``_``::
+``postrun.toml`` in the current folder; else the table ``[tool.postrun]`` of ``pyproject.toml`` there. Nobody vouches for a file that was
+found, not named: only the options of FOUND_MAY_SET are taken from it. Keys are the long option names, with ``-`` or ``_``::
 
     top = 20
     format = "html,pdf"
@@ -20,32 +20,123 @@ as after ``--rules``, or a table with one table per rule; ``only`` among them li
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from .errors import UsageError
 
 FILE_NAME = "postrun.toml"
 _TABLES = frozenset({"rules"})
 _SETTINGS = "set"
+_LARGEST: Final = 1 << 20  # bytes; a configuration is a few KB
+FOUND_MAY_SET: Final = frozenset(
+    {
+        "format", "histogram", "name", "paper", "sections", "theme", "timeline_events", "title", "top", "verbose",
+        "new_issue_history", "preset", "regression_deviations", "regression_history", "regression_threshold", "rules", "threshold",
+    }
+)  # fmt: skip
+"""Options (with ``_``) that a file may set that was found, not named: display and thresholds (of ``rules``: parameters only).
+
+An option that is not here needs ``--config``: it may write elsewhere, load code, read or send files, hide an issue or a message, or lift
+a bound. A new option is not here unless someone decides that it is harmless."""
+_GATES: Final = ("custom_rule", "fail_on")
+_FINDINGS: Final = frozenset({"rules", "data-quality"})
+"""Sections that a found file cannot leave out."""
 
 
-def find(explicit: Path | None, folder: Path) -> Path | None:
-    """The configuration file that counts, or None. Raises UsageError where ``explicit`` does not exist."""
+def find(explicit: Path | None, folder: Path, sources: Sequence[str] = (), notes: list[str] | None = None) -> Path | None:
+    """The configuration file that counts, or None. ``sources``: what the command reads; a file inside of it is part of the input.
+
+    A file of ``folder`` that is ignored adds a line to ``notes``. Raises UsageError where ``explicit`` does not exist.
+    """
     if explicit is not None:
         if not explicit.is_file():
             raise UsageError(f"{explicit}: there is no such configuration file; check --config (or POSTRUN_CONFIG)")
         return explicit
-    own = folder / FILE_NAME
-    if own.is_file():
-        return own
-    project = folder / "pyproject.toml"
-    if project.is_file() and "postrun" in _load(project).get("tool", {}):
-        return project
+    for path in (folder / FILE_NAME, folder / "pyproject.toml"):
+        if not path.is_file():
+            continue
+        reason = _distrust(path, sources)
+        if path.name == "pyproject.toml":
+            try:
+                tool = _load(path).get("tool")
+            except UsageError:
+                if reason is None:
+                    raise
+                continue
+            if not isinstance(tool, dict) or "postrun" not in tool:
+                continue
+        if reason is None:
+            return path
+        if notes is not None:
+            notes.append(f"./{path.name} is ignored, because {reason}; use --config {path.name} if you trust it")
     return None
+
+
+def _distrust(path: Path, sources: Sequence[str]) -> str | None:
+    """The reason not to use a file that was found; None if there is none."""
+    link, file = path.lstat(), path.stat()
+    if {link.st_uid, file.st_uid} != {os.geteuid()}:
+        return "it belongs to another user"
+    if file.st_mode & stat.S_IWOTH:
+        return "every user can write to it"
+    places = (Path(os.path.realpath(path.parent)) / path.name, Path(os.path.realpath(path)))
+    for source in sources:
+        folder = _local(source)
+        if folder is not None and any(place.is_relative_to(folder) for place in places):
+            return f"it is inside {source}, which is the input"
+    return None
+
+
+def _local(source: str) -> Path | None:
+    """The file or folder of this machine that SOURCE is, without symbolic links; None for an object store."""
+    scheme, found, rest = source.partition("://")
+    if found and scheme.lower() == "file":
+        from urllib.parse import unquote
+
+        return Path(os.path.realpath(unquote(rest)))
+    return None if found else Path(os.path.realpath(source))
+
+
+def restrict(path: Path, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The ``values`` (of :func:`read`, for one command) that a found file may set, and a note if it sets others.
+
+    Raises UsageError for keys that decide which code runs or which verdict fails: a gate must not turn green silently.
+    """
+    gates = [key.replace("_", "-") for key in _GATES if key in values]
+    table = values.get("rules")
+    if isinstance(table, dict):
+        gates += ["[rules] only"] if "only" in table else []
+        off = [name for name, rule in table.items() if isinstance(rule, dict) and rule.get("enabled") is False]
+        gates += [f"[rules.{name}] enabled = false" for name in off]
+    elif table is not None:
+        gates.append("rules")
+    if gates:
+        raise UsageError(
+            f"./{path.name}: {' and '.join(gates)} cannot come from a file that was found in the current folder. "
+            f"Try: --config {path.name} if you trust the file, or remove the keys"
+        )
+    refused = [key for key in values if key not in FOUND_MAY_SET or (key == "sections" and _hides(values[key]))]
+    shown = ", ".join(key.replace("_", "-") for key in refused)
+    verb = "is" if len(refused) == 1 else "are"
+    note = f"./{path.name}: {shown} {verb} ignored, because the file was found, not named; use --config {path.name} if you trust it"
+    return {key: value for key, value in values.items() if key not in refused}, [note] * bool(refused)
+
+
+def _hides(sections: Any) -> bool:
+    """Whether this choice of sections leaves out the findings. A wrong value is refused when the option is read."""
+    from .option_values import words
+    from .report_templates.section_names import left_out
+
+    try:
+        return not _FINDINGS.isdisjoint(left_out(words(sections)))
+    except UsageError:
+        return False
 
 
 def read(path: Path, commands: Mapping[str, frozenset[str]]) -> dict[str, dict[str, Any]]:
@@ -152,12 +243,17 @@ def _unknown(path: Path, key: str, possible: frozenset[str]) -> UsageError:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_bytes().decode("utf-8")
-        return tomllib.loads(text)
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise UsageError(f"{path}: is larger than 1 MiB, which no configuration file is")
+        return tomllib.loads(data.decode("utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: is not valid TOML: {error}{_twice(path)}") from error
+    except RecursionError:
+        raise UsageError(f"{path}: is not valid TOML: nested too deeply") from None
 
 
 def _twice(path: Path) -> str:

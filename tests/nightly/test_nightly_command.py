@@ -141,7 +141,7 @@ def test_options_of_the_report_reach_it_from_the_file_and_the_environment(
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("POSTRUN_TOP", "3")
-    (name,) = told(source, "--set", "CPUBottleneck_threshold=41")["reported"]
+    (name,) = told(source, "--config", "postrun.toml", "--set", "CPUBottleneck_threshold=41")["reported"]
     row = json.loads((tmp_path / "out" / "runs" / name / "done.json").read_text())
     report = json.loads((tmp_path / "out" / row["folder"] / "report.json").read_text())
     assert report["options"]["top"] == 3

@@ -1,0 +1,259 @@
+"""A configuration file that was found in the current folder, not named: it runs no code, redirects nothing and hides no issue."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from postrun import config
+from postrun.cli import main
+from postrun.errors import UsageError
+from postrun.simulate import Problems, write_demo
+
+EVIL = "from pathlib import Path\nPath('PWNED').touch()\n\nclass X:\n    pass\n"
+BY_NAME = "[rules.StepOutlier]\nstddev = 4\n"
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo")
+    write_demo(folder, steps=2, nodes=1, gpus_per_node=1, problems=Problems(straggler_rank=None))
+    return next((folder / "kineto").iterdir())
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("POSTRUN_CONFIG", raising=False)
+    return folder
+
+
+def postrun(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [*map(str, arguments)])
+
+
+def written(text: str, name: str = "postrun.toml") -> Path:
+    if name == "pyproject.toml":
+        text = f"[tool.postrun]\n{text}".replace("\n[r", "\n[tool.postrun.r")
+    Path(name).write_text(text, encoding="utf-8")
+    return Path(name)
+
+
+@pytest.mark.parametrize("name", ["postrun.toml", "pyproject.toml"])
+@pytest.mark.parametrize("text", ['custom-rule = ["evil.py:X"]', '[report]\ncustom_rule = "evil.py:X"'])
+def test_no_python_code_is_run(here: Path, name: str, text: str) -> None:
+    Path("evil.py").write_text(EVIL, encoding="utf-8")
+    written(text, name)
+    done = postrun("report", "absent.json")
+    assert not Path("PWNED").exists()
+    assert done.exit_code == 2
+    assert f"postrun: ./{name}: custom-rule cannot come from a file that was found" in done.stderr
+    assert f"--config {name}" in done.stderr
+    assert {path.name for path in here.iterdir()} == {"evil.py", name}
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("fail_on = ['error']", "fail-on"),
+        ("fail-on = ''", "fail-on"),
+        ("rules = ['HostBound']", "rules"),
+        ("rules = '-HostBound'", "rules"),
+        ("[report]\nrules = ['HostBound']", "rules"),
+        ("[rules]\nonly = ['HostBound']", "[rules] only"),
+        ("[rules.HostBound]\nenabled = false", "[rules.HostBound] enabled = false"),
+        ("[report.rules.HostBound]\nenabled = false", "[rules.HostBound] enabled = false"),
+        ("fail_on = 'issues'\nrules = ['HostBound']", "fail-on and rules"),
+    ],
+)
+def test_a_gate_does_not_turn_green_silently(here: Path, trace: Path, text: str, key: str) -> None:
+    written(text)
+    done = postrun("report", trace, "--quiet", "--fail-on", "issues")
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"postrun: ./postrun.toml: {key} cannot come from a file that was found in the current folder.")
+    assert "Try: --config postrun.toml" in done.stderr
+    assert {path.name for path in here.iterdir()} == {"postrun.toml"}
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (("demo", "--no-record"), "custom-rule = 'evil.py:X'"),
+        (("compare", "a", "b"), "fail_on = ['slower']"),
+        (("nightly", "absent", "--out", "out"), "[nightly]\nfail_on = ['issues']"),
+        (("nightly", "absent", "--out", "out"), "[rules.HostBound]\nenabled = false"),
+    ],
+)
+def test_the_gates_of_other_commands_hold(here: Path, command: tuple[str, ...], text: str) -> None:
+    written(text)
+    done = postrun(*command)
+    assert done.exit_code == 2
+    assert "cannot come from a file that was found" in done.stderr
+
+
+def test_display_and_thresholds_are_taken_and_the_rest_is_noted(here: Path, trace: Path, tmp_path: Path) -> None:
+    refused = {
+        "output": f"'{tmp_path}/elsewhere'", "logo": "'/etc/hostname'", "logo-alt": "'x'", "generated-at": "'1999-01-01'", "json": "true",
+        "quiet": "true", "memory-limit": "'1TB'", "threads": "3", "rule-timeout": "1", "sections": "['steps']",
+    }  # fmt: skip
+    text = "".join(f"{key} = {value}\n" for key, value in refused.items())
+    written(f"{text}top = 3\ntitle = 'Team'\nformat = 'json'\n{BY_NAME}")
+    done = postrun("report", trace)
+    assert done.exit_code == 0, done.output
+    assert not (tmp_path / "elsewhere").exists()
+    assert sorted(path.name for path in Path("postrun-report").iterdir()) == ["report.json"]
+    assert "note: using ./postrun.toml\n" in done.stderr
+    note = f"note: ./postrun.toml: {', '.join(refused)} are ignored, because the file was found, not named; use --config postrun.toml"
+    assert note in done.stderr
+    made = json.loads(Path("postrun-report/report.json").read_text("utf-8"))
+    assert made["options"]["top"] == 3
+    assert made["generator"]["generated_at_ns"] > 1e18
+    assert next(rule for rule in made["rules"] if rule["rule"] == "StepOutlier")["parameters"]["stddev"] == 4
+
+
+def test_a_file_that_is_named_may_set_everything(here: Path, trace: Path) -> None:
+    written("output = 'named'\nformat = 'json'\nrules = ['HostBound']\nquiet = true\n")
+    done = postrun("report", trace, "--config", "postrun.toml")
+    assert (done.exit_code, done.output) == (0, "")
+    assert [rule["rule"] for rule in json.loads(Path("named/report.json").read_text("utf-8"))["rules"]] == ["HostBound"]
+
+
+def test_quiet_silences_the_notes(here: Path) -> None:
+    written("top = 3\noutput = 'elsewhere'\n")
+    assert "note:" not in postrun("report", "absent.json", "--quiet").stderr
+    assert postrun("report", "absent.json").stderr.count("note:") == 2
+
+
+@pytest.mark.parametrize("sections", [["-rules"], ["steps", "kernels"], "-data-quality", ["-run"]])
+def test_sections_that_leave_out_findings_are_ignored(sections: object) -> None:
+    values, notes = config.restrict(Path("postrun.toml"), {"sections": sections})
+    assert values == {}
+    assert notes == [
+        "./postrun.toml: sections is ignored, because the file was found, not named; use --config postrun.toml if you trust it"
+    ]
+
+
+def test_sections_that_keep_the_findings_are_taken() -> None:
+    values = {"sections": ["-python-profile", "-launch-queue"]}
+    assert config.restrict(Path("postrun.toml"), values) == (values, [])
+
+
+def test_the_allow_list_names_options() -> None:
+    group = main
+    assert isinstance(group, click.Group)
+    with click.Context(group) as ctx:
+        commands = [group.get_command(ctx, name) for name in group.list_commands(ctx)]
+    known = {option[2:].replace("-", "_") for one in commands if one for p in one.params for option in p.opts if option.startswith("--")}
+    assert known >= config.FOUND_MAY_SET
+    unsafe = {
+        "output", "out", "custom_rule", "rule_timeout", "logo", "logo_alt", "fail_on", "attach", "to", "link", "key", "github_release",
+        "insecure_http", "engine", "quiet", "json", "memory_limit", "memory", "timeout", "family", "config", "set", "dry_run",
+    }  # fmt: skip
+    assert known >= unsafe - {"set", "config"}
+    assert not unsafe & config.FOUND_MAY_SET
+
+
+# -- files that are ignored --------------------------------------------------------------------------------------------------
+
+
+def ignored(*command: str | Path) -> str:
+    """The note about a file that holds ``custom-rule``; the run goes on to its input, which is unusable."""
+    done = postrun(*command)
+    assert done.exit_code == 4, done.output
+    assert "using" not in done.stderr
+    assert not Path("PWNED").exists()
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("note:")]
+    return line
+
+
+def hostile(name: str = "postrun.toml") -> Path:
+    Path("evil.py").write_text(EVIL, encoding="utf-8")
+    return written('custom-rule = ["evil.py:X"]\nfail-on = "error"\n', name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+@pytest.mark.parametrize("name", ["postrun.toml", "pyproject.toml"])
+def test_a_file_of_another_owner_is_ignored(here: Path, name: str) -> None:
+    os.chown(hostile(name), 65534, -1)
+    line = ignored("report", "absent.json")
+    assert line == f"note: ./{name} is ignored, because it belongs to another user; use --config {name} if you trust it"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
+def test_a_link_of_another_owner_is_ignored(here: Path, tmp_path: Path) -> None:
+    hostile().rename(tmp_path / "mine.toml")
+    Path("postrun.toml").symlink_to(tmp_path / "mine.toml")
+    os.chown("postrun.toml", 65534, -1, follow_symlinks=False)
+    assert "belongs to another user" in ignored("report", "absent.json")
+
+
+def test_a_file_that_every_user_can_write_is_ignored(here: Path) -> None:
+    hostile().chmod(0o666)
+    assert "every user can write to it" in ignored("report", "absent.json")
+
+
+@pytest.mark.parametrize(
+    ("command", "source"),
+    [
+        *(("report", source) for source in (".", "..", "{here}", "file://{here}", "postrun.toml")),
+        *((command, source) for command in ("nightly", "export", "compare") for source in (".", "{here}")),
+    ],
+)
+def test_a_file_inside_the_input_is_ignored(here: Path, command: str, source: str) -> None:
+    hostile()
+    given = source.format(here=here)
+    more = {"nightly": ("--out", "../out"), "export": ("-f", "chrome", "-o", "../out"), "compare": ("absent",)}.get(command, ())
+    words = (command, "absent", given) if command == "compare" else (command, given, *more)
+    reason = f"it is inside {given}, which is the input"
+    assert ignored(*words) == f"note: ./postrun.toml is ignored, because {reason}; use --config postrun.toml if you trust it"
+
+
+def test_a_link_into_the_input_is_ignored(here: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    hostile().rename(run / "settings.toml")
+    Path("postrun.toml").symlink_to(run / "settings.toml")
+    assert f"inside {run}" in ignored("report", run)
+    (tmp_path / "alias").symlink_to(run)
+    assert "inside ../alias" in ignored("report", "../alias")
+
+
+def test_a_file_next_to_the_input_counts(here: Path, tmp_path: Path) -> None:
+    (tmp_path / "here2").mkdir()
+    written("top = 3\n")
+    for source in ("absent", tmp_path / "here2", "s3://bucket/prefix"):
+        assert config.find(None, here, [str(source)]) == here / "postrun.toml"
+
+
+def test_a_broken_project_file_of_the_input_is_no_error(here: Path) -> None:
+    Path("pyproject.toml").write_text("[tool.postrun\n", encoding="utf-8")
+    done = postrun("report", ".")
+    assert done.exit_code == 4
+    assert "TOML" not in done.stderr
+    done = postrun("report", "absent.json")
+    assert done.exit_code == 2
+    assert "pyproject.toml: is not valid TOML" in done.stderr
+
+
+def test_an_ignored_file_does_not_hide_the_next(here: Path) -> None:
+    hostile().chmod(0o666)
+    written("top = 3\n", "pyproject.toml")
+    notes: list[str] = []
+    assert config.find(None, here, (), notes) == here / "pyproject.toml"
+    assert len(notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a = " + "[" * 100_000, "nested too deeply"), ("#" * (1 << 20) + "\ntop = 3\n", "larger than 1 MiB")],
+)
+def test_a_file_that_is_no_configuration_is_one_clear_error(here: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        config.read(written(text), {"report": frozenset({"top"})})
