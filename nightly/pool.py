@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, ParamSpec, TypeVar
 
+from . import hard_limit
 from .worker import LENGTH, TAKEN, TaskError
 
 __all__ = ["SupervisedPool", "TaskError", "WorkerDied", "memory_of"]
@@ -74,8 +75,9 @@ class SupervisedPool(Executor):
     """``workers`` processes; by default as many as processors that this process may use.
 
     ``timeout_s``: how long a task may take. ``memory_bytes``: how much memory the worker and its children may hold together, looked at ten
-    times a second (their own pages and shared memory, not those of files). A worker beyond a limit is killed with its process group, and
-    the task's future gets a :class:`WorkerDied` that says why; so it does when the worker dies. ``max_tasks_per_worker``: then the worker
+    times a second (their own pages and shared memory, not those of files). The kernel enforces twice that between two looks
+    (hard_limit.py). A worker beyond a limit is killed with its process group, and the task's future gets a :class:`WorkerDied` that says
+    why; so it does when the worker dies. ``max_tasks_per_worker``: then the worker
     is replaced. ``environment``: variables of the workers, over those of this process. Each worker has a temporary folder of its own
     (TMPDIR), which goes with it. Tasks, results and exceptions are pickled; functions must be importable in another process.
     """
@@ -200,7 +202,8 @@ class _State:
         """Fulfils the item's future. -> the worker for the next one, None where it is gone."""
         try:
             task = pickle.dumps((item.function, item.given, item.named), pickle.HIGHEST_PROTOCOL)
-            frame = pickle.dumps(([path for path in sys.path if path], self.limits.timeout_s, task), pickle.HIGHEST_PROTOCOL)
+            paths = [path for path in sys.path if path]
+            frame = pickle.dumps((paths, self.limits.timeout_s, self.limits.memory_bytes, task), pickle.HIGHEST_PROTOCOL)
             answer: bytes | None = None
             for _ in range(_STARTS):
                 if worker is not None and worker.dead():  # while it was idle: that is no task's fault
@@ -208,7 +211,7 @@ class _State:
                     worker = None
                 if worker is None:
                     try:
-                        worker = _Worker(self.limits.environment)
+                        worker = _Worker(self.limits)
                     except OSError as error:
                         raise WorkerDied(f"no worker could be started: {error}", "start") from error
                     self.pids.add(worker.pid)
@@ -258,7 +261,7 @@ if hasattr(os, "register_at_fork"):
 class _Worker:
     """One process, seen from the thread that watches it."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, limits: _Limits) -> None:
         self.fit = True
         self._tasks = 0
         self._tail = bytearray()
@@ -274,7 +277,7 @@ class _Worker:
                     pass_fds=[theirs.fileno()],
                     process_group=0,
                     bufsize=0,
-                    env={**os.environ, **environment, "TMPDIR": self._folder},
+                    env={**hard_limit.ENVIRONMENT, **os.environ, **limits.environment, "TMPDIR": self._folder},
                 )
         except BaseException:
             self._connection.close()
@@ -283,6 +286,7 @@ class _Worker:
         assert self._process.stdout is not None
         self.pid = self._process.pid
         self._written = self._process.stdout
+        self._group = None if limits.memory_bytes is None else hard_limit.MemoryGroup.around(self.pid, limits.memory_bytes)
         self._connection.setblocking(False)
         os.set_blocking(self._written.fileno(), False)
 
@@ -292,7 +296,7 @@ class _Worker:
         self._tasks += 1
         self.fit = False
         exchange = _Exchange(frame)
-        watch = _Watch(self.pid, limits)
+        watch = _Watch(self.pid, limits, self._group)
         poll = select.poll()
         poll.register(self._written, select.POLLIN)
         while not exchange.done:
@@ -317,7 +321,7 @@ class _Worker:
         while not self.dead() and time.monotonic() < until:
             time.sleep(0.01)
         reason, cause = self._how() if self.dead() else ("the worker closed its connection and went on", "exit")
-        reason, cause = watch.late() or (reason, cause)
+        reason, cause = watch.late() or watch.exceeded(cause, self.output()) or (reason, cause)
         self._kill()
         if exchange.taken:
             raise WorkerDied(reason, cause, self.output())
@@ -385,6 +389,8 @@ class _Worker:
                 self._process.wait(_GRACE_S)
         self._kill()
         self._written.close()
+        if self._group is not None:
+            self._group.remove()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _kill(self) -> None:
@@ -443,7 +449,7 @@ class _Exchange:
 class _Watch:
     """The limits of one task: which of them is broken now?"""
 
-    def __init__(self, pid: int, limits: _Limits) -> None:
+    def __init__(self, pid: int, limits: _Limits, group: hard_limit.MemoryGroup | None) -> None:
         self._pid = pid
         self._limits = limits
         self._waiting_since = time.monotonic()
@@ -451,6 +457,26 @@ class _Watch:
         self._looked = 0.0
         self._looks = 0
         self._children: tuple[int, ...] = ()
+        self._group = group
+        self._data = None if limits.memory_bytes is None or group is not None else hard_limit.DataLimit(limits.memory_bytes)
+        if self._data is not None:
+            self._measured(self._data)
+
+    def _measured(self, limit: hard_limit.DataLimit | None) -> int:
+        """Bytes that the worker and its children hold; the limit of the kernel moves along."""
+        sizes = {pid: _sizes(pid) for pid in (self._pid, *self._children)}
+        held = sum(held for held, _ in sizes.values())
+        if limit is not None:
+            limit.set({pid: mapped for pid, (_, mapped) in sizes.items()}, held)
+        return held
+
+    def exceeded(self, cause: Cause, output: str) -> tuple[str, Cause] | None:
+        """The reason of a worker that died of the kernel's memory limit; None if it died of something else."""
+        allowed = self._limits.memory_bytes
+        if allowed is None or cause != "signal":
+            return None
+        killed = self._group.exceeded() if self._group is not None else hard_limit.speaks_of_memory(output)
+        return (hard_limit.reason(allowed), "memory") if killed else None
 
     def broken(self, taken: bool) -> tuple[str, Cause] | None:
         now = time.monotonic()
@@ -467,9 +493,9 @@ class _Watch:
             if self._looks % _CHILDREN_TICKS == 0:
                 self._children = _descendants(self._pid)
             self._looks += 1
-            held = sum(_resident(pid) for pid in (self._pid, *self._children))
+            held = self._measured(self._data)
             if held > allowed:
-                return f"it needed more memory ({_size(held)}) than is allowed ({_size(allowed)})", "memory"
+                return hard_limit.reason(allowed, held), "memory"
         return None
 
     def late(self, by_s: float = -2 * _TICK_S) -> tuple[str, Cause] | None:
@@ -482,7 +508,7 @@ class _Watch:
 
 def memory_of(pid: int) -> int:
     """Bytes that a process and all its children hold: their own pages and shared memory. 0 where that cannot be told."""
-    return sum(_resident(one) for one in (pid, *_descendants(pid)))
+    return sum(_sizes(one)[0] for one in (pid, *_descendants(pid)))
 
 
 def _descendants(pid: int) -> tuple[int, ...]:
@@ -495,17 +521,15 @@ def _descendants(pid: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _resident(pid: int) -> int:
+def _sizes(pid: int) -> tuple[int, int]:
+    """Bytes that a process holds, and bytes of its private writable mappings, which RLIMIT_DATA counts."""
     try:
         lines = Path(f"/proc/{pid}/status").read_bytes().splitlines()
     except OSError:
-        return 0
-    sizes = {line.partition(b":")[0]: int(line.split()[1]) << 10 for line in lines if line.startswith((b"Rss", b"VmRSS"))}
-    return sizes[b"RssAnon"] + sizes.get(b"RssShmem", 0) if b"RssAnon" in sizes else sizes.get(b"VmRSS", 0)
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+        return 0, 0
+    sizes = {line.partition(b":")[0]: int(line.split()[1]) << 10 for line in lines if line.startswith((b"Rss", b"VmRSS", b"VmData"))}
+    held = sizes[b"RssAnon"] + sizes.get(b"RssShmem", 0) if b"RssAnon" in sizes else sizes.get(b"VmRSS", 0)
+    return held, sizes.get(b"VmData", 0)
 
 
 def _last_line(text: str) -> str:

@@ -26,7 +26,7 @@ from ..analysis.report import Report
 from ..analysis.steps import main_steps
 from ..errors import InputError, PostrunError, RenderError
 from ..ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError, is_url, open_objects
-from . import places
+from . import hard_limit, places
 from .discover import fingerprint
 from .model import FoundRun, Row, Task
 from .night import marker
@@ -291,6 +291,8 @@ def _upload(out: Objects, folder: str, made: Path) -> tuple[str, ...]:
 
 def _is_of_machine(error: Exception) -> bool:
     """Whether it is for want of disk or memory, or of a place that can be written: another time the same run may go well."""
+    if hard_limit.explained(error) is not None:
+        return False
     database = type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"}
     return isinstance(error, MemoryError | OSError) or (database and type(error).__name__ == "IOException")
 
@@ -298,6 +300,8 @@ def _is_of_machine(error: Exception) -> bool:
 def _reason(error: Exception, log: str) -> str:
     if isinstance(error, PostrunError):
         return str(error)
+    if (limit := hard_limit.explained(error)) is not None:
+        return limit
     kind = type(error).__name__
     said = (str(error).splitlines() or [""])[0][:500]
     if isinstance(error, MemoryError):

@@ -23,6 +23,8 @@ import threading
 import traceback
 from typing import Any, Final
 
+from . import hard_limit
+
 TAKEN: Final = b"T"
 LENGTH: Final = struct.Struct(">Q")
 _GRACE_S: Final = 5.0
@@ -92,13 +94,17 @@ def _bytes(connection: socket.socket, count: int) -> bytes | None:
 def _answer(frame: bytes) -> bytes:
     """The answer to a frame, whatever the task does short of ending the process."""
     try:
-        paths, timeout_s, task = pickle.loads(frame)
+        paths, timeout_s, memory_bytes, task = pickle.loads(frame)
+        hard_limit.limited_to(memory_bytes)
+        hard_limit.limit_files()
         if timeout_s is not None:
             faulthandler.dump_traceback_later(timeout_s)  # where it hangs, for who reads the output
         sys.path.extend(path for path in paths if path not in sys.path)
         function, given, named = pickle.loads(task)
         result = function(*given, **named)
     except BaseException as error:  # an exit inside a task is a failure of this task
+        if isinstance(error, MemoryError) and not error.args and (reason := hard_limit.explained(error)):
+            error.args = (reason,)  # the interpreter says nothing
         return _failure(error)
     try:
         return pickle.dumps(("ok", result), pickle.HIGHEST_PROTOCOL)

@@ -151,3 +151,27 @@ class CrashesWhenRead:
 
     def __reduce__(self) -> Any:
         return os._exit, (5,)
+
+
+def allocate(count: int) -> int:
+    """One allocation, all of which is written to at once."""
+    return len(b"x" * count)
+
+
+def allocate_in_a_library(count: int) -> int:
+    """As :func:`allocate`, in Rust, which ends the process when it gets no memory."""
+    import polars as pl
+
+    return len(pl.repeat(1, count // 8, eager=True))
+
+
+def write_file(path: str, count: int) -> None:
+    with Path(path).open("wb") as file:
+        file.truncate(count)
+
+
+def limits() -> tuple[int, int]:
+    """Of the size of a core dump and of a file."""
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_CORE)[0], resource.getrlimit(resource.RLIMIT_FSIZE)[0]
