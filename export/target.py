@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from .. import temporary
 from ..errors import UsageError
 
 
@@ -39,43 +39,33 @@ def check_folder(target: Path, ours: Collection[str]) -> None:
 def new_file(target: Path) -> Iterator[BinaryIO]:
     """A file to write; it is at ``target`` when all went well. Compressed with gzip where the name ends in .gz."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(prefix=f".{target.name[:80]}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
+    with temporary.Folder(target.parent, prefix=".postrun-") as folder:
+        scratch = Path(folder) / "file"
+        with scratch.open("wb") as file:
             if target.suffix == ".gz":
                 with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
                     yield cast(BinaryIO, packed)
             else:
                 yield file
-        Path(scratch).chmod(0o666 & ~_mask())
-        Path(scratch).replace(target)
-    except BaseException:
-        Path(scratch).unlink(missing_ok=True)
-        raise
+        scratch.replace(target)
 
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """A folder to fill; it is at ``target`` when all went well, in place of an earlier one."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name[:80]}.", dir=target.parent))
-    old = scratch.with_name(scratch.name + ".old")
-    try:
-        yield scratch
-        scratch.chmod(0o777 & ~_mask())
-        if target.is_dir():
-            target.rename(old)
-        scratch.rename(target)
-    except BaseException:
-        if old.is_dir() and not target.exists():
-            old.rename(target)
-        raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _mask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+    with temporary.Folder(target.parent, prefix=".postrun-") as folder:
+        scratch = Path(folder) / "folder"
+        scratch.mkdir()
+        old = Path(f"{folder}.old")  # beside the temporary folder: nobody removes it if this process is killed here
+        try:
+            yield scratch
+            if target.is_dir():
+                target.rename(old)
+            scratch.rename(target)
+        except BaseException:
+            if old.is_dir() and not target.exists():
+                old.rename(target)
+            raise
+        finally:
+            shutil.rmtree(old, ignore_errors=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from .. import temporary
 from ..errors import InputError
 from .object_urls import parse
 from .objects import ChangedError, ObjectInfo, Objects, ObjectStoreError, is_url, open_objects
@@ -35,7 +35,7 @@ Progress = Callable[[str, float | None], None]
 class Fetched:
     """``paths``: where what was given stands now, in its order. ``left_out``: object and reason. Remove ``folder`` at the end."""
 
-    folder: tempfile.TemporaryDirectory[str]
+    folder: temporary.Folder
     paths: list[Path] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
     schemes: set[str] = field(default_factory=set)
@@ -65,7 +65,7 @@ class _Wanted:
 def fetch(places: Sequence[str | Path], progress: Progress) -> Fetched:
     """Local copies of the URLs among ``places``, the other places as they are. Raises InputError where one is empty or too large."""
     try:
-        folder = tempfile.TemporaryDirectory(prefix="postrun-", ignore_cleanup_errors=True)
+        folder = temporary.Folder()
     except OSError as error:
         raise InputError(f"no temporary folder can be made ({error.strerror or error}); set TMPDIR to a folder with space") from error
     fetched = Fetched(folder)

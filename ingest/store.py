@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from .. import temporary
 from ..errors import InputError, PostrunError, UsageError
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class Store:
         self.path = path
         self._names: dict[str, int] = {}
         self._next: dict[str, int] = {"node": 0, "process": 0, "source": 0}
-        self._folder: tempfile.TemporaryDirectory[str] | None = None  # spilled rows, and the file of a temporary store
+        self._folder: temporary.Folder | None = None  # spilled rows, and the file of a temporary store
         self._in_folder = False
         self.copied_from: str | None = None  # the run store that a temporary store is a copy of
 
@@ -513,10 +513,10 @@ def schema_script() -> list[str]:
     return script
 
 
-def _private_folder() -> tempfile.TemporaryDirectory[str]:
+def _private_folder() -> temporary.Folder:
     """A new folder with an unpredictable name that only this user can open. Raises InputError."""
     try:
-        return tempfile.TemporaryDirectory(prefix="postrun-", ignore_cleanup_errors=True)
+        return temporary.Folder()
     except OSError as error:
         raise InputError(f"no temporary folder can be made ({error.strerror or error}); set TMPDIR to a folder with space") from error
 

@@ -6,12 +6,12 @@ It is unpacked to a temporary file, bounded by what its header says of its size 
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from .. import temporary
 from ..errors import InputError
 from .inflate import Inflate
 from .trace_scan import Defect
@@ -32,7 +32,7 @@ def unpacked(path: Path) -> Iterator[tuple[Path, list[Defect]]]:
     if inflate.compression == "none":
         yield path, []
         return
-    with tempfile.TemporaryDirectory(prefix="postrun-") as folder:
+    with temporary.Folder() as folder:
         plain = Path(folder) / "database.sqlite"
         room = int(shutil.disk_usage(folder).free * _SHARE_OF_DISK)
         most: int | None = None

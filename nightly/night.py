@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from .. import temporary
 from ..errors import InputError
 from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError, is_url
 from . import places, run_stores, unexported
@@ -193,7 +194,6 @@ def _looked_at(source: Objects, run: FoundRun) -> tuple[FoundRun, ...]:
 
 def _begins_like_a_trace(source: Objects, one: ObjectInfo) -> bool:
     """Whether a file begins like one of a run, whatever its name says."""
-    import tempfile
     from pathlib import Path
 
     from ..ingest.source import DCGM, NSIGHT, NVIDIA_SMI, PYTHON_STATS, PYTHON_TREE, SYSTEM_METRICS, TENSORFLOW, TIMELINE, TRACE, format_of
@@ -202,7 +202,7 @@ def _begins_like_a_trace(source: Objects, one: ObjectInfo) -> bool:
         head = source.read(one.path, count=_HEAD)
     except ObjectStoreError:
         return True  # the report tells what is wrong
-    with tempfile.TemporaryDirectory(prefix="postrun-") as folder:
+    with temporary.Folder() as folder:
         file = Path(folder) / one.path.rpartition("/")[2]
         file.write_bytes(head)
         found = format_of(file)

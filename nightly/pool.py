@@ -13,12 +13,10 @@ import os
 import pickle
 import queue
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -28,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, ParamSpec, TypeVar
 
+from .. import temporary
 from . import hard_limit
 from .worker import LENGTH, TAKEN, TaskError
 
@@ -265,23 +264,23 @@ class _Worker:
         self.fit = True
         self._tasks = 0
         self._tail = bytearray()
-        self._folder = tempfile.mkdtemp(prefix="postrun-worker-")
+        self._folder = temporary.Folder(prefix="postrun-worker-")
         self._connection, theirs = socket.socketpair()
         try:
             with theirs:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", f"{__package__}.worker", str(theirs.fileno()), self._folder],
+                    [sys.executable, "-P", "-m", f"{__package__}.worker", str(theirs.fileno()), self._folder.name],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     pass_fds=[theirs.fileno()],
                     process_group=0,
                     bufsize=0,
-                    env={**hard_limit.ENVIRONMENT, **os.environ, **limits.environment, "TMPDIR": self._folder},
+                    env={**hard_limit.ENVIRONMENT, **os.environ, **limits.environment, "TMPDIR": self._folder.name},
                 )
         except BaseException:
             self._connection.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.cleanup()
             raise
         assert self._process.stdout is not None
         self.pid = self._process.pid
@@ -391,7 +390,7 @@ class _Worker:
         self._written.close()
         if self._group is not None:
             self._group.remove()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.cleanup()
 
     def _kill(self) -> None:
         """The process with its group; then it is reaped."""

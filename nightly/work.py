@@ -20,6 +20,7 @@ from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+from .. import temporary
 from ..analysis.compare_steps import step_times
 from ..analysis.compare_utilisation import sampled_mean
 from ..analysis.report import Report
@@ -122,7 +123,7 @@ class Workplace(contextlib.AbstractContextManager[Path]):
 
     def __enter__(self) -> Path:
         try:
-            self._folder = tempfile.TemporaryDirectory(prefix="postrun-", ignore_cleanup_errors=True)
+            self._folder = temporary.Folder()
         except OSError as error:
             raise InputError(f"no temporary folder can be made ({error.strerror or error}); set TMPDIR to a folder with space") from error
         return Path(self._folder.name)

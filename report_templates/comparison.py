@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from .. import temporary
 from ..analysis.comparison import Comparison
 from ..errors import RenderError, UsageError
 from .blocks import Section
@@ -84,7 +84,7 @@ def render_comparison(
     out_dir.mkdir(parents=True, exist_ok=True)
     written: dict[str, Path] = {}
     with contextlib.ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".postrun-", dir=out_dir)))
+        scratch = Path(stack.enter_context(temporary.Folder(out_dir, prefix=".postrun-")))
 
         def put(kind: str, data: bytes) -> None:
             """Write beside the target and move: whoever looks sees the old file or the new one."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from .. import temporary
 from ..analysis.report import Report
 from ..analysis.timeline_data import Timeline
 from ..errors import RenderError, UsageError
@@ -55,7 +55,7 @@ def render(
     targets = {kind: out_dir / place for kind, place in PLACES.items() if kind in formats}
     written: dict[str, Path] = {}
     with contextlib.ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".postrun-", dir=out_dir)))
+        scratch = Path(stack.enter_context(temporary.Folder(out_dir, prefix=".postrun-")))
         if "pdf" not in targets:
             printer = None
         elif printer is None:
