@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from .object_paths import MARKS, OURS, is_ours, problem
-from .objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from .objects import ChangedError, ObjectInfo, Objects, ObjectStoreError, OccupiedError
 
 _LINKS: Final = 3
 """How many links to folders are followed one inside the other."""
@@ -246,7 +246,13 @@ class Folder(Objects):
         import fcntl
 
         self._root.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._root / f"{OURS}lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        file = self._root / f"{OURS}lock"
+        try:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise OccupiedError(f"{file}: a link, which is not followed; remove it") from None
+            raise
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -259,7 +265,22 @@ class Folder(Objects):
 
     def _no_folder(self, path: str) -> None:
         if (self._root / path).is_dir():
-            raise ObjectStoreError(f"{self.place(path)}: there is a folder of this name; choose another place")
+            raise OccupiedError(f"{self.place(path)}: there is a folder of this name; choose another place")
+
+    def _check(self, path: str) -> None:
+        """Also refuse pipes and devices, which could block, and links of other users, which could lead elsewhere."""
+        super()._check(path)
+        target = self._root
+        for part in path.split("/"):
+            target = target / part
+            try:
+                status = target.lstat()
+            except OSError:
+                return
+            if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()) and status.st_uid != self._root.stat().st_uid:
+                raise OccupiedError(f"{target}: a link of another user, which is not followed; remove it")
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+            raise OccupiedError(f"{target}: not a file; remove it")
 
     def _failed(self, path: str, error: OSError) -> ObjectStoreError:
         place = self.place(path) if path else self.url

@@ -18,6 +18,10 @@ class ChangedError(ObjectStoreError):
     """An object was replaced, grew or went while it was read."""
 
 
+class OccupiedError(ObjectStoreError):
+    """Something other than an object has this name: a folder, a pipe, or a link of another user."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """One object. ``path``: below the root, with slashes. ``etag``: as the store says; of local files from inode, size and time."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -19,10 +20,13 @@ from types import TracebackType
 from typing import Any, Final
 
 from ..errors import InputError
-from ..ingest.objects import Objects
+from ..ingest.objects import Objects, OccupiedError
 
 LEASE_S: Final = 300.0
 """How long a claim holds that is not renewed. The clocks of machines that share a night must not differ by as much."""
+_MOST_BYTES: Final = 4096
+"""Of a claim; a longer one is not ours."""
+_HOST: Final = re.compile(r"[\w.:-]{1,255}")
 _POLL_S: Final = 0.5
 
 
@@ -55,6 +59,8 @@ class Claims:
         known = path in self._held
         try:
             had = self._taken(path)
+        except OccupiedError:
+            return True  # claims only save work: without one, two nights may do it
         except BaseException:
             self._holds(path)  # it may be, and is then given back at the end
             raise
@@ -82,16 +88,20 @@ class Claims:
         """No more this night's, where it was."""
         with self._lock:
             self._held.discard(path)
-        said = self._read(path)
-        if said is not None and said.get("night") == self.night:
-            self._out.delete(path)
+        with suppress(OccupiedError):
+            said = self._read(path)
+            if said is not None and said.get("night") == self.night:
+                self._out.delete(path)
 
     def holder(self, path: str) -> str | None:
         """Who has it, in words; None where nobody."""
         said = self._read(path)
         if said is None or self._free(said):
             return None
-        return f"process {said.get('pid')} on {said.get('host')}"
+        pid, host = said.get("pid"), said.get("host")
+        if not isinstance(pid, int) or not isinstance(host, str) or not _HOST.fullmatch(host):
+            return "an unknown process"
+        return f"process {pid} on {host}"
 
     @contextmanager
     def alone(self, path: str) -> Iterator[None]:
@@ -129,20 +139,20 @@ class Claims:
     def _read(self, path: str) -> dict[str, Any] | None:
         """What a claim says; nothing in it where it is damaged; None where there is none."""
         try:
-            data = self._out.read(path)
+            data = self._out.read(path, count=_MOST_BYTES + 1)
         except InputError:
             if self._out.head(path) is None:
                 return None
             raise
         try:
-            said = json.loads(data)
-        except ValueError:
+            said = json.loads(data) if len(data) <= _MOST_BYTES else {}
+        except (ValueError, RecursionError):
             return {}
         return said if isinstance(said, dict) else {}
 
     def _free(self, said: dict[str, Any]) -> bool:
         expires = said.get("expires_ns")
-        if not isinstance(expires, int) or expires <= self._clock() or expires > self._clock() + 4 * self._lease_ns:
+        if type(expires) is not int or expires <= self._clock() or expires > self._clock() + 4 * self._lease_ns:
             return True
         return said.get("host") == socket.gethostname() and _dead(said.get("pid"))
 

@@ -308,6 +308,7 @@ def _parts(options: dict[str, Any]) -> Parts:
         index=book.write,
         executor=executor,
         work=report_run,
+        refused=book.refused,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
@@ -34,6 +34,8 @@ class Parts:
     index: Callable[[Objects, Mapping[str, Row]], Index]
     executor: Callable[[], AbstractContextManager[Executor]]
     work: Callable[[Task], Row]
+    refused: Sequence[str] = ()
+    """Lines about what was found below the output and is not ours; grows while ``known`` reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def whole(wanted: Wanted, parts: Parts, tell: nights.Tell | None = None, planned
         for row in night.rows:
             with suppress(InputError):  # what is left over is removed with the run's next report
                 removed += nights.remove_superseded(out, row)
-    return Result(night, rows, written, (*night.not_read, *source.left_out), removed)
+    return Result(night, rows, written, (*night.not_read, *source.left_out, *parts.refused), removed)
 
 
 def index_only(wanted: Wanted, parts: Parts) -> Result:
@@ -118,7 +120,7 @@ def index_only(wanted: Wanted, parts: Parts) -> Result:
     night.open += nights.running(night, places.options_digest(wanted.options))
     with Claims(out) as claims, claims.alone(INDEX_CLAIM):
         rows = everything(parts.known(out), night)
-        return Result(Night(), rows, parts.index(out, rows))
+        return Result(Night(), rows, parts.index(out, rows), tuple(parts.refused))
 
 
 def everything(known: Mapping[str, Row], night: Night) -> dict[str, Row]:

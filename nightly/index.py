@@ -32,6 +32,8 @@ PAGE_FAMILIES: Final = 60
 FEW_ALONE: Final = 3
 """From so many runs on that are each alone in their family it is told: nothing is compared with them."""
 _READ_AT_ONCE: Final = 32
+_MOST_REFUSED: Final = 100
+"""Lines about damaged markers."""
 _TRIES: Final = 12
 _OPEN_NS: Final = 7 * 86_400 * 10**9
 STEPS: Final = ("step_base_ns", "step_change_percent", "step_runs", "step_mark")
@@ -43,11 +45,12 @@ HTML, JSON, PARQUET = places.INDEX_FILES
 @dataclass(frozen=True, slots=True)
 class Known:
     """What done-markers say. ``versions``: of each marker, by the id of its run. ``kept``: the index that stood there before they were
-    listed."""
+    listed. ``refused``: places of markers that are not as a night writes them; their runs are reported again."""
 
     rows: Mapping[str, Row]
     versions: Mapping[str, str]
     kept: table.Kept
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +101,16 @@ class Book:
     settings: Settings = field(default_factory=Settings)
     every_run: bool = False
     generated_at_ns: int | None = None
+    refused: list[str] = field(default_factory=list)
     _known: Known | None = None
 
     def known(self, out: Objects) -> Mapping[str, Row]:
         """The rows of all done-markers."""
         self._known = read_known(out, self._known)
+        for place in self._known.refused:
+            line = f"{place}: not as postrun nightly writes it, so the run counts as not reported"
+            if line not in self.refused and len(self.refused) < _MOST_REFUSED:
+                self.refused.append(line)
         return self._known.rows
 
     def write(self, out: Objects, rows: Mapping[str, Row]) -> Index:
@@ -164,7 +172,7 @@ def read_known(out: Objects, last: Known | None) -> Known:
     """The rows of all done-markers; those that ``last`` or index.parquet knows in their version are not read again."""
     kept = table.read(out, PARQUET) if last is None or _etag(out) != last.kept.etag else last.kept
     listed = {one.path: one for one in out.list(f"{places.RUNS}/") if one.path.endswith(f"/{places.DONE}")}
-    rows, versions, unread = dict[str, Row](), dict[str, str](), list[str]()
+    rows, versions, unread, refused = dict[str, Row](), dict[str, str](), list[str](), list[str]()
     cached = {places.done(run_id): (version, plain_row(row)) for run_id, (version, row) in kept.markers.items()}
     if last is not None:
         cached |= {places.done(run_id): (last.versions[run_id], row) for run_id, row in last.rows.items() if run_id in last.versions}
@@ -177,9 +185,11 @@ def read_known(out: Objects, last: Known | None) -> Known:
     if unread:
         with ThreadPoolExecutor(_READ_AT_ONCE) as reading:
             for path, row in zip(unread, reading.map(lambda path: _marker(out, path), unread), strict=True):
-                if row is not None and places.done(row.id) == path and table.sound(row):
+                if row is not None and places.done(row.id) == path:
                     rows[row.id], versions[row.id] = _shared(row), version_of(listed[path])
-    return Known(rows, versions, kept)
+                else:
+                    refused.append(out.place(path))
+    return Known(rows, versions, kept, tuple(refused))
 
 
 def version_of(one: ObjectInfo) -> str:

@@ -397,16 +397,21 @@ def marker(row: Row) -> bytes:
 def read_row(out: Objects, run_id: str) -> Row | None:
     """The done-marker of a run; None where there is none, or none that can be read."""
     path = places.done(run_id)
-    return None if out.head(path) is None else read_marker(out, path)
+    row = None if out.head(path) is None else read_marker(out, path)
+    return row if row is not None and row.id == run_id else None
 
 
 def read_marker(out: Objects, path: str) -> Row | None:
-    """The row in a done-marker; None where it cannot be read as one."""
+    """The row in a done-marker; None if it is not one that a night could have written."""
+    from .table import sound
+
     try:
-        return row_of(json.loads(out.read(path)))
+        data = out.read(path, count=places.MOST_MARKER + 1)
+        row = row_of(json.loads(data)) if len(data) <= places.MOST_MARKER else None
+        return row if row is not None and sound(row) and places.is_own(row) else None
     except ObjectStoreError:
         raise
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 

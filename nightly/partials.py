@@ -17,6 +17,8 @@ import contextlib
 import hashlib
 import json
 import re
+import shutil
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,6 +49,11 @@ PART_FILES: Final = 500
 _AT_ONCE: Final = 8
 _FOLDER: Final = "partial"
 _OWN: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{12}/\d{5}(?:\.json|-[0-9a-f]{12}-.*\.parquet)")
+_TABLE_NAME: Final = re.compile(r"(?:\d{4,6}|metrics)\.[a-z_]+\.parquet")
+"""Behind the prefix of its part."""
+_MOST_MARKER: Final = 64 << 20
+"""Bytes of a marker, which describes at most PART_FILES files."""
+_SHARE_OF_DISK: Final = 0.9
 _TABLE: Final = "application/vnd.apache.parquet"
 
 
@@ -185,7 +192,13 @@ def _prepare(most: int, task: Task, source: Objects, work: Path) -> tuple[Path, 
     held = {file["path"] for marker in said for file in marker["files"]} - whole
     root, rest = _fetch_rest(task, source, work, whole, held)
     tables.mkdir()
-    names = [(f"{divided[0].folder}/{name}", tables / name) for marker in said for name in marker["tables"]]
+    names = [(f"{divided[0].folder}/{name}", tables / name, size) for marker in said for name, size in marker["tables"].items()]
+    needed, free = sum(size for *_, size in names), shutil.disk_usage(work).free
+    if needed > free * _SHARE_OF_DISK:
+        raise InputError(
+            f"{out.place(divided[0].folder)}: {needed / 1e6:.0f} MB are to be downloaded, but only {free / 1e6:.0f} MB are free in"
+            f" {tempfile.gettempdir()}; set TMPDIR to a folder with more space"
+        )
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         for _ in threads.map(partial(_download, out), *zip(*names, strict=True)) if names else ():
             pass
@@ -232,20 +245,34 @@ def _write_one(one: Found, tables: Path, prefix: str, task: Task) -> Entry:
 def _said(out: Objects, divided: Sequence[Part]) -> list[dict[str, Any]]:
     """The markers of all parts. ObjectStoreError where one is missing, or not ours."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        read = list(threads.map(out.read, [part.marker for part in divided]))
+        read = list(threads.map(lambda part: out.read(part.marker, count=_MOST_MARKER + 1), divided))
     said = []
     for part, data in zip(divided, read, strict=True):
         try:
             one = json.loads(data)
-            paths = {file["path"] for file in one["files"]}
-            sound = paths <= {known.path for known in part.objects} and all(name.startswith(one["prefix"]) for name in one["tables"])
-        except (ValueError, KeyError, TypeError, AttributeError):
+            sound = len(data) <= _MOST_MARKER and _is_ours(one, part)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             sound = False
         if not sound:
             out.delete(part.marker)
             raise ObjectStoreError(f"{out.place(part.marker)}: is damaged, and was removed; the next night reads this part again")
         said.append(one)
     return said
+
+
+def _is_ours(said: Any, part: Part) -> bool:
+    """Whether a marker, which others may have written, names only files of its part and tables that :func:`read_part` could have made."""
+    from ..ingest.partial_check import sound
+
+    prefix, tables, files = said["prefix"], said["tables"], said["files"]
+    return (
+        re.fullmatch(rf"{part.number:05}-[0-9a-f]{{12}}-", prefix) is not None
+        and all(name.startswith(prefix) and _TABLE_NAME.fullmatch(name, len(prefix)) for name in tables)
+        and all(isinstance(size, int) and size >= 0 for size in tables.values())
+        and {file["path"] for file in files} <= {known.path for known in part.objects}
+        and len(files) <= len(part.objects)
+        and all(sound(file, tables) for file in files)
+    )
 
 
 def _fetch_rest(task: Task, source: Objects, work: Path, whole: set[str], held: set[str]) -> tuple[Path, list[Found]]:
@@ -258,11 +285,12 @@ def _fetch_rest(task: Task, source: Objects, work: Path, whole: set[str], held: 
     return root, find_files([root])
 
 
-def _download(out: Objects, path: str, target: Path) -> None:
+def _download(out: Objects, path: str, target: Path, size: int) -> None:
     one = out.head(path)
-    if one is None:
+    if one is None or one.size != size:
         out.delete(f"{path.rpartition('/')[0]}/{target.name[:5]}.json")  # the marker of its part
-        raise ObjectStoreError(f"{out.place(path)}: is no longer there; the next night reads this part again")
+        lost = "is no longer there" if one is None else "has been replaced"
+        raise ObjectStoreError(f"{out.place(path)}: {lost}; the next night reads this part again")
     out.download(one, target)
 
 
@@ -334,7 +362,16 @@ class Splitting(Executor):
                 one.cancel()
             wait(pending)  # the others are of use to the next attempt
             raise
-        return self._executor.submit(report_parts, task, self._most).result()
+        try:
+            row = self._executor.submit(report_parts, task, self._most).result()
+        except ObjectStoreError:
+            raise
+        except Exception:
+            remove(_opened(task.out), task.run)
+            raise
+        if row.state != "reported":
+            remove(_opened(task.out), task.run)  # others may have written there: the next attempt reads the files themselves again
+        return row
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._executor.shutdown(wait=wait, cancel_futures=cancel_futures)

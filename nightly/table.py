@@ -14,6 +14,7 @@ import polars as pl
 from ..analysis.rules.catalogue import PROFILER_REPORT, RULES
 from ..errors import InputError
 from ..ingest.objects import Objects
+from . import places
 from .model import Row
 
 VERSION: Final = "1"
@@ -21,6 +22,10 @@ VERSION: Final = "1"
 _WRITTEN: Final = "postrun.written"
 _LAYOUT: Final = "postrun.index"
 _TAIL: Final = 1 << 16
+_MOST_BYTES: Final = 1 << 30
+"""Of the file, and of its texts: 10 KB for each of 100,000 runs."""
+_MOST_ROWS: Final = 5_000_000
+_MOST_COLUMNS: Final = 2000
 PLAIN: Final[dict[str, Any]] = {
     "id": pl.String, "state": pl.String, "kind": pl.String, "fingerprint": pl.String, "options": pl.String, "bytes": pl.Int64,
     "files": pl.Int64, "reason": pl.String, "of_machine": pl.Boolean, "folder": pl.String, "attempts": pl.Int64, "seconds": pl.Float64,
@@ -126,19 +131,53 @@ def read(out: Objects, path: str) -> Kept:
         return Kept(None, {}, {})
     empty = Kept(now.etag, {}, {})
     try:
-        data = out.read(path)
+        data = out.read(path, count=_MOST_BYTES + 1)
     except InputError:
         return empty
     try:
-        if pl.read_parquet_metadata(io.BytesIO(data)).get(_LAYOUT) != VERSION:
+        if pl.read_parquet_metadata(io.BytesIO(data)).get(_LAYOUT) != VERSION or not _is_bounded(data):
             return empty
         table = pl.read_parquet(io.BytesIO(data))
+        if not _is_ours(table):
+            return empty
         rows = rows_of(table)
         marker, told = table[MARKER].to_list(), table[TOLD].to_list()
     except Exception:  # whatever Polars makes of damaged bytes
         return empty
-    markers = {row.id: (version, row) for row, version in zip(rows, marker, strict=True) if version is not None}
-    return Kept(now.etag, markers, {row.id: (when, row) for row, when in zip(rows, told, strict=True) if when is not None})
+    # The table may be of somebody else who writes below the output, as may the markers.
+    own = [(row, version, when) for row, version, when in zip(rows, marker, told, strict=True) if sound(row) and places.is_own(row)]
+    markers = {row.id: (version, row) for row, version, _ in own if version is not None}
+    return Kept(now.etag, markers, {row.id: (when, row) for row, _, when in own if when is not None})
+
+
+def _is_bounded(data: bytes) -> bool:
+    """Whether the table says that it has not more rows, columns and bytes than an index of ours has."""
+    import pyarrow.parquet as pq
+
+    known = pq.read_metadata(io.BytesIO(data))
+    groups = [known.row_group(number) for number in range(min(known.num_row_groups, _MOST_ROWS))]
+    return (
+        len(data) <= _MOST_BYTES
+        and known.num_rows <= _MOST_ROWS
+        and known.num_columns <= _MOST_COLUMNS
+        and sum(group.total_byte_size for group in groups) <= _MOST_BYTES
+    )
+
+
+def _is_ours(table: pl.DataFrame) -> bool:
+    """Whether the columns have our types, and few enough texts: a short file may repeat a long one."""
+    kinds = {**PLAIN, **dict.fromkeys(LISTS, pl.List(pl.String)), "labels": pl.List(_LABEL), MARKER: pl.String, TOLD: pl.Int64}
+    if any(table.schema.get(name) != kind for name, kind in kinds.items()):
+        return False
+    verdicts = table.schema.get("verdicts")
+    if not isinstance(verdicts, pl.Struct) or any(one.dtype != pl.String for one in verdicts.fields):
+        return False
+    lengths = [table[name].str.len_bytes().sum() for name, kind in PLAIN.items() if kind == pl.String]
+    lengths += [table[name].explode().str.len_bytes().sum() for name in LISTS]
+    labels = table["labels"].explode().struct.unnest()
+    lengths += [labels[name].str.len_bytes().sum() for name in ("key", "value")]
+    lengths += [values.str.len_bytes().sum() for values in table["verdicts"].struct.unnest()]
+    return sum(int(length or 0) for length in lengths) <= _MOST_BYTES
 
 
 def sound(row: Row) -> bool:
