@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -257,3 +259,14 @@ def test_an_ignored_file_does_not_hide_the_next(here: Path) -> None:
 def test_a_file_that_is_no_configuration_is_one_clear_error(here: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         config.read(written(text), {"report": frozenset({"top"})})
+
+
+# -- files of other programs -------------------------------------------------------------------------------------------------
+
+
+def test_settings_of_matplotlib_in_the_current_folder_are_not_read(here: Path) -> None:
+    """They can start programs: text.usetex runs latex with a preamble of the file, which can read any file into a figure."""
+    Path("matplotlibrc").write_text("text.usetex: True\nfigure.hooks: evil:f\nbad\x1bkey: 3\n", encoding="utf-8")
+    code = "from postrun.report_templates.figures import plots; import matplotlib as m, os; print(m.rcParams['text.usetex'], os.getcwd())"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=here, check=False)
+    assert (done.stdout, done.stderr) == (f"False {here}\n", "")

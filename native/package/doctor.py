@@ -117,7 +117,8 @@ def _pdf() -> list[Check]:
 
 def _fonts() -> Check:
     try:
-        import matplotlib
+        from .report_templates import figures  # noqa: F401 - loads Matplotlib without a matplotlibrc of the current folder
+        import matplotlib  # isort: skip
     except ImportError:
         return Check("Fonts", "missing", "Matplotlib, which brings the DejaVu fonts, is not installed", "pip install postrun")
     font = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
