@@ -23,6 +23,7 @@ from .comparing.time import time
 from .comparing.utilisation import utilisation
 from .comparing.verdicts import verdicts
 from .figures import plots
+from .output_lock import exclusive
 from .pages import filled
 from .pdf import PAPERS, Job, Printer
 
@@ -82,15 +83,14 @@ def render_comparison(
         raise UsageError(f"{paper} is no paper; choose from {', '.join(PAPERS)}")
     out_dir = Path(out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
-    written: dict[str, Path] = {}
+    staged: dict[str, Path] = {}
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(temporary.Folder(out_dir, prefix=".postrun-")))
 
-        def put(kind: str, data: bytes) -> None:
-            """Write beside the target and move: whoever looks sees the old file or the new one."""
-            beside = scratch / PLACES[kind]
-            beside.write_bytes(data)
-            written[kind] = beside.replace(out_dir / PLACES[kind])
+        def stage(kind: str, data: bytes) -> None:
+            """Write next to the target, to be moved there later: a reader sees the old file or the new one."""
+            staged[kind] = scratch / PLACES[kind]
+            staged[kind].write_bytes(data)
 
         first, sections = _sections(made) if {"html", "pdf"} & set(formats) else (None, ())
         # A lone surrogate in a name cannot be UTF-8; its escape is the same text in JSON.
@@ -103,16 +103,21 @@ def render_comparison(
             printer.start(Job(page, attached, printed, made.generator.generated_at_ns, PLACES["json"]))
             printer.attach()
         if "html" in formats and first is not None:
-            put("html", _filled(made, first, sections, "html", sheet).encode("utf-8", "replace"))
+            stage("html", _filled(made, first, sections, "html", sheet).encode("utf-8", "replace"))
         if "json" in formats:
-            put("json", data)
+            stage("json", data)
+        reason = None
         if "pdf" in formats and printer is not None:
             reason = printer.finish(pdf_timeout_s)
             if reason is None and not (scratch / "printed.pdf").is_file():
                 reason = "the PDF process left no file"
+            if reason is None:
+                staged["pdf"] = scratch / "printed.pdf"
+        with exclusive(out_dir):
             if reason is not None:
                 (out_dir / PLACES["pdf"]).unlink(missing_ok=True)
-                kept = ", ".join(str(path) for path in written.values())
-                raise RenderError(f"no PDF: {reason}" + (f"; written: {kept}" if kept else ""), written)
-            put("pdf", (scratch / "printed.pdf").read_bytes())
+            written = {kind: file.replace(out_dir / PLACES[kind]) for kind, file in staged.items()}
+        if reason is not None:
+            kept = ", ".join(str(path) for path in written.values())
+            raise RenderError(f"no PDF: {reason}" + (f"; written: {kept}" if kept else ""), written)
     return {kind: written[kind] for kind in PLACES if kind in written}

@@ -12,6 +12,7 @@ from ..analysis.report import Report
 from ..analysis.timeline_data import Timeline
 from ..errors import RenderError, UsageError
 from .look import Look
+from .output_lock import exclusive
 from .pdf import PAPERS, Job, Printer, PrinterHere
 
 FORMATS = ("html", "pdf", "json")
@@ -37,12 +38,12 @@ def render(
     """Write the files of ``formats`` (PLACES) to ``out_dir``; format -> file, or folder.
 
     Equal reports give equal bytes. The HTML is one file without any address to load from; the PDF has report.json attached. ``paper``: "A4"
-    or "Letter". A file is replaced only when its successor is whole. RenderError if the PDF fails or takes longer than ``pdf_timeout_s``
-    seconds: the others are written, and ``written`` of the error names them; an older report.pdf is removed, because it would be that of
-    another run. UsageError for an unknown format or paper. ``printer``: a process for the PDF that was started earlier, so that it was
-    ready by now, which is used up; or this process, without a time limit. ``timeline``: the events that HTML and PDF draw; without it they
-    have no section of that name. ``look``: which sections they show, in which theme, under whose title and logo; report.json is always
-    whole.
+    or "Letter". Files are replaced when all their successors are whole, and are of one report even if two runs write to the same folder.
+    RenderError if the PDF fails or takes longer than ``pdf_timeout_s`` seconds: the others are written, and ``written`` of the error names
+    them; an older report.pdf is removed, because it would be that of another run. UsageError for an unknown format or paper. ``printer``: a
+    process for the PDF that was started earlier, so that it was ready by now, which is used up; or this process, without a time limit.
+    ``timeline``: the events that HTML and PDF draw; without it they have no section of that name. ``look``: which sections they show, in
+    which theme, under whose title and logo; report.json is always whole.
     """
     if unknown := [word for word in formats if word not in PLACES]:
         raise UsageError(f"{', '.join(unknown)} is no report format; choose from {', '.join(PLACES)}")
@@ -53,7 +54,7 @@ def render(
     out_dir = Path(out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
     targets = {kind: out_dir / place for kind, place in PLACES.items() if kind in formats}
-    written: dict[str, Path] = {}
+    staged: dict[str, Path] = {}
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(temporary.Folder(out_dir, prefix=".postrun-")))
         if "pdf" not in targets:
@@ -71,42 +72,43 @@ def render(
                 made_at = report.generator.generated_at_ns
                 printer.start(Job(str(scratch / "page.html"), str(scratch / "attached.json"), str(scratch / "report.pdf"), made_at))
             if "html" in targets:
-                _put(page(shown, "html").encode("utf-8", "replace"), scratch / "report.html", targets["html"])
-                written["html"] = targets["html"]
+                staged["html"] = _stage(page(shown, "html").encode("utf-8", "replace"), scratch / "report.html")
         # A lone surrogate in a name cannot be UTF-8; its escape is the same text in JSON.
         data = report.to_json().encode("utf-8", "backslashreplace")
         if printer is not None:
             (scratch / "attached.json").write_bytes(data)
             printer.attach()
         if "json" in targets:
-            _put(data, scratch / "report.json", targets["json"])
-            written["json"] = targets["json"]
+            staged["json"] = _stage(data, scratch / "report.json")
         if "junit" in targets:
             from .junit import junit
 
-            _put(junit(report), scratch / "report.junit.xml", targets["junit"])
-            written["junit"] = targets["junit"]
-        if "rule-json" in targets:
-            _put_rules(report, scratch, targets["rule-json"])
-            written["rule-json"] = targets["rule-json"]
+            staged["junit"] = _stage(junit(report), scratch / "report.junit.xml")
+        reason = None
         if printer is not None:
             tell("printing", None)
             reason = printer.finish(pdf_timeout_s)
             if reason is None and not (scratch / "report.pdf").is_file():
                 reason = "the PDF process left no file"
+            if reason is None:
+                staged["pdf"] = scratch / "report.pdf"
+        with exclusive(out_dir):
             if reason is not None:
                 targets["pdf"].unlink(missing_ok=True)
-                kept = ", ".join(str(path) for path in written.values())
-                raise RenderError(f"no PDF: {reason}" + (f"; written: {kept}" if kept else ""), written)
-            (scratch / "report.pdf").replace(targets["pdf"])
-            written["pdf"] = targets["pdf"]
+            written = {kind: file.replace(targets[kind]) for kind, file in staged.items()}
+            if "rule-json" in targets:
+                _put_rules(report, scratch, targets["rule-json"])
+                written["rule-json"] = targets["rule-json"]
+        if reason is not None:
+            kept = ", ".join(str(path) for path in written.values())
+            raise RenderError(f"no PDF: {reason}" + (f"; written: {kept}" if kept else ""), written)
     return {kind: written[kind] for kind in targets}
 
 
-def _put(data: bytes, scratch: Path, target: Path) -> None:
-    """Write beside the target and move: whoever looks sees the old file or the new one."""
-    scratch.write_bytes(data)
-    scratch.replace(target)
+def _stage(data: bytes, file: Path) -> Path:
+    """Write next to the target, to be moved there later: a reader sees the old file or the new one."""
+    file.write_bytes(data)
+    return file
 
 
 def _put_rules(report: Report, scratch: Path, folder: Path) -> None:
@@ -116,7 +118,7 @@ def _put_rules(report: Report, scratch: Path, folder: Path) -> None:
     files = rule_files(report)
     folder.mkdir(exist_ok=True)
     for name, data in files.items():
-        _put(data, scratch / "rule.json", folder / name)
+        _stage(data, scratch / "rule.json").replace(folder / name)
     for path in folder.glob("*.json"):
         if path.name not in files and path.is_file() and ours(path.read_bytes()):
             path.unlink()
