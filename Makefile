@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Hundreds of tests start Python: each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo docs install test lint format typecheck wheel sdist lock clean clean-venv
+.PHONY: help demo docs install test fuzz lint format typecheck wheel sdist lock notice clean clean-venv
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r word what; do printf '%-18s %s\n' "$$word" "$$what"; done
@@ -34,6 +34,11 @@ install: $(RUNTIME) ## postrun in .venv, as .venv/bin/postrun
 
 test: $(TEST) ## everything that is checked: tests, ruff, mypy
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+FUZZ_SECONDS ?= 1800
+FUZZ_CORPUS ?= ../postrun-fuzz
+fuzz: $(TEST) ## fuzzes the C code that reads foreign files: FUZZ_SECONDS per target, corpora and failing inputs kept in FUZZ_CORPUS
+	@POSTRUN_FUZZ_SECONDS=$(FUZZ_SECONDS) POSTRUN_FUZZ_CORPUS='$(FUZZ_CORPUS)' $(BIN)/python -m pytest -n 2 --dist load -q -rA tests/native/test_fuzz.py
 
 lint: $(TEST) ## ruff alone
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -52,12 +57,16 @@ sdist: $(RUNTIME) ## a source archive in dist/
 
 # Exact versions with hashes, for every platform and every Python that pyproject.toml allows.
 LOCK := $(VENV)-lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
-lock: ## renews requirements.lock and requirements-test.lock to the newest versions that pyproject.toml allows
+lock: ## renews the three lock files to the newest versions that pyproject.toml allows
 	@test -x $(VENV)-lock/bin/uv || { python3 -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install -q uv; }
 	@$(LOCK) --upgrade --no-annotate --group build --extra test pyproject.toml -o requirements-test.lock
 	@$(LOCK) --upgrade --no-annotate --group build -c requirements-test.lock pyproject.toml -o requirements.lock
-	@for file in requirements.lock requirements-test.lock; do \
+	@$(LOCK) --upgrade --no-annotate --group build --extra dask -c requirements-test.lock pyproject.toml -o requirements-dask.lock
+	@for file in requirements.lock requirements-dask.lock requirements-test.lock; do \
 		{ echo '# Written by `make lock`; change pyproject.toml instead.'; cat $$file; } > $$file.new && mv $$file.new $$file; done
+
+notice: $(RUNTIME) ## NOTICE and the SBOM (packaging/postrun.cdx.json), from requirements.lock
+	@$(BIN)/python packaging/third_party.py
 
 clean: ## removes what was built, not .venv
 	rm -rf build dist demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis

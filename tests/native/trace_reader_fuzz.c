@@ -1,78 +1,85 @@
-/* trace_reader_fuzz.c - does the reader keep its memory and come to an end, whatever file it is given?
+/* trace_reader_fuzz.c - fuzz target of the .prt reader: a trace file in, invariants of the Arrow batches checked.
  *
- * usage: trace_reader_fuzz SECONDS SEED FILE...: mutates the files (bytes, lengths, columns, whole blocks copied and cut out, and then, mostly,
- * the checksums put right so that the decoders are reached), reads every table of each and touches every value. SECONDS 0 reads the files as
- * they are. Prints how many files were read, how many rows they had and how many were refused.
- *
- * With -DPOSTRUN_LIBFUZZER and clang -fsanitize=fuzzer the same mutations are led by coverage. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+ * Each file is read from memory and from a file descriptor: the results must be equal. Some files change while they are read. Mutations know
+ * blocks, columns, their encodings and zstd frames, and mostly fix the checksums so that the decoders are reached. Prints how many files
+ * were read, how many rows they had, how many were refused and how many problems the reader reported. */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "block.h"
 #include "reader.h"
+#include "zstd_loader.h"
 
-#define LARGEST (256u << 10)
+#include "fuzz.h"
 
-static size_t largest = LARGEST;
+static uint64_t total_files, total_rows, total_refused, total_problems;
 
-static uint64_t random_state;
+/* ---------------------------------------------------------------- what the reader returns */
 
-static uint64_t next_random(uint64_t below) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return below ? random_state % below : 0;
-}
-
-static volatile uint64_t sink;
-static uint64_t files, rows, refused, problems;
-
-static void touch(const void *bytes, size_t length) {
-    const uint8_t *at = bytes;
-    uint64_t sum = 0;
-    for (size_t i = 0; i < length; i++) sum += at[i];
-    sink += sum;
-}
-
-static void touch_text(const struct ArrowArray *a) {
+static void check_texts(const struct ArrowArray *a, uint64_t *digest) {
     const int32_t *offsets = a->buffers[1];
-    touch(offsets, ((size_t)a->length + 1) * 4);
-    for (int64_t i = 0; i < a->length; i++)
-        if (offsets[i + 1] < offsets[i]) abort();
-    if (offsets[0] < 0) abort();
-    touch(a->buffers[2], (size_t)offsets[a->length]);
+    const uint8_t *bytes = a->buffers[2];
+    CHECK(offsets[0] == 0);
+    for (int64_t i = 0; i < a->length; i++) {
+        CHECK(offsets[i + 1] >= offsets[i]);
+        check_utf8(bytes + offsets[i], (size_t)(offsets[i + 1] - offsets[i]));
+    }
+    *digest = digest_of(*digest, offsets, ((size_t)a->length + 1) * 4);
+    *digest = digest_of(*digest, bytes, (size_t)offsets[a->length]);
 }
 
-static void touch_column(const struct ArrowSchema *schema, const struct ArrowArray *a) {
-    size_t count = (size_t)a->length;
-    if (a->buffers[0]) touch(a->buffers[0], (count + 7) / 8);
+static void check_column(const prt_reader *reader, const struct ArrowSchema *schema, const struct ArrowArray *a, uint64_t *digest) {
+    size_t count = (size_t)a->length, width = schema->format[0] == 'i' ? 4 : 8;
+    const uint8_t *there = a->buffers[0];
+    int64_t missing = 0;
+    for (size_t i = 0; there && i < count; i++) {
+        missing += !(there[i / 8] >> (i & 7) & 1);
+    }
+    CHECK(a->offset == 0 && a->null_count == missing);
+    CHECK(a->n_buffers == (schema->format[0] == 'u' ? 3 : 2) && a->n_children == 0);
+    CHECK((a->dictionary != NULL) == (schema->dictionary != NULL));
+    *digest = digest_of(*digest, &missing, sizeof missing);
     if (schema->format[0] == 'u') {
-        touch_text(a);
+        check_texts(a, digest);
         return;
     }
-    touch(a->buffers[1], count * (schema->format[0] == 'i' ? 4 : 8));
-    if (!schema->dictionary) return;
+    for (size_t i = 0; i < count; i++) {
+        if (!there || there[i / 8] >> (i & 7) & 1) {
+            *digest = digest_of(*digest, (const uint8_t *)a->buffers[1] + i * width, width);
+        }
+    }
+    int names = strcmp(schema->name, "name") == 0 || strcmp(schema->name, "metric") == 0;
     const int32_t *indices = a->buffers[1];
-    const uint8_t *there = a->buffers[0];
-    for (size_t i = 0; i < count; i++)
-        if ((!there || there[i / 8] >> (i & 7) & 1) && (indices[i] < 0 || indices[i] >= a->dictionary->length)) abort();
-    if (next_random(16) == 0) touch_text(a->dictionary);
+    for (size_t i = 0; names && i < count; i++) {
+        CHECK((there && !(there[i / 8] >> (i & 7) & 1)) || (indices[i] >= 0 && (size_t)indices[i] < prt_reader_names(reader)));
+    }
+    if (a->dictionary) {
+        CHECK((size_t)a->dictionary->length == prt_reader_names(reader));
+        if (next_random(16) == 0) {
+            check_texts(a->dictionary, digest);
+        }
+    }
 }
 
-static void read_table(prt_reader *reader, size_t table) {
+static void read_table(prt_reader *reader, size_t table, uint64_t *digest) {
     struct ArrowArrayStream stream;
     struct ArrowSchema schema;
-    if (prt_reader_stream(reader, table, &stream) || stream.get_schema(&stream, &schema)) abort();
+    CHECK(!prt_reader_stream(reader, table, &stream) && !stream.get_schema(&stream, &schema));
     for (;;) {
         struct ArrowArray batch;
-        if (stream.get_next(&stream, &batch) || !batch.release) break;
-        rows += (uint64_t)batch.length;
+        if (stream.get_next(&stream, &batch)) {
+            CHECK(stream.get_last_error(&stream));
+            break;
+        }
+        if (!batch.release) {
+            break;
+        }
+        CHECK(batch.length > 0 && batch.n_children == schema.n_children);
+        total_rows += (uint64_t)batch.length;
         for (int64_t i = 0; i < batch.n_children; i++) {
-            if (batch.children[i]->length != batch.length) abort();
-            touch_column(schema.children[i], batch.children[i]);
+            CHECK(batch.children[i]->length == batch.length);
+            check_column(reader, schema.children[i], batch.children[i], digest);
         }
         batch.release(&batch);
     }
@@ -80,33 +87,96 @@ static void read_table(prt_reader *reader, size_t table) {
     stream.release(&stream);
 }
 
-static void read_file(const uint8_t *data, size_t length) {
-    uint8_t *copy = malloc(length ? length : 1); /* of exactly this size, so that reading beyond it is seen */
-    if (!copy) abort();
-    memcpy(copy, data, length);
-    prt_reader_options options = {next_random(4) ? 20000 : 0, next_random(2) == 0};
+static void read_tables(prt_reader *reader, uint64_t size, uint64_t *digest) {
+    CHECK(prt_reader_size(reader) == size);
+    for (size_t table = 0; table < prt_tables(); table++) {
+        read_table(reader, table, digest);
+    }
+    for (size_t i = 0; i < prt_reader_problem_count(reader); i++) {
+        prt_problem p = prt_reader_problem(reader, i);
+        CHECK(p.code < PRT_PROBLEMS && prt_problem_name(p.code) && p.offset <= size);
+        *digest = digest_of(*digest, &p.code, sizeof p.code);
+        total_problems++;
+    }
+    for (size_t i = 0; i < prt_reader_names(reader); i += 1 + next_random(prt_reader_names(reader))) {
+        size_t length;
+        const char *name = prt_reader_name(reader, i, &length);
+        check_utf8((const uint8_t *)name, length);
+    }
+}
+
+static uint64_t read_memory(const uint8_t *data, size_t length, const prt_reader_options *options) {
+    uint8_t *copy = malloc(length ? length : 1); /* of exactly this size, so that the sanitizer sees a read beyond it */
     char message[100];
     prt_reader *reader;
-    files++;
-    if (prt_reader_open_memory(&reader, copy, length, &options, message, sizeof message)) {
-        refused++;
+    uint64_t digest = 1;
+    CHECK(copy);
+    memcpy(copy, data, length);
+    total_files++;
+    if (prt_reader_open_memory(&reader, copy, length, options, message, sizeof message)) {
+        CHECK(strlen(message) > 0);
+        total_refused++;
     } else {
-        for (size_t table = 0; table < prt_tables(); table++) read_table(reader, table);
-        for (size_t i = 0; i < prt_reader_problem_count(reader); i++) {
-            prt_problem p = prt_reader_problem(reader, i);
-            touch(prt_problem_name(p.code), 1);
-            problems++;
-        }
+        read_tables(reader, length, &digest);
         prt_reader_release(reader);
     }
     free(copy);
+    return digest;
 }
 
-/* ---------------------------------------------------------------- mutation */
+/* changes: the file is cut or overwritten after it was opened. */
+static uint64_t read_file(const uint8_t *data, size_t length, const prt_reader_options *options, int changes) {
+    static int fd = -1;
+    static char path[64];
+    char message[100];
+    prt_reader *reader;
+    uint64_t digest = 1;
+    if (fd < 0) {
+        fd = memfd_create("trace", MFD_CLOEXEC);
+        CHECK(fd >= 0);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    }
+    CHECK(ftruncate(fd, 0) == 0 && pwrite(fd, data, length, 0) == (ssize_t)length);
+    if (prt_reader_open(&reader, path, options, message, sizeof message)) {
+        CHECK(strlen(message) > 0);
+        return digest;
+    }
+    if (changes && length) {
+        off_t at = (off_t)next_random(length);
+        uint8_t noise[64];
+        for (size_t i = 0; i < sizeof noise; i++) {
+            noise[i] = (uint8_t)next_random(256);
+        }
+        CHECK(next_random(2) ? ftruncate(fd, at) == 0 : pwrite(fd, noise, sizeof noise, at) > 0);
+    }
+    read_tables(reader, length, &digest);
+    prt_reader_release(reader);
+    return digest;
+}
+
+static void run_input(const uint8_t *data, size_t length) {
+    prt_reader_options options = {next_random(4) ? 20000 : 0, next_random(2) == 0};
+    uint64_t state = random_state, digest = read_memory(data, length, &options);
+    int from_file = as_it_is || next_random(4) == 0, changes = !from_file && next_random(4) == 0;
+    if (from_file || changes) {
+        random_state = state; /* the second reading draws the same numbers */
+        uint64_t again = read_file(data, length, &options, changes);
+        CHECK(changes || again == digest);
+    }
+}
+
+static void print_totals(void) {
+    printf("%" PRIu64 " files, %" PRIu64 " rows, %" PRIu64 " refused, %" PRIu64 " problems\n", total_files, total_rows, total_refused,
+           total_problems);
+}
+
+/* ---------------------------------------------------------------- blocks */
 
 static uint32_t get32(const uint8_t *at) { return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24; }
 static void put32(uint8_t *at, uint32_t value) {
-    for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> 8 * i);
+    for (int i = 0; i < 4; i++) {
+        at[i] = (uint8_t)(value >> 8 * i);
+    }
 }
 
 /* The blocks as their lengths say. */
@@ -115,162 +185,283 @@ static size_t find_blocks(const uint8_t *data, size_t length, size_t *offsets, s
     while (count < most && at + PRT_BLOCK_HEADER <= length && memcmp(data + at, "PRBK", 4) == 0) {
         offsets[count++] = at;
         uint32_t stored = get32(data + at + 8);
-        if (stored > length - at - PRT_BLOCK_HEADER) break;
+        if (stored > length - at - PRT_BLOCK_HEADER) {
+            break;
+        }
         at += PRT_BLOCK_HEADER + stored;
     }
     return count;
 }
 
-static void mend(uint8_t *data, size_t length) {
+static size_t boundary(const uint8_t *data, size_t length) {
+    size_t offsets[512], count = find_blocks(data, length, offsets, 512);
+    if (!count || next_random(8) == 0) {
+        return next_random(length + 1);
+    }
+    return next_random(count + 1) ? offsets[next_random(count)] : length;
+}
+
+static void fix_checksums(uint8_t *data, size_t length) {
     size_t offsets[512], count = find_blocks(data, length, offsets, 512);
     for (size_t i = 0; i < count; i++) {
         uint8_t *h = data + offsets[i];
         size_t stored = get32(h + 8);
-        if (stored > length - offsets[i] - PRT_BLOCK_HEADER) continue;
-        if (!h[6]) put32(h + 12, (uint32_t)stored);
+        if (stored > length - offsets[i] - PRT_BLOCK_HEADER) {
+            continue;
+        }
+        if (!h[6]) {
+            put32(h + 12, (uint32_t)stored);
+        }
         put32(h + 40, prt_crc32c(0, h, 40));
         put32(h + 44, prt_crc32c(prt_crc32c(0, h, 44), h + PRT_BLOCK_HEADER, stored));
     }
-    if (length >= PRT_FILE_HEADER && next_random(8)) put32(data + 60, prt_crc32c(0, data, 60));
-}
-
-static void change_byte(uint8_t *at) {
-    static const uint8_t interesting[] = {0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 0x7F, 0x80, 0xFE, 0xFF};
-    switch (next_random(4)) {
-    case 0: *at ^= (uint8_t)(1u << next_random(8)); break;
-    case 1: *at = interesting[next_random(sizeof interesting)]; break;
-    case 2: *at = (uint8_t)(*at + next_random(5) - 2); break;
-    default: *at = (uint8_t)next_random(256);
+    if (length >= PRT_FILE_HEADER && next_random(8)) {
+        put32(data + 60, prt_crc32c(0, data, 60));
     }
 }
 
-/* The header of a column, or the count, type or length of a block, or bytes of a payload. */
-static void change_block(uint8_t *data, size_t length) {
-    size_t offsets[512], count = find_blocks(data, length, offsets, 512);
-    if (!count) return;
-    size_t at = offsets[next_random(count)], end = at + PRT_BLOCK_HEADER + get32(data + at + 8);
-    if (end > length) end = length;
-    switch (next_random(5)) {
-    case 0: change_byte(data + at + 4 + next_random(36)); return;
-    case 1: put32(data + at + 16, (uint32_t)next_random(next_random(8) ? 100 : 2u << 20)); return;
-    case 2: { /* a column header */
-        size_t column = at + PRT_BLOCK_HEADER;
-        for (uint64_t skip = next_random(12); skip && column + 8 <= end && get32(data + column + 4) < end - column - 8; skip--)
-            column += 8 + get32(data + column + 4);
-        if (column + 8 > end) return;
-        if (next_random(3) == 0) data[column] = (uint8_t)next_random(18);
-        else if (next_random(2)) data[column + 1] = (uint8_t)next_random(12);
-        else change_byte(data + column + 4 + next_random(2));
-        return;
-    }
-    default:
-        if (end > at + PRT_BLOCK_HEADER)
-            for (uint64_t i = 1 + next_random(4); i; i--) change_byte(data + at + PRT_BLOCK_HEADER + next_random(end - at - PRT_BLOCK_HEADER));
-    }
-}
+/* ---------------------------------------------------------------- columns */
 
-static size_t splice(uint8_t *data, size_t length) {
-    size_t offsets[512], count = find_blocks(data, length, offsets, 512);
-    size_t from = next_random(length + 1), to = next_random(length + 1), size = next_random(next_random(2) ? 16 : 600);
-    if (count && next_random(2)) { /* whole blocks */
-        from = offsets[next_random(count)];
-        to = offsets[next_random(count)];
-        size = PRT_BLOCK_HEADER + get32(data + from + 8);
-    }
-    if (size > length - from) size = length - from;
-    if (next_random(2) && length + size <= largest) { /* copied to another place */
-        uint8_t *piece = malloc(size + 1);
-        if (!piece) abort();
-        memcpy(piece, data + from, size);
-        memmove(data + to + size, data + to, length - to);
-        memcpy(data + to, piece, size);
-        free(piece);
-        return length + size;
-    }
-    memmove(data + from, data + from + size, length - from - size);
-    return length - size;
-}
-
-static size_t mutate(uint8_t *data, size_t length) {
-    for (uint64_t rounds = 1 + next_random(6); rounds && length; rounds--) {
-        switch (next_random(8)) {
-        case 0: change_byte(data + next_random(length)); break;
-        case 1: length = splice(data, length); break;
-        case 2:
-            if (next_random(8) == 0) length = next_random(length + 1);
-            break;
-        default: change_block(data, length);
-        }
-    }
-    if (next_random(10)) mend(data, length);
-    return length;
-}
-
-#ifdef POSTRUN_LIBFUZZER
-
-size_t LLVMFuzzerMutate(uint8_t *data, size_t length, size_t most);
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t length, size_t most, unsigned seed);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
-
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t length, size_t most, unsigned seed) {
-    random_state = (seed + 1) * 0x9E3779B97F4A7C15u;
-    largest = most;
-    if (next_random(2)) return mutate(data, length);
-    length = LLVMFuzzerMutate(data, length, most);
-    if (next_random(10)) mend(data, length);
-    return length;
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
-    random_state = ((uint64_t)prt_crc32c(0, data, length) + 1) * 0x9E3779B97F4A7C15u; /* the same options for the same file */
-    read_file(data, length);
-    return 0;
-}
-
-#else
-
-struct seed {
-    uint8_t *data;
+typedef struct {
+    uint8_t at[32768];
     size_t length;
-};
+} payload;
 
-static int load(const char *path, struct seed *seed) {
-    FILE *file = fopen(path, "rb");
-    if (!file) return -1;
-    seed->data = malloc(LARGEST);
-    if (!seed->data) abort();
-    seed->length = fread(seed->data, 1, LARGEST, file);
-    return fclose(file);
+static void put(payload *p, const void *bytes, size_t length) {
+    if (length <= sizeof p->at - p->length) {
+        memcpy(p->at + p->length, bytes, length);
+        p->length += length;
+    }
 }
 
-int main(int count, char **arguments) {
-    if (count < 4) return 2;
-    double seconds = strtod(arguments[1], NULL);
-    random_state = strtoull(arguments[2], NULL, 10) * 0x9E3779B97F4A7C15u + 1;
-    size_t seed_count = (size_t)count - 3;
-    struct seed *seeds = calloc(seed_count, sizeof *seeds);
-    uint8_t *data = malloc(2 * LARGEST);
-    if (!seeds || !data) abort();
-    for (size_t i = 0; i < seed_count; i++) {
-        if (load(arguments[3 + i], &seeds[i])) return 2;
-        read_file(seeds[i].data, seeds[i].length);
+static uint64_t any_number(void) {
+    static const uint64_t limits[] = {0, 1, 2, 63, 64, 127, 128, 255, 256, 1u << 20, (1u << 20) - 1, INT32_MAX, UINT32_MAX, 1ull << 32,
+                                      INT64_MAX, 1ull << 63, UINT64_MAX, UINT64_MAX - 1};
+    switch (next_random(6)) {
+    case 0: return limits[next_random(sizeof limits / sizeof *limits)];
+    case 1: return next_random(UINT64_MAX);
+    case 2: return next_random(1u << 20);
+    default: return next_random(9);
     }
-    clock_t began = clock();
-    while ((double)(clock() - began) / CLOCKS_PER_SEC < seconds) {
-        const struct seed *s = &seeds[next_random(seed_count)];
-        memcpy(data, s->data, s->length);
-        clock_t before = clock();
-        read_file(data, mutate(data, s->length));
-        if ((double)(clock() - before) / CLOCKS_PER_SEC > 10) {
-            fprintf(stderr, "a file took %.1f s\n", (double)(clock() - before) / CLOCKS_PER_SEC);
-            return 1;
+}
+
+static void put_varint(payload *p, uint64_t value) {
+    uint8_t bytes[12];
+    size_t n = 0;
+    for (; value > 127; value >>= 7) {
+        bytes[n++] = (uint8_t)(value | 128);
+    }
+    bytes[n++] = (uint8_t)value;
+    if (next_random(200) == 0) { /* too long, or not the shortest */
+        memset(bytes, next_random(2) ? 0x80 : 0xFF, 10);
+        n = 8 + next_random(4);
+        bytes[n - 1] &= 0x7F;
+    }
+    put(p, bytes, n);
+}
+
+/* `count` rows in an encoding, mostly as the format requires. */
+static void put_rows(payload *p, uint8_t encoding, uint32_t count) {
+    static const char *const texts[] = {"", "a", "kernel", "\xC3\xA9", "\xFF", "\xF0\x9F\x98", "clock.ticks_per_second", "1e9", "inf", "-1"};
+    uint32_t rows = next_random(32) ? count : (uint32_t)next_random(count + 3);
+    if (encoding == PRT_SCALED) {
+        uint8_t exponent = (uint8_t)next_random(next_random(8) ? 10 : 256);
+        put(p, &exponent, 1);
+    }
+    for (uint32_t i = 0; i < rows;) {
+        uint64_t number = any_number();
+        switch (encoding) {
+        case PRT_FIXED64: put(p, &number, 8); break;
+        case PRT_RLE:
+        case PRT_RLE_DELTA:
+        case PRT_RLE_SAME: {
+            uint64_t run = next_random(4) ? 1 + next_random(rows - i) : next_random(64) ? rows - i : number;
+            put_varint(p, run);
+            put_varint(p, number);
+            i += run < rows - i ? (uint32_t)run : rows - i;
+            i += run == 0;
+            continue;
+        }
+        case PRT_BYTES: {
+            const char *text = texts[next_random(sizeof texts / sizeof *texts)];
+            put_varint(p, next_random(64) ? strlen(text) : number);
+            put(p, text, strlen(text));
+            break;
+        }
+        default: put_varint(p, number);
+        }
+        i++;
+    }
+}
+
+static void put_column(payload *p, uint8_t id, uint8_t encoding, uint32_t count) {
+    size_t header = p->length;
+    uint8_t bytes[8] = {id, encoding};
+    put(p, bytes, sizeof bytes);
+    put_rows(p, encoding, count);
+    if (p->length >= header + 8) {
+        put32(p->at + header + 4, (uint32_t)(p->length - header - 8));
+    }
+}
+
+/* Where column `skip` of a payload begins; its length, headers included, in *size. */
+static size_t find_column(const payload *p, uint64_t skip, size_t *size) {
+    size_t at = 0;
+    for (;;) {
+        if (p->length - at < 8) {
+            *size = 0;
+            return p->length;
+        }
+        size_t left = p->length - at - 8, own = get32(p->at + at + 4);
+        *size = 8 + (own < left ? own : left);
+        if (!skip-- || at + *size >= p->length) {
+            return at;
+        }
+        at += *size;
+    }
+}
+
+/* Columns replaced, added, removed or damaged. */
+static void change_columns(payload *p, uint32_t count) {
+    for (uint64_t n = 1 + next_random(3); n > 0; n--) {
+        size_t size, at = find_column(p, next_random(17), &size);
+        payload fresh = {.length = 0};
+        uint8_t id = at < p->length && next_random(8) ? p->at[at] : (uint8_t)next_random(18), encoding = (uint8_t)next_random(12);
+        switch (next_random(5)) {
+        case 0: p->length = replace(p->at, p->length, sizeof p->at, at, size, NULL, 0); break;
+        case 1:
+            if (at < p->length) {
+                p->at[at + next_random(2)] = (uint8_t)next_random(18);
+            }
+            break;
+        case 2:
+            if (size > 8) {
+                change_byte(p->at + at + 8 + next_random(size - 8));
+            }
+            break;
+        case 3: p->length = any_bytes(p->at, p->length, sizeof p->at); break;
+        default:
+            put_column(&fresh, id, encoding, count);
+            p->length = replace(p->at, p->length, sizeof p->at, at, next_random(8) ? size : 0, fresh.at, fresh.length);
         }
     }
-    for (size_t i = 0; i < seed_count; i++) free(seeds[i].data);
-    free(seeds);
-    free(data);
-    printf("%" PRIu64 " files, %" PRIu64 " rows, %" PRIu64 " refused, %" PRIu64 " problems\n", files, rows, refused, problems);
-    return 0;
 }
 
-#endif
+/* All columns of a type of block, in encodings that suit them. */
+static void put_columns(payload *p, uint8_t type, uint32_t count) {
+    static const uint8_t integers[] = {PRT_FIXED64, PRT_VARINT, PRT_ZIGZAG, PRT_DELTA, PRT_RLE, PRT_RLE_DELTA, PRT_DELTA_SAME, PRT_RLE_SAME, PRT_GAP};
+    static const uint8_t columns[] = {0, 2, 2, 4, 8, 3, 6, 3, 6, 16, 10, 9, 8, 4, 5, 3, 3};
+    uint8_t last = type < sizeof columns ? columns[type] : (uint8_t)next_random(18);
+    for (uint8_t id = 1; id <= last; id++) {
+        int text = (type == PRT_META && id < 3) || (type == PRT_STRINGS && id == 2) || (type == PRT_PROCESS && (id == 4 || id == 5)) ||
+                   (type == PRT_THREAD && id == 3);
+        int number = (type == PRT_COUNTER && id == 3) || (type == PRT_METRIC && id == 4);
+        uint8_t encoding = text ? PRT_BYTES : number ? (next_random(2) ? PRT_FIXED64 : PRT_SCALED) : integers[next_random(id == 1 ? 6 : id == 2 ? 9 : 8)];
+        if (next_random(8)) {
+            put_column(p, id, next_random(32) ? encoding : (uint8_t)next_random(12), count);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- mutation */
+
+/* A block with this payload, compressed or not, instead of `removed` bytes at `at`. */
+static size_t put_block(uint8_t *data, size_t length, size_t most, size_t at, size_t removed, const uint8_t *header, const payload *p) {
+    static uint8_t block[PRT_BLOCK_HEADER + 2 * sizeof p->at];
+    const struct prt_zstd *zstd = prt_zstd();
+    size_t stored = p->length;
+    memcpy(block, header, PRT_BLOCK_HEADER);
+    memcpy(block + PRT_BLOCK_HEADER, p->at, p->length);
+    block[6] = zstd && next_random(3) == 0 ? 2 : 0;
+    if (block[6]) {
+        size_t size = zstd->compress(block + PRT_BLOCK_HEADER, sizeof block - PRT_BLOCK_HEADER, p->at, p->length, 1);
+        stored = zstd->is_error(size) ? 0 : size;
+        if (stored && next_random(16) == 0) { /* the frame itself, its checksum or the size that it claims */
+            change_byte(block + PRT_BLOCK_HEADER + next_random(stored));
+        }
+    }
+    put32(block + 8, (uint32_t)stored);
+    put32(block + 12, (uint32_t)(next_random(64) ? p->length : any_number()));
+    return replace(data, length, most, at, removed, block, PRT_BLOCK_HEADER + stored);
+}
+
+/* A block of random columns between others. */
+static size_t add_block(uint8_t *data, size_t length, size_t most) {
+    uint8_t header[PRT_BLOCK_HEADER] = "PRBK", type = (uint8_t)(next_random(32) ? 1 + next_random(16) : next_random(256));
+    uint32_t count = (uint32_t)next_random(next_random(8) ? 20 : 2000);
+    uint64_t first = any_number(), sequence = next_random(40);
+    static payload p;
+    p.length = 0;
+    put_columns(&p, type, count);
+    header[4] = type;
+    put32(header + 16, count);
+    put32(header + 20, (uint32_t)any_number());
+    memcpy(header + 24, &sequence, 8);
+    memcpy(header + 32, &first, 8);
+    return put_block(data, length, most, boundary(data, length), 0, header, &p);
+}
+
+/* The payload of a block, decompressed, changed and stored again. */
+static size_t change_block(uint8_t *data, size_t length, size_t most) {
+    size_t offsets[512], count = find_blocks(data, length, offsets, 512);
+    if (!count) {
+        return length;
+    }
+    size_t at = offsets[next_random(count)], stored = get32(data + at + 8);
+    static payload p;
+    if (stored > length - at - PRT_BLOCK_HEADER) {
+        return length;
+    }
+    const uint8_t *body = data + at + PRT_BLOCK_HEADER;
+    uint8_t header[PRT_BLOCK_HEADER];
+    memcpy(header, data + at, PRT_BLOCK_HEADER);
+    p.length = 0;
+    if (!header[6]) {
+        put(&p, body, stored);
+    } else if (prt_zstd()) {
+        size_t size = prt_zstd()->decompress(p.at, sizeof p.at, body, stored);
+        p.length = prt_zstd()->is_error(size) ? 0 : size;
+    }
+    switch (next_random(6)) {
+    case 0: change_byte(header + 4 + next_random(36)); break;
+    case 1: put32(header + 16, (uint32_t)next_random(next_random(8) ? 100 : 2u << 20)); break;
+    default: change_columns(&p, get32(header + 16) < 5000 ? get32(header + 16) : 5000);
+    }
+    return put_block(data, length, most, at, PRT_BLOCK_HEADER + stored, header, &p);
+}
+
+/* A piece removed, or copied to another place: mostly whole blocks. */
+static size_t move_piece(uint8_t *data, size_t length, size_t most) {
+    size_t from = boundary(data, length), to = boundary(data, length), at = boundary(data, length);
+    if (from > to) {
+        size_t swapped = from;
+        from = to;
+        to = swapped;
+    }
+    if (next_random(3) == 0) {
+        return replace(data, length, most, from, to - from, NULL, 0);
+    }
+    uint8_t *copy = malloc(to - from + 1);
+    CHECK(copy);
+    memcpy(copy, data + from, to - from);
+    length = replace(data, length, most, at, 0, copy, to - from);
+    free(copy);
+    return length;
+}
+
+static size_t mutate(uint8_t *data, size_t length, size_t most) {
+    for (uint64_t rounds = 1 + next_random(4); rounds; rounds--) {
+        switch (next_random(12)) {
+        case 0: length = any_bytes(data, length, most); break;
+        case 1: length = move_piece(data, length, most); break;
+        case 2: length = next_random(8) ? length : next_random(length + 1); break;
+        case 3:
+        case 4: length = add_block(data, length, most); break;
+        default: length = change_block(data, length, most);
+        }
+    }
+    if (next_random(10)) {
+        fix_checksums(data, length);
+    }
+    return length;
+}
