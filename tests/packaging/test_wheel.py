@@ -68,6 +68,18 @@ def test_it_holds_the_licence(wheel: Path, project_root: Path) -> None:
         assert archive.read(licence) == (project_root / "LICENSE").read_bytes()
 
 
+def test_it_has_the_notice_and_the_sbom(wheel: Path, wheel_without_native: Path, unpacked: Path, project_root: Path) -> None:
+    """In the folders that PEP 639 and PEP 770 define. The source archive has them at their own paths."""
+    sbom = "packaging/postrun.cdx.json"
+    for built in (wheel, wheel_without_native):
+        with zipfile.ZipFile(built) as archive:
+            (folder,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+            assert archive.read(f"{folder}/licenses/NOTICE") == (project_root / "NOTICE").read_bytes()
+            assert archive.read(f"{folder}/sboms/postrun.cdx.json") == (project_root / sbom).read_bytes()
+    for name in ("NOTICE", sbom, "SECURITY.md", "requirements.lock"):
+        assert (unpacked / name).read_bytes() == (project_root / name).read_bytes()
+
+
 def test_the_extension_keeps_to_the_limited_api(wheel: Path, project_root: Path, tmp_path: Path) -> None:
     assert re.fullmatch(r"postrun-[\d.]+-cp311-abi3-\w+\.whl", wheel.name)
     assert [name for name in names(wheel) if name.endswith(".so")].count("postrun/native/_native.abi3.so") == 1
