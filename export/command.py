@@ -10,6 +10,7 @@ import click
 
 from ..command_parts import CONFIG, VERBOSITY, option, print_json, progress_line, with_options
 from ..messages import echo
+from ..errors import UsageError
 from ..report_options import STORE_OPTIONS
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ EXPORT_OPTIONS = [
            "file per table."),
     option("--output", "-o", type=click.Path(path_type=Path), required=True, envvar="POSTRUN_EXPORT_OUTPUT", metavar="OUT",
            help="File to write (compressed where its name ends in .gz), or for parquet and csv the folder. An earlier export is replaced."),
+    option("--csv-raw", is_flag=True, envvar="POSTRUN_EXPORT_CSV_RAW",
+           help="Write texts of CSV files unchanged, also those that a spreadsheet would run as formulas."),
     option("--json", "as_json", is_flag=True, help="Print what was written as JSON on standard output."),
 ]  # fmt: skip
 
@@ -30,8 +33,9 @@ EXPORT_OPTIONS = [
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @with_options(EXPORT_OPTIONS, [CONFIG], STORE_OPTIONS, VERBOSITY)
 def export(
-    sources: tuple[str, ...], kind: str, output: Path, as_json: bool, quiet: bool, verbose: bool, memory_limit: str, threads: int | None
-) -> None:
+    sources: tuple[str, ...], kind: str, output: Path, csv_raw: bool, as_json: bool, quiet: bool, verbose: bool, memory_limit: str,
+    threads: int | None,
+) -> None:  # fmt: skip
     """Write all events, arrows and counters of a run for other tools.
 
     SOURCE is what `postrun report` reads: a trace file, a folder, a run store, or a URL of any of them.
@@ -39,13 +43,15 @@ def export(
     from ..ingest import ingest, summary
     from .write import check, write
 
+    if csv_raw and kind != "csv":
+        raise UsageError(f"--csv-raw is for --format csv, not {kind}")
     check(sources, kind, output)
     with (
         progress_line(quiet, verbose) as progress,
         ingest(sources, progress=progress, memory_limit=memory_limit, threads=threads) as store,
     ):
         progress("writing", None)
-        counts = write(store, kind, output, progress)
+        counts = write(store, kind, output, progress, csv_raw=csv_raw)
         progress("", None)
         # The other tool cannot say what was missing in the files.
         warnings = [note["message"] for note in summary(store)["notes"] if note["severity"] != "info"]

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..ingest.store import METRICS, SCHEMA, Store
 from .counts import Counts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BATCH: Final = 50_000
 _ROWS: Final = {
@@ -86,10 +89,13 @@ _WHOLE: Final = {"name"}
 """Tables whose rows are told where their ids stand."""
 
 Kind = Literal["parquet", "csv"]
+_FORMULA: Final = r"^[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
+"""Beginnings of texts that spreadsheets take for formulas, also in full width: OWASP, CSV Injection."""
 
 
-def write(folder: Path, store: Store, kind: Kind) -> Counts:
-    """Write every table of the run to a file of its own in ``folder``."""
+def write(folder: Path, store: Store, kind: Kind, *, raw: bool = False) -> Counts:
+    """Write every table of the run to a file of its own in ``folder``. In CSV files a text that a spreadsheet would take for a formula gets
+    an apostrophe before it, unless ``raw``."""
     counts = Counts()
     described = [
         "# The tables of a training run", "",
@@ -100,7 +106,7 @@ def write(folder: Path, store: Store, kind: Kind) -> Counts:
         if table in _WHOLE:
             continue
         columns = _columns(table)
-        counts.rows[table] = _write(folder / f"{table}.{kind}", store, _query(table, columns), kind)
+        counts.rows[table] = _write(folder / f"{table}.{kind}", store, _query(table, columns), kind, plain=kind == "csv" and not raw)
         described += ["", f"## {table}.{kind}", "", f"{counts.rows[table]} rows. One per {_ROWS.get(table, table.replace('_', ' '))}.", ""]
         described += ["| column | type | what |", "|---|---|---|"]
         described += [f"| {name} | {sort} | {what} |" for name, _, sort, what in columns]
@@ -175,7 +181,7 @@ def _meaning(table: str, column: str) -> str:
     return ""
 
 
-def _write(file: Path, store: Store, sql: str, kind: Kind) -> int:
+def _write(file: Path, store: Store, sql: str, kind: Kind, *, plain: bool) -> int:
     import pyarrow as pa
     from pyarrow import csv
     from pyarrow import parquet as pq
@@ -185,9 +191,22 @@ def _write(file: Path, store: Store, sql: str, kind: Kind) -> int:
     writer = pq.ParquetWriter(file, reader.schema, compression="zstd") if kind == "parquet" else csv.CSVWriter(file, reader.schema)
     with writer:
         for rows in _groups(reader):
-            writer.write_table(pa.Table.from_batches(rows, reader.schema))
+            table = pa.Table.from_batches(rows, reader.schema)
+            writer.write_table(_without_formulas(table) if plain else table)
             written += sum(len(batch) for batch in rows)
     return written
+
+
+def _without_formulas(table: pa.Table) -> pa.Table:
+    """The table with an apostrophe before each text that a spreadsheet would take for a formula. Numbers stay as they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, column in enumerate(table.columns):
+        if pa.types.is_string(column.type) and pc.any(risky := pc.match_substring_regex(column, _FORMULA)).as_py():
+            quoted = pc.binary_join_element_wise("'", column, "")
+            table = table.set_column(place, table.schema.field(place), pc.if_else(pc.fill_null(risky, False), quoted, column))
+    return table
 
 
 def _groups(reader: Any) -> Iterator[list[Any]]:

@@ -30,11 +30,14 @@ def check(sources: Sequence[str], kind: str, output: Path) -> None:
         check_file(output)
 
 
-def write(store: Store, kind: str, output: Path, progress: Callable[[str, float | None], None] | None = None) -> Counts:
-    """Write the run to ``output``, whole or not at all. ``kind``: perfetto, chrome, parquet or csv."""
+def write(
+    store: Store, kind: str, output: Path, progress: Callable[[str, float | None], None] | None = None, *, csv_raw: bool = False
+) -> Counts:
+    """Write the run to ``output``, whole or not at all. ``kind``: perfetto, chrome, parquet or csv. ``csv_raw``: texts that a spreadsheet
+    would take for a formula stay as they are."""
     if kind in ("parquet", "csv"):
         with new_folder(output) as folder:
-            return tables.write(folder, store, cast(tables.Kind, kind))
+            return tables.write(folder, store, cast(tables.Kind, kind), raw=csv_raw)
     tree = Tree(store)
     events = Events(store, tree, progress)
     with new_file(output) as file:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -108,6 +109,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_read(run: Path, tmp_
         (["-f", "chrome", "-o", str(tmp_path / "notes.txt" / "run.json")], "notes.txt is a file"),
         (["-f", "chrome", "-o", str(run)], "is the run itself"),
         (["-f", "chrome", "-o", "s3://bucket/run.json"], "of this machine"),
+        (["-f", "parquet", "-o", str(tmp_path / "x"), "--csv-raw"], "--csv-raw is for --format csv, not parquet"),
         (["-f", "otf2", "-o", str(tmp_path / "x")], "'otf2' is not one of"),
         (["-f", "chrome"], "Missing option '--output'"),
         (["-o", str(tmp_path / "x")], "Missing option '--format'"),
@@ -203,3 +205,30 @@ def test_what_the_readers_missed_is_told(tmp_path: Path) -> None:
     assert "breaks off" in done.stderr
     told = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
     assert any("breaks off" in message for message in told["warnings"])
+
+
+_FORMULAS = [
+    '=HYPERLINK("http://evil","x")', "@SUM(1+1)*cmd|' /C calc'!A0", "+1", "-1+1", "\t=1", "\r=1", "\n=1", "\uff1d1", "\uff0b1", "\uff0d1",
+    "\uff201",
+]  # fmt: skip
+_PLAIN = ["gemm", "a=1", "'=1", "<built-in method>", " =1", "void f<-1>(float*)", "", "\u2212 1"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "raw", "parquet"])
+def test_texts_that_a_spreadsheet_runs_are_written_as_texts(tmp_path: Path, kind: str) -> None:
+    texts = [*_FORMULAS, *_PLAIN]
+    with Store.create(None) as store:
+        ids = store.name_ids(texts)
+        rows = {"name": ids, "start_ns": range(len(ids)), "value": [-5] * len(ids), "phase": texts, "arguments": [None] * len(ids)}
+        store.append("annotation", pl.DataFrame(rows, schema_overrides={"name": pl.Int32, "arguments": pl.String}))
+        write(store, "parquet" if kind == "parquet" else "csv", tmp_path / "out", csv_raw=kind == "raw")
+    if kind == "parquet":
+        found = pq.read_table(tmp_path / "out/annotation.parquet").to_pylist()
+    else:
+        with (tmp_path / "out/annotation.csv").open(newline="", encoding="utf-8") as file:
+            found = list(csv.DictReader(file))
+    expected = texts if kind != "csv" else [*(f"'{text}" for text in _FORMULAS), *_PLAIN]
+    for column in ("name", "phase"):
+        assert [row[column] for row in found] == expected
+    assert {str(row["value"]) for row in found} == {"-5"}  # a number is no formula
+    assert {row["arguments"] or None for row in found} == {None}
