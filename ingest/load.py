@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -57,12 +57,14 @@ def ingest(
     name: str | None = None,
     memory_limit: str = "600MB",
     threads: int | None = None,
+    linked: Iterable[str] = (),
 ) -> Store:
     """The files and folders of one run as an open run store, at ``store_path`` or in a temporary file that closing it removes.
 
     A run store given alone is copied: see :mod:`.foreign_store`. ``progress`` is called with what is being done and the fraction done
     (None: not known). ``name``: of the run, instead of the one found. Damage of a file is noted in ``ingest_note``, never raised.
     URLs of object stores stand for what is below them; their objects are copied to a temporary folder first.
+    Links that lead out of a folder are left out, except to ``linked``, real paths of files.
     Raises InputError where a path does not exist or nothing usable is found, UsageError for a run store among other files.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
@@ -74,7 +76,7 @@ def ingest(
     if any(is_url(path) for path in paths):
         return _ingest_urls(paths, target, report, name, {"memory_limit": memory_limit, "threads": threads})
     report("looking at the files", None)
-    found = find_files(paths, exclude=target)
+    found = find_files(paths, exclude=target, linked=linked)
     for one in found:
         if one.given and one.format is not None and one.format.name == RUN_STORE:
             if len(found) > 1 or target is not None:

@@ -19,16 +19,20 @@ _LINKS: Final = 3
 """How many links to folders are followed one inside the other."""
 _CHUNK: Final = 1 << 20
 _GONE: Final = (FileNotFoundError, NotADirectoryError)
+_LINK: Final = "a link, which is not followed; put the file or folder itself there"
 
 
 class Folder(Objects):
     """The regular files below ``root``. A folder that is not there has no objects; writing makes it.
 
     Links are followed, except to folders that hold the root or lie below it: what they show is listed where it stands, if at all.
+    With ``links`` false, no link below the root is followed: listings leave links out, and a link that replaces a folder or file of a
+    listing is not an object.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, links: bool = True) -> None:
         self._root = root.absolute()
+        self._links = links
         self.url = str(root)
         self.left_out = []
 
@@ -52,7 +56,7 @@ class Folder(Objects):
     def _below(self, folder: str, prefix: bytes, after: bytes | None, links: tuple[str, ...]) -> Iterator[ObjectInfo]:
         """``folder``: "" or with a slash at its end. ``links``: the real places of the links to folders that led here."""
         try:
-            with os.scandir(self._root / folder) as entries:
+            with self._scanned(folder) as entries:
                 named = sorted((self._key(entry), entry) for entry in entries if not _hidden(entry))
         except _GONE:
             return
@@ -61,6 +65,10 @@ class Folder(Objects):
             return
         for key, entry in named:
             path = folder + entry.name
+            if not self._links and entry.is_symlink():
+                if path.encode(errors="surrogatepass").startswith(prefix) and self._hides_something(path):
+                    self._leave_out(path, problem(path) or _LINK)
+                continue
             if key.endswith(b"/"):
                 full = folder.encode() + key
                 wanted = full.startswith(prefix) or prefix.startswith(full)
@@ -77,7 +85,7 @@ class Folder(Objects):
                 if not name.startswith(prefix) or (after is not None and name <= after):
                     continue
                 try:
-                    status = entry.stat()
+                    status = entry.stat(follow_symlinks=self._links)
                 except OSError:  # a link to nothing, or gone
                     continue
                 if not stat.S_ISREG(status.st_mode):
@@ -87,11 +95,57 @@ class Folder(Objects):
                 else:
                     yield _info(path, status)
 
-    @staticmethod
-    def _key(entry: os.DirEntry[str]) -> bytes:
+    @contextmanager
+    def _scanned(self, folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        if self._links:
+            with os.scandir(self._root / folder) as entries:
+                yield entries
+            return
+        descriptor = self._descriptor(folder.rstrip("/"), os.O_DIRECTORY)
+        try:
+            with os.scandir(descriptor) as entries:
+                # What is asked of an entry is asked of the open folder, so now; the entries remember it.
+                yield iter([entry for entry in entries if entry.is_symlink() or _known(entry)])
+        finally:
+            os.close(descriptor)
+
+    def _descriptor(self, path: str, flags: int = 0) -> int:
+        """An open descriptor of what is at ``path``, reached without any link below the root. OSError if there is a link."""
+        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        *folders, last = path.split("/") if path else ["."]
+        for part, kind in [*((name, os.O_DIRECTORY) for name in folders), (last, flags)]:
+            above = descriptor
+            try:
+                # O_NONBLOCK: a pipe does not wait for its writer.
+                descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | kind, dir_fd=above)
+            finally:
+                os.close(above)
+        return descriptor
+
+    def _open(self, path: str) -> BinaryIO:
+        if self._links:
+            return (self._root / path).open("rb")
+        return os.fdopen(self._descriptor(path), "rb")
+
+    def _status(self, path: str) -> os.stat_result:
+        if self._links:
+            return (self._root / path).stat()
+        *folders, name = path.split("/")
+        descriptor = self._descriptor("/".join(folders), os.O_DIRECTORY)
+        try:
+            return os.stat(name, dir_fd=descriptor, follow_symlinks=False)  # noqa: PTH116 - below an open folder
+        finally:
+            os.close(descriptor)
+
+    def _hides_something(self, path: str) -> bool:
+        """Whether a link leads to a file, or to a folder that is not below the root, where it is listed."""
+        real = os.path.realpath(self._root / path)
+        return os.path.isfile(real) or (os.path.isdir(real) and not _holds(os.path.realpath(self._root), real))  # noqa: PTH112, PTH113
+
+    def _key(self, entry: os.DirEntry[str]) -> bytes:
         """What orders a folder's entries so that all paths come in order: a folder stands where its slash is."""
         try:
-            folder = entry.is_dir()
+            folder = entry.is_dir(follow_symlinks=self._links)
         except OSError:  # a loop of links
             folder = False
         return os.fsencode(entry.name) + (b"/" if folder else b"")
@@ -109,7 +163,7 @@ class Folder(Objects):
     def head(self, path: str) -> ObjectInfo | None:
         self._check(path)
         try:
-            status = (self._root / path).stat()
+            status = self._status(path)
         except _GONE:
             return None
         except OSError as error:
@@ -119,7 +173,7 @@ class Folder(Objects):
     def read(self, path: str, *, first: int = 0, count: int | None = None) -> bytes:
         self._check(path)
         try:
-            with (self._root / path).open("rb") as file:
+            with self._open(path) as file:
                 file.seek(first)
                 return file.read(count)
         except OSError as error:
@@ -128,7 +182,7 @@ class Folder(Objects):
     def download(self, one: ObjectInfo, target: Path, *, progress: Callable[[int], None] | None = None) -> None:
         self._check(one.path)
         try:
-            file = (self._root / one.path).open("rb")
+            file = self._open(one.path)
         except _GONE:
             raise self._changed(one) from None
         except OSError as error:
@@ -288,6 +342,8 @@ class Folder(Objects):
             return ObjectStoreError(f"{place}: no such file or folder; check the path")
         if isinstance(error, PermissionError):
             return ObjectStoreError(f"{place}: no permission; change its rights or choose another place")
+        if error.errno == errno.ELOOP and not self._links:
+            return ObjectStoreError(f"{place}: {_LINK}")
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             return ObjectStoreError(f"{place}: {error.strerror}; free some space or choose another place")
         return ObjectStoreError(f"{place}: {error.strerror or type(error).__name__}; check the path")
@@ -311,6 +367,15 @@ def _etag(status: os.stat_result) -> str:
 
 def _hidden(entry: os.DirEntry[str]) -> bool:
     return entry.name.startswith(OURS) and not (entry.name == MARKS and entry.is_dir(follow_symlinks=False))
+
+
+def _known(entry: os.DirEntry[str]) -> bool:
+    """Asks an entry for its status, which it then remembers; False if it is gone."""
+    try:
+        entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _info(path: str, status: os.stat_result) -> ObjectInfo:

@@ -7,6 +7,7 @@ framework/<framework>/cProfile/<start us>_<end us>_<node>_<step>/python_stats   
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,8 +95,11 @@ def rank_of(path: Path) -> int | None:
 
 
 def _facts(path: Path) -> dict[str, Any]:
+    beside = path.with_name(FACTS)
+    if os.path.dirname(os.path.realpath(beside)) != os.path.dirname(os.path.realpath(path)):  # noqa: PTH120
+        return {}  # a link, which could lead out of the run
     try:
-        with path.with_name(FACTS).open("rb") as file:
+        with beside.open("rb") as file:
             facts = json.loads(file.read(_MOST_FACTS))
     except (OSError, ValueError, RecursionError):
         return {}

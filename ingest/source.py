@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -62,19 +62,27 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One file. ``format`` is None where no format fits; ``problem``: why it cannot be read at all. ``given``: by its own path."""
+    """One file. ``format`` is None where no format fits; ``problem``: why it cannot be read at all. ``given``: by its own path. ``real``:
+    the path without links when the file was found; None if nothing reads the file itself."""
 
     path: Path
     bytes: int | None
     format: Format | None
     problem: str | None
     given: bool
+    real: str | None = None
 
     @property
     def readable(self) -> bool:
         return self.format is not None and self.format.not_read is None and self.problem is None
 
+    @property
+    def moved(self) -> bool:
+        """Whether a part of the path has become a link since the file was found, or leads elsewhere."""
+        return self.real is not None and os.path.realpath(self.path) != self.real
 
+
+_LEADS_OUT: Final = "a link that leads out of the given folder and is not followed; to include it, give it as a SOURCE of its own"
 _PIPE: Final = "a pipe or device, which can be read only once: write it to a file first, and give that"
 _TRACE_KEYS: Final = re.compile(
     rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|displayTimeUnit|record_shapes)"\s*:'
@@ -179,15 +187,17 @@ def format_of(path: Path) -> Format | None:
     return None
 
 
-def find_files(paths: Sequence[str | Path], exclude: Path | None = None) -> list[Found]:
+def find_files(paths: Sequence[str | Path], exclude: Path | None = None, linked: Iterable[str] = ()) -> list[Found]:
     """Every file at ``paths`` with its format: files as given, folders searched through in sorted order.
 
-    Hidden files and folders, sockets and pipes inside folders, links to a folder that holds the searched one, and the file ``exclude``
-    are left out; a file or folder reached twice is listed once. Raises InputError for a path that does not exist, UsageError for a URL.
+    A link inside a folder is followed only if its real path is below one of ``paths`` or in ``linked``, real paths of files; another link
+    is a file with a problem. Hidden files and folders, sockets and pipes inside folders, and the file ``exclude`` are left out; a file or
+    folder reached twice is listed once. Raises InputError for a path that does not exist, UsageError for a URL.
     """
     found: list[Found] = []
     seen: set[tuple[int, int]] = set()
     left_out = _key(exclude) if exclude is not None else None
+    within = frozenset([*linked, *(os.path.realpath(path) for path in paths if not is_url(path))])
     for given in paths:
         if is_url(given):
             raise UsageError(f"{given}: this is a URL; ingest() copies its objects first")
@@ -196,8 +206,8 @@ def find_files(paths: Sequence[str | Path], exclude: Path | None = None) -> list
             raise InputError("-: standard input is not read; write it to a file first, as with `zcat trace.json.gz > FILE`, and give that")
         if not os.path.lexists(path):
             raise InputError(f"{path}: no such file or folder; check the path")
-        for one in _walk(path) if path.is_dir() else [_look(path, given=True)]:
-            key = _key(one.path)
+        for one in _walk(path, within) if path.is_dir() else [_look(path, os.path.realpath(path), given=True)]:
+            key = None if one.problem == _LEADS_OUT else _key(one.path)
             if key is None or (key not in seen and (one.given or key != left_out)):
                 found.append(one)
             if key is not None:
@@ -214,37 +224,56 @@ def _key(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _walk(folder: Path) -> Iterator[Found]:
+def _walk(folder: Path, within: frozenset[str]) -> Iterator[Found]:
     visited: set[tuple[int, int]] = set()
     problems: list[OSError] = []
-    above = {key for parent in folder.resolve().parents if (key := _key(parent)) is not None}
     for place, folders, files in os.walk(folder, followlinks=True, onerror=problems.append):
-        key = _key(Path(place))
-        if key is None or key in visited:
+        key, real = _key(Path(place)), os.path.realpath(place)
+        if key is None or key in visited or not _is_within(real, within):
             folders.clear()
             continue
         visited.add(key)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        # Only a link leads up there: to files that stand beside the folder and are of other runs.
-        for name in [name for name in folders if _key(Path(place) / name) in above]:
+        for name in [name for name in folders if not _is_within(_real(place, real, name), within)]:
             folders.remove(name)
-            yield Found(Path(place) / name, None, None, "a link to a folder that holds the given one; it is not followed", given=False)
+            yield Found(Path(place) / name, None, None, _LEADS_OUT, given=False)
         for name in sorted(files):
-            if not name.startswith("."):
-                yield _look(Path(place) / name, given=False)
+            if name.startswith("."):
+                continue
+            target = _real(place, real, name)
+            if _is_within(target, within):
+                yield _look(Path(place) / name, target, given=False)
+            else:
+                yield Found(Path(place) / name, None, None, _LEADS_OUT, given=False)
     for problem in problems:
         yield Found(Path(str(problem.filename)), None, None, f"the folder cannot be searched ({problem.strerror})", given=False)
+
+
+def _real(folder: str, real_folder: str, name: str) -> str:
+    """The real path of the entry ``name`` of a folder."""
+    path = os.path.join(folder, name)  # noqa: PTH118 - as os.walk gives it
+    return os.path.realpath(path) if os.path.islink(path) else os.path.join(real_folder, name)  # noqa: PTH114, PTH118
+
+
+def _is_within(real: str, within: frozenset[str]) -> bool:
+    """Whether a real path is one of ``within`` or below one of them."""
+    while real not in within:
+        above = real.rpartition("/")[0] or "/"
+        if above == real:
+            return False
+        real = above
+    return True
 
 
 def _flows(mode: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode)
 
 
-def _look(path: Path, *, given: bool) -> Found:
+def _look(path: Path, real: str, *, given: bool) -> Found:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             return Found(path, None, None, _PIPE if _flows(status.st_mode) else "no ordinary file", given)
-        return Found(path, status.st_size, format_of(path), None, given)
+        return Found(path, status.st_size, format_of(path), None, given, real)
     except OSError as error:
         return Found(path, None, None, f"cannot be read ({error.strerror or type(error).__name__})", given)

@@ -89,7 +89,7 @@ def places_of(source: str, out: str) -> tuple[str, str]:
 
 def look(wanted: Wanted, parts: Parts) -> tuple[Night, Objects, Objects]:
     """The plan of a night; nothing is written."""
-    source, out = open_objects(wanted.source), open_objects(wanted.out)
+    source, out = open_objects(wanted.source, links=False), open_objects(wanted.out)
     return nights.plan(source, out, wanted, parts.known(out)), source, out
 
 

@@ -33,7 +33,7 @@ from ..errors import InputError
 from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError, is_url, open_objects
 from . import places
 from .model import FoundRun, Row, Task
-from .work import Workplace, check_unchanged, fetch, report_run
+from .work import Workplace, check_unchanged, fetch, linked, report_run, source_of
 
 if TYPE_CHECKING:
     from ..ingest.partial import Entry
@@ -127,12 +127,12 @@ def read_part(part: Part) -> str:
     from ..ingest.source import find_files
 
     task = part.task
-    out, source = _opened(task.out), _opened(task.source)
+    out, source = _opened(task.out), source_of(task)
     if out.head(part.marker) is not None:
         return part.marker
     with Workplace() as work:
         root = fetch(task, source, work)
-        found = {one.path: one for one in find_files([root])}
+        found = {one.path: one for one in find_files([root], linked=linked(task))}
         files = [(one, found[path]) for one in part.objects if (path := _path(root, task.run, one)) in found]
         tables = work / "tables"
         tables.mkdir()
@@ -280,9 +280,10 @@ def _fetch_rest(task: Task, source: Objects, work: Path, whole: set[str], held: 
     from ..ingest.source import find_files
 
     rest = tuple(one for one in task.run.objects if one.path in whole or (one.path not in held and _read_at_the_end(one)))
-    root = fetch(replace(task, run=replace(task.run, objects=rest)), source, work)
+    task = replace(task, run=replace(task.run, objects=rest))
+    root = fetch(task, source, work)
     root.mkdir(parents=True, exist_ok=True)
-    return root, find_files([root])
+    return root, find_files([root], linked=linked(task))
 
 
 def _download(out: Objects, path: str, target: Path, size: int) -> None:

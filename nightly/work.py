@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import os
 import shutil
 import statistics
 import tempfile
@@ -72,7 +73,7 @@ def report_run(task: Task, prepare: Prepare | None = None) -> Row:
         except ChangedError:
             if not left or prepare is not None:
                 raise
-        task = dataclasses.replace(task, run=_as_it_is(task.run, _opened(task.source)))
+        task = dataclasses.replace(task, run=_as_it_is(task.run, source_of(task)))
     raise AssertionError
 
 
@@ -138,12 +139,22 @@ def _opened(url: str) -> Objects:
     return open_objects(url)
 
 
+def source_of(task: Task) -> Objects:
+    """Where the files of the run are. Links below a local source are not followed. Connections are kept from run to run."""
+    return _source(task.source)
+
+
+@lru_cache(4)
+def _source(url: str) -> Objects:
+    return open_objects(url, links=False)
+
+
 def _whole(task: Task, source: Objects, work: Path) -> tuple[Path, Callable[[], Store]]:
     """All files of the run."""
     from ..ingest import ingest
 
     given = fetch(task, source, work)
-    return given, partial(ingest, [given], memory_limit=task.options.memory_limit, threads=task.options.threads)
+    return given, partial(ingest, [given], linked=linked(task), memory_limit=task.options.memory_limit, threads=task.options.threads)
 
 
 def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]:
@@ -153,7 +164,7 @@ def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]
     from ..timelines import timeline_for
 
     selection, look = _selection(task), _look(task)
-    source = _opened(task.source)
+    source = source_of(task)
     given, load = prepare(task, source, work)
     options = task.options
     try:
@@ -226,8 +237,10 @@ def fetch(task: Task, source: Objects, work: Path) -> Path:
         for folder in {target.parent for target in targets.values()}:
             folder.mkdir(parents=True, exist_ok=True)
         if not is_url(task.source):
-            for one, target in targets.items():
-                target.symlink_to(Path(task.source, one.path).absolute())
+            for (one, target), real in zip(targets.items(), linked(task), strict=True):
+                if os.path.realpath(real) != real:
+                    raise ChangedError(f"{source.place(one.path)}: became a link after it was listed; the next night reports the run")
+                target.symlink_to(real)
         elif len(targets) == 1:
             source.download(*targets.copy().popitem())
         else:
@@ -242,6 +255,14 @@ def fetch(task: Task, source: Objects, work: Path) -> Path:
             f"{_place(task, source)}: cannot be stored in {tempfile.gettempdir()} ({error.strerror or error}); set TMPDIR to another folder"
         ) from error
     return root
+
+
+def linked(task: Task) -> tuple[str, ...]:
+    """The real paths of a local run's files, in their order, to which :func:`fetch` links; empty for a URL."""
+    if is_url(task.source):
+        return ()
+    root = os.path.realpath(task.source)
+    return tuple(os.path.join(root, one.path) for one in task.run.objects)  # noqa: PTH118 - as realpath gives it
 
 
 def check_unchanged(task: Task, source: Objects) -> None:

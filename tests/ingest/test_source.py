@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import lzma
+import marshal
 import os
 import re
 import tarfile
@@ -14,8 +15,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from postrun.cli import main
 from postrun.errors import InputError, UsageError
 from postrun.ingest import ingest, source, summary
+from postrun.ingest.load import load
 from postrun.ingest.source import find_files, format_of, read_head
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 7, "tid": 7, "ts": 1_700_000_000_000_000, "dur": 5}
@@ -109,25 +113,74 @@ def test_folders_are_searched_in_order_without_hidden_files_and_link_loops(tmp_p
     assert "No such file" in str(dict(found)["dangling.json"])
 
 
-def test_links_to_folders_above_the_searched_one_are_not_followed(tmp_path: Path) -> None:
-    for name in ("runs/mine/a.json", "runs/theirs/b.json", "elsewhere/c.json"):
-        put(tmp_path / name, TRACE)
+def test_links_that_lead_out_of_the_given_folder_are_not_followed(tmp_path: Path) -> None:
+    for name in ("runs/mine/a.json", "runs/mine/deep/d.json", "runs/theirs/b.json", "elsewhere/c.json", "mined/e.json"):
+        put(tmp_path / name, TRACE + name.encode())
     mine = tmp_path / "runs" / "mine"
     (mine / "sub").mkdir()
-    links = {"up": tmp_path / "runs", "root": Path("/"), "self": mine, "aside": tmp_path / "elsewhere", "sub/upper": Path("../../../..")}
+    links = {
+        "up": tmp_path / "runs", "root": Path("/"), "self": mine, "aside": tmp_path / "elsewhere", "sub/upper": Path("../../../.."),
+        "sub/within": mine / "deep", "file.json": tmp_path / "elsewhere/c.json", "nothing": tmp_path / "nowhere", "circle": Path("circle"),
+    }  # fmt: skip
     for name, place in links.items():
-        (mine / name).symlink_to(place, target_is_directory=True)
-    (tmp_path / "elsewhere" / "back").symlink_to(tmp_path, target_is_directory=True)
+        (mine / name).symlink_to(place)
+    (mine / "prefix.json").symlink_to(tmp_path / "mined/e.json")
     found = {one.path.relative_to(mine).as_posix(): one.problem for one in find_files([mine])}
-    refused = "a link to a folder that holds the given one; it is not followed"
-    assert found == {"a.json": None, "aside/c.json": None, **dict.fromkeys(["up", "root", "sub/upper", "aside/back"], refused)}
-    (tmp_path / "mine").symlink_to(mine, target_is_directory=True)  # what is above is so by where the folder is, not by its name
+    refused = "a link that leads out of the given folder and is not followed; to include it, give it as a SOURCE of its own"
+    left_out = ["up", "root", "aside", "sub/upper", "file.json", "nothing", "prefix.json"]
+    circle = "cannot be read (Too many levels of symbolic links)"
+    assert found == {"a.json": None, "deep/d.json": None, "circle": circle, **dict.fromkeys(left_out, refused)}
+    (tmp_path / "mine").symlink_to(mine, target_is_directory=True)  # a SOURCE may be a link itself
     through_link = find_files([tmp_path / "mine"])
-    assert [one.path.name for one in through_link if one.problem is None] == ["a.json", "c.json"]
+    assert [one.path.name for one in through_link if one.problem is None] == ["a.json", "d.json"]
     store = ingest([mine])
-    assert (
-        store.frame("SELECT DISTINCT message FROM ingest_note WHERE code = 'not_readable'").item() == f"The file was left out: {refused}."
-    )
+    notes = store.frame("SELECT file, message FROM ingest_note WHERE code = 'not_readable' ORDER BY file").rows()
+    assert (f"The file was left out: {refused}.") in {message for _, message in notes}
+    assert {file for file, _ in notes} == {name.rpartition("/")[2] for name in [*left_out, "circle"]}
+
+
+def test_a_report_shows_nothing_of_what_links_lead_to(tmp_path: Path) -> None:
+    put(tmp_path / "private/secret.json", b'{"name": "hidden-words", "labels": {"a": "hidden-words"}}')
+    put(tmp_path / "private/hidden-words.json", TRACE)
+    put(tmp_path / "private/postrun.json", b'{"timer": "cpu_time", "rank": 77}')
+    put(tmp_path / "run/trace.json", TRACE)
+    put(tmp_path / "run/profile/python_stats", marshal.dumps({("/a.py", 1, "f"): (1, 1, 0.25, 1.0, {})}))
+    links = {"job.json": "secret.json", "etc": "", "x.json": "hidden-words.json", "profile/postrun.json": "postrun.json"}
+    for name, target in links.items():
+        (tmp_path / "run" / name).symlink_to(tmp_path / "private" / target)
+    done = CliRunner().invoke(main, ["report", str(tmp_path / "run"), "-o", str(tmp_path / "out"), "--format", "html,json"])
+    assert done.exit_code == 0, done.output
+    report = json.loads((tmp_path / "out/report.json").read_bytes())
+    for file in (tmp_path / "out").iterdir():
+        assert b"hidden-words" not in file.read_bytes()
+    left_out = "a link that leads out of the given folder"
+    assert str(report).count(left_out) >= 4
+    with ingest([tmp_path / "run"]) as store:
+        assert store.frame("SELECT rank FROM process WHERE rank IS NOT NULL").rows() == []
+        assert store.frame("SELECT timer FROM python_window").item() is None
+
+
+def test_a_link_is_followed_to_what_is_a_source_of_its_own(tmp_path: Path) -> None:
+    put(tmp_path / "run/a.json", TRACE)
+    put(tmp_path / "elsewhere/b.json", TRACE + b" ")
+    (tmp_path / "run/link.json").symlink_to(tmp_path / "elsewhere/b.json")
+    for given in ([tmp_path / "run", tmp_path / "elsewhere"], [tmp_path / "run", tmp_path / "run/link.json"]):
+        found = find_files(given)
+        assert sorted(one.path.name for one in found) == ["a.json", "link.json"]
+        assert [one.problem for one in found] == [None, None]
+
+
+def test_a_file_that_becomes_a_link_before_it_is_read_is_left_out(tmp_path: Path) -> None:
+    secret = put(tmp_path / "secret.json", b'{"name": "hidden-words"}')
+    put(tmp_path / "run/trace.json", TRACE)
+    put(tmp_path / "run/job.json", b'{"name": "usual"}')
+    found = find_files([tmp_path / "run"])
+    (tmp_path / "run/job.json").unlink()
+    (tmp_path / "run/job.json").symlink_to(secret)
+    with load(found, [tmp_path / "run"]) as store:
+        assert store.frame("SELECT name FROM run").item() == "run"
+        ((file, message),) = store.frame("SELECT file, message FROM ingest_note WHERE code = 'not_readable'").rows()
+    assert (file, "replaced by a link" in message) == ("job.json", True)
 
 
 def test_a_report_is_no_input_and_says_so(tmp_path: Path) -> None:

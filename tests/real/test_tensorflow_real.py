@@ -117,6 +117,6 @@ def test_timelines_of_the_same_machine_join_the_profile(smdebug: Path, tmp_path:
     phase = {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "DataIterator"}}
     event = {"name": "dataset::GetNext", "pid": 1, "ph": "X", "ts": 0, "dur": 9, "args": {"pid": 80807}}
     timeline.write_text(json.dumps([base, phase, event]))
-    store = ingest([tmp_path])
+    store = ingest([tmp_path, tmp_path / "framework" / "tensorflow"])
     assert store.frame("SELECT pid FROM process").rows() == [(80807,)]
     assert sum(rows(store).values()) == 799
