@@ -26,6 +26,7 @@ from .profiling_notes import note_elsewhere, note_profiling, note_sampled
 from .registry import UNKNOWN_HOST, ReadResult
 from .store import COUNTER, ENUM_VALUES, METRICS, Severity, Store
 from .trace_format import TraceFile
+from .trace_limits import ABSURD_TIME, possible_times
 
 FLUSH_ROWS: Final = 300_000
 """How many rows of a table are collected before they go to the store."""
@@ -156,7 +157,7 @@ class Captures:
         if sound:
             result = replace(result, session=header["session"], number=header["number"])
         for table in self._rows:
-            self._rows[table] = self.store.connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
+            self._rows[table] = self.store.next_row(table)
         return result
 
     def settle(self, formats: Container[str | None] = ()) -> None:
@@ -414,7 +415,9 @@ class _File:
         assert isinstance(frame, pl.DataFrame)
         whole = frame.drop_nulls(needed) if any(frame[column].null_count() for column in needed) else frame
         self._drop("incomplete_record", frame.height - whole.height)
-        return self._sane(whole, table) if "duration_ns" in needed else whole
+        possible = possible_times(whole)
+        self._drop("absurd_time", whole.height - possible.height)
+        return self._sane(possible, table) if "duration_ns" in needed else possible
 
     def _sane(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         """Without what cannot be, each kind counted, as for profiler traces."""
@@ -712,6 +715,7 @@ _DROPPED: Final[dict[str, tuple[Severity, str, str]]] = {
     ),
     "device_unknown": ("warning", "device_unknown", "Device events that name no device are shown as of device 0."),
     "zero_time": ("warning", "zero_time", "Device events without a time were left out: the tracer lost it."),
+    "absurd_time": ABSURD_TIME,
     "absurd_duration": (
         "warning", "absurd_duration", "Device events and calls longer than seven days were left out: their durations cannot be right."
     ),

@@ -140,6 +140,14 @@ class Placement:
             self.registry.discard(node, process, source)
         return now
 
+    def forget(self, source: int) -> None:
+        """Forget the file of a source that could not be read."""
+        self._placed = [placed for placed in self._placed if placed.source != source]
+        self.exports = {key: known for key, known in self.exports.items() if known[0] != source}
+        for files in self._files.values():
+            if source in files:
+                files.remove(source)
+
     def cycle(self, process: int, source: int) -> int:
         """How many files of the process were read before this one: profilers write one file per cycle of their schedule."""
         files = self._files.setdefault(process, [])

@@ -105,7 +105,7 @@ class _Trace:
             self.identity = self._identify(self.header)
             self.place = self.placement.place(self.identity, self._facts(self.header), self.source, self.path.name)
         if table not in self.first_row:
-            self.first_row[table] = self.store.connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
+            self.first_row[table] = self.store.next_row(table)
         node, process = self.place
         rows = pl.concat(frames, how="vertical")
         rows = rows.with_columns(pl.col("start_ns") + self.base_ns, node=pl.lit(node, pl.Int32), process=pl.lit(process, pl.Int32))

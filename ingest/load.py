@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,10 @@ from .checksum import Checksums
 from .objects import is_url
 from .packed import may_be_anything
 from .python_window import window_of
+from .reader_failures import costs_one_file, note_failure, step
+from .registry import ReadResult
 from .source import (
+    CAPTURE,
     END_MARKER,
     JOB,
     KNOWN,
@@ -33,10 +37,10 @@ from .source import (
     find_files,
 )
 from .store import SCHEMA, Store, storable
+from .trace_limits import ABSURD_TIME, clamped
 
 if TYPE_CHECKING:
     from .partial import Partials
-    from .registry import ReadResult
     from .source_rows import Clock, SourceRows
 
 Progress = Callable[[str, float | None], None]
@@ -46,6 +50,11 @@ _PART: Final = re.compile(r"(.+?)(?:-(\d+))?\.prt")
 """How many files an error message lists."""
 TRACERS: Final = frozenset({TRACE, NSIGHT})
 """Formats with device activity of which two can be of one process and time. Of recordings see capture.py."""
+_EVENTS_OF_FILES: Final = (
+    "device_event", "host_event", "annotation", "collective", "allocation", "sample", "recorded_window", "python_window", "python_profile",
+    "python_call", "python_frame",
+)  # fmt: skip
+"""Tables to which the reader of a file only adds rows."""
 _EVENT_TABLES: Final = ("device_event", "host_event", "annotation", "step", "sample", "python_profile")
 
 
@@ -219,17 +228,22 @@ def _read_all(
         run.read(checksums)
         run.write_sources(checksums)
     report("deriving steps", 0.95)
-    derive_steps(store)
-    demangle_kernels(store)
-    classify_kernels(store)
+    with step(store, "training steps"):
+        derive_steps(store)
+    with step(store, "names of kernels"):
+        demangle_kernels(store)
+    with step(store, "precision and category of kernels"):
+        classify_kernels(store)
     results = [result for _, result in sorted(run.results.items())]
     traces = [result for result in results if isinstance(result, TraceResult)]
     parts = [(result.session, result.number, result.metadata) for result in results if isinstance(result, CaptureResult)]
     recorded = agreed_metadata(told_last(parts))
     imported = recorded.pop("framework", None)  # by the recorded programs
     jobs = run.captures.jobs
-    note_several_runs(store, results)
-    ranks_by_order(store, [process for trace in traces if trace.events for process in trace.processes])
+    with step(store, "whether all files are of one run"):
+        note_several_runs(store, results)
+    with step(store, "ranks by the order of files"):
+        ranks_by_order(store, [process for trace in traces if trace.events for process in trace.processes])
     write_run(
         store,
         results,
@@ -275,6 +289,7 @@ class _Reading:
         self.stats_process = StatsProcess()
         self.results: dict[int, ReadResult] = {}
         self.job: dict[str, Any] = {}
+        self._became_links: set[int] = set()
         self._total = sum(one.bytes or 0 for one in found if one.readable) or 1
         self._done = 0
 
@@ -286,12 +301,13 @@ class _Reading:
         duplicates = checksums.duplicates()
         self._note_others(duplicates)
         reading = [i for i, one in enumerate(self.found) if one.readable and i not in duplicates]
-        metrics = [i for i in reading if self._format(i) == SYSTEM_METRICS]
+        metrics = [i for i in reading if self._format(i) == SYSTEM_METRICS and not self._moved(i)]
         if metrics:
             self._tell(f"reading {len(metrics)} files of system metrics")
             pairs = [(self.found[i].path, self.ids[i]) for i in metrics]
             lines = None if self.partials is None else self.partials.lines()
-            self.results.update(zip(metrics, read_system_metrics_many(self.store, pairs, self.registry, lines), strict=True))
+            with step(self.store, "system metrics of the hosted profiler"):
+                self.results.update(zip(metrics, read_system_metrics_many(self.store, pairs, self.registry, lines), strict=True))
             self._done += sum(self.found[i].bytes or 0 for i in metrics)
         order = {name: position for position, name in enumerate(READERS)}
         for i in sorted(reading, key=lambda i: (order.get(self._format(i) or "", 0), *_part(self.found[i].path), i)):
@@ -300,8 +316,10 @@ class _Reading:
                 checksums.start(i)
                 self._read_one(i)
                 self._done += self.found[i].bytes or 0
-        self.captures.settle({self._format(i) for i in reading})
-        self._join()
+        with step(self.store, "which recordings belong together"):
+            self.captures.settle({self._format(i) for i in reading})
+        with step(self.store, "which sources are of one machine, process and clock"):
+            self._join()
         for i, result in self.results.items():
             if self.ids[i] in self.captures.cut:
                 self.results[i] = replace(result, partial=True)
@@ -328,11 +346,54 @@ class _Reading:
         from .source_rows import SourceRows, row_counts
 
         before = row_counts(self.store) if self._format(i) in TRACERS else {}
-        self._read_rows(i)
+        self._read_or_note(i)
         if before and i in self.results:
             after = row_counts(self.store)
             rows = {table: (first, after[table]) for table, first in before.items()}
             self.traced.append(SourceRows(self.ids[i], self._format(i) or "", self.found[i].path, self.results[i], rows))
+
+    def _read_or_note(self, i: int) -> None:
+        """Read one file; an unexpected failure of its reader leaves a note, and none of its rows."""
+        path, source = self.found[i].path, self.ids[i]
+        if self._moved(i):
+            return
+        rows, nodes = self.store.mark(), self.store.peek_id("node")
+        try:
+            self._read_rows(i)
+        except BaseException as error:
+            if not costs_one_file(error):
+                raise
+            self._undo(i, rows, nodes)
+            self.results[i] = ReadResult(0, None, None, partial=True)
+            note_failure(self.store, error, source, storable(path.name))
+        if self.store.left_out and i in self.results:
+            result, dropped = self.results[i], self.store.left_out
+            self.results[i] = replace(result, events=max(0, result.events - dropped))
+            self.store.note(*ABSURD_TIME, count=dropped, source=source, file=path.name)
+        self.store.left_out = 0
+
+    def _moved(self, i: int) -> bool:
+        if not self.found[i].moved:
+            return False
+        self._became_links.add(i)
+        text = "The file was left out: it was replaced by a link while the run was read."
+        self.store.note("warning", "not_readable", text, source=self.ids[i], file=storable(self.found[i].path.name))
+        return True
+
+    def _undo(self, i: int, rows: Counter[str], nodes: int) -> None:
+        """Remove the rows that a reader added before it failed, and what it made known of machines and processes. ``rows``, ``nodes``: the
+        store's mark and next id of a machine before."""
+        source, execute = self.ids[i], self.store.connection.execute
+        self.store.remove_since(rows, _EVENTS_OF_FILES)
+        for table in ("profile_window", "ingest_note"):
+            execute(f"DELETE FROM {table} WHERE source = ?", [source])
+        if self._format(i) == CAPTURE:
+            return  # another file of the recording can be of the same process
+        self.placement.forget(source)
+        for log in [log for log in self.logs.logs if log.source == source]:
+            self.logs.discard(log)
+        self.registry.forget(source, nodes)
+        execute("DELETE FROM device WHERE node NOT IN (SELECT id FROM node)")
 
     def _read_rows(self, i: int) -> None:
         from .readers import READERS, Place
@@ -361,11 +422,11 @@ class _Reading:
                 "path": storable(str(one.path)),
                 "format": self._format(i) or UNKNOWN,
                 "bytes": one.bytes,
-                "sha256": checksums.of(i) if one.readable else None,
+                "sha256": checksums.of(i) if one.readable and i not in self._became_links else None,
                 "events": result.events if (result := self.results.get(i)) else 0,
-                "first_ns": result.first_ns if result else None,
-                "last_ns": result.last_ns if result else None,
-                "clock_offset_ns": clock.offset_ns if (clock := self.clocks.get(self.ids[i])) else None,
+                "first_ns": clamped(result.first_ns) if result else None,
+                "last_ns": clamped(result.last_ns) if result else None,
+                "clock_offset_ns": clamped(clock.offset_ns) if (clock := self.clocks.get(self.ids[i])) else None,
                 "clock_evidence": clock.evidence if clock else None,
             }
             for i, one in enumerate(self.found)

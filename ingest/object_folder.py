@@ -133,7 +133,7 @@ class Folder(Objects):
         *folders, name = path.split("/")
         descriptor = self._descriptor("/".join(folders), os.O_DIRECTORY)
         try:
-            return os.stat(name, dir_fd=descriptor, follow_symlinks=False)  # noqa: PTH116 - below an open folder
+            return os.stat(name, dir_fd=descriptor, follow_symlinks=False)
         finally:
             os.close(descriptor)
 
@@ -175,7 +175,7 @@ class Folder(Objects):
         try:
             with self._open(path) as file:
                 file.seek(first)
-                return file.read(count)
+                return file.read(-1 if count is None else count)
         except OSError as error:
             raise self._failed(path, error) from None
 

@@ -18,9 +18,11 @@ from ..errors import InputError
 from .checksum import sha256
 from .devices import store_device
 from .identity import Facts, Identity, Placement
+from .reader_failures import costs_one_file, failure_text
 from .registry import ReadResult, Registry
 from .source import FORMATS, SYSTEM_METRICS, TIMELINE, TRACE, TRACE_HEAD_BYTES, Found, read_head
 from .store import ENUM_VALUES, SCHEMA, Store, native_path
+from .trace_limits import ABSURD_TIME
 
 if TYPE_CHECKING:
     import duckdb
@@ -116,8 +118,13 @@ def _trace(store: Store, path: Path, tables: _Tables) -> Entry:
     read: Entry = {"result": None}
     try:
         read["result"] = asdict(read_trace(store, placement, path, 0, read_head(path, TRACE_HEAD_BYTES)))
-    except (InputError, OSError) as error:
-        read["error"] = str(error).replace(str(path), _FILE)
+    except BaseException as error:
+        read["error"] = _reason(error, path)
+        if not isinstance(error, InputError | OSError):  # nothing of a file whose reader failed
+            for table in (*_EVENTS, "device", "profile_window"):
+                store.connection.execute(f"DELETE FROM {table}")
+    if store.left_out:
+        store.note(*ABSURD_TIME, count=store.left_out)
     read["told"] = [_told_as_json(*one) for one in placement.told]
     tables.copy("name", "SELECT text FROM name ORDER BY id")
     for table in _EVENTS:
@@ -131,6 +138,14 @@ def _trace(store: Store, path: Path, tables: _Tables) -> Entry:
     return read
 
 
+def _reason(error: BaseException, path: Path) -> str:
+    """Why a file could not be read; raises what is not of this file alone."""
+    if not isinstance(error, InputError | OSError) and not costs_one_file(error):
+        raise error
+    text = str(error) if isinstance(error, InputError | OSError) else failure_text(error)
+    return text.replace(str(path), _FILE)
+
+
 def _timeline(store: Store, path: Path, tables: _Tables) -> Entry:
     import polars as pl
 
@@ -139,8 +154,8 @@ def _timeline(store: Store, path: Path, tables: _Tables) -> Entry:
     read: Entry = {"result": None}
     try:
         result, events, texts = read_events(store, path, 0)
-    except (InputError, OSError) as error:
-        read["error"] = str(error).replace(str(path), _FILE)
+    except BaseException as error:
+        read["error"] = _reason(error, path)
         return read
     read["result"] = asdict(result)
     if events is not None:

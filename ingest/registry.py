@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .store import Store, storable
+from .trace_limits import clamped
 
 UNKNOWN_HOST: Final = "unknown host"
 """Name of a machine that no file names; further ones are "unknown host 2" and so on."""
@@ -73,8 +74,10 @@ class Registry:
         """Id of the process ``pid`` of ``node``; a new one in any case with ``fresh``.
 
         Two requests mean one process where node and pid are equal and neither rank nor (for a process without pid) label says
-        otherwise. What a later request knows and an earlier one did not (rank, world size, label) is filled in.
+        otherwise. What a later request knows and an earlier one did not (rank, world size, label) is filled in. A number that the
+        columns cannot hold counts as not known.
         """
+        pid, (rank, local_rank, world_size) = clamped(pid), (clamped(number, 2**31 - 1) for number in (rank, local_rank, world_size))
         for known in self._processes.setdefault((node, pid), []) if not fresh else ():
             same_rank = rank is None or known.rank is None or known.rank == rank
             if same_rank and (pid is not None or known.label == label):
@@ -108,6 +111,16 @@ class Registry:
         orphan = "DELETE FROM node WHERE id = ? AND starts_with(hostname, ?) AND id NOT IN (SELECT node FROM process) RETURNING id"
         if execute(orphan, [node, UNKNOWN_HOST]).fetchall():
             self._nodes = {hostname: known_id for hostname, known_id in self._nodes.items() if known_id != node}
+
+    def forget(self, source: int, nodes: int) -> None:
+        """Forget the processes that only ``source`` had asked for, and the machines with an id from ``nodes`` that have no process left."""
+        execute = self.store.connection.execute
+        gone = {row[0] for row in execute("DELETE FROM process WHERE source = ? RETURNING id", [source]).fetchall()}
+        for known in self._processes.values():
+            known[:] = [one for one in known if one.id not in gone]
+        orphans = "DELETE FROM node WHERE id >= ? AND id NOT IN (SELECT node FROM process WHERE node IS NOT NULL) RETURNING id"
+        empty = {row[0] for row in execute(orphans, [nodes]).fetchall()}
+        self._nodes = {hostname: node for hostname, node in self._nodes.items() if node not in empty}
 
     def joined(self, hostname: str, node: int) -> None:
         """A machine turned out to be ``node``: its name means that from now on, but that of an unknown one is free again."""

@@ -81,7 +81,7 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
     import polars as pl
 
     from .inflate import Inflate
-    from .trace_limits import LONGEST_NS
+    from .trace_limits import ABSURD_TIME, LONGEST_NS, possible_times
     from .trace_notes import TRUNCATING, note_defects
     from .trace_scan import Arg, TraceScan, text_id
 
@@ -119,7 +119,8 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
     defects = [*inflate.defects, *scan.defects]
     note_defects(store, source_id, path.name, defects)
     partial = any(defect.code in TRUNCATING for defect in defects)
-    bases, phases = _declarations(metadata)
+    bases, phases, impossible = _declarations(metadata)
+    note("warning", "absurd_time", "Start times that are of no possible day were left out.", impossible)
     if found.height and not bases:
         note("warning", "relative_times", "The file declares no start time; its times count from 0.", 1)
     if other := sum(count for (ph, _), count in scan.event_counts.items() if ph not in ("X", "B", "E", "M")):
@@ -130,6 +131,7 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
         {"pid": pids, "lane": [None if pid is None else texts[i] if (i := text_id(pid)) is not None else str(pid) for pid in pids]},
         schema={"pid": pl.Int64, "lane": pl.String},
     )
+    found, read = possible_times(found), found.height
     events = _with_declarations(found.join(lanes, on="pid", how="left", nulls_equal=True).sort("ordinal"), bases, phases)
     events, unclosed, stray = _closed(events)
     note("warning", "unclosed_begin", "Ranges that begin and never end were left out.", unclosed)
@@ -139,6 +141,9 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
     negative = events.filter(pl.col("duration_ns") < 0).height
     note("warning", "negative_duration", "Events that end before they start were left out.", negative)
     events = events.filter(pl.col("duration_ns") >= 0)
+    possible = possible_times(events)
+    note(*ABSURD_TIME, read - found.height + events.height - possible.height)
+    events = possible
     ready = _ready_ranks(events, texts)
     text = "Marks of Horovod that say when a rank was ready for a collective are no ranges; they are not shown."
     note("info", "rank_ready", text, ready.height)
@@ -165,8 +170,11 @@ def _ready_ranks(events: pl.DataFrame, texts: Sequence[str]) -> pl.DataFrame:
     return events.filter(of_no_duration & pl.col("name").is_in(numbers)).select("ordinal")
 
 
-def _declarations(metadata: Iterable[tuple[int, dict[str, Any]]]) -> tuple[list[tuple[int, int]], list[tuple[int, str, str]]]:
-    """(ordinal, base in ns) and (ordinal, pid, phase) from the M events, each valid from its ordinal on."""
+def _declarations(metadata: Iterable[tuple[int, dict[str, Any]]]) -> tuple[list[tuple[int, int]], list[tuple[int, str, str]], int]:
+    """(ordinal, base in ns) and (ordinal, pid, phase) from the M events, each valid from its ordinal; how many bases are impossible."""
+    from .trace_limits import EARLIEST_NS, LATEST_NS
+
+    impossible = 0
     bases: dict[int, int] = {}
     phases: dict[tuple[int, str], str] = {}
     for ordinal, event in metadata:
@@ -176,12 +184,16 @@ def _declarations(metadata: Iterable[tuple[int, dict[str, Any]]]) -> tuple[list[
         base = arguments.get(_BASE)
         if base is not None:
             try:
-                bases[ordinal] = int(base) * 1000
+                base_ns = int(base) * 1000
             except (TypeError, ValueError, OverflowError):
                 continue
+            if EARLIEST_NS <= base_ns <= LATEST_NS:
+                bases[ordinal] = base_ns
+            else:
+                impossible += 1
         elif "name" in arguments:
             phases[ordinal, str(event.get("pid"))] = str(arguments["name"])
-    return list(bases.items()), [(ordinal, pid, phase) for (ordinal, pid), phase in phases.items()]
+    return list(bases.items()), [(ordinal, pid, phase) for (ordinal, pid), phase in phases.items()], impossible
 
 
 def _with_declarations(events: pl.DataFrame, bases: Sequence[tuple[int, int]], phases: Sequence[tuple[int, str, str]]) -> pl.DataFrame:

@@ -18,6 +18,7 @@ from .nsys_schema import other_database
 from .objects import is_url
 from .packed import PACKED
 from .python_stats import recognises_dump, recognises_tree
+from .reader_failures import described
 from .smdebug_metrics import recognises_system_metrics
 from .smdebug_pevents import recognises_pevents
 from .tensorflow_head import recognises_tensorflow
@@ -277,3 +278,5 @@ def _look(path: Path, real: str, *, given: bool) -> Found:
         return Found(path, status.st_size, format_of(path), None, given, real)
     except OSError as error:
         return Found(path, None, None, f"cannot be read ({error.strerror or type(error).__name__})", given)
+    except Exception as error:  # a defect in the test of a format costs this file
+        return Found(path, None, None, f"cannot be recognized ({described(error)})", given)

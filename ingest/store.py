@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -208,6 +209,10 @@ class Store:
         self._folder: temporary.Folder | None = None  # spilled rows, and the file of a temporary store
         self._in_folder = False
         self.copied_from: str | None = None  # the run store that a temporary store is a copy of
+        self.left_out = 0
+        """Rows of impossible times that :meth:`append` left out since a reader last noted them."""
+        self._added: Counter[str] = Counter()
+        self._removed: Counter[str] = Counter()
 
     # -- opening -------------------------------------------------------------------------------------------------------
 
@@ -326,10 +331,16 @@ class Store:
     # -- filling -------------------------------------------------------------------------------------------------------
 
     def append(self, table: str, data: pa.Table | pa.RecordBatch | pl.DataFrame) -> None:
-        """Add rows in bulk. ``data`` has columns named as in ``SCHEMA[table]``; columns it lacks become null, others are an error."""
+        """Add rows in bulk. ``data`` has columns named as in ``SCHEMA[table]``; columns it lacks become null, others are an error.
+
+        Rows of impossible times are left out and counted in ``left_out``.
+        """
         import pyarrow as pa
 
-        rows = data if isinstance(data, pa.Table | pa.RecordBatch) else data.to_arrow()
+        from .trace_limits import storable_rows
+
+        rows, dropped = storable_rows(data if isinstance(data, pa.Table | pa.RecordBatch) else data.to_arrow())
+        self.left_out += dropped
         unknown = [column for column in rows.schema.names if column not in SCHEMA[table]]
         if unknown:
             raise ValueError(f"table {table} has no column {unknown}")
@@ -339,20 +350,43 @@ class Store:
             self.connection.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM incoming_rows")
         finally:
             self.connection.unregister("incoming_rows")
+        self._added[table] += rows.num_rows
 
     def insert(self, table: str, row: dict[str, Any]) -> None:
         """Add one row to a small table (run, source, node, process, device, ingest_note); never for events.
 
-        Texts may hold what no database can: see :func:`storable`.
+        Texts may hold what no database can: see :func:`storable`. A number that its column cannot hold becomes null.
         """
         names = ", ".join(f'"{c}"' for c in row)
-        values = [storable(value) if isinstance(value, str) else value for value in row.values()]
+        values = [_storable(value, SCHEMA[table][column]) for column, value in row.items()]
         self.connection.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", values)
+        self._added[table] += 1
+
+    def mark(self) -> Counter[str]:
+        """How many rows each table has got so far, for :meth:`remove_since`."""
+        return self._added.copy()
+
+    def remove_since(self, mark: Counter[str], tables: Iterable[str]) -> None:
+        """Remove the rows that :meth:`append` and :meth:`insert` added to these tables after ``mark``, if nothing else changed them."""
+        for table in tables:
+            if count := self._added[table] - mark[table]:
+                last = f"SELECT rowid FROM {table} ORDER BY rowid DESC LIMIT {count}"
+                self.connection.execute(f"DELETE FROM {table} WHERE rowid IN ({last})")
+                self._added[table] -= count
+                self._removed[table] += count
+
+    def next_row(self, table: str) -> int:
+        """The rowid of the next row of a table, while files are read."""
+        return int(self.connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]) + self._removed[table]
 
     def next_id(self, table: str) -> int:
         """The next free id of ``node``, ``process`` or ``source``, counted from 0."""
         self._next[table] += 1
         return self._next[table] - 1
+
+    def peek_id(self, table: str) -> int:
+        """The id that :meth:`next_id` will give."""
+        return self._next[table]
 
     def name_ids(self, texts: Sequence[str]) -> list[int]:
         """Store-wide ids of strings, new ones added to ``name``; same order as ``texts``."""
@@ -419,6 +453,17 @@ def storable(text: str) -> str:
         except UnicodeEncodeError:  # surrogates that stand for no byte
             return text.encode("utf-8", "backslashreplace").decode()
     return text
+
+
+def _storable(value: Any, kind: str) -> Any:
+    """A value as a column of the type can hold it; None for a number beyond it."""
+    from .trace_limits import clamped
+
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, int) and kind in ("INTEGER", "BIGINT"):
+        return clamped(value, 2**31 - 1 if kind == "INTEGER" else 2**63 - 1)
+    return value
 
 
 def native_path(path: Path) -> str:

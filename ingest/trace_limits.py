@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
 
 YEAR_2001_NS: Final = 978_307_200 * 10**9
 """Times before are taken to count from an unknown moment, not from the Unix epoch."""
@@ -15,3 +19,58 @@ ROUNDING_NS: Final = 1_000
 """Negative durations down to this come from rounding to microseconds."""
 HIGHEST_DEVICE: Final = 1024
 """A pid below this may be the index of a device."""
+LONGEST_RANGE_NS: Final = 366 * 86_400 * 10**9
+"""Also a range of the program is not longer. Starts and durations within these limits can be added, and some hundred durations summed."""
+MOST_BYTES: Final = 2**56
+"""Sizes and numbers of elements beyond are damage (64 PiB); some hundred within can be summed."""
+ABSURD_TIME: Final = ("warning", "absurd_time", "Events whose times are of no possible day were left out.")
+
+_SIZES: Final = ("bytes", "allocated", "reserved", "in_elements", "out_elements")
+
+
+def clamped(value: int | None, most: int = 2**63 - 1) -> int | None:
+    """``value``; None if it is not within ``-most`` to ``most``, so that a column can hold it."""
+    return value if value is not None and -most <= value <= most else None
+
+
+def possible_times(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows of ``frame`` (``start_ns`` and ``duration_ns``, or ``time_ns``) with possible times; a null is possible."""
+    import polars as pl
+
+    tests = [pl.col(name).is_between(EARLIEST_NS, LATEST_NS) for name in ("start_ns", "time_ns") if name in frame.columns]
+    if "duration_ns" in frame.columns:
+        tests.append(pl.col("duration_ns").is_between(-LONGEST_RANGE_NS, LONGEST_RANGE_NS))
+    return frame.filter(pl.all_horizontal(test.fill_null(True) for test in tests))
+
+
+def storable_rows(rows: Any) -> tuple[Any, int]:
+    """Arrow rows of events without those of impossible times, and how many these are; impossible sizes become null.
+
+    Everything that becomes rows comes through here: what a reader adds to the times of a file is checked with them.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def beyond(name: str, first: int, last: int) -> pa.Array | None:
+        column = rows.column(name)
+        if not pa.types.is_int64(column.type) or not len(column):
+            return None
+        span = pc.min_max(column)
+        low, high = span["min"].as_py(), span["max"].as_py()
+        if low is None or (first <= low and high <= last):
+            return None
+        return pc.fill_null(pc.or_(pc.less(column, first), pc.greater(column, last)), False)
+
+    names = rows.schema.names
+    limits = {"start_ns": (EARLIEST_NS, LATEST_NS), "time_ns": (EARLIEST_NS, LATEST_NS), "duration_ns": (0, LONGEST_RANGE_NS)}
+    dropped = 0
+    for name, (first, last) in limits.items():
+        if name in names and (bad := beyond(name, first, last)) is not None:
+            dropped += pc.sum(bad).as_py()
+            rows = rows.filter(pc.invert(bad))
+    for name in _SIZES:
+        if name in names and (bad := beyond(name, -MOST_BYTES, MOST_BYTES)) is not None:
+            kept = pc.if_else(bad, pa.scalar(None, pa.int64()), rows.column(name))
+            table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+            rows = table.set_column(names.index(name), name, kept)
+    return rows, dropped

@@ -5,6 +5,7 @@ Imports click only: `postrun --help` is quick.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -171,9 +172,19 @@ def print_json(value: Any) -> None:
     echo(escaped_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
+class _Echo(logging.Handler):
+    """Log records as messages on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(self.format(record), err=True)
+
+
 @contextmanager
 def progress_line(quiet: bool, verbose: bool) -> Iterator[Callable[[str, float | None], None]]:
-    """A function that shows what is being done: one line rewritten on a terminal, plain lines with --verbose, else nothing."""
+    """A function that shows what is being done: one line rewritten on a terminal, plain lines with --verbose, else nothing. With --verbose
+    standard error also gets the traceback of each failure that leaves only a note."""
+    log, handler = logging.getLogger("postrun.ingest"), _Echo()
+    level = log.level
     terminal = sys.stderr.isatty() and not quiet
     width = 0
 
@@ -187,8 +198,13 @@ def progress_line(quiet: bool, verbose: bool) -> Iterator[Callable[[str, float |
         elif verbose and text:
             echo(text, err=True)
 
+    if verbose:
+        log.addHandler(handler)
+        log.setLevel(logging.DEBUG)
     try:
         yield show
     finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
         if terminal and width:
             overwrite("", width)

@@ -38,7 +38,8 @@ def test_no_link_of_a_source_is_followed(run_files: Path, tmp_path: Path) -> Non
     shutil.copytree(run_files / "first", private / "traces")
     ingest([run_files / "first"], private / "run.duckdb", name=SECRET).close()
     links = {
-        "first/job.json": private / "job.json", "first/etc": private, "second": private / "traces", "store/run.duckdb": private / "run.duckdb",
+        "first/job.json": private / "job.json", "first/etc": private, "second": private / "traces",
+        "store/run.duckdb": private / "run.duckdb",
         "first/loop": Path("loop"), "first/nothing": Path("nowhere"), "latest": Path("first"),
     }  # fmt: skip
     for name, place in links.items():
