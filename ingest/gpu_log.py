@@ -17,6 +17,7 @@ from .devices import MOST_DEVICES
 from .gpu_log_metrics import FREE, PERCENT, RESERVED, TOTAL, USED
 from .registry import ReadResult, Registry
 from .store import Store, storable
+from .trace_limits import MOST_VALUE, possible_times
 
 KEYS: Final = ("host", "index", "uuid", "bus", "name")
 """Columns of texts that say which GPU a row is of."""
@@ -98,7 +99,7 @@ class GpuLogs:
         numbers = [self._number(log, dict(zip((*keys, "name"), row, strict=True))) for row in known.iter_rows()]
         rows = rows.join(known.with_columns(gpu=pl.Series(numbers, dtype=pl.Int32)), on=keys, how="left", nulls_equal=True)
         log.beyond += rows["gpu"].null_count()
-        rows = rows.filter(pl.col("gpu").is_not_null())
+        rows = possible_times(rows.filter(pl.col("gpu").is_not_null()))
         long = (
             rows.unpivot(on=metrics, index=["gpu", "time_ns"], variable_name="metric", value_name="value")
             .filter(pl.col("value").is_not_null())
@@ -158,7 +159,7 @@ class GpuLogs:
             f"""
             CREATE OR REPLACE TEMP TABLE log_unit AS
             SELECT units.unit::INTEGER AS unit, metric, time_ns + ?::BIGINT AS time_ns, value FROM log_sample
-            JOIN (VALUES {units}) AS units(gpu, unit) USING (gpu) WHERE log = ? AND isfinite(value)
+            JOIN (VALUES {units}) AS units(gpu, unit) USING (gpu) WHERE log = ? AND abs(value) <= {MOST_VALUE}
             """,
             [shift, log.source],
         )

@@ -37,7 +37,7 @@ from .source import (
     find_files,
 )
 from .store import SCHEMA, Store, storable
-from .trace_limits import ABSURD_TIME, clamped
+from .trace_limits import IMPOSSIBLE, clamped
 
 if TYPE_CHECKING:
     from .partial import Partials
@@ -369,7 +369,7 @@ class _Reading:
         if self.store.left_out and i in self.results:
             result, dropped = self.results[i], self.store.left_out
             self.results[i] = replace(result, events=max(0, result.events - dropped))
-            self.store.note(*ABSURD_TIME, count=dropped, source=source, file=path.name)
+            self.store.note(*IMPOSSIBLE, count=dropped, source=source, file=path.name)
         self.store.left_out = 0
 
     def _moved(self, i: int) -> bool:

@@ -22,7 +22,7 @@ from .reader_failures import costs_one_file, failure_text
 from .registry import ReadResult, Registry
 from .source import FORMATS, SYSTEM_METRICS, TIMELINE, TRACE, TRACE_HEAD_BYTES, Found, read_head
 from .store import ENUM_VALUES, SCHEMA, Store, native_path
-from .trace_limits import ABSURD_TIME
+from .trace_limits import IMPOSSIBLE
 
 if TYPE_CHECKING:
     import duckdb
@@ -124,7 +124,7 @@ def _trace(store: Store, path: Path, tables: _Tables) -> Entry:
             for table in (*_EVENTS, "device", "profile_window"):
                 store.connection.execute(f"DELETE FROM {table}")
     if store.left_out:
-        store.note(*ABSURD_TIME, count=store.left_out)
+        store.note(*IMPOSSIBLE, count=store.left_out)
     read["told"] = [_told_as_json(*one) for one in placement.told]
     tables.copy("name", "SELECT text FROM name ORDER BY id")
     for table in _EVENTS:

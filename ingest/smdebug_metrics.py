@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import UsageError
 from .registry import UNKNOWN_HOST, ReadResult, Registry
 from .store import NO_EXTENSIONS, Severity, Store, native_path
-from .trace_limits import EARLIEST_NS, LATEST_NS
+from .trace_limits import EARLIEST_NS, LATEST_NS, MOST_VALUE
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,7 +61,7 @@ SELECT file, unit, time_ns, value, metric, coalesce(key, type) AS key,
     coalesce(node, nullif(regexp_extract(file, '{_NAME}', 1), ''), '{UNKNOWN_HOST}') AS hostname,
     CASE WHEN corrupt THEN 'corrupt'
         WHEN type IS NULL OR time_ns IS NULL OR value IS NULL OR NOT isfinite(value)
-            OR time_ns NOT BETWEEN {EARLIEST_NS} AND {LATEST_NS} THEN 'incomplete'
+            OR abs(value) > {MOST_VALUE} OR time_ns NOT BETWEEN {EARLIEST_NS} AND {LATEST_NS} THEN 'incomplete'
         WHEN metric IS NULL THEN 'unknown'
         ELSE 'stored' END AS verdict,
     node IS NULL AS nameless

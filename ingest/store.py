@@ -210,7 +210,7 @@ class Store:
         self._in_folder = False
         self.copied_from: str | None = None  # the run store that a temporary store is a copy of
         self.left_out = 0
-        """Rows of impossible times that :meth:`append` left out since a reader last noted them."""
+        """Rows of impossible times or values that :meth:`append` left out since a reader last noted them."""
         self._added: Counter[str] = Counter()
         self._removed: Counter[str] = Counter()
 
@@ -333,7 +333,7 @@ class Store:
     def append(self, table: str, data: pa.Table | pa.RecordBatch | pl.DataFrame) -> None:
         """Add rows in bulk. ``data`` has columns named as in ``SCHEMA[table]``; columns it lacks become null, others are an error.
 
-        Rows of impossible times are left out and counted in ``left_out``.
+        Rows of impossible times or values are left out and counted in ``left_out``.
         """
         import pyarrow as pa
 

@@ -25,6 +25,10 @@ MOST_BYTES: Final = 2**56
 """Sizes and numbers of elements beyond are damage (64 PiB); some hundred within can be summed."""
 ABSURD_TIME: Final = ("warning", "absurd_time", "Events whose times are of no possible day were left out.")
 
+MOST_VALUE: Final = 1e100
+"""Samples beyond are damage; within, sums of them stay finite."""
+IMPOSSIBLE: Final = ("warning", "impossible_value", "Events with impossible times and samples with impossible values were left out.")
+
 _SIZES: Final = ("bytes", "allocated", "reserved", "in_elements", "out_elements")
 
 
@@ -44,7 +48,7 @@ def possible_times(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def storable_rows(rows: Any) -> tuple[Any, int]:
-    """Arrow rows of events without those of impossible times, and how many these are; impossible sizes become null.
+    """Arrow rows of events without those of impossible times or values, and how many these are; impossible sizes become null.
 
     Everything that becomes rows comes through here: what a reader adds to the times of a file is checked with them.
     """
@@ -68,9 +72,34 @@ def storable_rows(rows: Any) -> tuple[Any, int]:
         if name in names and (bad := beyond(name, first, last)) is not None:
             dropped += pc.sum(bad).as_py()
             rows = rows.filter(pc.invert(bad))
+    if "metric" in names and "value" in names:
+        rows, wild = _possible_samples(rows)
+        dropped += wild
     for name in _SIZES:
         if name in names and (bad := beyond(name, -MOST_BYTES, MOST_BYTES)) is not None:
             kept = pc.if_else(bad, pa.scalar(None, pa.int64()), rows.column(name))
             table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
             rows = table.set_column(names.index(name), name, kept)
     return rows, dropped
+
+
+def _possible_samples(rows: Any) -> tuple[Any, int]:
+    """Rows of samples without the measured values that are not finite or beyond ``MOST_VALUE``, and how many these are. A counter of the
+    program may have such values; beyond the limit they become infinite, which reports count as odd."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = rows.column("value")
+    if not pa.types.is_float64(values.type):
+        return rows, 0
+    wild = pc.fill_null(pc.invert(pc.less_equal(pc.abs(values), MOST_VALUE)), False)  # also a NaN
+    if not pc.any(wild).as_py():
+        return rows, 0
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    counter = pc.fill_null(pc.starts_with(table.column("metric").cast(pa.string()), "counter."), False)
+    beyond = pc.and_(wild, pc.is_finite(values))
+    table = table.set_column(
+        table.schema.names.index("value"), "value", pc.if_else(beyond, pc.multiply(pc.sign(values), float("inf")), values)
+    )
+    measured = pc.and_(wild, pc.invert(counter))
+    return table.filter(pc.invert(measured)), pc.sum(measured).as_py()

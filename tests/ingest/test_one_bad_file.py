@@ -150,6 +150,14 @@ def test_rows_of_impossible_times_and_sizes_do_not_reach_the_store() -> None:
     assert storable_rows(same) == (same, 0)
 
 
+def test_samples_that_no_sum_can_hold_do_not_reach_the_store() -> None:
+    values = [1e308, float("nan"), float("inf"), 5.0, None, -1e308, float("nan"), 1e99]
+    metrics = ["gpu_power"] * 5 + ["counter.loss"] * 3
+    rows, dropped = storable_rows(pl.DataFrame({"metric": metrics, "value": values}).to_arrow())
+    assert repr(pl.DataFrame(rows)["value"].to_list()) == "[5.0, None, -inf, nan, 1e+99]"
+    assert dropped == 3
+
+
 # -- failures of readers ---------------------------------------------------------------------------------------------------
 
 
