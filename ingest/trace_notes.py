@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from .limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, TEXT_BYTES
 from .store import Severity, Store
-from .trace_scan import Defect
+from .trace_scan import MEMBER_LIMIT, Defect
 
-TRUNCATING: Final = frozenset({"truncated", "cut_stream", "corrupt_stream", "lost_event", "too_long", "too_deep"})
+TRUNCATING: Final = frozenset({"truncated", "cut_stream", "corrupt_stream", "lost_event", "too_long", "too_deep", "unpacked_limit"})
 """Codes of defects that mean that a part of the run is missing."""
 
 _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
@@ -35,8 +36,17 @@ _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
     "trailing_garbage": ("info", "Bytes behind the end of the trace were ignored."),
     "not_json": ("warning", "No event could be found in the text."),
     "empty": ("warning", "The file is empty."),
+    "text_cut": ("warning", f"Texts longer than {TEXT_BYTES >> 10} KiB were cut; each shows its length and a checksum."),
+    "text_left_out": (
+        "warning",
+        f"The file has more than {NAMES:,} texts or {NAME_TEXT_BYTES >> 20} MiB of them, the limit; further ones read {LEFT_OUT}.",
+    ),
+    "metadata_left_out": ("warning", f"Metadata events beyond the limit of {MEMBER_LIMIT >> 20} MiB were left out."),
     "cut_stream": ("warning", "The compressed file is cut off (a killed job, an unfinished copy); what comes before is reported."),
     "corrupt_stream": ("warning", "The compressed data is damaged; what comes before the damage is reported. Copy the file again."),
+    "unpacked_limit": (
+        "warning", "The compressed file unpacks to more than the limit; what comes before is reported. Raise --max-unpacked to read it all.",
+    ),
     "checksum": ("warning", "The checksum of the compressed data does not match; figures may be wrong. Copy the file again."),
 }  # fmt: skip
 

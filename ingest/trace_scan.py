@@ -35,6 +35,9 @@ broken_member           a top-level member that could not be read; its text is k
 trailing_garbage        count = bytes after the end of the document
 not_json                no event and no member could be found at all
 empty                   no text
+text_cut                a text of a row longer than TEXT_BYTES (limits.py); cut, with its length and checksum behind it
+text_left_out           a text of a row beyond NAMES or NAME_TEXT_BYTES; it reads LEFT_OUT
+metadata_left_out       an M event beyond MEMBER_LIMIT bytes of such events; skipped
 ======================  ==================================================================================================
 """
 
@@ -47,6 +50,7 @@ from typing import Any, Final, Literal, Protocol
 
 import pyarrow as pa
 
+from .limits import NAME_TEXT_BYTES, NAMES, TEXT_BYTES
 from .trace_scan_python import PythonScanner, decode_value
 
 try:
@@ -59,8 +63,8 @@ MISSING: Final = -(2**63)
 """Stands for "no value" in the raw int64 columns of the scanners; callers see Arrow nulls."""
 EVENT_LIMIT: Final = 16 << 20
 """Longest event, in bytes of text; longer ones are lost (Defect ``too_long``)."""
-MEMBER_LIMIT: Final = 64 << 20
-"""Longest top-level member other than traceEvents, in bytes of text."""
+MEMBER_LIMIT: Final = 16 << 20
+"""Bytes of text of all top-level members other than traceEvents, and of all M events; as Python objects they take up to 20 times that."""
 DEPTH_LIMIT: Final = 256
 """Deepest nesting of arrays and objects inside one event or member."""
 
@@ -157,6 +161,10 @@ class TraceScan:
         wide_categories: Collection[str] = (),
         force_python: bool = False,
         event_limit: int = EVENT_LIMIT,
+        member_limit: int = MEMBER_LIMIT,
+        text_limit: int = TEXT_BYTES,
+        string_limit: int = NAMES,
+        total_limit: int = NAME_TEXT_BYTES,
     ) -> None:
         narrow = _columns(args)
         wide = _columns(wide_args)
@@ -176,8 +184,11 @@ class TraceScan:
             [(key.encode(), index) for key, index in keys],
             [c.encode() for c in wide_categories],
             event_limit,
-            MEMBER_LIMIT,
+            member_limit,
             DEPTH_LIMIT,
+            text_limit,
+            string_limit,
+            total_limit,
         )
         self._finished = False
         self.members: dict[str, Any] = {}

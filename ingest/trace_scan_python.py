@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, TypeGuard
 
+from .limits import LEFT_OUT, cut_text
+
 _WHITE: Final = b" \t\r\n"
 _WORD_END: Final = frozenset(b' \t\r\n,:]}["{')
 _SKIP_WHITE: Final = re.compile(rb"[ \t\r\n]*")
@@ -38,6 +40,7 @@ _INT64: Final = range(-(2**63) + 1, 2**63)
 _TEXT_ID_BASE: Final = -(2**62)
 _EXAMPLE: Final = 60
 _WINDOW: Final = 1 << 16  # json's error messages count the lines before an error, so its text is kept short
+_METADATA_BYTES: Final = 64  # what an M event takes beside its text
 _STRIPPED: Final = " \t\r\n"
 _LONGEST_INT: Final = 4000  # digits; int() refuses more than 4300
 
@@ -394,6 +397,9 @@ class PythonScanner:
         event_limit: int,
         member_limit: int,
         depth_limit: int,
+        text_limit: int,
+        string_limit: int,
+        total_limit: int,
     ) -> None:
         self._kinds = [*kinds, *wide_kinds]
         self._narrow = len(kinds)
@@ -402,6 +408,9 @@ class PythonScanner:
         self._event_limit = event_limit
         self._member_limit = member_limit
         self._depth_limit = depth_limit
+        self._text_limit = text_limit
+        self._string_limit = string_limit
+        self._total_limit = total_limit
         self._buffer = b""
         self._base = 0  # offset of the buffer in the file
         self._window = ""  # a piece of the buffer, one character per byte
@@ -422,9 +431,12 @@ class PythonScanner:
         self._wide_rows: list[list[int | None]] = []
         self._ids: dict[str, int] = {}
         self._strings: list[str] = []
+        self._text_bytes = 0
         self._metadata: list[tuple[int, bytes]] = []
+        self._metadata_bytes = 0
         self._members: list[tuple[bytes, bytes, bool]] = []
         self._counts: dict[tuple[str, str], int] = {}
+        self._count_bytes = 0
         self._defects: dict[str, tuple[int, int, bytes]] = {}
         self._noted: list[tuple[str, int]] = []  # repairs in the unit being read
 
@@ -501,12 +513,35 @@ class PythonScanner:
         match = _SKIP_WHITE.match(self._buffer, i)
         return match.end() if match else i
 
-    def _intern(self, text: str) -> int:
-        found = self._ids.get(text)
+    def _intern(self, text: str, at: int) -> int:
+        """Id of a text: one that is too long is cut, and when the table is full, new ones are one text."""
+        short = cut_text(text, self._text_limit)
+        if short != text:
+            self._note("text_cut", at)
+        found = self._ids.get(short)
         if found is None:
-            found = self._ids[text] = len(self._ids)
-            self._strings.append(text)
+            size = len(short.encode())
+            if len(self._ids) >= self._string_limit or self._text_bytes + size > self._total_limit:
+                self._note("text_left_out", at)
+                short, size = LEFT_OUT, len(LEFT_OUT)
+                if short in self._ids:
+                    return self._ids[short]
+            found = self._ids[short] = len(self._ids)
+            self._text_bytes += size
+            self._strings.append(short)
         return found
+
+    def _count(self, phase: str, category: str) -> None:
+        """Counts an event of a phase and a category; when the table is full, those of a new pair by their phase alone."""
+        key = cut_text(phase, self._text_limit), cut_text(category, self._text_limit)
+        size = 4 + len(key[0].encode()) + len(key[1].encode())
+        if key not in self._counts and (len(self._counts) >= self._string_limit or self._count_bytes + size > self._total_limit):
+            key = (phase if len(phase.encode()) == 1 else "", "")
+            size = 4 + len(key[0])
+        if key not in self._counts:
+            self._counts[key] = 0
+            self._count_bytes += size
+        self._counts[key] += 1
 
     # the course of the document
 
@@ -769,10 +804,14 @@ class PythonScanner:
             self._note("no_phase", start)
             return
         category = self._as_text(fields.get("cat"))
-        counted = (phase, category or "")
-        self._counts[counted] = self._counts.get(counted, 0) + 1
+        self._count(phase, category or "")
         if phase == "M":
-            self._metadata.append((self._event_count, self._buffer[start:end]))
+            size = end - start + _METADATA_BYTES
+            if self._metadata_bytes + size > self._member_limit:
+                self._note("metadata_left_out", start)
+            else:
+                self._metadata_bytes += size
+                self._metadata.append((self._event_count, self._buffer[start:end]))
         instant, wide = phase == "i", category in self._wide_categories
         if phase not in ("X", "B", "E") and not (instant and wide):
             return
@@ -785,8 +824,8 @@ class PythonScanner:
         row = [
             self._event_count,
             ord(phase),
-            None if category is None else self._intern(category),
-            None if name is None else self._intern(name),
+            None if category is None else self._intern(category, start),
+            None if name is None else self._intern(name, start),
             self._as_id(fields.get("pid"), start),
             self._as_id(fields.get("tid"), start),
             start_ns,
@@ -798,7 +837,7 @@ class PythonScanner:
                 row.append(self._as_int(value, start))
             elif kind == "text":
                 text = self._as_text(value)
-                row.append(None if text is None else self._intern(text))
+                row.append(None if text is None else self._intern(text, start))
             else:
                 three = [*value[:3], None, None, None] if _is_array(value) else [None] * 3
                 row.extend(self._as_int(v, start) for v in three[:3])
@@ -837,7 +876,7 @@ class PythonScanner:
         """A pid or tid: its number, or what stands for its text."""
         if isinstance(value, str) and not isinstance(value, _Number):
             number, _ = _integer(value)
-            return _TEXT_ID_BASE - self._intern(value) if number is None else number
+            return _TEXT_ID_BASE - self._intern(value, at) if number is None else number
         return None if isinstance(value, bool) else self._as_int(value, at)
 
 

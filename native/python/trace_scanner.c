@@ -102,21 +102,24 @@ static trace_scan *make_scan(PyObject *kinds, PyObject *wide_kinds, PyObject *ke
 
 static PyObject *scanner_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     PyObject *kinds, *wide_kinds, *keys, *categories;
-    Py_ssize_t event_limit, member_limit, depth_limit;
+    Py_ssize_t event_limit, member_limit, depth_limit, text_limit, string_limit, total_limit;
     if (keywords && PyDict_Size(keywords)) {
         PyErr_SetString(PyExc_TypeError, "TraceScanner takes positional arguments only");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args, "OOO!O!nnn", &kinds, &wide_kinds, &PyList_Type, &keys, &PyList_Type, &categories, &event_limit,
-                          &member_limit, &depth_limit))
+    if (!PyArg_ParseTuple(args, "OOO!O!nnnnnn", &kinds, &wide_kinds, &PyList_Type, &keys, &PyList_Type, &categories, &event_limit,
+                          &member_limit, &depth_limit, &text_limit, &string_limit, &total_limit))
         return NULL;
-    if (event_limit < 1 || member_limit < 1 || depth_limit < 1 || depth_limit > TRACE_SCAN_DEPTH_MAX) {
+    if (event_limit < 1 || member_limit < 1 || text_limit < 1 || string_limit < 1 || total_limit < 1 || depth_limit < 1 || depth_limit > TRACE_SCAN_DEPTH_MAX) {
         PyErr_Format(PyExc_ValueError, "limits must be positive, the depth at most %d", TRACE_SCAN_DEPTH_MAX);
         return NULL;
     }
     arguments a = {0};
     a.options.event_limit = (size_t)event_limit;
     a.options.member_limit = (size_t)member_limit;
+    a.options.text_limit = (size_t)text_limit;
+    a.options.string_limit = (size_t)string_limit;
+    a.options.total_limit = (size_t)total_limit;
     a.options.depth_limit = (unsigned)depth_limit;
     trace_scan *scan = make_scan(kinds, wide_kinds, keys, categories, &a);
     PyMem_Free(a.kinds);
@@ -319,7 +322,7 @@ static PyMethodDef scanner_methods[] = {
 };
 
 static PyType_Slot scanner_slots[] = {
-    {Py_tp_doc, "TraceScanner(kinds, wide_kinds, keys, wide_categories, event_limit, member_limit, depth_limit)"},
+    {Py_tp_doc, "TraceScanner(kinds, wide_kinds, keys, wide_categories, event_limit, member_limit, depth_limit, text_limit, string_limit, total_limit)"},
     {Py_tp_new, scanner_new},
     {Py_tp_dealloc, scanner_dealloc},
     {Py_tp_methods, scanner_methods},

@@ -5,6 +5,7 @@
  * unit that cannot be read is left behind at the byte that showed it. The same rules stand in ingest/trace_scan_python.py. */
 #include "trace_scan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,12 +20,13 @@ typedef const uint8_t *text;
 enum defect {
     CONTROL_CHARACTER, INVALID_ESCAPE, INVALID_UTF8, LONE_SURROGATE, BARE_WORD, EMPTY_VALUE, BARE_QUOTE, TRAILING_COMMA,
     MISSING_COMMA, NOT_AN_EVENT, NO_PHASE, NO_TIMESTAMP, NUMBER_OUT_OF_RANGE, LOST_EVENT, LOST_BYTES, TOO_LONG, TOO_DEEP,
-    TRUNCATED, BROKEN_MEMBER, TRAILING_GARBAGE, NOT_JSON, EMPTY, DEFECTS
+    TRUNCATED, BROKEN_MEMBER, TRAILING_GARBAGE, NOT_JSON, EMPTY, TEXT_CUT, TEXT_LEFT_OUT, METADATA_LEFT_OUT, DEFECTS
 };
 static const char *const defect_codes[DEFECTS] = {
     "control_character", "invalid_escape", "invalid_utf8", "lone_surrogate", "bare_word", "empty_value", "bare_quote",
     "trailing_comma", "missing_comma", "not_an_event", "no_phase", "no_timestamp", "number_out_of_range", "lost_event",
     "lost_bytes", "too_long", "too_deep", "truncated", "broken_member", "trailing_garbage", "not_json", "empty",
+    "text_cut", "text_left_out", "metadata_left_out",
 };
 
 /* ---------------------------------------------------------------- types */
@@ -77,7 +79,7 @@ struct trace_scan {
     key_table fields, keys;
     buffer *wide_categories;
     size_t wide_category_count;
-    size_t event_limit, member_limit;
+    size_t event_limit, member_limit, text_limit, string_limit, total_limit;
     unsigned depth_limit;
     /* text */
     buffer carry;
@@ -103,7 +105,7 @@ struct trace_scan {
     value *args;     /* one per column */
     value *elements; /* three per column: the first ones of an array */
     uint8_t stack[TRACE_SCAN_DEPTH_MAX];
-    buffer scratch, category_scratch;
+    buffer scratch, category_scratch, cut, cut_category;
     /* results */
     trace_scan_table events, wide;
     int64_t event_count;
@@ -112,7 +114,7 @@ struct trace_scan {
     int64_t *counts;
     size_t counts_capacity;
     trace_scan_metadata *metadata;
-    size_t metadata_count, metadata_capacity;
+    size_t metadata_count, metadata_capacity, metadata_bytes;
     trace_scan_member *members;
     size_t member_count, member_capacity;
     trace_scan_defect defects[DEFECTS];
@@ -209,16 +211,28 @@ static int rehash(string_table *t) {
     return 0;
 }
 
-/* The id of a text, or -1 without memory (also when 2^31 ids are used up). */
-static int32_t intern(string_table *t, text p, size_t n) {
-    if ((!t->entries || t->count * 2 > t->mask) && rehash(t)) return -1;
-    uint64_t hash = hash_text(p, n, t->seed);
+/* The entry of a text, or the free one where it would be; the table has entries. */
+static size_t slot_of(const string_table *t, text p, size_t n, uint64_t hash) {
     size_t i = hash & t->mask;
     for (; t->entries[i].id; i = (i + 1) & t->mask) {
         if (t->entries[i].hash != (uint32_t)(hash >> 32)) continue;
         size_t id = t->entries[i].id - 1, from = string_start(t, id);
-        if (t->ends[id] - from == n && (n == 0 || memcmp(t->bytes.bytes + from, p, n) == 0)) return (int32_t)id;
+        if (t->ends[id] - from == n && (n == 0 || memcmp(t->bytes.bytes + from, p, n) == 0)) break;
     }
+    return i;
+}
+
+/* The id of a text, or -1 if it has none. */
+static int32_t known_id(const string_table *t, text p, size_t n) {
+    return t->entries ? (int32_t)t->entries[slot_of(t, p, n, hash_text(p, n, t->seed))].id - 1 : -1;
+}
+
+/* The id of a text, or -1 without memory (also when 2^31 ids are used up). */
+static int32_t intern(string_table *t, text p, size_t n) {
+    if ((!t->entries || t->count * 2 > t->mask) && rehash(t)) return -1;
+    uint64_t hash = hash_text(p, n, t->seed);
+    size_t i = slot_of(t, p, n, hash);
+    if (t->entries[i].id) return (int32_t)t->entries[i].id - 1;
     if (t->count >= INT32_MAX || grow((void **)&t->ends, t->count, &t->capacity, sizeof *t->ends) || append(&t->bytes, p, n))
         return -1;
     t->ends[t->count] = t->bytes.length;
@@ -946,14 +960,61 @@ static int text_of(trace_scan *s, const value *v, buffer *b, trace_scan_text *ou
     return 1;
 }
 
-/* Id of a value's text, -1: it has none; *failed: no memory. */
-static int32_t text_id(trace_scan *s, const value *v, int *failed) {
-    trace_scan_text t;
-    int has = text_of(s, v, &s->scratch, &t);
-    if (has == 0) return -1;
-    int32_t id = has < 0 ? -1 : intern(&s->strings, t.at, t.length);
+static uint32_t crc32_of(text p, size_t n) {
+    static const uint32_t nibble[16] = {
+        0x00000000u, 0x1DB71064u, 0x3B6E20C8u, 0x26D930ACu, 0x76DC4190u, 0x6B6B51F4u, 0x4DB26158u, 0x5005713Cu,
+        0xEDB88320u, 0xF00F9344u, 0xD6D6A3E8u, 0xCB61B38Cu, 0x9B64C2B0u, 0x86D3D2D4u, 0xA00AE278u, 0xBDBDF21Cu,
+    };
+    uint32_t crc = ~0u;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= p[i];
+        crc = crc >> 4 ^ nibble[crc & 15];
+        crc = crc >> 4 ^ nibble[crc & 15];
+    }
+    return ~crc;
+}
+
+/* Cuts a text of valid UTF-8 that is too long, as cut_bytes of ingest/limits.py does; the result is in b. 1: it was cut, -1: no memory. */
+static int cut_text(const trace_scan *s, trace_scan_text *t, buffer *b) {
+    enum { MARK = 64 };
+    if (t->length <= s->text_limit) return 0;
+    size_t end = s->text_limit > MARK ? s->text_limit - MARK : 0;
+    while (end && (t->at[end] & 0xC0) == 0x80) end--;
+    char mark[MARK];
+    int length = snprintf(mark, sizeof mark, "\xE2\x80\xA6 [%zu bytes, %08x]", t->length, (unsigned)crc32_of(t->at, t->length));
+    b->length = 0;
+    if (append(b, t->at, end) || append(b, mark, (size_t)length)) return -1;
+    *t = (trace_scan_text){b->bytes, b->length};
+    return 1;
+}
+
+static int is_full(const trace_scan *s, const string_table *t, size_t more) {
+    return t->count >= s->string_limit || more > s->total_limit || t->bytes.length > s->total_limit - more;
+}
+
+/* Id of a text: one that is too long is cut, and when the table is full, new ones are one text. -1, *failed: no memory. */
+static int32_t intern_text(trace_scan *s, trace_scan_text t, text at, int *failed) {
+    static const char left_out[] = "(names beyond the limit)";
+    int was_cut = cut_text(s, &t, &s->cut);
+    if (was_cut > 0) note(s, TEXT_CUT, at);
+    int32_t id = was_cut < 0 ? -1 : known_id(&s->strings, t.at, t.length);
+    if (id < 0 && was_cut >= 0) {
+        if (is_full(s, &s->strings, t.length)) {
+            note(s, TEXT_LEFT_OUT, at);
+            t = (trace_scan_text){(text)left_out, sizeof left_out - 1};
+        }
+        id = intern(&s->strings, t.at, t.length);
+    }
     if (id < 0) *failed = 1;
     return id;
+}
+
+/* Id of a value's text, -1: it has none; *failed: no memory. */
+static int32_t text_id(trace_scan *s, const value *v, text at, int *failed) {
+    trace_scan_text t;
+    int has = text_of(s, v, &s->scratch, &t);
+    if (has < 0) *failed = 1;
+    return has > 0 ? intern_text(s, t, at, failed) : -1;
 }
 
 /* The number of a text, or missing; a note if it is out of range. */
@@ -1006,13 +1067,13 @@ static int64_t id_of(trace_scan *s, const value *v, text at, int *failed) {
         return TRACE_SCAN_MISSING;
     }
     if (number_of_text(t.at, t.at + t.length, 0, 1, &number) == NUMERIC) return number;
-    int32_t id = intern(&s->strings, t.at, t.length);
-    if (id < 0) *failed = 1;
-    return -((int64_t)1 << 62) - id;
+    return -((int64_t)1 << 62) - intern_text(s, t, at, failed);
 }
 
+/* Counts an event of a phase and a category; when the table is full, those of a new pair by their phase alone. */
 static int count_event(trace_scan *s, trace_scan_text phase, trace_scan_text category) {
     uint8_t small[256];
+    if (cut_text(s, &phase, &s->cut) < 0 || cut_text(s, &category, &s->cut_category) < 0) return -1;
     uint32_t length = (uint32_t)phase.length;
     size_t n = sizeof length + phase.length + category.length;
     uint8_t *key = n <= sizeof small ? small : malloc(n);
@@ -1020,7 +1081,13 @@ static int count_event(trace_scan *s, trace_scan_text phase, trace_scan_text cat
     memcpy(key, &length, sizeof length);
     memcpy(key + sizeof length, phase.at, phase.length);
     if (category.length) memcpy(key + sizeof length + phase.length, category.at, category.length);
-    int32_t id = intern(&s->counted, key, n);
+    int32_t id = known_id(&s->counted, key, n);
+    if (id < 0 && is_full(s, &s->counted, n)) {
+        length = phase.length == 1;
+        memcpy(key, &length, sizeof length);
+        n = sizeof length + length;
+    }
+    if (id < 0) id = intern(&s->counted, key, n);
     if (key != small) free(key);
     if (id < 0) return -1;
     size_t before = s->counts_capacity;
@@ -1037,6 +1104,8 @@ static int is_wide(const trace_scan *s, trace_scan_text category) {
             return 1;
     return 0;
 }
+
+#define METADATA_BYTES 64 /* what an M event takes beside its text */
 
 /* Puts the event that has been read into the columns; -1 without memory. */
 static int commit_event(trace_scan *s, text start, text end) {
@@ -1057,7 +1126,10 @@ static int commit_event(trace_scan *s, text start, text end) {
     int failed = has_category < 0 || count_event(s, phase, category);
     free(phase_text.bytes);
     if (failed) return -1;
-    if (letter == 'M') {
+    if (letter == 'M' && s->metadata_bytes + (size_t)(end - start) + METADATA_BYTES > s->member_limit) {
+        note(s, METADATA_LEFT_OUT, start);
+    } else if (letter == 'M') {
+        s->metadata_bytes += (size_t)(end - start) + METADATA_BYTES;
         if (grow((void **)&s->metadata, s->metadata_count, &s->metadata_capacity, sizeof *s->metadata)) return -1;
         trace_scan_metadata *m = &s->metadata[s->metadata_count];
         m->before = s->event_count;
@@ -1080,10 +1152,9 @@ static int commit_event(trace_scan *s, text start, text end) {
 #define PUT(type, what) (((type *)t->columns[column].values)[row] = (what), column++)
     PUT(int64_t, s->event_count);
     PUT(uint8_t, letter);
-    int32_t category_id = has_category ? intern(&s->strings, category.at, category.length) : -1;
-    if (has_category && category_id < 0) return -1;
+    int32_t category_id = has_category ? intern_text(s, category, start, &failed) : -1;
     PUT(int32_t, category_id);
-    PUT(int32_t, text_id(s, &s->field[NAME], &failed));
+    PUT(int32_t, text_id(s, &s->field[NAME], start, &failed));
     PUT(int64_t, id_of(s, &s->field[PID], start, &failed));
     PUT(int64_t, id_of(s, &s->field[TID], start, &failed));
     PUT(int64_t, time);
@@ -1093,7 +1164,7 @@ static int commit_event(trace_scan *s, text start, text end) {
         if (s->kinds[i] == TRACE_SCAN_INT) {
             PUT(int64_t, int_of(s, v, start, &failed));
         } else if (s->kinds[i] == TRACE_SCAN_TEXT) {
-            PUT(int32_t, text_id(s, v, &failed));
+            PUT(int32_t, text_id(s, v, start, &failed));
         } else {
             for (int n = 0; n < 3; n++)
                 PUT(int64_t, v->kind == ARRAY ? int_of(s, &s->elements[3 * i + n], start, &failed) : TRACE_SCAN_MISSING);
@@ -1477,6 +1548,9 @@ static int set_up(trace_scan *s, const trace_scan_options *o) {
     s->all = o->all;
     s->event_limit = o->event_limit;
     s->member_limit = o->member_limit;
+    s->text_limit = o->text_limit ? o->text_limit : SIZE_MAX;
+    s->string_limit = o->string_limit ? o->string_limit : SIZE_MAX;
+    s->total_limit = o->total_limit ? o->total_limit : SIZE_MAX;
     s->depth_limit = o->depth_limit < TRACE_SCAN_DEPTH_MAX ? o->depth_limit : TRACE_SCAN_DEPTH_MAX;
     s->strings.seed = s->counted.seed = mix((uint64_t)(uintptr_t)s); /* no file can be made to collide everywhere */
     for (int i = 0; i < DEFECTS; i++) s->defects[i].code = defect_codes[i];
@@ -1538,6 +1612,8 @@ void trace_scan_free(trace_scan *s) {
     free(s->carry.bytes);
     free(s->scratch.bytes);
     free(s->category_scratch.bytes);
+    free(s->cut.bytes);
+    free(s->cut_category.bytes);
     free(s);
 }
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from postrun.ingest.limits import LEFT_OUT, cut_text
 from postrun.ingest.trace_scan import Arg, Defect, TraceScan, have_native, text_id
 from postrun.ingest.trace_scan_python import decode_value, scaled_int
 
@@ -564,6 +565,51 @@ def test_work_is_linear_on_hostile_text(start: str, unit: str) -> None:
             scan.feed(data[i : i + size])
         scan.finish()
     assert time.process_time() - before < 2.0  # some milliseconds if it is linear, hours if not
+
+
+@both_scanners
+def test_long_texts_are_cut_and_counted(force_python: bool) -> None:
+    names = ["é" * 200, "é" * 200 + "x", "e" * 128]
+    result = read(json.dumps([event(name=name, pid=names[0]) for name in names]), force_python=force_python, text_limit=128)
+    assert [row["name"] for row in result.rows] == [cut_text(name, 128) for name in names]
+    assert result.rows[0]["name"] != result.rows[1]["name"]
+    assert {row["pid"] for row in result.rows} == {cut_text(names[0], 128)}
+    assert result.codes == {"text_cut": 5}
+
+
+@both_scanners
+@pytest.mark.parametrize("limits", [{"string_limit": 4}, {"total_limit": 24}])
+def test_texts_beyond_the_limit_become_one_text(limits: dict[str, int], force_python: bool) -> None:
+    result = read(json.dumps([event(name=f"name{i % 6}") for i in range(12)]), force_python=force_python, **limits)
+    kept = 3
+    assert [row["name"] for row in result.rows] == [f"name{i % 6}" if i % 6 < kept else LEFT_OUT for i in range(12)]
+    assert result.codes == {"text_left_out": 12 - 2 * kept}
+
+
+@both_scanners
+def test_pairs_of_phase_and_category_beyond_the_limit_are_counted_by_phase(force_python: bool) -> None:
+    events = [event(cat=f"c{i}") for i in range(5)] + [event(ph="C", cat="x"), event(ph="ab", cat="x")]
+    result = read(json.dumps(events), force_python=force_python, string_limit=3)
+    assert result.counts == {("X", "c0"): 1, ("X", "c1"): 1, ("X", "c2"): 1, ("X", ""): 2, ("C", ""): 1, ("", ""): 1}
+
+
+@both_scanners
+def test_metadata_events_beyond_the_limit_are_left_out(force_python: bool) -> None:
+    events = [{"ph": "M", "name": "process_name", "pid": i} for i in range(20)] + [event()]
+    result = read(json.dumps(events), force_python=force_python, member_limit=1000)
+    size = len(json.dumps(events[0])) + 64
+    assert [e["pid"] for _, e in result.metadata] == list(range(1000 // size))
+    assert result.codes == {"metadata_left_out": 20 - 1000 // size}
+    assert len(result.rows) == 1
+
+
+@needs_native
+@given(events_strategy, st.sampled_from(sorted(LAYOUTS)), st.integers(0, 2**32), st.integers(70, 90), st.integers(1, 9), st.integers(1, 200))
+def test_both_scanners_agree_at_the_limits(events: list[Any], layout: str, seed: int, text: int, many: int, total: int) -> None:
+    written_text = LAYOUTS[layout]([{**e, "name": str(e.get("name")) * 40} if isinstance(e, dict) else e for e in events])
+    options = {"text_limit": text, "string_limit": many, "total_limit": total, "member_limit": 10_000}
+    native = read(written_text, cuts=random_cuts(seed), **options)
+    assert native.same(read(written_text, force_python=True, **options))
 
 
 def test_calls_in_the_wrong_order_and_bad_columns_are_refused() -> None:
