@@ -55,8 +55,7 @@ def add_devices(store: Store, node: int, members: Mapping[str, Any], used: Colle
             "vendor": vendor_of(name if isinstance(name, str) else None),
         }
         store_device(store, node, index, facts)
-    for index in sorted(set(used) - seen)[:MOST_DEVICES]:
-        store_device(store, node, index, {})
+    _store_used(store, node, sorted(set(used) - seen)[:MOST_DEVICES])
     return _renumbered(members, used)
 
 
@@ -73,6 +72,15 @@ def store_device(store: Store, node: int, index: int, facts: Mapping[str, Any]) 
         return
     changes = ", ".join(f"{column} = coalesce({column}, ?)" for column in facts)
     store.connection.execute(f'UPDATE device SET {changes} WHERE node = ? AND "index" = ?', [*facts.values(), node, index])
+
+
+def _store_used(store: Store, node: int, indices: list[int]) -> None:
+    """Rows for devices of which nothing is known, as far as the store has none."""
+    import pyarrow as pa
+
+    known = {index for (index,) in store.connection.execute('SELECT "index" FROM device WHERE node = ?', [node]).fetchall()}
+    if fresh := [index for index in indices if index not in known]:
+        store.append("device", pa.table({"node": pa.array([node] * len(fresh), pa.int32()), "index": pa.array(fresh, pa.int32())}))
 
 
 def _renumbered(members: Mapping[str, Any], used: Collection[int]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .limits import KERNEL_TEXT_BYTES, KERNELS, OTHER_KERNELS
 from .store import Store
 
 
@@ -40,6 +41,7 @@ def classify_kernels(store: Store) -> None:
 
     from .kernel_names import classify, distinct_short_names
 
+    _limit_kernels(store)
     names = store.frame("""
         SELECT n.id, n.text FROM name AS n
         JOIN (SELECT name, sum(duration_ns) AS total FROM device_event WHERE kind = 'kernel' GROUP BY name) AS t ON n.id = t.name
@@ -58,13 +60,34 @@ def classify_kernels(store: Store) -> None:
         store.connection.unregister("kernel_class")
 
 
+def _limit_kernels(store: Store) -> None:
+    """Give the kernels beyond the bounds of a run, those with the least time, one name; and note it."""
+    execute = store.connection.execute
+    ranked = """
+        SELECT n.id, row_number() OVER largest AS place, sum(strlen(n.text)) OVER largest AS bytes FROM name AS n
+        JOIN (SELECT name, sum(duration_ns) AS total FROM device_event WHERE kind = 'kernel' GROUP BY name) AS t ON n.id = t.name
+        WINDOW largest AS (ORDER BY t.total DESC, n.text ROWS UNBOUNDED PRECEDING)
+    """
+    beyond = f"SELECT id FROM ({ranked}) WHERE place > {KERNELS} OR bytes > {KERNEL_TEXT_BYTES}"
+    left_out = execute(f"SELECT count(*) FROM ({beyond})").fetchall()[0][0]
+    if not left_out:
+        return
+    [other] = store.name_ids([OTHER_KERNELS])
+    events = execute(f"UPDATE device_event SET name = ? WHERE kind = 'kernel' AND name IN ({beyond})", [other]).fetchall()[0][0]
+    text = (
+        f"The run has more than {KERNELS:,} kernels or {KERNEL_TEXT_BYTES >> 20} MiB of their names, the limit; the {left_out:,} kernels"
+        f" with the least time are shown as {OTHER_KERNELS}."
+    )
+    store.note("warning", "limit_reached", text, count=events)
+
+
 def ranks_by_order(store: Store, processes: Sequence[int]) -> None:
     """Where no trace says its rank, number the processes of several traces in the order of their files, and note it.
 
     ``processes``: of the traces, in the order of their files. With ranks on some of them nothing is guessed.
     """
-    order = list(dict.fromkeys(processes))
     ranks = dict(store.connection.execute("SELECT id, rank FROM process").fetchall())
+    order = [process for process in dict.fromkeys(processes) if process in ranks]
     missing = [process for process in order if ranks.get(process) is None]
     if len(order) < 2 or not missing:
         return

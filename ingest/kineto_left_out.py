@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from .categories import DEVICE_KINDS, SKIPPED
+from .limits import CATEGORIES
 from .store import Severity, Store
 from .trace_limits import EARLIEST_NS, LATEST_NS, LONGEST_NS, ROUNDING_NS
 from .trace_names import Names
@@ -26,6 +27,7 @@ _PHASES: Final = {
 
 _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
     "category_not_read": ("info", "Events of category {category} are of no kind that is read; they are not stored."),
+    "categories_not_read": ("info", "Events of many further categories are of no kind that is read; they are not stored."),
     "zero_time": ("warning", "Device events with start 0 and duration 0 were dropped: the profiler lost their times."),
     "absurd_time": ("warning", "Events whose times are of no possible day were dropped."),
     "absurd_duration": ("warning", "Events longer than seven days were dropped: their durations cannot be right."),
@@ -71,6 +73,9 @@ class LeftOut:
         if skipped.height:
             for category, count in skipped.group_by("category").len().sort("category").iter_rows():
                 text = names.text(category) if category is not None else ""
+                if f"category_not_read:{text}" not in self.dropped and len(self.dropped) >= CATEGORIES:
+                    self.count("categories_not_read", count)
+                    continue
                 own = skipped.filter(pl.col("category").eq_missing(category))
                 self.count(f"category_not_read:{text}", count, own)
                 if text.lower() == _SESSION:

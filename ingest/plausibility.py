@@ -47,7 +47,7 @@ def note_several_runs(store: Store, results: Iterable[ReadResult]) -> None:
             first, last = spans.get(key, (result.first_ns, result.last_ns))
             spans[key] = (min(first, result.first_ns), max(last, result.last_ns))
     known = {process: said for process, *said in store.connection.execute("SELECT id, rank, world_size FROM process").fetchall()}
-    said = [known[process] for process in sorted(processes)]
+    said = [known[process] for process in sorted(processes) if process in known]
     evidence = [
         text
         for text in (

@@ -5,9 +5,11 @@ Every reader asks here, so that two files of one process share its row and two p
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
+from .limits import FURTHER_NODES, NODES, PROCESSES
 from .store import Store, storable
 from .trace_limits import clamped
 
@@ -51,9 +53,17 @@ class Registry:
     store: Store
     _nodes: dict[str, int] = field(default_factory=dict)
     _processes: dict[tuple[int, int | None], list[_Process]] = field(default_factory=dict)
+    _made: int = 0
+
+    @property
+    def hostnames(self) -> Collection[str]:
+        """Names of the machines so far."""
+        return self._nodes.keys()
 
     def node(self, hostname: str) -> int:
-        """Id of the machine of this name."""
+        """Id of the machine of this name; beyond ``NODES`` that of ``FURTHER_NODES``, whose events are removed (limits.py)."""
+        if hostname not in self._nodes and len(self._nodes) >= NODES:
+            hostname = FURTHER_NODES
         if hostname not in self._nodes:
             self._nodes[hostname] = self.store.next_id("node")
             self.store.insert("node", {"id": self._nodes[hostname], "hostname": hostname})
@@ -83,6 +93,9 @@ class Registry:
             if same_rank and (pid is not None or known.label == label):
                 self._fill(known, rank, local_rank, world_size, label)
                 return known.id
+        if self._made >= PROCESSES:
+            return self._further_process()
+        self._made += 1
         new = _Process(self.store.next_id("process"), rank, label)
         self._processes.setdefault((node, pid), []).append(new)
         self.store.insert(
@@ -99,6 +112,17 @@ class Registry:
             },
         )
         return new.id
+
+    def _further_process(self) -> int:
+        """Id of the process that all beyond ``PROCESSES`` share; its events are removed."""
+        node = self._nodes.get(FURTHER_NODES)
+        if node is None:
+            node = self._nodes[FURTHER_NODES] = self.store.next_id("node")
+            self.store.insert("node", {"id": node, "hostname": FURTHER_NODES})
+        if (node, None) not in self._processes:
+            self._processes[node, None] = [_Process(self.store.next_id("process"), None, None)]
+            self.store.insert("process", {"id": self._processes[node, None][0].id, "node": node})
+        return self._processes[node, None][0].id
 
     def discard(self, node: int, process: int, source: int) -> None:
         """Forget a process that only ``source`` had asked for and that turned out to be another, and its

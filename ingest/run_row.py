@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from .limits import PARAMETERS, cut_values
 from .registry import ReadResult
 from .store import Store
 
@@ -76,6 +77,14 @@ def write_run(
     timed = [result for result in results if result.first_ns is not None]
     absolute = [result for result in timed if not result.relative] or timed
     partial = any(result.partial for result in results)
+    resources = {str(place): value for place, value in enumerate(job.get("resources", []))}
+    described: dict[str, dict[str, Any]] = {"resources": resources, "metadata": dict(metadata)}
+    described |= {key: dict(job.get(key, {})) for key in ("hyperparameters", "labels")}
+    for key, values in described.items():
+        described[key], left_out = cut_values(values)
+        if left_out:
+            text = f"The job has more than {PARAMETERS:,} {key}, the limit; the further ones were left out."
+            store.note("warning", "limit_reached", text, count=left_out)
     store.insert(
         "run",
         {
@@ -85,10 +94,10 @@ def write_run(
             "ended_ns": times[1] or max((result.last_ns for result in absolute if result.last_ns is not None), default=None),
             "framework": job.get("framework") or framework,
             "instance_type": job.get("instance_type"),
-            "resources": _json(job.get("resources", [])),
-            "hyperparameters": _json(job.get("hyperparameters", {})),
-            "labels": _json(job.get("labels", {})),
-            "metadata": _json(dict(metadata)),
+            "resources": _json(list(described["resources"].values())),
+            "hyperparameters": _json(described["hyperparameters"]),
+            "labels": _json(described["labels"]),
+            "metadata": _json(described["metadata"]),
             "job_started_ns": times[0],
             "job_ended_ns": times[1],
         },

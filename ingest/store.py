@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .. import temporary
 from ..errors import InputError, PostrunError, UsageError
+from .limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, cut_columns, cut_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -192,6 +193,8 @@ METRICS: Final[dict[str, str]] = {
     "sampler.cost_us": "us",
     "sampler.interval_ms": "ms",
 }
+_JSON_COLUMNS: Final = frozenset({"resources", "hyperparameters", "labels", "metadata"})
+"""Columns of `run` with JSON text; their values are cut before (run_row.py)."""
 COUNTER: Final = "counter."
 """Before the name of a counter that the program itself records; it has no unit, and values whenever the program gives one."""
 MEASURED: Final = f"NOT starts_with(metric, '{COUNTER}')"
@@ -205,6 +208,9 @@ class Store:
         self.connection = connection
         self.path = path
         self._names: dict[str, int] = {}
+        self._name_bytes = 0
+        self.max_unpacked: str | None = None
+        self.limited = Counter[str]()  # texts and names that met a bound (limits.py), by kind
         self._next: dict[str, int] = {"node": 0, "process": 0, "source": 0}
         self._folder: temporary.Folder | None = None  # spilled rows, and the file of a temporary store
         self._in_folder = False
@@ -344,6 +350,8 @@ class Store:
         unknown = [column for column in rows.schema.names if column not in SCHEMA[table]]
         if unknown:
             raise ValueError(f"table {table} has no column {unknown}")
+        rows, cut = cut_columns(rows)
+        self.limited["text_cut"] += cut
         names = ", ".join(f'"{column}"' for column in rows.schema.names)
         self.connection.register("incoming_rows", rows)
         try:
@@ -358,7 +366,11 @@ class Store:
         Texts may hold what no database can: see :func:`storable`. A number that its column cannot hold becomes null.
         """
         names = ", ".join(f'"{c}"' for c in row)
-        values = [_storable(value, SCHEMA[table][column]) for column, value in row.items()]
+        values = [
+            self._cut(fitting) if isinstance(fitting, str) and column not in _JSON_COLUMNS else fitting
+            for column, value in row.items()
+            for fitting in [_storable(value, SCHEMA[table][column])]
+        ]
         self.connection.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", values)
         self._added[table] += 1
 
@@ -392,12 +404,17 @@ class Store:
         """Store-wide ids of strings, new ones added to ``name``; same order as ``texts``."""
         fresh: dict[str, int] = {}
         ids = []
-        for text in map(storable, texts):
+        for text in map(self._cut, map(storable, texts)):
             known = self._names.get(text)
-            if known is None:
+            if known is None and self._has_room(text):
                 known = len(self._names)
                 self._names[text] = known
                 fresh[text] = known
+            elif known is None:
+                self.limited[LEFT_OUT] += 1
+                known = self._names.get(LEFT_OUT)
+                if known is None:
+                    known = self._names[LEFT_OUT] = fresh[LEFT_OUT] = len(self._names)
             ids.append(known)
         if fresh:
             import pyarrow as pa
@@ -407,6 +424,19 @@ class Store:
                 pa.table({"id": pa.array(list(fresh.values()), pa.int32()), "text": pa.array(list(fresh), pa.string())}),
             )
         return ids
+
+    def _cut(self, text: str) -> str:
+        short = cut_text(text)
+        self.limited["text_cut"] += short is not text
+        return short
+
+    def _has_room(self, text: str) -> bool:
+        """Whether a new name is within the bounds of the run, and then counts."""
+        size = len(text) if text.isascii() else len(text.encode())
+        if len(self._names) >= NAMES or self._name_bytes + size > NAME_TEXT_BYTES:
+            return False
+        self._name_bytes += size
+        return True
 
     def note(
         self, severity: Severity, code: str, message: str, *, count: int = 1, source: int | None = None, file: str | None = None,
