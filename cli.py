@@ -25,7 +25,7 @@ from .errors import PostrunError, Terminated
 from .lazy_commands import LazyGroup
 from .messages import echo, show
 from .record_options import RECORD_OPTIONS
-from .report_options import REPORT_OPTIONS, STORE_OPTIONS, chosen_look, chosen_rules, fail_if
+from .report_options import MEMORY_LIMIT, REPORT_OPTIONS, STORE_OPTIONS, THREADS, chosen_look, chosen_rules, fail_if
 
 if TYPE_CHECKING:
     from .analysis.report import Report
@@ -127,7 +127,7 @@ def main(ctx: click.Context) -> None:
 @main.command(short_help="Write the report of one run.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @with_options(REPORT_OPTIONS, [CONFIG], STORE_OPTIONS, VERBOSITY)
-def report(sources: tuple[str, ...], quiet: bool, verbose: bool, memory_limit: str, threads: int | None, **options: Any) -> None:
+def report(sources: tuple[str, ...], quiet: bool, verbose: bool, **options: Any) -> None:
     """Write report.html, report.pdf and report.json of one run.
 
     SOURCE is a trace file, a folder (searched through; unknown files are listed in the report), a run store that `postrun ingest` made, or
@@ -135,12 +135,13 @@ def report(sources: tuple[str, ...], quiet: bool, verbose: bool, memory_limit: s
     """
     selection, fail_on = chosen_rules(options, quiet)
     look = chosen_look(options)
+    of_store = {name: options.pop(name) for name in ("memory_limit", "threads", "max_unpacked")}
     from .ingest import ingest
 
     with (
         _printer(options["formats"]) as printer,
         progress_line(quiet, verbose) as progress,
-        ingest(sources, progress=progress, memory_limit=memory_limit, threads=threads) as store,
+        ingest(sources, progress=progress, **of_store) as store,
     ):
         made = _write_report(store, progress, printer, quiet=quiet, selection=selection, look=look, **options)
     fail_if(made, fail_on)
@@ -160,8 +161,7 @@ def ingest(
     as_json: bool,
     quiet: bool,
     verbose: bool,
-    memory_limit: str,
-    threads: int | None,
+    **of_store: Any,
 ) -> None:
     """Load SOURCE... into a run store (a DuckDB file); `postrun report run.duckdb` continues from there."""
     from .ingest import ingest as load
@@ -169,7 +169,7 @@ def ingest(
 
     with (
         progress_line(quiet, verbose) as progress,
-        load(sources, output, progress=progress, name=name, memory_limit=memory_limit, threads=threads) as store,
+        load(sources, output, progress=progress, name=name, **of_store) as store,
     ):
         loaded = summary(store)
     if as_json:
@@ -189,7 +189,7 @@ def ingest(
          help=f"Plant one change in the simulated run, for `postrun compare` to find: {', '.join(CHANGES)}.")  # fmt: skip
 @option("--record/--no-record", "recorded", default=True, show_default=True,
          help="Also record a small training on this machine, to recorded/ in the folder.")  # fmt: skip
-@with_options(REPORT_OPTIONS[1:], [CONFIG], STORE_OPTIONS, VERBOSITY)
+@with_options(REPORT_OPTIONS[1:], [CONFIG, MEMORY_LIMIT, THREADS], VERBOSITY)
 def demo(
     output: Path, seed: int, change: str | None, recorded: bool, quiet: bool, verbose: bool, memory_limit: str, threads: int | None,
     **options: Any,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,9 +33,8 @@ EXPORT_OPTIONS = [
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @with_options(EXPORT_OPTIONS, [CONFIG], STORE_OPTIONS, VERBOSITY)
 def export(
-    sources: tuple[str, ...], kind: str, output: Path, csv_raw: bool, as_json: bool, quiet: bool, verbose: bool, memory_limit: str,
-    threads: int | None,
-) -> None:  # fmt: skip
+    sources: tuple[str, ...], kind: str, output: Path, csv_raw: bool, as_json: bool, quiet: bool, verbose: bool, **of_store: Any
+) -> None:
     """Write all events, arrows and counters of a run for other tools.
 
     SOURCE is what `postrun report` reads: a trace file, a folder, a run store, or a URL of any of them.
@@ -48,7 +47,7 @@ def export(
     check(sources, kind, output)
     with (
         progress_line(quiet, verbose) as progress,
-        ingest(sources, progress=progress, memory_limit=memory_limit, threads=threads) as store,
+        ingest(sources, progress=progress, **of_store) as store,
     ):
         progress("writing", None)
         counts = write(store, kind, output, progress, csv_raw=csv_raw)

@@ -22,6 +22,7 @@ from .capture_windows import GpuWindows
 from .categories import features
 from .identity import Placement
 from .job_record import PREFIXES, PROCESS_ID, Jobs, duration, is_recorder
+from .limits import cut_text
 from .profiling_notes import note_elsewhere, note_profiling, note_sampled
 from .registry import UNKNOWN_HOST, ReadResult
 from .store import COUNTER, ENUM_VALUES, METRICS, Severity, Store
@@ -144,7 +145,7 @@ class Captures:
 
     def read(self, path: Path, source: int, progress: Progress | None = None) -> CaptureResult:
         """Store the rows of one file, and note what of it is lost. Raises InputError where it is none, or the native part is missing."""
-        opened = TraceFile(path, name_ids=True)
+        opened = TraceFile(path, name_ids=True, max_unpacked=self.store.max_unpacked)
         header = opened.header
         sound = not any(problem.code == "bad_header" for problem in opened.problems())
         process = self._process(opened, header if sound else {}, source)
@@ -340,7 +341,8 @@ class Captures:
             source=source, fresh=bool(same),
         )  # fmt: skip
         if said.get("command") and not recorder:
-            self.store.connection.execute("UPDATE process SET command = coalesce(command, ?) WHERE id = ?", [said["command"], process])
+            command = cut_text(said["command"])
+            self.store.connection.execute("UPDATE process SET command = coalesce(command, ?) WHERE id = ?", [command, process])
         self._recorded.append(_Recorded(node, process, pid, parent, start, rank, recorder=recorder, command=said.get("command") or ""))
         return self._recorded[-1]
 
@@ -351,7 +353,7 @@ class _File:
     def __init__(self, captures: Captures, opened: TraceFile, process: _Recorded, session: bytes, source: int) -> None:
         self.captures, self.opened, self.process, self.session, self.source = captures, opened, process, session, source
         self.store = captures.store
-        self.names = _Names(captures.store, opened.names())
+        self.names = _Names(captures.store, [cut_text(text) for text in opened.names()])
         self.calls: _Names | None = None
         self.metadata = opened.metadata()
         self.starts = captures.windows.add(process.process, session, source, self.metadata)
@@ -369,10 +371,12 @@ class _File:
             "annotation": self._annotations, "counter": self._counters, "metric": self._samples, "api": self._calls,
             "kernel": self._kernels, "memcpy": self._copies, "memset": self._memsets, "sync": self._syncs,
         }  # fmt: skip
-        threads = self.opened.table("thread").arrow()
+        threads = pa.RecordBatchReader.from_stream(self.opened.table("thread"))
         # A range may end in a later file than its thread did, which describes only the threads of its time.
         self.tids = self.process.tids.setdefault(self.session, {})
-        self.tids.update(zip(threads["source"].to_pylist(), threads["tid"].to_pylist(), strict=True))
+        with threads:
+            for batch in threads:
+                self.tids.update(zip(batch["source"].to_pylist(), batch["tid"].to_pylist(), strict=True))
         contents = self.opened.contents
         total = sum(contents[table].rows for table in readers) or 1
         done = 0

@@ -13,7 +13,18 @@ from .store import Severity, Store
 from .trace_format import Problem, TraceFile
 
 BROKEN: Final = frozenset(
-    {"damaged", "missing_blocks", "truncated", "no_end", "undecodable", "no_zstd", "unknown_codec", "row_limit", "unreadable"}
+    {
+        "damaged",
+        "missing_blocks",
+        "truncated",
+        "no_end",
+        "undecodable",
+        "no_zstd",
+        "unknown_codec",
+        "row_limit",
+        "unreadable",
+        "unpacked_limit",
+    }
 )
 """Codes of problems that mean that a part of the run is missing."""
 
@@ -29,6 +40,9 @@ _PROBLEMS: Final[dict[str, tuple[Severity, str]]] = {
     "unknown_type": ("info", "Blocks of a kind that this version does not know were left out"),
     "unknown_encoding": ("warning", "Columns in an encoding that this version does not know were left out; read them with a newer postrun"),
     "out_of_order": ("warning", "The numbers of blocks go back: the file was put together from several"),
+    "unpacked_limit": (
+        "warning", "Blocks were left out: the file unpacks to more than the limit. Raise --max-unpacked to read them"
+    ),
     "row_limit": ("warning", "Blocks that stand for more rows than a file of this size warrants were left out"),
     "no_clock": ("warning", "The file says nothing of its clock: times count from when it was made"),
     "bad_clock": ("warning", "Readings of the clock that contradict each other were left out; times may be wrong"),

@@ -92,7 +92,7 @@ class _Reader:
         self.exposed = self.untimed = 0
 
     def read(self, progress: Callable[[float], None] | None) -> ReadResult:
-        lines = LogLines(self.path)
+        lines = LogLines(self.path, self.store.max_unpacked)
         self.log = self.logs.begin(self.source, self.path, zoned=True)
         try:
             for series in lines:

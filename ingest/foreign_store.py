@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import InputError
 from . import isolated_process
+from .limits import TEXT_BYTES, unpacked_limit
 from .store import ENUM_VALUES, FORMAT_VERSION, NO_EXTENSIONS, SCHEMA, Store, native_path, schema_script, storable, who_has_it_open
 
 if TYPE_CHECKING:
@@ -29,13 +30,8 @@ if TYPE_CHECKING:
 CHILD: Final = Path(__file__).with_name("foreign_store_child.py")
 _FRAME: Final = 64 << 20
 """Most bytes of a frame: the child sends at most half of it, except for a row with very long texts."""
-_NAME_BYTES: Final = 64 << 10
-"""Most bytes of a name of a kernel, operator or range: readers cut longer ones."""
 _TEXT_BYTES: Final = 16 << 20
 """Most bytes of any other text: hyperparameters, a list of ranks, a command line."""
-_LEAST_BYTES: Final = 20 * 10**9
-_RATIO: Final = 200
-"""Data of a store may have this many bytes, or this many times the bytes of its file, whichever is larger."""
 _AGAIN: Final = "ingest the sources again"
 
 
@@ -56,12 +52,12 @@ def copied(
     *,
     memory_limit: str = "600MB",
     threads: int | None = None,
-    most_bytes: int | None = None,
+    max_unpacked: str | None = None,
     limits: Limits | None = None,
     child: Path = CHILD,
 ) -> Store:
-    """A temporary store with the rows of the run store at ``path``, in their order. ``most_bytes``: of its data (None: 20 GB or 200 times
-    the size of the file).
+    """A temporary store with the rows of the run store at ``path``, in their order. ``max_unpacked``: how much data
+    it may have (:func:`.limits.unpacked_limit`).
 
     Raises InputError for a file that is not a run store, has another format, contains anything but its tables, is damaged, or has values
     that no run store has.
@@ -73,7 +69,7 @@ def copied(
         size = path.stat().st_size
     except OSError as error:
         raise InputError(f"{name}: cannot be read ({error.strerror or error}); check the path") from error
-    most = max(_LEAST_BYTES, _RATIO * size) if most_bytes is None else most_bytes
+    most = unpacked_limit(size, max_unpacked)
     store = Store.temporary(memory_limit=memory_limit, threads=threads)
     try:
         with _Child(path, name, size, limits or Limits(), child) as process:
@@ -242,7 +238,7 @@ class _Child:
             values = batch.column(column)
             if kind in ENUM_VALUES and values.dictionary.to_pylist() != list(ENUM_VALUES[kind]):
                 raise self._refused()
-            most = _NAME_BYTES if table == "name" else _TEXT_BYTES
+            most = TEXT_BYTES if table == "name" else _TEXT_BYTES
             if values.type == pa.string() and (pc.max(pc.binary_length(values)).as_py() or 0) > most:
                 raise InputError(f"{self._name}: a text in column {column} of table {table} is longer than {most >> 10} KiB; {_AGAIN}")
 

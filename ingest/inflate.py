@@ -10,12 +10,15 @@ cut_stream        the file ends inside a compressed stream (a job was killed, a 
 corrupt_stream    compressed data that cannot be decoded; what follows it is not read
 checksum          all data was decoded, but its checksum or length does not match
 trailing_garbage  count = bytes after the last compressed stream that are no compressed stream; not read
+unpacked_limit    the file has more decompressed bytes than ``max_unpacked`` allows; what follows is not read
 ================  ========================================================================================
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +28,7 @@ import zstandard
 from isal import isal_zlib
 
 from ..errors import InputError
+from .limits import unpacked_limit
 from .trace_scan import Defect
 
 Compression = Literal["none", "gzip", "zstd"]
@@ -35,20 +39,23 @@ _ZSTD_SKIPPABLE: Final = b"\x2a\x4d\x18"  # after one byte 0x50 to 0x5f
 _INPUT: Final = 1 << 18  # compressed bytes read at a time: some 4 MB of trace
 _CAREFUL_INPUT: Final = 1 << 12  # gives 4 MB of gzip at most, 128 MB of zstd; ordinary traces 80 kB
 _GZIP_WBITS: Final = 31
+_GZIP_RATIO: Final = 1032  # of unpacked bytes to packed ones, at most: 258 bytes from 2 bits
 _ISAL_ERROR: Final = cast(type[Exception], isal_zlib.IsalError)  # its stub declares an instance
 
 
 class Inflate:
     """Iterates once over the decompressed bytes of ``path`` in pieces of at most ``size`` bytes.
 
+    ``max_unpacked``: the value of --max-unpacked.
     ``compression`` is known from the start; ``raw_bytes`` counts what was decompressed so far, ``read_bytes`` what was read
     of the file; ``defects`` is complete after the iteration, its offsets are positions in the decompressed text. Raises
     InputError if the file cannot be opened or read.
     """
 
-    def __init__(self, path: Path, *, size: int = 4 << 20) -> None:
+    def __init__(self, path: Path, *, size: int = 4 << 20, max_unpacked: str | None = None) -> None:
         self._path = path
         self._size = size
+        self._max_unpacked = max_unpacked
         self.raw_bytes = 0
         self.read_bytes = 0
         self.defects: list[Defect] = []
@@ -60,7 +67,13 @@ class Inflate:
         with self._open() as file:
             gathered: list[bytes] = []
             length = 0
+            limit = sys.maxsize if self.compression == "none" else unpacked_limit(os.fstat(file.fileno()).st_size, self._max_unpacked)
             for piece in readers[self.compression](file):
+                if self.raw_bytes + len(piece) > limit:
+                    gathered.append(piece[: limit - self.raw_bytes])
+                    self.raw_bytes = limit
+                    self._defect("unpacked_limit", 1, "")
+                    break
                 self.raw_bytes += len(piece)
                 length += len(piece)
                 gathered.append(piece)
@@ -232,6 +245,20 @@ class Inflate:
                 yield decoder.decompress(failing[i : i + 1])
         except zstandard.ZstdError:
             return
+
+
+def over_limit(path: Path, max_unpacked: str | None) -> str | None:
+    """Why ``path`` is not to be unpacked by others: it unpacks to more than the limit. None if it does not, or is not compressed."""
+    packed = path.stat().st_size
+    limit = unpacked_limit(packed, max_unpacked)
+    inflate = Inflate(path, max_unpacked=max_unpacked)
+    if inflate.compression == "none" or (inflate.compression == "gzip" and packed * _GZIP_RATIO <= limit):
+        return None
+    for _ in inflate:
+        pass
+    if not any(defect.code == "unpacked_limit" for defect in inflate.defects):
+        return None
+    return f"unpacked it has more than {limit:,} bytes, the limit; raise --max-unpacked to read it"
 
 
 def chunks(path: Path, *, size: int = 4 << 20) -> Inflate:

@@ -33,7 +33,10 @@ from .trace_notes import TRUNCATING, note_defects, note_info_lines
 from .trace_result import TraceResult
 from .trace_scan import Batch, TraceScan
 
-NOT_STORED: Final = ("category_not_read", "zero_time", "absurd_time", "absurd_duration", "negative_duration", "stray_end", "no_timestamp")
+NOT_STORED: Final = (
+    "category_not_read", "categories_not_read", "zero_time", "absurd_time", "absurd_duration", "negative_duration", "stray_end",
+    "no_timestamp",
+)  # fmt: skip
 """Codes of notes whose counts are X, B and E events of a file that gave no row."""
 
 _CYCLE_COLUMNS: Final = ("correlation", "external_id")
@@ -48,7 +51,7 @@ def read_trace(
     ``progress`` is called with the fraction that has been read. Damaged text never raises.
     """
     scan = TraceScan(args=ARGS, wide_args=WIDE_ARGS, wide_categories=WIDE_CATEGORIES)
-    inflate = Inflate(path)
+    inflate = Inflate(path, max_unpacked=store.max_unpacked)
     trace = _Trace(store, placement, path, source, header_members(head))
     for batch in batches(inflate, scan, path.stat().st_size, progress):
         trace.add(batch)

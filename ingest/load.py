@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InputError, PostrunError, UsageError
 from .checksum import Checksums
+from .limits import unpacked_limit
 from .objects import is_url
 from .packed import may_be_anything
 from .python_window import window_of
@@ -66,12 +67,14 @@ def ingest(
     name: str | None = None,
     memory_limit: str = "600MB",
     threads: int | None = None,
+    max_unpacked: str | None = None,
     linked: Iterable[str] = (),
 ) -> Store:
     """The files and folders of one run as an open run store, at ``store_path`` or in a temporary file that closing it removes.
 
     A run store given alone is copied: see :mod:`.foreign_store`. ``progress`` is called with what is being done and the fraction done
     (None: not known). ``name``: of the run, instead of the one found. Damage of a file is noted in ``ingest_note``, never raised.
+    ``max_unpacked``: how much a compressed file may unpack to, such as "50GB" (None: 20 GB or 200 times its size, whichever is larger).
     URLs of object stores stand for what is below them; their objects are copied to a temporary folder first.
     Links that lead out of a folder are left out, except to ``linked``, real paths of files.
     Raises InputError where a path does not exist or nothing usable is found, UsageError for a run store among other files.
@@ -82,8 +85,9 @@ def ingest(
         raise UsageError(f"{what}; give trace files, a folder, a URL or a run store")
     target = Path(store_path) if store_path is not None else None
     report = progress or (lambda text, fraction: None)
+    options: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads, "max_unpacked": max_unpacked}
     if any(is_url(path) for path in paths):
-        return _ingest_urls(paths, target, report, name, {"memory_limit": memory_limit, "threads": threads})
+        return _ingest_urls(paths, target, report, name, options)
     report("looking at the files", None)
     found = find_files(paths, exclude=target, linked=linked)
     for one in found:
@@ -91,8 +95,8 @@ def ingest(
             if len(found) > 1 or target is not None:
                 raise UsageError(f"{one.path} is a run store already; give it alone (postrun report {one.path})")
             report("reading the run store", None)
-            return Store.open(one.path, memory_limit=memory_limit, threads=threads)
-    return load(found, paths, target, progress=report, name=name, memory_limit=memory_limit, threads=threads)
+            return Store.open(one.path, **options)
+    return load(found, paths, target, progress=report, name=name, **options)
 
 
 def load(
@@ -105,10 +109,12 @@ def load(
     name: str | None = None,
     memory_limit: str = "600MB",
     threads: int | None = None,
+    max_unpacked: str | None = None,
 ) -> Store:
     """As :func:`ingest`, for files that have been looked for at ``paths``. ``partials``: what was read of some of them before; these files
     themselves are not looked at again."""
     report = progress or (lambda text, fraction: None)
+    unpacked_limit(0, max_unpacked)
     if not any(_gives_events(one) for one in found):
         raise _nothing_usable(paths, found, [])
     store = (
@@ -116,6 +122,7 @@ def load(
         if target is not None
         else Store.temporary(memory_limit=memory_limit, threads=threads)
     )
+    store.max_unpacked = max_unpacked
     from .capture import CaptureResult
 
     try:
@@ -215,6 +222,7 @@ def _read_all(
     """Read every file, then derive; the results of the readers."""
     from .capture import CaptureResult
     from .finish import classify_kernels, demangle_kernels, ranks_by_order
+    from .limits import limit_rows
     from .plausibility import note_several_runs
     from .run_row import agreed_metadata, common_metadata, name_of, told_last, write_run
     from .steps import derive_steps
@@ -227,6 +235,7 @@ def _read_all(
     with Checksums(files, known) as checksums, run.stats_process:
         run.read(checksums)
         run.write_sources(checksums)
+    limit_rows(store)
     report("deriving steps", 0.95)
     with step(store, "training steps"):
         derive_steps(store)

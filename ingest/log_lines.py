@@ -30,9 +30,9 @@ class LogLines:
     longer than ``LONGEST_LINE`` bytes. ``part``: which part of the file has been read. Raises InputError where the file cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, max_unpacked: str | None = None) -> None:
         self._size = path.stat().st_size
-        self._inflate = Inflate(path)
+        self._inflate = Inflate(path, max_unpacked=max_unpacked)
         self.cut = False
         self.too_long = 0
         self._zeros = 0

@@ -20,6 +20,7 @@ from . import nsys_schema as schema
 from .cycle_ids import of_cycle
 from .devices import add_devices
 from .identity import Facts, Identity, Placement, identify
+from .limits import cut_text
 from .nsys_events import DEVICE, HOST, RANGES, Dropped, Names, Reader
 from .nsys_known import Known
 from .nsys_metrics import samples
@@ -85,7 +86,7 @@ def read_export(
 
     Raises InputError where the file is no export or nothing of it can be read, OSError where it cannot be opened.
     """
-    with unpacked(path) as (plain, defects):
+    with unpacked(path, store.max_unpacked) as (plain, defects):
         note_defects(store, source, storable(path.name), defects)
         return _read(store, registry, placement, path, source, progress, plain)
 
@@ -262,7 +263,8 @@ class _File:
                 source=self.source,
             )
             if process is not None and (command := self.session.names.get(process)):
-                self.store.connection.execute("UPDATE process SET command = coalesce(command, ?) WHERE id = ?", [storable(command), number])
+                command = cut_text(storable(command))
+                self.store.connection.execute("UPDATE process SET command = coalesce(command, ?) WHERE id = ?", [command, number])
             self.places[process] = _Process(node, number)
             self.placement.cycle(number, self.source)
         return self.places[process]

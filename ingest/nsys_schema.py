@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from .limits import cut_text
+
 HEAD: Final = b"SQLite format 3\0"
 BATCH_ROWS: Final = 32_768
 """How many rows of a table are held at a time."""
 LONGEST_TEXT: Final = 16_384
-"""Names are cut to this many characters; real ones reach 4,000."""
+"""Names are cut to this many bytes; real ones reach 4,000."""
 LONGEST_ROW: Final = 64 << 20
 """A row beyond this is taken for damage."""
 MOST_ROWS: Final = 100_000
@@ -61,7 +63,8 @@ OTHER_EVENTS: Final = (
     "GPU_CONTEXT_SWITCH_EVENTS", "CUDA_GPU_MEMORY_USAGE_EVENTS", "CUDA_UM_CPU_PAGE_FAULT_EVENTS", "CUDA_UM_GPU_PAGE_FAULT_EVENTS",
     "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "GENERIC_EVENTS", "NET_NIC_METRIC", "NIC_METRICS", "SYSCALL",
 )  # fmt: skip
-_FUNCTIONS: Final = frozenset({"substr", "min", "max", "count", "typeof"})
+_CUT: Final = "postrun_cut"
+_FUNCTIONS: Final = frozenset({"substr", "min", "max", "count", "typeof", "length", _CUT})
 # Newest major number of the schema that this reader was written for.
 KNOWN_MAJOR: Final = 3
 
@@ -85,6 +88,7 @@ def open_database(path: Path) -> Iterator[sqlite3.Connection]:
         ):
             connection.execute(f"PRAGMA {setting}")
         connection.text_factory = _text
+        connection.create_function(_CUT, 1, lambda raw: cut_text(_text(raw), LONGEST_TEXT), deterministic=True)
         connection.set_authorizer(_allowed)
         yield connection
     finally:
@@ -232,7 +236,7 @@ class Export:
     @staticmethod
     def _cut(column: str) -> str:
         name = _quoted(column)
-        return f"CASE typeof({name}) WHEN 'text' THEN substr({name}, 1, {LONGEST_TEXT}) ELSE {name} END" if column in _TEXTS else name
+        return _short(name) if column in _TEXTS else name
 
     def rows(self, names: Sequence[str], columns: Sequence[str | tuple[str, ...]]) -> list[tuple[Any, ...]]:
         """The rows of a small table, none where it is absent."""
@@ -250,7 +254,7 @@ class Export:
         try:
             for start in range(0, len(ids), 500):
                 some = ", ".join(str(int(one)) for one in ids[start : start + 500])
-                sql = f"SELECT id, substr(value, 1, {LONGEST_TEXT}) FROM {_quoted(table)} WHERE id IN ({some})"
+                sql = f"SELECT id, {_short('value')} FROM {_quoted(table)} WHERE id IN ({some})"
                 found.update((key, value) for key, value in self.connection.execute(sql) if type(key) is int and isinstance(value, str))
         except sqlite3.Error as error:
             self.damaged[table] = _reason(error)
@@ -259,6 +263,12 @@ class Export:
 
 # Columns whose values are texts of any length; the others are numbers, which need no cutting.
 _TEXTS: Final = frozenset({"text", "value", "name", "demangledName", "shortName", "mangledName", "uuid", "metricName"})
+
+
+def _short(column: str) -> str:
+    """A column whose long texts are cut, so that two different ones stay two."""
+    long = f"typeof({column}) = 'text' AND length(CAST({column} AS BLOB)) > {LONGEST_TEXT}"
+    return f"CASE WHEN {long} THEN {_CUT}(CAST({column} AS BLOB)) ELSE {column} END"
 
 
 def _quoted(name: str) -> str:

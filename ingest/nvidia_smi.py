@@ -93,7 +93,7 @@ class _Reader:
         self.failures: dict[str, tuple[str | None, int]] = {}
 
     def read(self, progress: Callable[[float], None] | None) -> ReadResult:
-        lines = LogLines(self.path)
+        lines = LogLines(self.path, self.store.max_unpacked)
         self.log = self.logs.begin(self.source, self.path, zoned=False)
         try:
             for series in lines:

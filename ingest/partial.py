@@ -18,6 +18,7 @@ from ..errors import InputError
 from .checksum import sha256
 from .devices import store_device
 from .identity import Facts, Identity, Placement
+from .inflate import over_limit
 from .reader_failures import costs_one_file, failure_text
 from .registry import ReadResult, Registry
 from .source import FORMATS, SYSTEM_METRICS, TIMELINE, TRACE, TRACE_HEAD_BYTES, Found, read_head
@@ -54,7 +55,15 @@ _BY_NAME: Final = {known.name: known for known in FORMATS}
 # -- reading files by themselves -------------------------------------------------------------------------------------------
 
 
-def write(found: Sequence[Found], folder: Path, prefix: str, *, memory_limit: str = "600MB", threads: int | None = None) -> list[Entry]:
+def write(
+    found: Sequence[Found],
+    folder: Path,
+    prefix: str,
+    *,
+    memory_limit: str = "600MB",
+    threads: int | None = None,
+    max_unpacked: str | None = None,
+) -> list[Entry]:
     """An entry per file, in order; their tables are written below ``folder``, with names that begin with ``prefix``.
 
     A file whose format is not in ``MAPPED`` has an entry without ``read``. Damage of a file is told in its entry, never raised.
@@ -75,12 +84,18 @@ def write(found: Sequence[Found], folder: Path, prefix: str, *, memory_limit: st
             continue
         # Of a timeline only notes go to the store.
         with Store.temporary(**options) if name == TRACE else Store.create(None, **options) as store:
+            store.max_unpacked = max_unpacked
             tables = _Tables(store, folder, f"{prefix}{place:04}")
             entry["read"] = (_trace if name == TRACE else _timeline)(store, one.path, tables)
             entry["read"]["tables"] = tables.written
             entry["read"]["notes"] = store.frame(f"SELECT {_quoted(_NOTE)} FROM ingest_note ORDER BY rowid").rows()
     if metrics:
         with Store.temporary(**options) as store:
+            for place, path in list(metrics.items()):
+                with suppress(InputError, OSError):  # whoever loads it meets that too
+                    if (why := over_limit(path, max_unpacked)) is not None:
+                        entries[place]["lines"] = {"error": why}
+                        del metrics[place]
             _lines(store, metrics, entries, _Tables(store, folder, f"{prefix}metrics"))
     return entries
 

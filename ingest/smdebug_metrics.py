@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import UsageError
+from ..errors import InputError, UsageError
+from .inflate import over_limit
+from .limits import FURTHER_NODES
 from .registry import UNKNOWN_HOST, ReadResult, Registry
 from .store import NO_EXTENSIONS, Severity, Store, native_path
 from .trace_limits import EARLIEST_NS, LATEST_NS, MOST_VALUE
@@ -40,6 +42,7 @@ _NAME: Final = r"(?:^|/)\d{10}\.([^/]+?)\.json(?:\.corrupt)?$"
 _FIELDS: Final = (b'"Type"', b'"Value"', b'"NodeId"', b'"Timestamp"')
 _BATCH_BYTES: Final = 128 << 20
 _NOTES_PER_KIND: Final = 20
+_LONGEST_HOST: Final = 255  # letters; DNS allows 253
 
 # The time is taken from the text: as a JSON number it would go through a double, whose steps are 256 ns in this century.
 _PARSE: Final = rf"""
@@ -58,7 +61,7 @@ WITH line AS (
     FROM line
 )
 SELECT file, unit, time_ns, value, metric, coalesce(key, type) AS key,
-    coalesce(node, nullif(regexp_extract(file, '{_NAME}', 1), ''), '{UNKNOWN_HOST}') AS hostname,
+    left(coalesce(node, nullif(regexp_extract(file, '{_NAME}', 1), ''), '{UNKNOWN_HOST}'), {_LONGEST_HOST}) AS hostname,
     CASE WHEN corrupt THEN 'corrupt'
         WHEN type IS NULL OR time_ns IS NULL OR value IS NULL OR NOT isfinite(value)
             OR abs(value) > {MOST_VALUE} OR time_ns NOT BETWEEN {EARLIEST_NS} AND {LATEST_NS} THEN 'incomplete'
@@ -171,9 +174,9 @@ def read_system_metrics_many(
     are kept. Sets ``cores`` and ``gpus`` of the machines from the units seen. A file that cannot be read gives a note and an empty,
     partial result; lost lines alone do not make a result partial.
     """
-    lines = lines or Lines()
     results: dict[str, ReadResult] = {}
-    names = [_native(store, path, source) for path, source in files]
+    names = [_native(store, path, source) if lines is not None else _readable(store, path, source) for path, source in files]
+    lines = lines or Lines()
     for batch in _batches([(name, source) for name, (_, source) in zip(names, files, strict=True) if name is not None], lines):
         _read_batch(store, batch, registry, results, lines)
     return [ReadResult(0, None, None, partial=True) if name is None else results[name] for name in names]
@@ -186,6 +189,18 @@ def _native(store: Store, path: Path, source: int) -> str | None:
     except UsageError as error:
         store.note("error", "unreadable", f"The file could not be read as system metrics: {error}.", source=source, file=path.name)
         return None
+
+
+def _readable(store: Store, path: Path, source: int) -> str | None:
+    """As :func:`_native`; None, and a note, also for a file that unpacks to too much: DuckDB unpacks without a bound."""
+    try:
+        why = over_limit(path, store.max_unpacked)
+    except (InputError, OSError):
+        why = None  # DuckDB says what is wrong
+    if why is not None:
+        store.note("error", "unreadable", f"The file could not be read as system metrics: {why}.", source=source, file=path.name)
+        return None
+    return _native(store, path, source)
 
 
 def _batches(files: Sequence[tuple[str, int]], lines: Lines) -> Iterator[dict[str, int]]:
@@ -227,6 +242,9 @@ def _read_batch(store: Store, batch: dict[str, int], registry: Registry, results
         registry.node(hostname)
     connection.execute(_STORE)
     connection.execute(_UNITS)
+    if FURTHER_NODES in registry.hostnames:  # beyond the bound of nodes: they have no row to join
+        unplaced = "SELECT count(*) FROM system_line WHERE verdict = 'stored' AND hostname NOT IN (SELECT hostname FROM node)"
+        store.limited["unplaced"] += connection.execute(unplaced).fetchall()[0][0]
     found = {row["file"]: row for row in connection.sql(_PER_FILE).pl().sort("file").to_dicts()}
     connection.execute("DROP TABLE system_line")
     for file in batch:

@@ -85,7 +85,7 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
     from .trace_notes import TRUNCATING, note_defects
     from .trace_scan import Arg, TraceScan, text_id
 
-    inflate = Inflate(path)
+    inflate = Inflate(path, max_unpacked=store.max_unpacked)
     scan = TraceScan(
         args={
             "pid": Arg("os_pid", "int"),

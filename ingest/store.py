@@ -293,14 +293,14 @@ class Store:
         return store
 
     @classmethod
-    def open(cls, path: Path, *, memory_limit: str = "600MB", threads: int | None = None) -> Store:
+    def open(cls, path: Path, *, memory_limit: str = "600MB", threads: int | None = None, max_unpacked: str | None = None) -> Store:
         """A checked copy of the store at ``path``, in a temporary file that closing it removes: see :mod:`.foreign_store`.
 
         Raises InputError if ``path`` is not a run store, has another format or other contents than a run store, or is being written.
         """
         from .foreign_store import copied
 
-        return copied(path, memory_limit=memory_limit, threads=threads)
+        return copied(path, memory_limit=memory_limit, threads=threads, max_unpacked=max_unpacked)
 
     def close(self) -> None:
         """Close the database; the store cannot be used afterwards. A temporary one is removed."""

@@ -93,7 +93,7 @@ def read_tensorflow(store: Store, placement: Placement, path: Path, source: int,
         store.note("info", "duplicate", text, source=source, file=path.name)
         return TraceResult(0, None, None)
     scan = TraceScan(args=_ARGS)
-    inflate = Inflate(path)
+    inflate = Inflate(path, max_unpacked=store.max_unpacked)
     trace = _Trace(store, placement, path, source)
     for batch in batches(inflate, scan, path.stat().st_size, progress):
         trace.add(batch)

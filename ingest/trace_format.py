@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InputError
+from .limits import METADATA_BYTES, cut_text, unpacked_limit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +49,7 @@ _TEXTS: Final = MappingProxyType(
         "unresolved_name": "rows whose name is lost; they read ?name#<id>",
         "out_of_range": "numbers beyond the range of their column are left out",
         "unreadable": "the file could not be read to its end",
+        "unpacked_limit": "blocks left out: the file unpacks to more than the limit; raise --max-unpacked to read them",
     }
 )
 
@@ -98,16 +100,17 @@ class TraceTable:
 
 
 class TraceFile:
-    """An open trace file. ``name_ids``: names as int32 indices of :meth:`names` rather than as dictionaries of texts."""
+    """An open trace file. ``name_ids``: names as int32 indices of :meth:`names` rather than as dictionaries of texts. ``max_unpacked``:
+    the value of --max-unpacked."""
 
-    def __init__(self, path: Path, *, row_limit: int = 0, name_ids: bool = False) -> None:
+    def __init__(self, path: Path, *, row_limit: int = 0, name_ids: bool = False, max_unpacked: str | None = None) -> None:
         if _Reader is None:
             raise InputError(f"{path}: trace files of the capture library need the native part of postrun, which was not built")
         self.path = path
         try:
             if path.is_file() and path.stat().st_size == 0:
                 raise InputError(f"{path}: the file is empty; its program ended, or the disk was full, before anything was written")
-            self._reader = _Reader(path, row_limit, name_ids)
+            self._reader = _Reader(path, row_limit, name_ids, unpacked_limit(path.stat().st_size, max_unpacked))
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
         except OSError as error:
@@ -134,8 +137,20 @@ class TraceFile:
         return self._reader.names()
 
     def metadata(self) -> dict[str, str]:
-        """The META rows; of a key that comes twice, the last value."""
-        return {row["key"]: row["value"] for row in self.table("meta").arrow().to_pylist()}
+        """The META rows, up to ``METADATA_BYTES`` of them and long texts cut; of a key that comes twice, the last value."""
+        import pyarrow as pa
+
+        found: dict[str, str] = {}
+        room = METADATA_BYTES
+        with pa.RecordBatchReader.from_stream(self.table("meta")) as batches:
+            for batch in batches:
+                for row in batch.to_pylist():
+                    key, value = (cut_text(row[column] or "") for column in ("key", "value"))
+                    room -= len(key) + len(value)
+                    if room < 0:
+                        return found
+                    found[key] = value
+        return found
 
     def problems(self) -> list[Problem]:
         """What is lost. Problems inside a block are known when its table has been read."""

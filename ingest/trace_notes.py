@@ -45,7 +45,8 @@ _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
     "cut_stream": ("warning", "The compressed file is cut off (a killed job, an unfinished copy); what comes before is reported."),
     "corrupt_stream": ("warning", "The compressed data is damaged; what comes before the damage is reported. Copy the file again."),
     "unpacked_limit": (
-        "warning", "The compressed file unpacks to more than the limit; what comes before is reported. Raise --max-unpacked to read it all.",
+        "warning",
+        "The compressed file unpacks to more than the limit; what comes before is reported. Raise --max-unpacked to read it all.",
     ),
     "checksum": ("warning", "The checksum of the compressed data does not match; figures may be wrong. Copy the file again."),
 }  # fmt: skip

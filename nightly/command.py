@@ -21,6 +21,7 @@ from ..report_options import (
     FORMAT,
     GENERATED_AT,
     LOOK,
+    MAX_UNPACKED,
     MEMORY_LIMIT,
     PAPER,
     TIMELINE_EVENTS,
@@ -133,7 +134,13 @@ NIGHT_OPTIONS = [
 
 @click.command(short_help="Report every new or changed run of a folder or an object store.")
 @click.argument("source", metavar="SOURCE")
-@with_options(NIGHT_OPTIONS, [FORMAT], CHOICE_OF_RULES, [TOP, PAPER, *LOOK, TIMELINE_EVENTS, GENERATED_AT, CONFIG, MEMORY_LIMIT], VERBOSITY)
+@with_options(
+    NIGHT_OPTIONS,
+    [FORMAT],
+    CHOICE_OF_RULES,
+    [TOP, PAPER, *LOOK, TIMELINE_EVENTS, GENERATED_AT, CONFIG, MEMORY_LIMIT, MAX_UNPACKED],
+    VERBOSITY,
+)
 def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: Any) -> None:
     """Report every run below SOURCE that is new or has changed since its last report, and write an index of all.
 
@@ -263,6 +270,7 @@ def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, 
         title=look.title,
         logo=None if look.logo is None else (look.logo.uri, look.logo.alt),
         memory_limit=options["memory_limit"],
+        max_unpacked=options["max_unpacked"],
     )
     return report, fail_on + (REGRESSION,) * (len(of_rules) < len(options["fail_on"]))
 

@@ -62,6 +62,12 @@ class ReportOptions:
     """The picture as a data address, for workers on other machines, and its text."""
     memory_limit: str = "600MB"
     threads: int | None = 1
+    max_unpacked: str | None = None
+
+    @property
+    def of_store(self) -> dict[str, Any]:
+        """The options with which the files of a run are read."""
+        return {"memory_limit": self.memory_limit, "threads": self.threads, "max_unpacked": self.max_unpacked}
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def read_part(part: Part) -> str:
         tables.mkdir()
         prefix = f"{part.number:05}-{uuid.uuid4().hex[:12]}-"
         options = task.options
-        entries = write([file for _, file in files], tables, prefix, memory_limit=options.memory_limit, threads=options.threads)
+        entries = write([file for _, file in files], tables, prefix, **options.of_store)
         check_unchanged(task, source)
         made = sorted(tables.iterdir())
         for path in made:
@@ -219,7 +219,7 @@ def _prepare(most: int, task: Task, source: Objects, work: Path) -> tuple[Path, 
     found = [*partials.found(), *(one for one in rest if one.path not in stray_paths)]
     found = _once(sorted(found, key=lambda one: _order(one.path.relative_to(root))), root, task)
     options = task.options
-    return root, partial(load, found, [root], partials=partials, memory_limit=options.memory_limit, threads=options.threads)
+    return root, partial(load, found, [root], partials=partials, **options.of_store)
 
 
 def _is_read_whole(file: Mapping[str, Any]) -> bool:
@@ -239,7 +239,7 @@ def _mapped() -> frozenset[str]:
 def _write_one(one: Found, tables: Path, prefix: str, task: Task) -> Entry:
     from ..ingest.partial import write
 
-    return write([one], tables, prefix, memory_limit=task.options.memory_limit, threads=task.options.threads)[0]
+    return write([one], tables, prefix, **task.options.of_store)[0]
 
 
 def _said(out: Objects, divided: Sequence[Part]) -> list[dict[str, Any]]:

@@ -154,7 +154,7 @@ def _whole(task: Task, source: Objects, work: Path) -> tuple[Path, Callable[[], 
     from ..ingest import ingest
 
     given = fetch(task, source, work)
-    return given, partial(ingest, [given], linked=linked(task), memory_limit=task.options.memory_limit, threads=task.options.threads)
+    return given, partial(ingest, [given], linked=linked(task), **task.options.of_store)
 
 
 def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]:

@@ -31,6 +31,7 @@ def analyze(
     generated_at_ns: int | None = None,
     memory_limit: str = "600MB",
     threads: int | None = None,
+    max_unpacked: str | None = None,
     rule_timeout: float = LIMIT_S,
 ) -> Report:
     """The report of one run: ``source`` is a file, a folder, a list of them, a run store's file, or an open Store.
@@ -39,7 +40,8 @@ def analyze(
     None runs every rule, as the command line does; an empty list none. ``preset``: "documented" or "service", whose defaults hold for
     rules that do not carry their values. ``settings``: "LowGPUUtilization_patience" -> value, over everything. ``name``: of the run in
     the report. ``top``, ``histograms``, ``generated_at_ns``: see :class:`postrun.analysis.Options`. ``memory_limit``, ``threads``: of
-    the database. ``rule_timeout``: seconds that a rule file may take to load, and then to judge. An open Store is read and left open;
+    the database. ``max_unpacked``: how much a compressed file may unpack to, such as "50GB" (None: 20 GB or 200 times its size).
+    ``rule_timeout``: seconds that a rule file may take to load, and then to judge. An open Store is read and left open;
     everything else goes through a temporary one.
 
     Raises postrun.errors.PostrunError: UsageError for rules and parameters, before anything is read; InputError for the source.
@@ -50,6 +52,6 @@ def analyze(
         opened: Any = nullcontext(source)
     else:
         paths = [source] if isinstance(source, str | Path) else list(source)
-        opened = ingest(paths, memory_limit=memory_limit, threads=threads)
+        opened = ingest(paths, memory_limit=memory_limit, threads=threads, max_unpacked=max_unpacked)
     with opened as store:
         return _analyze(store, options)

@@ -68,7 +68,7 @@ _OPTIONS = [
 @with_options(_OPTIONS, [CONFIG], STORE_OPTIONS, VERBOSITY)
 def compare(
     base: str, new: str, output: Path, formats: tuple[str, ...], threshold: float, fail_on: tuple[str, ...], paper: str, as_json: bool,
-    generated_at: str | None, quiet: bool, verbose: bool, memory_limit: str, threads: int | None, **options: Any,
+    generated_at: str | None, quiet: bool, verbose: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Tell what changed from the run BASE to the run NEW: comparison.html, comparison.pdf and comparison.json.
 
@@ -76,6 +76,7 @@ def compare(
     runs that are analysed now.
     """
     made_at = option_values.generated_at(generated_at)
+    of_store = {name: options.pop(name) for name in ("memory_limit", "threads", "max_unpacked")}
     selection = _selection(**options)
     from .report_templates.pdf import Printer
 
@@ -85,9 +86,7 @@ def compare(
     ):
         from . import compare_inputs
 
-        sides = [
-            compare_inputs.load(given, selection, memory_limit=memory_limit, threads=threads, progress=progress) for given in (base, new)
-        ]
+        sides = [compare_inputs.load(given, selection, progress=progress, **of_store) for given in (base, new)]
         progress("comparing", None)
         from .analysis.assemble import generator
         from .analysis.compare import compare as compared

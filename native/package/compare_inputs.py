@@ -37,6 +37,7 @@ def load(
     *,
     memory_limit: str,
     threads: int | None,
+    max_unpacked: str | None = None,
     progress: Callable[[str, float | None], None],
 ) -> Loaded:
     """The report of ``given``: a report.json that postrun wrote, or a folder with one; else what `postrun report` reads. Raises
@@ -48,7 +49,7 @@ def load(
     from .analysis.options import Options
     from .ingest import ingest
 
-    with ingest([given], progress=progress, memory_limit=memory_limit, threads=threads) as store:
+    with ingest([given], progress=progress, memory_limit=memory_limit, threads=threads, max_unpacked=max_unpacked) as store:
         progress("analysing", None)
         return Loaded(analyze(store, Options(generated_at_ns=0, selection=selection)), None)
 

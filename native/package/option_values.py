@@ -29,7 +29,7 @@ def formats(value: Any) -> tuple[str, ...]:
 
 
 def memory_size(value: str) -> str:
-    """The value of --memory-limit, as the database understands it. Raises UsageError."""
+    """The value of --memory-limit or --max-unpacked, as the database understands it. Raises UsageError."""
     if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B)", value, re.IGNORECASE):
         raise UsageError(f"{value!r} is no size; write it like 600MB or 2GB")
     return value

@@ -26,9 +26,9 @@ def formats(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[s
         return option_values.formats(value)
 
 
-def _memory_size(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+def _memory_size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
     with bad_parameter():
-        return option_values.memory_size(value)
+        return None if value is None else option_values.memory_size(value)
 
 
 def _rules(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...] | None:
@@ -171,10 +171,14 @@ MEMORY_LIMIT = option(
     show_default=True,
     help="Bound of the database's memory, such as 2GB.",
 )
-STORE_OPTIONS = [
-    MEMORY_LIMIT,
-    option("--threads", type=Number(1, 1024), help="Threads of the database (default: all cores)."),
-]
+THREADS = option("--threads", type=Number(1, 1024), help="Threads of the database (default: all cores).")
+MAX_UNPACKED = option(
+    "--max-unpacked",
+    metavar="SIZE",
+    callback=_memory_size,
+    help="Bound of what a compressed file unpacks to, such as 50GB (default: 20 GB or 200 times its size, whichever is larger).",
+)
+STORE_OPTIONS = [MEMORY_LIMIT, THREADS, MAX_UNPACKED]
 
 
 def chosen_rules(options: dict[str, Any], quiet: bool) -> tuple[Selection, tuple[str, ...]]:

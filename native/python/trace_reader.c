@@ -23,12 +23,14 @@ static PyObject *open_failed(int status, const char *message, PyObject *path) {
 }
 
 static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"path", "row_limit", "name_ids", NULL};
+    static char *names[] = {"path", "row_limit", "name_ids", "unpacked_limit", NULL};
     PyObject *path;
-    unsigned long long row_limit = 0;
+    unsigned long long row_limit = 0, unpacked_limit = 0;
     int name_ids = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|Kp", names, PyUnicode_FSConverter, &path, &row_limit, &name_ids)) return NULL;
-    prt_reader_options options = {row_limit, name_ids};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|KpK", names, PyUnicode_FSConverter, &path, &row_limit, &name_ids,
+                                     &unpacked_limit))
+        return NULL;
+    prt_reader_options options = {row_limit, name_ids, unpacked_limit};
     prt_reader *reader = NULL;
     char message[200] = "";
     const char *text = PyBytes_AsString(path);
@@ -182,7 +184,7 @@ static PyMethodDef reader_methods[] = {
 };
 
 static PyType_Slot reader_slots[] = {
-    {Py_tp_doc, "TraceReader(path, row_limit=0, name_ids=False)"},
+    {Py_tp_doc, "TraceReader(path, row_limit=0, name_ids=False, unpacked_limit=0)"},
     {Py_tp_new, reader_new},
     {Py_tp_dealloc, reader_dealloc},
     {Py_tp_methods, reader_methods},

@@ -14,9 +14,9 @@
 
 #define WINDOW (1u << 20)
 #define SITES_MAX 1000
-#define NAME_BYTES_MAX (1u << 30)
+#define NAME_BYTES_MAX (128u << 20) /* NAME_TEXT_BYTES of ingest/limits.py */
 #define NAME_SLACK 65536
-#define NAMES_MAX (1u << 24)
+#define NAMES_MAX (1u << 20)
 
 static const uint8_t file_magic[8] = {0x89, 'P', 'R', 'T', '\r', '\n', 0x1A, '\n'};
 static const uint8_t block_magic[4] = {'P', 'R', 'B', 'K'};
@@ -30,7 +30,7 @@ static uint64_t get64(const uint8_t *at) { return get32(at) | (uint64_t)get32(at
 static const char *const problem_names[PRT_PROBLEMS] = {
     "damaged", "missing_blocks", "truncated", "no_end", "bad_header", "undecodable", "no_zstd", "unknown_codec", "unknown_type",
     "unknown_encoding", "out_of_order", "row_limit", "no_clock", "bad_clock", "bad_string", "unresolved_name", "out_of_range",
-    "unreadable",
+    "unreadable", "unpacked_limit",
 };
 
 const char *prt_problem_name(enum prt_problem_code code) { return problem_names[code]; }
@@ -182,7 +182,7 @@ struct walk {
     uint64_t window_at;
     /* the blocks */
     uint64_t expected; /* sequence number */
-    uint64_t rows, row_limit;
+    uint64_t rows, row_limit, unpacked, unpacked_limit;
     uint64_t wasted, waste_limit; /* bytes of payloads that failed their checksum */
     int ended;                    /* the last block is END */
     int64_t last_time;            /* ticks of the last block that has some */
@@ -408,6 +408,11 @@ static int keep(struct walk *w, const struct prt_entry *e, uint64_t sequence, ui
         prt_reader_report_block(r, PRT_ROW_LIMIT, e);
         return 0;
     }
+    if (e->codec && e->raw > w->unpacked_limit - w->unpacked) {
+        prt_reader_report_block(r, PRT_UNPACKED_LIMIT, e);
+        return 0;
+    }
+    if (e->codec) w->unpacked += e->raw;
     w->rows += e->count;
     prt_type_count *c = &r->counts[e->type];
     c->blocks++;
@@ -604,6 +609,7 @@ static int64_t read_header(struct walk *w, char *message, size_t message_size) {
 static int read_all(prt_reader *r, char *message, size_t message_size) {
     struct walk w = {.reader = r, .source = {.input = &r->input}, .waste_limit = 4 * r->input.size + PRT_STORED_MAX};
     uint64_t fair = r->input.size > UINT64_MAX / 64 ? UINT64_MAX : (1u << 20) + 32 * r->input.size;
+    w.unpacked_limit = r->options.unpacked_limit ? r->options.unpacked_limit : UINT64_MAX;
     w.row_limit = r->options.row_limit ? r->options.row_limit : fair;
     int64_t start = read_header(&w, message, message_size);
     int status = start < 0 ? (int)start : walk_blocks(&w, (uint64_t)start);

@@ -43,6 +43,7 @@ typedef struct prt_reader prt_reader;
 typedef struct {
     uint64_t row_limit; /* rows of all tables together; 0: 1 Mi and 32 for each byte of the file */
     int name_ids;       /* names as int32 indices of prt_reader_name, not as Arrow dictionaries */
+    uint64_t unpacked_limit; /* bytes of all compressed blocks, decompressed; 0: none */
 } prt_reader_options;
 
 typedef struct {
@@ -69,6 +70,7 @@ enum prt_problem_code {
     PRT_UNRESOLVED_NAME,  /* rows whose name is not in the file */
     PRT_OUT_OF_RANGE,     /* numbers that do not fit their column: null */
     PRT_UNREADABLE,       /* the operating system failed to read */
+    PRT_UNPACKED_LIMIT,   /* compressed blocks left out */
     PRT_PROBLEMS
 };
 
