@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 CHILD: Final = Path(__file__).with_name("foreign_store_child.py")
 _FRAME: Final = 64 << 20
 """Most bytes of a frame: the child sends at most half of it, except for a row with very long texts."""
-_TEXT_BYTES: Final = 16 << 20
-"""Most bytes of any other text: hyperparameters, a list of ranks, a command line."""
+_JSON_BYTES: Final = 16 << 20
+"""Most bytes of a text in table run: hyperparameters and metadata. Other texts have at most ``TEXT_BYTES``, as readers write them."""
 _AGAIN: Final = "ingest the sources again"
 
 
@@ -81,7 +81,7 @@ def copied(
                         f"{name}: the run store has more than {most / 1e9:.3g} GB of data; {_AGAIN}, or report fewer at a time"
                     )
                 if table != "store_info":  # checked by the child; ours is written already
-                    store.append(table, batch)
+                    store.append_unchanged(table, batch)
         check(store, name)
     except BaseException:
         store.close()
@@ -238,7 +238,7 @@ class _Child:
             values = batch.column(column)
             if kind in ENUM_VALUES and values.dictionary.to_pylist() != list(ENUM_VALUES[kind]):
                 raise self._refused()
-            most = TEXT_BYTES if table == "name" else _TEXT_BYTES
+            most = _JSON_BYTES if table == "run" else TEXT_BYTES
             if values.type == pa.string() and (pc.max(pc.binary_length(values)).as_py() or 0) > most:
                 raise InputError(f"{self._name}: a text in column {column} of table {table} is longer than {most >> 10} KiB; {_AGAIN}")
 

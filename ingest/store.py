@@ -352,6 +352,10 @@ class Store:
             raise ValueError(f"table {table} has no column {unknown}")
         rows, cut = cut_columns(rows)
         self.limited["text_cut"] += cut
+        self.append_unchanged(table, rows)
+
+    def append_unchanged(self, table: str, rows: pa.Table | pa.RecordBatch) -> None:
+        """As :meth:`append`, of rows that a store contained: nothing is cut or left out."""
         names = ", ".join(f'"{column}"' for column in rows.schema.names)
         self.connection.register("incoming_rows", rows)
         try:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..errors import InputError
+from .limits import DEVICES, NAMES, NODES, PROCESSES
 from .store import SCHEMA
 from .trace_limits import EARLIEST_NS, LATEST_NS, LONGEST_NS
 
@@ -46,8 +47,8 @@ WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("ingest_note", "severity"): ("info", "warning", "error"),
     ("annotation", "side"): ("host", "device"),
 }
-MOST_ROWS: Final = {"run": 1, "node": 4_096, "process": 32_768, "device": 16_384, "name": 1_000_001}
-"""Rows of tables that a report goes through one by one."""
+MOST_ROWS: Final = {"run": 1, "node": NODES, "process": PROCESSES, "device": DEVICES, "name": NAMES + 2}
+"""Rows of tables that a report goes through one by one. ``name``: with the two that stand for names beyond a limit."""
 MOST_DISTINCT: Final[dict[tuple[str, tuple[str, ...]], int]] = {
     ("device_event", ("node", "device")): 16_384,
     ("device_event", ("node", "process", "device", "context", "stream")): 262_144,

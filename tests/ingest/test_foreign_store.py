@@ -246,7 +246,7 @@ def test_the_child_gets_no_environment_and_can_use_little(honest: Path, tmp_path
 
 def test_a_store_with_too_much_data_is_refused(honest: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"the run store has more than 1e-06 GB of data"):
-        copied(honest, most_bytes=1000)
+        copied(honest, max_unpacked="1KB")
     path = altered(honest, tmp_path, "UPDATE name SET text = repeat('n', 65537) WHERE id = 0")
     with pytest.raises(InputError, match="a text in column text of table name is longer than 64 KiB"):
         ingest([path])
