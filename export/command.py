@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..command_parts import CONFIG, VERBOSITY, option, print_json, progress_line, with_options
-from ..messages import echo
 from ..errors import UsageError
+from ..messages import echo
 from ..report_options import STORE_OPTIONS
 
 if TYPE_CHECKING:
