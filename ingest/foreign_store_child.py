@@ -50,6 +50,7 @@ def main() -> None:
     for name, value in order["limits"].items():
         _limit(getattr(resource, name), value)
     sys.path[:] = order["module_paths"]
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy, which PyArrow loads: OpenBLAS ends a process that may not start threads
     try:
         _copy(order)
         _send(b"E", b"")
