@@ -193,8 +193,7 @@ def progress_line(quiet: bool, verbose: bool) -> Iterator[Callable[[str, float |
         if fraction is not None:
             text = f"{text} {fraction:.0%}"
         if terminal:
-            overwrite(text, width)
-            width = len(text)
+            width = overwrite(text, width)
         elif verbose and text:
             echo(text, err=True)
 

@@ -39,10 +39,12 @@ def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
     click.echo(escaped(str(text)), nl=nl, err=err)  # noqa: TID251
 
 
-def overwrite(text: str, width: int) -> None:
-    """Replace the last line of the terminal (standard error), which has ``width`` characters; an empty ``text`` clears it."""
-    end = "" if text else "\r"
-    click.echo("\r" + escaped_line(text).ljust(width)[:120] + end, nl=False, err=True)  # noqa: TID251
+def overwrite(text: str, width: int) -> int:
+    """Replace the last line of the terminal (standard error), which has ``width`` characters; no ``text`` clears it. The new width."""
+    shown = escaped_line(text)[:120]
+    end = "" if shown else "\r"
+    click.echo("\r" + shown.ljust(min(width, 120)) + end, nl=False, err=True)  # noqa: TID251
+    return len(shown)
 
 
 def show(error: click.ClickException) -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from postrun.analysis.compare import compare
 from postrun.analysis.report import Report
 from postrun.errors import RenderError
 from postrun.report_templates import output_lock
+from postrun.report_templates.comparison import render_comparison
 from postrun.report_templates.pdf import Job
 from postrun.report_templates.render import render
 
@@ -82,6 +84,18 @@ def test_a_run_waits_while_another_moves_its_files(small_reports: dict[str, Repo
     os.close(descriptor)
     thread.join(30)
     assert sorted(done[0]) == ["json", "junit"]
+
+
+def test_a_comparison_waits_too(small_reports: dict[str, Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_lock, "_PATIENCE_S", 0.1)
+    report = small_reports["empty"]
+    made = compare(report, report, generator=report.generator)
+    descriptor = hold(tmp_path)
+    with pytest.raises(RenderError, match="another process has held its lock"):
+        render_comparison(made, tmp_path, ["json"])
+    assert names_in(tmp_path) == []
+    os.close(descriptor)
+    assert list(render_comparison(made, tmp_path, ["json"])) == ["json"]
 
 
 def test_a_lock_that_nobody_releases_is_a_clear_error(
