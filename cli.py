@@ -23,7 +23,7 @@ from . import option_values
 from .command_parts import CONFIG, VERBOSITY, commands_of, option, print_json, progress_line, with_options
 from .errors import PostrunError, Terminated
 from .lazy_commands import LazyGroup
-from .messages import echo, show
+from .messages import echo, echo_line, show
 from .record_options import RECORD_OPTIONS
 from .report_options import MEMORY_LIMIT, REPORT_OPTIONS, STORE_OPTIONS, THREADS, chosen_look, chosen_rules, fail_if
 
@@ -176,9 +176,9 @@ def ingest(
         print_json({"store": str(output), **loaded})
     elif not quiet:
         counts = ", ".join(f"{count} {table.replace('_', ' ')}s" for table, count in loaded["rows"].items() if count)
-        echo(f"{output}: {counts or 'nothing'}")
+        echo_line(f"{output}: {counts or 'nothing'}")
         for note in loaded["notes"]:
-            echo(f"  {note['severity']}: {note['message']}", err=True)
+            echo_line(f"  {note['severity']}: {note['message']}", err=True)
 
 
 @main.command(short_help="Report a simulated training run, and a real small one that is recorded now.")
@@ -335,7 +335,7 @@ def rules(ctx: click.Context, preset: Preset | None, as_json: bool) -> None:
         print_json(rule_texts.as_data())
         return
     for line in rule_texts.listed(preset):
-        echo(line)
+        echo_line(line)
 
 
 @rules.command("explain", short_help="Tell all of one rule.")
@@ -348,7 +348,7 @@ def explain(ctx: click.Context, name: str, preset: Preset | None) -> None:
 
     outer = ctx.parent.params.get("preset") if ctx.parent else None
     for line in rule_texts.explained(name, preset or outer or "documented"):
-        echo(line)
+        echo_line(line)
 
 
 def _printer(formats: tuple[str, ...]) -> AbstractContextManager[Printer | None]:
@@ -377,7 +377,7 @@ def _write_report(
     )
     made = analyze(store, options)
     for name_of_file in () if quiet else (one for one in histograms if one not in made.annotations.histograms):
-        echo(f"note: histogram = {name_of_file!r} of the configuration: no annotated range of this run has this name", err=True)
+        echo_line(f"note: histogram = {name_of_file!r} of the configuration: no annotated range of this run has this name", err=True)
     progress("drawing", None)
     timeline = timelines.timeline_for(store, made, formats, 0 if "timeline" in look.left_out else timeline_events)
     written = render(made, output, formats, paper=paper, printer=printer, progress=progress, timeline=timeline, look=look)
@@ -386,17 +386,17 @@ def _write_report(
     if as_json:
         print_json(report_words.summary(made, written))
         for line in report_words.failures(made) if not quiet else ():
-            echo(f"note: {line}", err=True)
+            echo_line(f"note: {line}", err=True)
     elif not quiet:
-        echo(made.summary.headline)
+        echo_line(made.summary.headline)
         for line in report_words.verdict_lines(made):
-            echo(line)
+            echo_line(line)
         for path in written.values():
             echo(str(path))
         for warning in made.summary.warnings:
-            echo(f"note: {warning}", err=True)
+            echo_line(f"note: {warning}", err=True)
         for path in stale:
-            echo(f"note: {path} is of an earlier report; it was left as it is", err=True)
+            echo_line(f"note: {path} is of an earlier report; it was left as it is", err=True)
     return made
 
 

@@ -10,7 +10,7 @@ import click
 
 from ..command_parts import CONFIG, VERBOSITY, option, print_json, progress_line, with_options
 from ..errors import UsageError
-from ..messages import echo
+from ..messages import echo, echo_line
 from ..report_options import STORE_OPTIONS
 
 if TYPE_CHECKING:
@@ -57,15 +57,15 @@ def export(
     if as_json:
         print_json({"output": str(output), "format": kind, **asdict(counts), "warnings": warnings})
     elif not quiet:
-        echo(f"{output}: {_told(counts)}")
+        echo_line(f"{output}: {_told(counts)}")
         if counts.shifted_ns:
-            echo(f"note: times of this run begin below 0; {counts.shifted_ns} ns were added to each", err=True)
+            echo_line(f"note: times of this run begin below 0; {counts.shifted_ns} ns were added to each", err=True)
         if counts.cut:
-            echo(f"note: {_many(counts.cut, 'event')} would end before the start or too late for a trace, and were cut", err=True)
+            echo_line(f"note: {_many(counts.cut, 'event')} would end before the start or too late for a trace, and were cut", err=True)
         if not counts.rows and not counts.slices and not counts.values:
             echo("note: nothing in this run has a time that could be drawn", err=True)
         for message in warnings:
-            echo(f"note: {message}", err=True)
+            echo_line(f"note: {message}", err=True)
 
 
 def _told(counts: Counts) -> str:

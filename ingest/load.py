@@ -496,7 +496,8 @@ def _nothing_usable(paths: Sequence[str | Path], found: list[Found], notes: Sequ
         kind = one.problem or (one.format.name if one.format else "empty file" if one.bytes == 0 else "unknown format")
         step = one.format.not_read if one.format and one.format.not_read else "empty file" if one.format and one.bytes == 0 else ""
         said = " ".join(reasons.get(storable(one.path.name), []))
-        lines.append(f"  {storable(str(one.path))}: {'; '.join(part for part in (kind, step, said) if part)}")
+        line = f"  {storable(str(one.path))}: {'; '.join(part for part in (kind, step, said) if part)}"
+        lines.append(line.replace("\n", "\\n"))  # a name with a newline cannot forge another message
     if len(found) > _SHOWN:
         lines.append(f"  ... and {len(found) - _SHOWN} more")
     looked = "\n".join(["Looked at:", *lines]) if lines else "There is no file in it."

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from .. import option_values
 from ..command_parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, print_json, progress_line, with_options
 from ..errors import InputError, UsageError
-from ..messages import echo
+from ..messages import echo, echo_line
 from ..report_options import (
     CHOICE_OF_RULES,
     FORMAT,
@@ -161,7 +161,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
         _planned(source, False)(night)
         _print(told.plan_lines(night, wanted.limit), told.plan_data(night), as_json, quiet)
         for line in () if quiet else told.left_out([*night.not_read, *looked_at.left_out]):
-            echo(f"note: {line}", err=True)
+            echo_line(f"note: {line}", err=True)
         return
     rules = None
     if options["attach"] is not None:
@@ -180,7 +180,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     regressed = course.regressions(result, rows)
     _print(told.lines(result, out), told.summary(result, out, regressed), as_json, quiet)
     for line in () if quiet else (*map(told.regression_line, regressed), *told.notes(result)):
-        echo(f"note: {line}", err=True)
+        echo_line(f"note: {line}", err=True)
     sent = rules is None or _attach(rules, out, rows, regressed, quiet)
     if said := told.matched(rows, [told.regression_line(one) for one in regressed], fail_on):
         echo(f"postrun: --fail-on: {said}", err=True)
@@ -201,7 +201,7 @@ def _attach(rules: Sequence[Rule], out: Objects, rows: Sequence[Row], regressed:
         try:
             line = notify.send(action, out.read, link=None if action.folder is None else out.place(action.folder))
             if not quiet:
-                echo(f"ticket: {line}", err=True)
+                echo_line(f"ticket: {line}", err=True)
         except (PostrunError, OSError) as error:
             echo(f"postrun: --attach: {action.rule}: {action.target.text}: {error}", err=True)
             sent = False
@@ -303,7 +303,7 @@ def _parts(options: dict[str, Any]) -> Parts:
     if options["engine"] == "none" and not click.get_current_context().params["quiet"]:
         for name in ("timeout", "memory", "workers"):
             if click.get_current_context().get_parameter_source(name) not in (ParameterSource.DEFAULT, None):
-                echo(f"note: --{name} has no effect with --engine none, which does the work in this process", err=True)
+                echo_line(f"note: --{name} has no effect with --engine none, which does the work in this process", err=True)
     if memory is None and options["engine"] in ("processes", "dask"):
         memory = course.share_of_memory(workers)
 
@@ -339,7 +339,7 @@ def _tell(progress: Callable[[str, float | None], None], silent: bool) -> Callab
         if silent:
             return
         progress("", None)
-        echo(row_line(row, done, due), err=True)
+        echo_line(row_line(row, done, due), err=True)
         progress("reporting", done / max(1, due))
 
     return tell
@@ -350,4 +350,4 @@ def _print(lines: Iterable[str], data: Mapping[str, Any], as_json: bool, quiet: 
         print_json(data)
         return
     for line in () if quiet else lines:
-        echo(line)
+        echo_line(line)

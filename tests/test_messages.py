@@ -126,3 +126,11 @@ def test_a_traceback_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "Traceback (most recent call last)" in done.output
     assert done.output.count(SHOWN) == 2
     assert unsafe_in(done.output) == []
+
+
+def test_a_newline_in_a_name_forges_no_message(tmp_path: Path) -> None:
+    (tmp_path / "a\npostrun: forged\n::warning::forged.prt").write_bytes(b"no recording")
+    done = CliRunner().invoke(main, ["report", str(tmp_path), "--verbose"])
+    assert done.exit_code == 4
+    assert "a\\npostrun: forged\\n::warning::forged.prt" in done.output
+    assert not [line for line in done.output.splitlines() if line.startswith(("postrun: forged", "::"))]

@@ -10,7 +10,7 @@ import click
 
 from ..command_parts import CONFIG, VERBOSITY, bad_parameter, option, print_json, with_options
 from ..errors import PostrunError, UsageError
-from ..messages import echo
+from ..messages import echo, echo_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,7 +134,7 @@ def _send(
         if not quiet and not as_json:
             echo(f"{target.text}: {outcome.did}")
             for note in outcome.notes:
-                echo(f"note: {target.text}: {note}", err=True)
+                echo_line(f"note: {target.text}: {note}", err=True)
         if outcome.problem:
             code = code or 1
             echo(f"postrun: {target.text}: {outcome.problem}", err=True)

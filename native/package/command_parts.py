@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from .errors import UsageError
 from .lazy_commands import LazyGroup
-from .messages import echo, escaped_json, overwrite
+from .messages import echo, echo_line, escaped_json, overwrite
 
 CONFIG_FILE = "postrun.config_file"
 _CONFIG_NOTES = "postrun.config_notes"
@@ -91,7 +91,7 @@ def _quiet(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:
     """Print the notes about the configuration file, which was read before it was known whether to print."""
     for line in ctx.meta.pop(_CONFIG_NOTES, ()):
         if not value:
-            echo(f"note: {line}", err=True)
+            echo_line(f"note: {line}", err=True)
     return value
 
 
@@ -195,7 +195,7 @@ def progress_line(quiet: bool, verbose: bool) -> Iterator[Callable[[str, float |
         if terminal:
             width = overwrite(text, width)
         elif verbose and text:
-            echo(text, err=True)
+            echo_line(text, err=True)
 
     if verbose:
         log.addHandler(handler)

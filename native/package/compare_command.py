@@ -13,7 +13,7 @@ import click
 from . import option_values
 from .command_parts import CONFIG, FILE_SETTINGS, VERBOSITY, bad_parameter, option, print_json, progress_line, with_options
 from .errors import UsageError
-from .messages import echo
+from .messages import echo, echo_line
 from .report_options import CHOICE_OF_RULES, GENERATED_AT, PAPER, STORE_OPTIONS
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def compare(
         progress("", None)
     for side, given in zip(sides, (base, new), strict=True):
         if not quiet and side.path is not None and side.path != given:
-            echo(f"note: {side.path} was read, not the traces; give their folder to analyse them again", err=True)
+            echo_line(f"note: {side.path} was read, not the traces; give their folder to analyse them again", err=True)
     if as_json:
         print_json(_summary(made, written))
     elif not quiet:
@@ -128,11 +128,11 @@ def _selection(rules: tuple[str, ...] | None, preset: Preset, settings: tuple[tu
 def _tell(made: Comparison, written: dict[str, Path]) -> None:
     for one in made.differences:
         if one.limits:
-            echo(f"not alike: {one.name}: {one.base} before, {one.new} now. {one.limits[:1].upper()}{one.limits[1:]}.")
-    echo(made.headline)
+            echo_line(f"not alike: {one.name}: {one.base} before, {one.new} now. {one.limits[:1].upper()}{one.limits[1:]}.")
+    echo_line(made.headline)
     others = [one for one in made.changes if one.area != "step"]
     for change in others[:_SHOWN]:
-        echo(f"  {change.text}")
+        echo_line(f"  {change.text}")
     if len(others) > _SHOWN:
         echo(f"  ... and {len(others) - _SHOWN} more")
     for path in written.values():

@@ -39,6 +39,11 @@ def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
     click.echo(escaped(str(text)), nl=nl, err=err)  # noqa: TID251
 
 
+def echo_line(text: object, *, err: bool = False) -> None:
+    """As :func:`echo`, for text that is one line: a newline in a name cannot forge another message."""
+    echo(escaped_line(str(text)), err=err)
+
+
 def overwrite(text: str, width: int) -> int:
     """Replace the last line of the terminal (standard error), which has ``width`` characters; no ``text`` clears it. The new width."""
     shown = escaped_line(text)[:120]
