@@ -12,6 +12,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Final, ParamSpec, TypeVar
 
+from .. import temporary
 from ..errors import InputError, UsageError
 from .pool import SupervisedPool, processors
 
@@ -21,6 +22,10 @@ T = TypeVar("T")
 ENGINES: Final = "none, processes, dask or dask:ADDRESS"
 _TASKS_PER_WORKER: Final = 200
 _CONNECT_S: Final = 30
+_TLS: Final = "DASK_DISTRIBUTED__COMM__TLS__"
+_TLS_SETTINGS: Final = f"Dask's certificates: {_TLS}CA_FILE, {_TLS}CLIENT__CERT and {_TLS}CLIENT__KEY"
+_NO_PAGES: Final = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+"""Dask serves pages over HTTP, without a key, also when it has no dashboard."""
 _THREADS: Final = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -31,8 +36,9 @@ def executor(
     """An executor that is shut down at the end; where an error leaves the block, what waits is cancelled and what runs is ended.
 
     ``engine``: "none" runs each task in this process when it is submitted, without limits. "processes": ``workers`` supervised processes
-    (pool.py). "dask": a Dask cluster of so many processes on this machine; "dask:ADDRESS": the cluster of that scheduler, whose workers
-    need this version of postrun. In Dask, too, each task runs in a supervised process beside the worker, under the same limits; tasks of a
+    (pool.py). "dask": a Dask cluster of so many processes on this machine, which listens on loopback and lets in only this process (TLS
+    with a key that exists in memory alone). "dask:ADDRESS": the cluster of that scheduler, whose workers need this version of postrun.
+    In Dask, too, each task runs in a supervised process beside the worker, under the same limits; tasks of a
     Dask worker that is lost are given to another. Raises UsageError for another engine or a missing extra, InputError for a scheduler that
     cannot be reached or used.
     """
@@ -109,15 +115,25 @@ class _OnDask(Executor):
         self._open: set[Future[Any]] = set()
         self._closed = False
         self._cluster: Any = None
+        self._folder: temporary.Folder | None = None
         if address is None:
-            self._cluster = distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0, silence_logs="ERROR"
-            )
+            # Whoever connects to a scheduler runs code as its workers: loopback alone would let in all users of this machine.
+            try:
+                security = distributed.Security.temporary()
+            except ImportError as error:
+                raise UsageError('--engine dask needs the package cryptography: pip install "postrun[dask]"') from error
+            self._folder = temporary.Folder()
+            with import_module("dask.config").set(_NO_PAGES):
+                self._cluster = distributed.LocalCluster(
+                    n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0, silence_logs="ERROR",
+                    host="127.0.0.1", protocol="tls://", security=security, local_directory=self._folder.name,
+                )  # fmt: skip
         try:
             self._client = distributed.Client(address or self._cluster, timeout=_CONNECT_S, set_as_default=False)
-        except (OSError, TimeoutError, ValueError) as error:
+        except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
             self._close_cluster()
-            raise InputError(f"no Dask scheduler answers at {address}: {str(error) or type(error).__name__}; check the address") from error
+            hint = f"check the address, and {_TLS_SETTINGS}" if (address or "").startswith("tls:") else "check the address"
+            raise InputError(f"no Dask scheduler answers at {address}: {str(error) or type(error).__name__}; {hint}") from error
         try:
             _check_workers(self._client, address)
             self._executor = self._client.get_executor(pure=False)
@@ -157,6 +173,8 @@ class _OnDask(Executor):
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 def _check_workers(client: Any, address: str | None) -> None:
