@@ -12,8 +12,9 @@ from dataclasses import fields
 from typing import Any, Final
 
 from .identity import Identity
-from .partial import FORMATS, MAPPED, TRACE
+from .partial import MAPPED
 from .registry import ReadResult
+from .source import FORMATS, TRACE
 from .store import SCHEMA
 from .trace_result import TraceResult
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from .. import temporary
 from ..errors import InputError, PostrunError, UsageError
+from ..temporary import Folder
 from .limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, cut_columns, cut_text
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class Store:
         self.max_unpacked: str | None = None
         self.limited = Counter[str]()  # texts and names that met a bound (limits.py), by kind
         self._next: dict[str, int] = {"node": 0, "process": 0, "source": 0}
-        self._folder: temporary.Folder | None = None  # spilled rows, and the file of a temporary store
+        self._folder: Folder | None = None  # spilled rows, and the file of a temporary store
         self._in_folder = False
         self.copied_from: str | None = None  # the run store that a temporary store is a copy of
         self.left_out = 0
@@ -592,10 +592,10 @@ def schema_script() -> list[str]:
     return script
 
 
-def _private_folder() -> temporary.Folder:
+def _private_folder() -> Folder:
     """A new folder with an unpredictable name that only this user can open. Raises InputError."""
     try:
-        return temporary.Folder()
+        return Folder()
     except OSError as error:
         raise InputError(f"no temporary folder can be made ({error.strerror or error}); set TMPDIR to a folder with space") from error
 

@@ -24,7 +24,7 @@ _TASKS_PER_WORKER: Final = 200
 _CONNECT_S: Final = 30
 _TLS: Final = "DASK_DISTRIBUTED__COMM__TLS__"
 _TLS_SETTINGS: Final = f"Dask's certificates: {_TLS}CA_FILE, {_TLS}CLIENT__CERT and {_TLS}CLIENT__KEY"
-_NO_PAGES: Final = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+_NO_PAGES: Final[dict[str, list[str]]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 """Dask serves pages over HTTP, without a key, also when it has no dashboard."""
 _THREADS: Final = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 

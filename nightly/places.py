@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Final, get_args
 
@@ -52,6 +53,9 @@ def report_folder(run: FoundRun, options: ReportOptions) -> str:
     return f"{run_folder(run.id)}/{run.fingerprint[:16]}-{options_digest(options)}"
 
 
+_problem = lru_cache(1024)(problem)
+
+
 def is_own(row: Row) -> bool:
     """Whether the names in a row that was read back could be our own: those of a run, and of report files in the run's folder.
 
@@ -65,7 +69,7 @@ def is_own(row: Row) -> bool:
             return False
     if any(len(names) > _MOST_NAMES for names in (row.written, row.warnings, row.labels, row.verdicts)):
         return False
-    return not any(map(problem, row.written)) and all(len(rule) <= _NAME for rule in row.verdicts)
+    return not any(map(_problem, row.written)) and all(len(rule) <= _NAME for rule in row.verdicts)
 
 
 def options_digest(options: ReportOptions) -> str:

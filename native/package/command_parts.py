@@ -176,7 +176,7 @@ class _Echo(logging.Handler):
     """Log records as messages on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        click.echo(self.format(record), err=True)
+        echo(self.format(record), err=True)
 
 
 @contextmanager
