@@ -135,7 +135,13 @@ static void run_input(const uint8_t *data, size_t length) {
         keys[i] = (trace_scan_text){(const uint8_t *)argument_keys[i], strlen(argument_keys[i])};
         columns[i] = i;
     }
-    trace_scan_options options = {kinds, NARROW, ARGUMENTS, keys, columns, ARGUMENTS, &wide, 1, 16 << 20, 64 << 20, 256};
+    trace_scan_options options = {.kinds = kinds, .narrow = NARROW, .all = ARGUMENTS, .keys = keys, .key_columns = columns};
+    options.key_count = ARGUMENTS;
+    options.wide_categories = &wide;
+    options.wide_category_count = 1;
+    options.event_limit = 16 << 20;
+    options.member_limit = 64 << 20;
+    options.depth_limit = 256;
     if (!as_it_is) {
         options.event_limit = next_random(4) ? options.event_limit : 1000;
         options.member_limit = next_random(4) ? options.member_limit : 500;
