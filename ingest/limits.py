@@ -35,8 +35,8 @@ DEVICES: Final = 16_384
 """Devices of a run; 2,048 nodes with 8 devices each."""
 NODES: Final = 4_096
 """Nodes of a run; a node is a row of tables and an entry in figures of the report."""
-PROCESSES: Final = 32_768
-"""Processes of a run; two for each of ``DEVICES``."""
+PROCESSES: Final = 16_384
+"""Processes of a run; one for each of ``DEVICES``."""
 STREAMS_PER_DEVICE: Final = 4_096
 """Streams of a process on one device; CUDA programs use up to some 100, each analyzed by itself."""
 THREADS_PER_PROCESS: Final = 65_536

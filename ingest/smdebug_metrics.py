@@ -236,10 +236,11 @@ def _read_batch(store: Store, batch: dict[str, int], registry: Registry, results
         for half in (one_by_one[: len(batch) // 2], one_by_one[len(batch) // 2 :]):
             _read_batch(store, dict(half), registry, results, lines)
         return
-    for (hostname,) in connection.execute(
-        "SELECT DISTINCT hostname FROM system_line WHERE verdict = 'stored' ORDER BY hostname"
-    ).fetchall():
-        registry.node(hostname)
+    named = "SELECT DISTINCT hostname FROM system_line WHERE verdict = 'stored' ORDER BY hostname"
+    hostnames = connection.execute(named).fetchall()
+    with store.transaction():
+        for (hostname,) in hostnames:
+            registry.node(hostname)
     connection.execute(_STORE)
     connection.execute(_UNITS)
     if FURTHER_NODES in registry.hostnames:  # beyond the bound of nodes: they have no row to join

@@ -272,7 +272,8 @@ def append_events(store: Store, registry: Registry, events: pl.DataFrame, texts:
     node = registry.node(hostname)
     pids = events["os_pid"].unique().sort().to_list()
     own, rank = _writer(store, label, number, events)
-    ids = [registry.process(node, own if pid is None else pid, rank=rank, label=label, source=source_id) for pid in pids]
+    with store.transaction():
+        ids = [registry.process(node, own if pid is None else pid, rank=rank, label=label, source=source_id) for pid in pids]
     processes = pl.DataFrame({"os_pid": pids, "process": ids}, schema={"os_pid": pl.Int64, "process": pl.Int32})
     names = events["name"].unique().drop_nulls()
     name_ids = pl.DataFrame(

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -394,6 +395,20 @@ class Store:
     def next_row(self, table: str) -> int:
         """The rowid of the next row of a table, while files are read."""
         return int(self.connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]) + self._removed[table]
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Insert many rows of small tables at a time: each by itself waits for the disk.
+
+        :meth:`frame` sees them at the end.
+        """
+        self.connection.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
 
     def next_id(self, table: str) -> int:
         """The next free id of ``node``, ``process`` or ``source``, counted from 0."""
