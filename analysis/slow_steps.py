@@ -75,6 +75,8 @@ def slow_steps(store: Store, times: pl.DataFrame | None = None) -> SlowSteps:
     process = _subject(times, slow, typical)
     here = pl.col("process").eq_missing(process)
     own = [_rows(times.filter(here), numbers) for numbers in (slow, typical)]
+    if own[0].is_empty() or own[1].is_empty():
+        return SlowSteps(steps=number, absent="No process has both slow and typical steps, so nothing explains the slow ones.")
     parts = tuple(_difference("part", name, *(rows[name].to_list() for rows in own)) for name in ("step", *PARTS))
     extra = parts[0].extra_ns
     beside = _beside(store, times.filter(~here), own, (slow, typical))

@@ -113,7 +113,7 @@ def _add_frames(tree: Tree, root: dict[str, Any]) -> None:
         below = frame.get("children")
         children = [one for one in below if isinstance(one, dict)] if isinstance(below, list) else []
         tree.odd += len(below) - len(children) if isinstance(below, list) else 0
-        explained = [_number(one.get("time"), _SECONDS) or 0.0 for one in children if one.get("function") not in _ALSO_SELF]
+        explained = [_number(one.get("time"), _SECONDS) or 0.0 for one in children if str(one.get("function")) not in _ALSO_SELF]
         place = builder.add(_function(path, line, name), parent, max(0.0, time - math.fsum(explained)), time)
         todo += [(one, place) for one in reversed(children)]
 

@@ -136,6 +136,16 @@ def test_job_information_with_odd_numbers_is_kept_as_it_is(tmp_path: Path) -> No
     assert str(HUGE) in json.dumps(data)
 
 
+def test_a_frame_whose_function_is_no_text_costs_that_frame(tmp_path: Path) -> None:
+    odd = {"function": {}, "time": 0.5, "children": []}
+    document = {"root_frame": {"function": "main", "file_path": "/a.py", "line_no": 3, "time": 2.0, "children": [odd]}}
+    run = run_with(tmp_path / "run", "python_stats.json", json.dumps(document).encode())
+    with ingest([run]) as store:
+        assert good_figures(store) == GOOD
+        assert store.frame("SELECT function FROM python_profile").height == 1
+        assert "reader_failed" not in notes(store)
+
+
 def test_rows_of_impossible_times_and_sizes_do_not_reach_the_store() -> None:
     times = [0, 2**62, 2**62 + 1, -(2**61), -(2**61) - 1, 5, 5, 5, 5, None]
     durations = [1, 1, 1, 1, 1, -1, LONGEST_RANGE_NS, LONGEST_RANGE_NS + 1, None, 1]
