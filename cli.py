@@ -25,7 +25,7 @@ from .errors import PostrunError, Terminated
 from .lazy_commands import LazyGroup
 from .messages import echo, echo_line, show
 from .record_options import RECORD_OPTIONS
-from .report_options import MEMORY_LIMIT, REPORT_OPTIONS, STORE_OPTIONS, THREADS, chosen_look, chosen_rules, fail_if
+from .report_options import MEMORY_LIMIT, MODE, REDACT, REPORT_OPTIONS, STORE_OPTIONS, THREADS, chosen_look, chosen_rules, fail_if
 
 if TYPE_CHECKING:
     from .analysis.report import Report
@@ -135,7 +135,7 @@ def report(sources: tuple[str, ...], quiet: bool, verbose: bool, **options: Any)
     """
     selection, fail_on = chosen_rules(options, quiet)
     look = chosen_look(options)
-    of_store = {name: options.pop(name) for name in ("memory_limit", "threads", "max_unpacked")}
+    of_store = {name: options.pop(name) for name in ("memory_limit", "threads", "max_unpacked", "redact")}
     from .ingest import ingest
 
     with (
@@ -153,7 +153,7 @@ def report(sources: tuple[str, ...], quiet: bool, verbose: bool, **options: Any)
          help="Run store to write; an existing file is replaced.")  # fmt: skip
 @option("--name", help="Name of the run.")
 @option("--json", "as_json", is_flag=True, help="Print a summary as JSON on standard output.")
-@with_options([CONFIG], STORE_OPTIONS, VERBOSITY)
+@with_options([REDACT, MODE], [CONFIG], STORE_OPTIONS, VERBOSITY)
 def ingest(
     sources: tuple[str, ...],
     output: Path,
@@ -192,7 +192,7 @@ def ingest(
 @with_options(REPORT_OPTIONS[1:], [CONFIG, MEMORY_LIMIT, THREADS], VERBOSITY)
 def demo(
     output: Path, seed: int, change: str | None, recorded: bool, quiet: bool, verbose: bool, memory_limit: str, threads: int | None,
-    **options: Any,
+    redact: tuple[str, ...], **options: Any,
 ) -> None:  # fmt: skip
     """Simulate a training run on two nodes with four GPUs each, with planted problems, and report it. Then record a small training on this
     machine, with a planted slow step, and report that to recorded/.
@@ -209,10 +209,10 @@ def demo(
         progress("simulating a training run", None)
         run = output / "run"
         write_demo(run, seed=seed, changes=NAMED[change] if change else None)
-        with ingest([str(run)], progress=progress, memory_limit=memory_limit, threads=threads) as store:
+        with ingest([str(run)], progress=progress, memory_limit=memory_limit, threads=threads, redact=redact) as store:
             made = _write_report(store, progress, printer, quiet=quiet, output=output, selection=selection, **options)
     if recorded:
-        store_options = {"memory_limit": memory_limit, "threads": threads}
+        store_options = {"memory_limit": memory_limit, "threads": threads, "redact": redact}
         silent = quiet or options["as_json"]
         options |= {"name": None, "histograms": (), "as_json": False, "selection": selection}
         _recorded(output / "recorded", seed, silent, verbose, store_options, options)
@@ -249,13 +249,13 @@ def record(command: tuple[str, ...], **options: Any) -> None:
 
     Its exit code, signals, input and output pass through. 125: it was not started; 126: it cannot be executed; 127: it was not found.
     """
-    from . import record_child, record_gpu, record_job
+    from . import modes, record_child, record_gpu, record_job
 
     wanted = {name: options.pop(name) for name in ("gpu", "steps", "seconds", "window_signal")}
     ctx = click.get_current_context()
     typed = {name for name in wanted if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     gpu, window = record_gpu.chosen(typed, **wanted)
-    record_child.leave(record_job.record(command, record_job.Wanted(**options, gpu=gpu, window=window)))
+    record_child.leave(record_job.record(command, record_job.Wanted(**options, mode=modes.current(), gpu=gpu, window=window)))
 
 
 @main.command(short_help="Show what trace files of the capture library hold.")

@@ -11,7 +11,7 @@ import click
 from ..command_parts import CONFIG, VERBOSITY, option, print_json, progress_line, with_options
 from ..errors import UsageError
 from ..messages import echo, echo_line
-from ..report_options import STORE_OPTIONS
+from ..report_options import MODE, REDACT, STORE_OPTIONS
 
 if TYPE_CHECKING:
     from .counts import Counts
@@ -25,6 +25,8 @@ EXPORT_OPTIONS = [
            help="File to write (compressed where its name ends in .gz), or for parquet and csv the folder. An earlier export is replaced."),
     option("--csv-raw", is_flag=True, envvar="POSTRUN_EXPORT_CSV_RAW",
            help="Write texts of CSV files unchanged, also those that a spreadsheet would run as formulas."),
+    REDACT,
+    MODE,
     option("--json", "as_json", is_flag=True, help="Print what was written as JSON on standard output."),
 ]  # fmt: skip
 

@@ -6,10 +6,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from .. import modes
 from ..errors import InputError, PostrunError, UsageError
 from .checksum import Checksums
 from .limits import unpacked_limit
@@ -68,11 +70,13 @@ def ingest(
     memory_limit: str = "600MB",
     threads: int | None = None,
     max_unpacked: str | None = None,
+    redact: Iterable[str] = (),
     linked: Iterable[str] = (),
 ) -> Store:
     """The files and folders of one run as an open run store, at ``store_path`` or in a temporary file that closing it removes.
 
-    A run store given alone is copied: see :mod:`.foreign_store`. ``progress`` is called with what is being done and the fraction done
+    A run store given alone is copied: see :mod:`.foreign_store`. Secrets are masked; ``redact``: which of conceal.KINDS is redacted also.
+    ``progress`` is called with what is being done and the fraction done
     (None: not known). ``name``: of the run, instead of the one found. Damage of a file is noted in ``ingest_note``, never raised.
     ``max_unpacked``: how much a compressed file may unpack to, such as "50GB" (None: 20 GB or 200 times its size, whichever is larger).
     URLs of object stores stand for what is below them; their objects are copied to a temporary folder first.
@@ -86,8 +90,25 @@ def ingest(
     target = Path(store_path) if store_path is not None else None
     report = progress or (lambda text, fraction: None)
     options: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads, "max_unpacked": max_unpacked}
-    if any(is_url(path) for path in paths):
-        return _ingest_urls(paths, target, report, name, options)
+    with modes.umask_for(modes.current()) if target is not None else nullcontext():
+        if any(is_url(path) for path in paths):
+            return _ingest_urls(paths, target, report, name, options, redact)
+        return _ingest_files(paths, target, report, name, options, redact=redact, linked=linked)
+
+
+def _ingest_files(
+    paths: Sequence[str | Path],
+    target: Path | None,
+    report: Progress,
+    name: str | None,
+    options: dict[str, Any],
+    *,
+    redact: Iterable[str],
+    linked: Iterable[str] = (),
+    settle: Callable[[Store], None] | None = None,
+) -> Store:
+    from .conceal import conceal
+
     report("looking at the files", None)
     found = find_files(paths, exclude=target, linked=linked)
     for one in found:
@@ -95,8 +116,14 @@ def ingest(
             if len(found) > 1 or target is not None:
                 raise UsageError(f"{one.path} is a run store already; give it alone (postrun report {one.path})")
             report("reading the run store", None)
-            return Store.open(one.path, **options)
-    return load(found, paths, target, progress=report, name=name, **options)
+            store = Store.open(one.path, **options)
+            try:
+                conceal(store, redact)
+            except BaseException:
+                store.close()
+                raise
+            return store
+    return load(found, paths, target, progress=report, name=name, redact=redact, settle=settle, **options)
 
 
 def load(
@@ -110,9 +137,13 @@ def load(
     memory_limit: str = "600MB",
     threads: int | None = None,
     max_unpacked: str | None = None,
+    redact: Iterable[str] = (),
+    settle: Callable[[Store], None] | None = None,
 ) -> Store:
     """As :func:`ingest`, for files that have been looked for at ``paths``. ``partials``: what was read of some of them before; these files
-    themselves are not looked at again."""
+    themselves are not looked at again. ``settle`` changes the store before its secrets are masked."""
+    from .conceal import conceal
+
     report = progress or (lambda text, fraction: None)
     unpacked_limit(0, max_unpacked)
     if not any(_gives_events(one) for one in found):
@@ -131,6 +162,9 @@ def load(
             said = "SELECT file, message FROM ingest_note WHERE severity <> 'info' AND code <> 'unknown_format'"
             notes = store.connection.execute(said).fetchall()
             raise _nothing_usable(paths, found, notes)
+        if settle is not None:
+            settle(store)
+        conceal(store, redact)
         store.checkpoint()
     except BaseException as error:
         store.close()
@@ -142,14 +176,24 @@ def load(
     return store
 
 
-def _ingest_urls(paths: Sequence[str | Path], target: Path | None, report: Progress, name: str | None, options: dict[str, Any]) -> Store:
+def _ingest_urls(
+    paths: Sequence[str | Path], target: Path | None, report: Progress, name: str | None, options: dict[str, Any], redact: Iterable[str]
+) -> Store:
     """As ingest, through local copies; what is stored and told names the URLs."""
     from .fetch import fetch
 
     fetched = fetch(paths, report)
+
+    def settle(store: Store) -> None:
+        for local, url in fetched.moves():
+            store.connection.execute("UPDATE source SET path = replace(path, ?, ?)", [local, url])
+            store.connection.execute("UPDATE ingest_note SET message = replace(message, ?, ?)", [local, url])
+        for place, why in fetched.left_out:
+            store.note("warning", "not_readable", f"The object was left out: {why}.", file=storable(place))
+
     try:
         try:
-            store = ingest(fetched.paths, target, progress=report, name=name, **options)
+            store = _ingest_files(fetched.paths, target, report, name, options, redact=redact, settle=settle)
         except PostrunError as error:
             error.args = tuple(fetched.told(part) if isinstance(part, str) else part for part in error.args)
             raise
@@ -157,18 +201,6 @@ def _ingest_urls(paths: Sequence[str | Path], target: Path | None, report: Progr
             store.copied_from = fetched.told(store.copied_from)
             fetched.folder.cleanup()
             return store
-        try:
-            for local, url in fetched.moves():
-                store.connection.execute("UPDATE source SET path = replace(path, ?, ?)", [local, url])
-                store.connection.execute("UPDATE ingest_note SET message = replace(message, ?, ?)", [local, url])
-            for place, why in fetched.left_out:
-                store.note("warning", "not_readable", f"The object was left out: {why}.", file=storable(place))
-            store.checkpoint()
-        except BaseException:
-            store.close()
-            if target is not None:
-                store.remove()
-            raise
     except BaseException:
         fetched.folder.cleanup()
         raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
-from .. import option_values
+from .. import modes, option_values
 from ..command_parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, print_json, progress_line, with_options
 from ..errors import InputError, UsageError
 from ..messages import echo, echo_line
@@ -23,7 +23,9 @@ from ..report_options import (
     LOOK,
     MAX_UNPACKED,
     MEMORY_LIMIT,
+    MODE,
     PAPER,
+    REDACT,
     TIMELINE_EVENTS,
     TOP,
     chosen_look,
@@ -138,7 +140,7 @@ NIGHT_OPTIONS = [
     NIGHT_OPTIONS,
     [FORMAT],
     CHOICE_OF_RULES,
-    [TOP, PAPER, *LOOK, TIMELINE_EVENTS, GENERATED_AT, CONFIG, MEMORY_LIMIT, MAX_UNPACKED],
+    [TOP, PAPER, *LOOK, TIMELINE_EVENTS, REDACT, MODE, GENERATED_AT, CONFIG, MEMORY_LIMIT, MAX_UNPACKED],
     VERBOSITY,
 )
 def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: Any) -> None:
@@ -271,6 +273,8 @@ def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, 
         logo=None if look.logo is None else (look.logo.uri, look.logo.alt),
         memory_limit=options["memory_limit"],
         max_unpacked=options["max_unpacked"],
+        redact=options["redact"],
+        mode=modes.current(),
     )
     return report, fail_on + (REGRESSION,) * (len(of_rules) < len(options["fail_on"]))
 

@@ -63,11 +63,14 @@ class ReportOptions:
     memory_limit: str = "600MB"
     threads: int | None = 1
     max_unpacked: str | None = None
+    redact: tuple[str, ...] = ()
+    mode: int = 0o600
+    """Permissions of the files."""
 
     @property
     def of_store(self) -> dict[str, Any]:
         """The options with which the files of a run are read."""
-        return {"memory_limit": self.memory_limit, "threads": self.threads, "max_unpacked": self.max_unpacked}
+        return {"memory_limit": self.memory_limit, "threads": self.threads, "max_unpacked": self.max_unpacked, "redact": self.redact}
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from importlib.metadata import version
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from .. import modes
 from ..errors import InputError
 from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError, is_url, open_objects
 from . import places
@@ -127,6 +128,7 @@ def read_part(part: Part) -> str:
     from ..ingest.source import find_files
 
     task = part.task
+    modes.set_umask(task.options.mode)
     out, source = _opened(task.out), source_of(task)
     if out.head(part.marker) is not None:
         return part.marker

@@ -74,9 +74,9 @@ def is_own(row: Row) -> bool:
 
 def options_digest(options: ReportOptions) -> str:
     """12 hex digits: another one means that a report made with other options, or by another version of postrun, is to be made again.
-    Memory and threads change no report; neither does the default of --max-unpacked."""
-    chosen = {name: getattr(options, name) for name in options.__slots__ if name not in ("memory_limit", "threads")}
-    if chosen["max_unpacked"] is None:
-        del chosen["max_unpacked"]
+    Memory, threads and permissions change no report; neither do the defaults of --max-unpacked and --redact."""
+    without = {"memory_limit", "threads", "mode"}
+    without |= {name for name in ("max_unpacked", "redact") if not getattr(options, name)}
+    chosen = {name: getattr(options, name) for name in options.__slots__ if name not in without}
     text = json.dumps({"version": version("postrun"), **chosen}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -21,7 +21,7 @@ from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import temporary
+from .. import modes, temporary
 from ..analysis.compare_steps import step_times
 from ..analysis.compare_utilisation import sampled_mean
 from ..analysis.report import Report
@@ -67,6 +67,8 @@ def report_run(task: Task, prepare: Prepare | None = None) -> Row:
 
     Where objects change or go while they are read, the run is read again as it is then, and its row has the fingerprint of that.
     """
+    modes.set_umask(task.options.mode)  # not undone: this is a process of the nightly, or of one of its workers
+    modes.of_session(task.options.mode)
     for left in reversed(range(_TIMES)):
         try:
             return _reported(task, prepare or _whole)

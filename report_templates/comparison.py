@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from .. import temporary
+from .. import modes, temporary
 from ..analysis.comparison import Comparison
 from ..errors import RenderError, UsageError
 from .blocks import Section
@@ -82,9 +82,10 @@ def render_comparison(
     if sheet is None:
         raise UsageError(f"{paper} is no paper; choose from {', '.join(PAPERS)}")
     out_dir = Path(out_dir)
-    out_dir.mkdir(parents=True, exist_ok=True)
     staged: dict[str, Path] = {}
     with contextlib.ExitStack() as stack:
+        stack.enter_context(modes.umask_for(modes.current()))
+        out_dir.mkdir(parents=True, exist_ok=True)
         scratch = Path(stack.enter_context(temporary.Folder(out_dir, prefix=".postrun-")))
 
         def stage(kind: str, data: bytes) -> None:

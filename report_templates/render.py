@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from .. import temporary
+from .. import modes, temporary
 from ..analysis.report import Report
 from ..analysis.timeline_data import Timeline
 from ..errors import RenderError, UsageError
@@ -52,10 +52,11 @@ def render(
         raise UsageError(f"{paper} is no paper; choose from {', '.join(PAPERS)}")
     tell = progress or (lambda text, fraction: None)
     out_dir = Path(out_dir)
-    out_dir.mkdir(parents=True, exist_ok=True)
     targets = {kind: out_dir / place for kind, place in PLACES.items() if kind in formats}
     staged: dict[str, Path] = {}
     with contextlib.ExitStack() as stack:
+        stack.enter_context(modes.umask_for(modes.current()))
+        out_dir.mkdir(parents=True, exist_ok=True)
         scratch = Path(stack.enter_context(temporary.Folder(out_dir, prefix=".postrun-")))
         if "pdf" not in targets:
             printer = None

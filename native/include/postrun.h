@@ -51,9 +51,11 @@ typedef struct postrun_config {
     uint32_t cpu_for_s;      /* processors are sampled for so many seconds, the rest goes on; default 0: as long as the rest */
     /* 64 bits, as 32 would lie in what an older structure ends with: padding, which nobody has filled */
     uint64_t rotate_s;       /* a file that holds records and is older is closed, another begun; default: $POSTRUN_ROTATE_S, else never */
+    uint64_t file_mode;      /* permissions of files, such as 0640, whatever the umask; default: $POSTRUN_MODE, else 0600. New folders get the
+                              * matching search permissions */
 } postrun_config;
 
-#define POSTRUN_CONFIG_INIT {sizeof(postrun_config), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define POSTRUN_CONFIG_INIT {sizeof(postrun_config), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 #define POSTRUN_FOLLOW_FORK 1u /* a forked child records, too, to a file of its own */
 #define POSTRUN_GPU 2u         /* records GPU activity where it can; where not, metadata "capability.gpu" says why. Initialises CUDA */
 #define POSTRUN_NO_GPU_YET 4u  /* GPU activity is recorded from postrun_gpu(1) on */

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from . import capture_environment, capture_gpu, capture_profiling
+from . import capture_environment, capture_gpu, capture_profiling, modes
 from . import capture_library as library
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class session:  # noqa: N801 - used like a function
     "windows" does so only in :class:`gpu_window`; False does not. ``profiler_config``: what is profiled in which steps, a ProfilerConfig or
     a JSON or TOML file; where it has an interval of the sampler, or of files, that holds unless ``sample_ms`` or ``rotate_s`` is given.
     ``rotate_s``: a file that is older, in seconds, is closed and another begun (0: as $POSTRUN_ROTATE_S says, else never).
+    ``mode``: permissions of the files, such as 0o640 (None: as $POSTRUN_MODE says, else 0o600).
     ``zstd_level``, ``rotate_bytes``, ``ring_records``, ``drain_ms``: see docs/capture.md.
 
     Where a session is recording already, it goes on with a warning: what is recorded goes to its file. Under `postrun record` there is no
@@ -44,12 +45,16 @@ class session:  # noqa: N801 - used like a function
         zstd_level: int = 0,
         rotate_bytes: int = 0,
         rotate_s: int | None = None,
+        mode: int | None = None,
         ring_records: int = 0,
         drain_ms: int = 0,
         profiler_config: ProfilerConfig | ProfilingPlan | str | os.PathLike[str] | None = None,
     ) -> None:
         if gpu not in (None, True, False, "windows"):
             raise ValueError(f"gpu: {gpu!r} is none of True, False, None and 'windows'")
+        if mode is not None and not modes.is_file_mode(mode):
+            raise ValueError(f"mode: {mode:#o} is not a file mode from 0o600 to 0o666 without execute permissions")
+        self._mode = mode
         self._plan = capture_profiling.plan_of(profiler_config)
         if gpu is None and self._plan is not None and self._plan.detailed and library.gpu_driver():
             gpu = "windows"  # kernels of the steps that are profiled, not of all
@@ -63,6 +68,7 @@ class session:  # noqa: N801 - used like a function
             "zstd_level": zstd_level,
             "rotate_bytes": rotate_bytes,
             "rotate_s": capture_profiling.rotate_s(rotate_s, self._plan),
+            "file_mode": mode or 0,
             "ring_records": ring_records,
             "drain_ms": drain_ms,
             **capture_gpu.options(gpu),
@@ -77,6 +83,7 @@ class session:  # noqa: N801 - used like a function
             return self
         if not library.recording():
             options = capture_environment.of_job(self._options)
+            modes.of_session(self._mode)
             library.configure(**options)
             self._started = start_in(options["directory"])
         if self._started:

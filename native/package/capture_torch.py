@@ -12,6 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from . import modes
+from .host_name import host_name
+
 _RANKS: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
@@ -34,14 +37,13 @@ def torch_trace_handler(directory: str | os.PathLike[str]) -> Callable[[Any], No
 
 def write_trace(profiler: Any, root: Path) -> None:
     """The trace of a ``torch.profiler.profile``, to a file in ``root``. Raises OSError, with its name and the reason."""
-    import socket
-
     number = rank()
     folder = root if number is None else root / f"rank{number}"
-    name = f"{socket.gethostname().replace('/', '_')}_{os.getpid()}.{time.time_ns()}.pt.trace.json"
+    name = f"{host_name().replace('/', '_')}_{os.getpid()}.{time.time_ns()}.pt.trace.json"
     plain, packed = folder / f".{name}", folder / f".{name}.gz"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        modes.make_folder(folder)
+        os.close(modes.opener(os.fspath(plain), os.O_WRONLY | os.O_CREAT))
         profiler.export_chrome_trace(os.fspath(plain))
         if not _is_whole(plain):
             packed.write_bytes(bytes(1 << 20))  # fails for the same reason, which torch does not tell
@@ -68,7 +70,11 @@ def _pack(source: Path, target: Path) -> None:
     import gzip
     import shutil
 
-    with source.open("rb") as plain, gzip.open(target, "wb", compresslevel=4) as packed:
+    with (
+        source.open("rb") as plain,
+        open(target, "wb", opener=modes.opener) as file,
+        gzip.open(file, "wb", compresslevel=4) as packed,
+    ):
         shutil.copyfileobj(plain, packed, 1 << 20)
 
 

@@ -14,7 +14,7 @@ from . import option_values
 from .command_parts import CONFIG, FILE_SETTINGS, VERBOSITY, bad_parameter, option, print_json, progress_line, with_options
 from .errors import UsageError
 from .messages import echo, echo_line
-from .report_options import CHOICE_OF_RULES, GENERATED_AT, PAPER, STORE_OPTIONS
+from .report_options import CHOICE_OF_RULES, GENERATED_AT, MODE, PAPER, REDACT, STORE_OPTIONS
 
 if TYPE_CHECKING:
     from .analysis.comparison import Comparison
@@ -57,6 +57,8 @@ _OPTIONS = [
             help=f"Exit with code 3 for one of {','.join(FAIL_WORDS)}."),
     *CHOICE_OF_RULES,
     PAPER,
+    REDACT,
+    MODE,
     option("--json", "as_json", is_flag=True, help="Print a summary of the comparison as JSON on standard output."),
     GENERATED_AT,
 ]  # fmt: skip
@@ -76,7 +78,7 @@ def compare(
     runs that are analysed now.
     """
     made_at = option_values.generated_at(generated_at)
-    of_store = {name: options.pop(name) for name in ("memory_limit", "threads", "max_unpacked")}
+    of_store = {name: options.pop(name) for name in ("memory_limit", "threads", "max_unpacked", "redact")}
     selection = _selection(**options)
     from .report_templates.pdf import Printer
 
@@ -98,7 +100,7 @@ def compare(
             sides[1].report,
             generator=generator(Options(generated_at_ns=made_at)),
             threshold_percent=threshold,
-            given=(base, new),
+            given=(compare_inputs.shown(base, redact), compare_inputs.shown(new, redact)),
             read_from=(sides[0].kind, sides[1].kind),
         )
         progress("printing", None)

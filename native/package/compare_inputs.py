@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .errors import InputError
+from .errors import InputError, UsageError
+from .redaction import mask_text
 
 if TYPE_CHECKING:
     from .analysis.report import Report
@@ -38,20 +39,28 @@ def load(
     memory_limit: str,
     threads: int | None,
     max_unpacked: str | None = None,
+    redact: tuple[str, ...] = (),
     progress: Callable[[str, float | None], None],
 ) -> Loaded:
     """The report of ``given``: a report.json that postrun wrote, or a folder with one; else what `postrun report` reads. Raises
     InputError and UsageError."""
     found = report_file(Path(given)) if "://" not in given else None
+    if found is not None and redact:
+        raise UsageError(f"{found}: --redact cannot change a report that is there already; give the traces of both runs")
     if found is not None:
         return Loaded(_read(found), str(found))
     from .analysis import analyze
     from .analysis.options import Options
     from .ingest import ingest
 
-    with ingest([given], progress=progress, memory_limit=memory_limit, threads=threads, max_unpacked=max_unpacked) as store:
+    with ingest([given], progress=progress, memory_limit=memory_limit, threads=threads, max_unpacked=max_unpacked, redact=redact) as store:
         progress("analysing", None)
         return Loaded(analyze(store, Options(generated_at_ns=0, selection=selection)), None)
+
+
+def shown(given: str, redact: tuple[str, ...]) -> str:
+    """What a comparison calls the place of a run."""
+    return Path(given.rstrip("/")).name if redact else mask_text(given)[0]
 
 
 def report_file(given: Path) -> Path | None:

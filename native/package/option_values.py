@@ -28,6 +28,17 @@ def formats(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(given))
 
 
+def redactions(value: Any) -> tuple[str, ...]:
+    """The words of --redact, each once. Raises UsageError."""
+    from .redaction import KINDS
+
+    given = [word.lower() for word in words(value)]
+    wrong = [word for word in given if word not in KINDS]
+    if wrong:
+        raise UsageError(f"{', '.join(wrong)} cannot be redacted; choose from {','.join(KINDS)}")
+    return tuple(dict.fromkeys(given))
+
+
 def memory_size(value: str) -> str:
     """The value of --memory-limit or --max-unpacked, as the database understands it. Raises UsageError."""
     if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B)", value, re.IGNORECASE):

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from . import modes
 from .errors import PostrunError
 from .messages import echo
 from .record_witness import Witness
@@ -92,7 +93,8 @@ def start(
     not end it, as long as it does nothing about it. Raises CommandError."""
     before = None if ignored is None else signal.signal(ignored, signal.SIG_IGN)  # is inherited; what is held here still arrives
     try:
-        return _start(file, command, environment, blocked, stdout)
+        with modes.umask_of_user():
+            return _start(file, command, environment, blocked, stdout)
     finally:
         if ignored is not None:
             signal.signal(ignored, before)

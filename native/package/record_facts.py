@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from . import __version__
+from . import __version__, redaction
+from .host_name import redacted
 
 # What launchers and schedulers tell their processes; nothing that could be a secret.
 LAUNCHER_VARIABLES: Final = (
@@ -28,6 +29,7 @@ LAUNCHER_VARIABLES: Final = (
     "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "OMP_NUM_THREADS",
     "TRAINING_JOB_NAME",
 )  # fmt: skip
+_OF_HOSTS: Final = frozenset({"MASTER_ADDR", "SLURM_JOB_NODELIST"})
 _HOSTED: Final = Path("opt/ml/input/config")
 _DMI: Final = Path("sys/devices/virtual/dmi/id")
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -45,7 +47,7 @@ def facts(command: Sequence[str], *, name: str | None, environment: Mapping[str,
     except OSError:
         directory = ""
     found: dict[str, Any] = {
-        "job.command": shlex.join(command),
+        "job.command": shlex.join(redaction.mask_arguments(command)[0]),
         "job.directory": directory,
         "job.host": socket.gethostname(),
         "job.name": name or environment.get("TRAINING_JOB_NAME"),
@@ -57,8 +59,11 @@ def facts(command: Sequence[str], *, name: str | None, environment: Mapping[str,
         "job.instance_type_source": source,
         "job.hosts": " ".join(map(str, hosts)) if isinstance(hosts, list) else None,
     }
+    if "hosts" in redacted():  # names of other hosts, of which only those of this one are replaced
+        found["job.hosts"] = None
+        environment = {key: value for key, value in environment.items() if key not in _OF_HOSTS}
     found |= {f"job.environment.{key}": environment[key] for key in LAUNCHER_VARIABLES if environment.get(key)}
-    return {key: _storable(str(value)) for key, value in found.items() if value}
+    return {key: _storable(redaction.mask_value(key, str(value))[0]) for key, value in found.items() if value}
 
 
 def _main_memory() -> int | None:

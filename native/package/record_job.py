@@ -19,8 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from . import record_child, record_facts, record_gpu, record_params, record_profiling, record_ranks
+from . import modes, record_child, record_facts, record_gpu, record_params, record_profiling, record_ranks, redaction
 from .errors import PostrunError
+from .host_name import VARIABLE
 from .messages import echo
 from .record_witness import Witness
 
@@ -52,12 +53,17 @@ class Wanted:
     files: tuple[Mapping[str, str], ...] = field(default=())
     name: str | None = None
     quiet: bool = False
+    redact: tuple[str, ...] = ()
+    mode: int = modes.PRIVATE
     gpu: bool | None = None
     window: record_gpu.Window = field(default_factory=record_gpu.Window)
 
 
 def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
     """Run a command to its end and record it; how it ended. Raises PostrunError where nothing was started."""
+    if wanted.redact:
+        os.environ[VARIABLE] = ",".join(wanted.redact)  # of this process, of the job, and of the report
+    os.environ[modes.VARIABLE] = f"{wanted.mode:04o}"
     outer = dict(os.environ)
     for name in (RECORDER, record_profiling.CONFIG):  # the recorder's own session is no part of a job, and has no windows
         os.environ.pop(name, None)
@@ -179,7 +185,7 @@ def _facts(command: Sequence[str], wanted: Wanted, environment: Mapping[str, str
     if inside:
         found["job.inside"] = environment.get(RECORDER) or "1"
     given = record_params.together(record_params.hosted(record_facts.hosted_hyperparameters()), wanted.files, wanted.params)
-    return found | {f"param.{key}": value for key, value in given.items()}
+    return found | {f"param.{key}": str(redaction.mask_value(key, value)[0]) for key, value in given.items()}
 
 
 def _gpus(wanted: Wanted, environment: Mapping[str, str]) -> record_gpu.Told:

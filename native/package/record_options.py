@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .command_parts import Listed, bad_parameter, option
-from .report_options import formats
+from .report_options import MODE, REDACT, formats
 
 
 def _formats_if_given(ctx: click.Context, param: click.Parameter, value: Any) -> tuple[str, ...]:
@@ -78,6 +78,8 @@ RECORD_OPTIONS = [
     option("--report", is_flag=True, help="Write a report to the folder report/ of the recording when the job has ended."),
     option("--format", "formats", type=click.UNPROCESSED, callback=_formats_if_given, metavar="LIST",
             help="Formats of --report, as of postrun report."),
+    REDACT,
+    MODE,
     option("--name", help="Name of the run in the report."),
     option("--quiet", "-q", is_flag=True, help="Print nothing but errors."),
 ]  # fmt: skip

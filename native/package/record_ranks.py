@@ -7,10 +7,10 @@ samples a machine.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-import socket
 import time
 from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from .errors import PostrunError
+from .host_name import host_name, redacted
 
 MARKS: Final = ".postrun-run"
 _RECORDERS: Final = ".recorder"
@@ -99,7 +100,7 @@ class Folder:
         self.where = where
         self._marks = path / MARKS
         self._made: list[Path] = []
-        self._host = re.sub(r"[^\w.-]", "_", socket.gethostname())
+        self._host = re.sub(r"[^\w.-]", "_", host_name())
         self._key = "job" if where.rank is None else f"rank-{where.rank}"
         if where.attempt:
             self._key += f".{where.attempt}"
@@ -119,7 +120,7 @@ class Folder:
             self.path.mkdir(parents=True, exist_ok=True)
         self._marks.mkdir(exist_ok=True)
         # A launch that says nothing of itself is told by who started it.
-        launch = self.where.launch or (self.where.launcher if self.where.rank is not None else "") or _unique()
+        launch = _unnamed(self.where.launch) or (self.where.launcher if self.where.rank is not None else "") or _unique()
         owner = self._marks / "launch.json"
         fresh = _claim(owner, json.dumps({"launch": launch}) + "\n")
         if fresh:
@@ -130,7 +131,7 @@ class Folder:
                 raise self._taken(held.name)
             if not fresh and _launch_of(owner) != launch:
                 raise self._taken(held.name if held is not None else "it was begun by another job")
-        text = json.dumps({"host": socket.gethostname(), "pid": os.getpid()}) + "\n"
+        text = json.dumps({"host": host_name(), "pid": os.getpid()}) + "\n"
         if inside and self.where.rank is None:
             self._key += f".{os.getpid()}"
         first = self._key
@@ -235,12 +236,12 @@ def default_folder(script: str, where: Place, base: Path = Path("postrun-runs"))
         return next(path for n in range(1, 10_000) if not (path := stem if n == 1 else stem.with_name(f"{stem.name}-{n}")).exists())
     if not where.launch:
         raise FolderError("several processes are recorded, and nothing says which belong together; give all of them the same --out DIR")
-    return base / f"{script}-{re.sub(r'[^A-Za-z0-9_.@-]+', '_', where.launch)[:100]}"
+    return base / f"{script}-{re.sub(r'[^A-Za-z0-9_.@-]+', '_', _unnamed(where.launch))[:100]}"
 
 
 def _claim(path: Path, text: str = "") -> bool:
     """Make a file with a text, all at once; False where it is there already. Works on network file systems, too."""
-    draft = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}")
     try:
         draft.write_text(text, encoding="utf-8")
         os.link(draft, path)
@@ -274,7 +275,7 @@ def _dead(mark: Path) -> bool:
     """Whether the recorder that left a mark was on this machine, and is no more."""
     try:
         said = json.loads(mark.read_bytes())
-        if said["host"] != socket.gethostname():
+        if said["host"] != host_name():
             return False
         os.kill(int(said["pid"]), 0)
     except ProcessLookupError:
@@ -309,8 +310,13 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
+def _unnamed(launch: str) -> str:
+    """A launch, without the host of its master if hosts are redacted."""
+    return hashlib.sha256(launch.encode()).hexdigest()[:16] if launch and "hosts" in redacted() else launch
+
+
 def _unique() -> str:
-    return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
+    return f"{host_name()}-{os.getpid()}-{time.time_ns()}"
 
 
 def _number(text: str | None) -> int | None:

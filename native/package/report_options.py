@@ -26,6 +26,22 @@ def formats(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[s
         return option_values.formats(value)
 
 
+def _redactions(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
+    with bad_parameter():
+        return () if value is None else option_values.redactions(value)
+
+
+def _mode(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
+    """Everything that the command makes has the mode, in its worker processes also."""
+    from . import modes
+
+    with bad_parameter():
+        mode = modes.parsed(str(value))
+    before = modes.set_umask(mode)
+    modes.of_session(mode)
+    ctx.call_on_close(lambda: modes.reset(before))
+
+
 def _memory_size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
     with bad_parameter():
         return None if value is None else option_values.memory_size(value)
@@ -117,6 +133,10 @@ def fail_on_words(_ctx: click.Context, _param: click.Parameter, value: Any) -> t
         return rule_options.fail_words(value)
 
 
+REDACT = option("--redact", type=click.UNPROCESSED, callback=_redactions, metavar="LIST",
+                help="Which of hosts,users,paths,command to leave out or replace. Secrets are always masked.")  # fmt: skip
+MODE = option("--mode", default="0600", show_default=True, expose_value=False, callback=_mode, metavar="MODE",
+              help="Permissions of the files, in octal, such as 0640; new folders get the matching search permissions.")  # fmt: skip
 FORMAT = option("--format", "formats", type=click.UNPROCESSED, callback=formats, metavar="LIST", default="html,pdf,json",
                 show_default=True, help=f"Which of {','.join(option_values.FORMATS)} to write.")  # fmt: skip
 CHOICE_OF_RULES = [
@@ -159,6 +179,8 @@ REPORT_OPTIONS = [
     TIMELINE_EVENTS,
     PAPER,
     *LOOK,
+    REDACT,
+    MODE,
     option("--name", help="Name of the run in the report."),
     option("--json", "as_json", is_flag=True, help="Print a summary of the run as JSON on standard output."),
     GENERATED_AT,

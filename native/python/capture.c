@@ -771,14 +771,15 @@ static void stop_with_interpreter(void) {
 static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywords) {
     (void)module;
     static char *names[] = {"directory",  "rotate_bytes", "ring_records", "drain_ms", "sample_ms", "sample_for_s",
-                            "zstd_level", "follow_fork",  "gpu",          "gpu_later", "cpu_for_s", "rotate_s", NULL};
+                            "zstd_level", "follow_fork",  "gpu",          "gpu_later", "cpu_for_s", "rotate_s",
+                            "file_mode",  NULL};
     PyObject *directory = Py_None, *folder = NULL;
     unsigned long long rotate_bytes = 0;
-    long long ring_records = 0, drain_ms = 0, sample_ms = 0, sample_for_s = 0, cpu_for_s = 0, rotate_s = 0;
+    long long ring_records = 0, drain_ms = 0, sample_ms = 0, sample_for_s = 0, cpu_for_s = 0, rotate_s = 0, file_mode = 0;
     int zstd_level = 0, follow_fork = 0, gpu = 0, gpu_later = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OKLLLLipppLL:configure", names, &directory, &rotate_bytes, &ring_records, &drain_ms,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OKLLLLipppLLL:configure", names, &directory, &rotate_bytes, &ring_records, &drain_ms,
                                      &sample_ms, &sample_for_s, &zstd_level, &follow_fork, &gpu, &gpu_later, &cpu_for_s,
-                                     &rotate_s))
+                                     &rotate_s, &file_mode))
         return NULL;
     const long long numbers[] = {ring_records, drain_ms, sample_ms, sample_for_s};
     for (size_t i = 0; i < 4; i++) {
@@ -786,6 +787,7 @@ static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywor
     }
     if (cpu_for_s < 0 || cpu_for_s > UINT32_MAX) return PyErr_Format(PyExc_ValueError, "cpu_for_s: %lld is out of range", cpu_for_s);
     if (rotate_s < 0) return PyErr_Format(PyExc_ValueError, "rotate_s: %lld is out of range", rotate_s);
+    if (file_mode < 0) return PyErr_Format(PyExc_ValueError, "file_mode: %lld is out of range", file_mode);
     if (directory != Py_None && !PyUnicode_FSConverter(directory, &folder)) return NULL;
     postrun_config config = POSTRUN_CONFIG_INIT;
     config.directory = folder ? PyBytes_AsString(folder) : NULL;
@@ -796,6 +798,7 @@ static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywor
     config.sample_for_s = (uint32_t)sample_for_s;
     config.cpu_for_s = (uint32_t)cpu_for_s;
     config.rotate_s = (uint64_t)rotate_s;
+    config.file_mode = (uint64_t)file_mode;
     config.zstd_level = zstd_level;
     config.flags = (follow_fork ? POSTRUN_FOLLOW_FORK : 0) | (gpu ? POSTRUN_GPU : 0) | (gpu_later ? POSTRUN_NO_GPU_YET : 0);
     int error;
@@ -810,7 +813,8 @@ static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywor
     if (error == -EINVAL) {
         PyErr_SetString(PyExc_ValueError,
                         "out of range: sample_ms is 0, 100, 200, 500, 1000, 5000 or 60000; ring_records a power of two from 64 to 4194304; "
-                        "rotate_bytes at least 4096; drain_ms at most 60000; zstd_level from -7 to 22; directory not empty");
+                        "rotate_bytes at least 4096; drain_ms at most 60000; zstd_level from -7 to 22; directory not empty; "
+                        "file_mode from 0o600 to 0o666, without execute permissions");
         return NULL;
     }
     if (error) return system_error(error);

@@ -28,12 +28,14 @@ int postrun_output_folder(struct output *output, const char *folder) {
         if (path[i] == '/' || path[i] == 0) {
             char separator = path[i];
             path[i] = 0;
-            if (mkdir(path, 0777) != 0 && errno != EEXIST) {
-                int error = errno;
-                struct stat there; /* "/" of a read-only system answers EROFS, although it is there */
-                if (stat(path, &there) != 0) {
-                    return -error;
-                }
+            struct stat there; /* "/" of a read-only system answers EROFS, although it is there */
+            mode_t mode = output->mode | (output->mode & 0444) >> 2;
+            int error = mkdir(path, mode) == 0 ? 0 : errno;
+            if (error && error != EEXIST && stat(path, &there) != 0) {
+                return -error;
+            }
+            if (!error && mode != 0700) {
+                chmod(path, mode); /* the umask may have taken something away */
             }
             path[i] = separator;
         }
@@ -95,7 +97,7 @@ int postrun_output_open(struct output *output) {
         if (error) {
             return output->error = error;
         }
-        fd = open(output->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        fd = open(output->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, output->mode);
         if (fd < 0 && errno != EEXIST && errno != EINTR) {
             return output->error = -errno;
         }
@@ -119,6 +121,9 @@ int postrun_output_open(struct output *output) {
         return output->error = -errno;
     }
     struct stat file;
+    if (output->mode != 0600) {
+        fchmod(fd, output->mode); /* the umask may have taken something away */
+    }
     if (fstat(fd, &file) != 0) {
         output->error = -errno;
         close(fd);

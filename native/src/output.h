@@ -20,6 +20,7 @@ struct output {
     ino_t inode;
     int error; /* negative errno value that ended the output; 0: goes on */
     int zstd_level;
+    mode_t mode;                     /* of files, whatever the umask; folders can be searched by whom the files can be read */
     uint32_t number;                 /* of the file, from 1 */
     uint64_t offset, sequence;       /* bytes and blocks of this file */
     uint64_t total_bytes, total_blocks;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "redact.h"
 
 static bool read_number(const char *name, int64_t *number) {
     const char *text = getenv(name);
@@ -62,14 +63,16 @@ static size_t read_file(const char *path, char *text, size_t size) {
 }
 
 void postrun_process_command(char *text, size_t size) {
-    size_t length = read_file("/proc/self/cmdline", text, size);
+    struct redaction wish = postrun_redaction();
+    size_t length = wish.command ? 0 : read_file("/proc/self/cmdline", text, size);
     while (length && text[length - 1] == 0) {
         length--;
     }
-    for (size_t i = 0; i < length; i++) {
-        if (text[i] == 0) {
-            text[i] = ' ';
-        }
+    char *masked = length ? postrun_redact_places(postrun_redact_arguments(text, length), wish) : NULL;
+    *text = 0; /* also without memory: the arguments may hold secrets */
+    if (masked) {
+        strncat(text, masked, size - 1);
+        free(masked);
     }
 }
 

@@ -17,6 +17,7 @@
 #include "fork.h"
 #include "gpu.h"
 #include "process.h"
+#include "redact.h"
 #include "waiting.h"
 
 #define FIRST_ANCHOR_NS 100000000
@@ -63,9 +64,16 @@ int postrun_metadata(const char *key, const char *value) {
     if (!key || !*key || !value || strlen(key) > FACT_MAX || strlen(value) > FACT_MAX) {
         return -EINVAL;
     }
+    struct redaction wish = postrun_redaction();
+    bool dropped = wish.command && strcmp(key, "job.command") == 0; /* its presence marks the file of a recorder */
+    char *told = postrun_redact_places(postrun_redact_value(key, dropped ? "" : value), wish);
+    if (!told) {
+        return -ENOMEM;
+    }
     pthread_mutex_lock(&postrun_state_lock);
-    int result = postrun_facts_add(postrun_current ? &postrun_current->facts : &pending, key, value, !postrun_current);
+    int result = postrun_facts_add(postrun_current ? &postrun_current->facts : &pending, key, told, !postrun_current);
     pthread_mutex_unlock(&postrun_state_lock);
+    free(told);
     return result;
 }
 
@@ -172,6 +180,25 @@ static uint64_t rotate_by_environment(struct facts *facts) {
     return 0;
 }
 
+/* Read and write for the user; nobody executes. */
+static bool is_file_mode(uint64_t mode) { return mode <= 0666 && (mode & 0600) == 0600 && !(mode & 0111); }
+
+/* POSTRUN_MODE, in octal, where the program says nothing; else for its user alone. */
+static mode_t mode_by_environment(struct facts *facts) {
+    const char *text = getenv("POSTRUN_MODE");
+    if (!text || !*text) {
+        return 0600;
+    }
+    char *end, why[256];
+    unsigned long mode = strtoul(text, &end, 8);
+    if (*text >= '0' && *text <= '7' && *end == 0 && is_file_mode(mode)) {
+        return (mode_t)mode;
+    }
+    snprintf(why, sizeof why, "POSTRUN_MODE=%.60s is not used: a file mode in octal such as 0640 is expected", text);
+    postrun_facts_add(facts, "capability.mode", why, false);
+    return 0600;
+}
+
 static int begin(struct session *s) {
     const char *job = getenv("POSTRUN_DIR"), *recorder = getenv("POSTRUN_RECORDER"), *folder = configured_folder ? configured_folder : job;
     s->config = parent ? parent->config : configuration; /* the program may have set another since */
@@ -204,6 +231,9 @@ static int begin(struct session *s) {
         strcpy(s->out.host, "localhost");
     }
     s->out.host[sizeof s->out.host - 1] = 0;
+    if (postrun_redaction().hosts) {
+        postrun_redact_host(s->out.host, sizeof s->out.host);
+    }
     for (char *c = s->out.host; *c; c++) {
         *c = *c == '/' ? '_' : *c;
     }
@@ -215,6 +245,7 @@ static int begin(struct session *s) {
     } else {
         random_bytes(s->out.session, sizeof s->out.session);
     }
+    s->out.mode = s->config.file_mode ? (mode_t)s->config.file_mode : mode_by_environment(&s->facts);
     int error = postrun_output_folder(&s->out, folder && *folder ? folder : "postrun-traces");
     if (error) {
         return error;
@@ -510,7 +541,7 @@ static bool in_range(const postrun_config *c) {
             (is_power_of_two(c->ring_records) && c->ring_records >= RING_MIN && c->ring_records <= RING_MAX)) &&
            c->zstd_level >= -7 && c->zstd_level <= 22 &&
            (c->flags & ~(POSTRUN_FOLLOW_FORK | POSTRUN_GPU | POSTRUN_NO_GPU_YET | POSTRUN_NO_GPU_SAMPLES)) == 0 &&
-           (!c->directory || (*c->directory && strlen(c->directory) < PATH_MAX));
+           (!c->file_mode || is_file_mode(c->file_mode)) && (!c->directory || (*c->directory && strlen(c->directory) < PATH_MAX));
 }
 
 int postrun_configure(const postrun_config *config) {

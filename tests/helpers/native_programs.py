@@ -24,7 +24,7 @@ VARIANTS = {
 }
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Wvla", "-Werror"]
 PARTS = ["version", "clock", "names", "ring", "handles", "record", "fork", "block", "crc32c", "zstd_loader"]
-SESSION = ["session", "drain", "rows", "losses", "trace_file", "output", "facts", "process", "sampling", "waiting"]
+SESSION = ["session", "drain", "rows", "losses", "trace_file", "output", "facts", "redact", "process", "sampling", "waiting"]
 SAMPLER = ["sampler", "sampler_proc", "sampler_cgroup", "sampler_perf", "sampler_gpu", "gpu_devices", "gpu_visible", "nvml_loader"]
 GPU = ["gpu", "gpu_window", "cuda_driver", "cupti_loader", "cupti_attach", "cupti_buffers", "cupti_records", "device_rows", "nvtx"]
 

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from .. import modes
 from ..profiling_plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
 from . import steps as steps_of
 from .part import FileLimits, LeftOutError, Part
@@ -273,7 +274,7 @@ def _place(wanted: str | None, folder: Path) -> Path:
     place = Path(wanted)
     trial = place / f".postrun-{os.getpid()}-{time.time_ns()}"
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        modes.make_folder(place)
         trial.write_bytes(b"\n")
         trial.unlink()
     except (OSError, ValueError) as error:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from .. import modes
 from .part import LeftOutError
 from .timeline_writer import node_name
 
@@ -30,6 +31,7 @@ class _Library:
         self._folder = folder / "framework" / self.kind
         self._tell = tell
         self._stop: Callable[[], Any] | None = None
+        self._file = folder
 
     def open(self, step: int | None) -> None:
         """The timeline begins, where the library is in use."""
@@ -37,9 +39,9 @@ class _Library:
         if isinstance(found, str):
             raise LeftOutError(found, quiet=True)
         start, stop = found
-        self._folder.mkdir(parents=True, exist_ok=True)
+        modes.make_folder(self._folder)
         now_ns = time.time_ns()
-        file = self._folder / f"{now_ns // 1000}_{node_name()}_{self.suffix}.json"
+        self._file = file = self._folder / f"{now_ns // 1000}_{node_name()}_{self.suffix}.json"
         start(os.fspath(file))
         self._stop = stop
         self._tell(f"profiling.{self.kind}.started_ns", now_ns)
@@ -52,6 +54,7 @@ class _Library:
         stop, self._stop = self._stop, None
         if stop is not None:
             stop()
+            modes.close_to_others(self._file)
 
     def _find(self) -> tuple[Callable[[str], Any], Callable[[], Any]] | str:
         raise NotImplementedError

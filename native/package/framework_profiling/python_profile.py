@@ -31,6 +31,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Protocol
 
+from .. import modes
 from ..capture_torch import rank
 from ..profiling_plan import PythonPlan, Timer
 from .one_function import stack_with_one_function, with_one_function
@@ -336,9 +337,11 @@ class PythonPart:
             end = f"{step.mode}-{number}-{segment.end_phase}-{_us(segment.end_ns)}"
             hidden = root / f".{start}"
             try:
-                hidden.mkdir(parents=True)
+                modes.make_folder(hidden)
                 segment.profiler.write(hidden)
                 (hidden / "postrun.json").write_text(json.dumps(_facts(self._plan.profiler, segment.timer)) + "\n", encoding="ascii")
+                for file in hidden.iterdir():
+                    modes.close_to_others(file)
                 hidden.rename(root / f"{start}_{end}")
                 self.written += 1
             except BaseException:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import threading
 import time
 import warnings
@@ -19,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from .. import modes
+from ..host_name import host_name
 from .part import FileLimits
 
 _BASE: Final = "start_time_since_epoch_in_micros"
@@ -28,7 +29,7 @@ _KIND: Final = "pythontimeline"
 
 def node_name() -> str:
     """``<pid>-<host>`` of this process, as in names of files and folders, where ``_`` separates fields."""
-    host = re.sub(r"[/\\\0_\s]", "-", socket.gethostname()) or "localhost"
+    host = re.sub(r"[/\\\0_\s]", "-", host_name()) or "localhost"
     return f"{os.getpid()}-{host}"
 
 
@@ -106,7 +107,7 @@ class TimelineWriter:
         file.append(file.records(phase, name, start, end, arguments), phase, end)
 
     def _opened(self) -> _OpenFile:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        modes.make_folder(self._folder)
         while True:
             self._numbers += 1
             try:
@@ -153,7 +154,7 @@ class _OpenFile:
         self.opened = time.monotonic()
         self.broken = False
         self._phases: dict[str, int] = {}
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._descriptor = modes.opener(os.fspath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL)
         self._at = 0  # where the closing bracket stands
         try:
             self._put(b"[\n" + _lines(_declared(0, {_BASE: base_us})))
@@ -215,7 +216,7 @@ def _lines(records: list[dict[str, Any]]) -> bytes:
 def _name(hidden: Path, folder: Path, end_us: int, node: str) -> None:
     """Gives a hidden file its name; nothing where another process has done so."""
     hour = folder / datetime.fromtimestamp(end_us // 1_000_000, tz=UTC).strftime("%Y%m%d%H")
-    hour.mkdir(parents=True, exist_ok=True)
+    modes.make_folder(hour)
     while (named := hour / f"{end_us}_{node}_{_KIND}.json").exists():
         end_us += 1
     try:

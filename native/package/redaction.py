@@ -1,0 +1,402 @@
+"""Masking of secrets in command lines, parameters and texts: text or mapping -> the same without secrets, and what was masked.
+
+A value is a secret if the name of its option, variable or key is one (``--password``, ``API_KEY``), or if its own form is (a password in a
+URL, a bearer token, a well-known token). Names are compared word by word, so ``--max-tokens`` and ``num_key_value_heads`` are not secrets.
+native/src/redact.c has the same rules for processes that record themselves; tests/native/test_redact.py compares both.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+KINDS: Final = ("hosts", "users", "paths", "command")
+"""What can be redacted on request: the words of --redact."""
+MASK: Final = "***"
+URL_USER: Final = "URL user info"
+BEARER: Final = "bearer token"
+TOKEN: Final = "access token"
+
+# -- names -----------------------------------------------------------------------------------------------------------------
+
+_ALWAYS: Final = frozenset(
+    {
+    "password", "passwords", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "credential", "credentials", "creds",
+    "apikey", "apikeys", "bearer", "authorization", "cookie", "cookies", "auth", "oauth", "jwt", "webhook", "connectionstring",
+    "connstring", "connstr",
+})  # fmt: skip
+_ENDINGS: Final = (
+    "password", "passwd", "passphrase", "apikey", "secretkey", "accesskey", "privatekey", "accountkey", "authtoken", "accesstoken",
+    "apitoken", "sessiontoken", "hftoken",
+)  # fmt: skip
+_FILLERS: Final = frozenset({
+    "value", "b", "base", "hash", "hex", "header", "raw", "plain", "plaintext",
+})  # fmt: skip
+"""Words behind the one that counts."""
+_KEYS: Final = frozenset(
+    {
+    "api", "secret", "access", "private", "signing", "sign", "encryption", "encrypt", "decryption", "wandb", "ssh", "rsa", "gpg",
+    "pgp", "license", "licence", "auth", "account", "shared", "master", "service", "subscription", "storage", "hmac", "deploy",
+    "consumer", "app", "application", "client", "openai", "anthropic", "huggingface", "hf", "comet", "neptune", "mlflow", "clearml",
+    "ngc", "nvidia", "gcp", "google", "azure", "aws", "minio", "host", "admin", "root", "user", "server", "project", "sas",
+})  # fmt: skip
+"""A key is a secret with one of these in its name."""
+_NO_SECRET_TOKENS: Final = frozenset(
+    {
+    "pad", "padding", "eos", "bos", "sos", "eot", "bot", "eod", "unk", "unknown", "cls", "sep", "mask", "special", "image", "img",
+    "video", "audio", "speech", "text", "num", "number", "n", "count", "max", "min", "per", "stop", "start", "begin", "end",
+    "first", "last", "next", "prev", "previous", "prefix", "suffix", "class", "dist", "patch", "null", "blank", "by", "time",
+    "sec", "seconds", "latency", "loss", "cost", "flops", "bytes", "single", "each", "every", "one", "total", "mean", "avg",
+    "average", "decoder", "query", "visual", "input", "output", "target", "label", "separator", "placeholder",
+    "boundary", "control", "fill", "rare", "oov", "think", "tool", "sampled", "draft", "rank", "position", "cached",
+})  # fmt: skip
+"""Words in front of "token" with which it is a token of a text."""
+_PASSES: Final = frozenset(
+    {
+    "db", "database", "user", "mysql", "postgres", "pg", "redis", "smtp", "mail", "email", "ftp", "sftp", "http", "https", "proxy",
+    "sudo", "root", "admin", "ssh", "login", "registry", "docker", "rabbitmq", "mongo", "ldap", "vault", "keystore", "cert",
+    "elastic", "rsync",
+})  # fmt: skip
+_SWITCHES: Final = frozenset(["use", "no", "enable", "disable", "require", "skip", "with", "without"])
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+"""Without digits: base64 is the word base."""
+_LITERALS: Final = frozenset({"", "true", "false", "none", "null", "yes", "no"})
+"""Values that are switches, not secrets."""
+_SPACE: Final = " \t\r\n\f\v"
+
+
+@lru_cache(maxsize=4096)
+def is_secret_name(name: str) -> bool:
+    """Whether the value of an option, variable or key of this name is a secret, judged by whole words."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    while len(words) > 1 and words[-1] in _FILLERS:
+        words.pop()
+    if not words:
+        return False
+    last, before = words[-1], words[-2] if len(words) > 1 else ""
+    if last in ("auth", "oauth"):
+        return before not in _SWITCHES
+    if last in _ALWAYS or last.endswith(_ENDINGS):
+        return True
+    if last == "token":
+        return before not in _NO_SECRET_TOKENS
+    if last == "key":
+        return any(word in _KEYS for word in words[:-1])
+    if last == "pass":
+        return not before or before in _PASSES
+    return last == "string" and before in ("connection", "conn")
+
+
+# -- texts -----------------------------------------------------------------------------------------------------------------
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]*[A-Za-z0-9_]", re.ASCII)
+_STOPS: Final = frozenset(_SPACE + "\"'`&;|<>)")
+_STOPS_OF_PAIRS: Final = _STOPS | frozenset(",}]")
+_LINE_NAMES: Final = ("authorization", "cookie", "cookies")
+_SCHEMES: Final = frozenset(["basic", "bearer", "digest", "token", "negotiate", "apikey"])
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^ \t\r\n\f\v\"'<>`]*)", re.ASCII)
+_WITH_USER_ONLY: Final = ("ssh", "sftp", "ftp", "rsync", "scp", "svn", "mosh")
+"""Schemes (also behind a +) of which a user without a password is a name, not a token."""
+_BEARER: Final = re.compile(r"(?<![A-Za-z0-9_-])([Bb]earer|BEARER)([ \t]+|%20)([A-Za-z0-9._~+/*=-]+)", re.ASCII)
+_TOKEN: Final = re.compile(
+    r"(?<![A-Za-z0-9_])(?:"
+    r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9_])|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
+    r"|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{35,}"
+    r"|sk-(?=[A-Za-z0-9_-]*[A-Za-z0-9]{16})[A-Za-z0-9_-]{20,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+"
+    r")",
+    re.ASCII,
+)
+
+
+def mask_text(text: str) -> tuple[str, list[str]]:
+    """A text, such as a shell command or a configuration, without its secrets; the names of what was masked, one per value."""
+    found: list[str] = []
+    if len(text) < 4:
+        return text, found
+    if "://" in text:
+        text = _mask_urls(text, found)
+    if "=" in text or ":" in text or "-" in text:
+        text = _mask_named(text, found)
+    if "earer" in text or "EARER" in text:
+        text = _BEARER.sub(lambda match: _bearer(match, found), text)
+    text = _TOKEN.sub(lambda _: _noted(found, TOKEN), text)
+    return text, found
+
+
+def _noted(found: list[str], what: str) -> str:
+    found.append(what)
+    return MASK
+
+
+def _bearer(match: re.Match[str], found: list[str]) -> str:
+    if match[3] == MASK:
+        found.append(BEARER)
+        return match[0]
+    return match[1] + match[2] + _noted(found, BEARER)
+
+
+def _mask_urls(text: str, found: list[str]) -> str:
+    """``user:***@host`` for ``user:password@host``; ``***@host`` where there is only a token."""
+    pieces, at = [], 0
+    while match := _URL.search(text, at):
+        rest = match[2]
+        slash = next((place for place, letter in enumerate(rest) if letter in "/?#"), len(rest))
+        sign = rest.rfind("@", 0, slash)
+        colon = rest.find(":", 0, slash)
+        if sign < 0 and colon >= 0 and rest[colon + 1 : slash].strip("0123456789"):  # a password with a slash
+            sign = rest.find("@", slash)
+            colon = colon if sign > colon else -1
+        start = match.start(2)
+        end = start + max(sign, 0)
+        if sign > 0:
+            user, divided, password = rest[:sign].partition(":")
+            scheme = match[1].lower().rpartition("+")[2]
+            if divided and password:
+                found.append(URL_USER)
+                pieces.append(text[at:start] + f"{user}:{MASK}")
+            elif not divided and scheme not in _WITH_USER_ONLY:
+                found.append(URL_USER)
+                pieces.append(text[at:start] + MASK)
+            else:
+                pieces.append(text[at:end])
+        else:
+            pieces.append(text[at:end])
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def _mask_named(text: str, found: list[str]) -> str:
+    """Values behind ``NAME=``, ``"NAME": `` and ``--NAME ``."""
+    pieces, kept, at = [], 0, 0
+    while match := _NAME.search(text, at):
+        at = match.end()
+        place = _value_of(text, match)
+        if place is None:
+            continue
+        start, end = place
+        value = text[start:end]
+        if value.strip("\\\"'").lower() in _LITERALS:
+            continue
+        found.append(match[0])
+        opening = _quote(text, start)
+        closed = bool(opening) and len(value) >= 2 * len(opening) and value.endswith(opening)
+        pieces.append(text[kept:start] + opening + MASK + (opening if closed else ""))
+        kept = at = end
+    return "".join([*pieces, text[kept:]])
+
+
+def _value_of(text: str, match: re.Match[str]) -> tuple[int, int] | None:
+    """Where the value of a name begins and ends; None where the name is no secret's, or has no value."""
+    name, size = match[0], len(text)
+    begin, at = match.span()
+    before = text[begin - 1] if begin else ""
+    behind = at
+    while behind < size and text[behind] in "\\\"'":
+        behind += 1
+    start = behind
+    while start < size and text[start] in _SPACE:
+        start += 1
+    spaced = start > behind
+    separator = text[start] if start < size and text[start] in "=:" else ""
+    if separator:
+        start += 1
+        blank = start
+        while start < size and text[start] in " \t":
+            start += 1
+        if spaced and start == blank:
+            separator = ""
+    if not separator:
+        start = behind
+        while start < size and text[start] in _SPACE:
+            start += 1
+        option = name.startswith("-") and (not before or before in _SPACE + "\"'`=(;&|")
+        if not option or start == behind or start >= size or text[start] in "-|;&<>" or not is_secret_name(name):
+            return None
+        return start, _value_end(text, start, _STOPS)
+    if separator == ":" and (before in ("/", ":") or text[start : start + 1] == ":" or text.startswith("//", start)):
+        return None
+    of_query = before in ("?", "&") and separator == "=" and (name.lower() in ("sig", "key") or name.lower().endswith("signature"))
+    if not (of_query or is_secret_name(name)) or start >= size:
+        return None
+    if separator == "=" and name in ("PWD", "OLDPWD") and text[start] == "/":
+        return None
+    if separator == ":" and name.lower().endswith(_LINE_NAMES) and not _quote(text, start):
+        end = start
+        while end < size and text[end] not in "\r\n\"'`":
+            end += 1
+        return start, end
+    end = _value_end(text, start, _STOPS_OF_PAIRS if separator == ":" else _STOPS)
+    if text[start:end].lower() in _SCHEMES and end < size and text[end] in " \t":
+        while end < size and text[end] in " \t":
+            end += 1
+        end = _value_end(text, end, _STOPS)
+    return start, end
+
+
+def _quote(text: str, at: int) -> str:
+    """The quotation mark at a place, with the backslashes before it; empty where there is none."""
+    end = at
+    while end < len(text) and text[end] == "\\":
+        end += 1
+    return text[at : end + 1] if end < len(text) and text[end] in "\"'" else ""
+
+
+def _value_end(text: str, at: int, stops: frozenset[str]) -> int:
+    """The end of a value: of what is in quotes, in brackets, or up to a character of ``stops``."""
+    size = len(text)
+    if at < size and text[at] in "[{":
+        depth = 0
+        while at < size:
+            depth += (text[at] in "[{") - (text[at] in "]}")
+            at += 1
+            if depth == 0:
+                break
+        quote = ""
+        stops = stops | frozenset(",}]:")
+    elif quote := _quote(text, at):
+        at = _closed(text, at + len(quote), quote)
+        stops = stops | frozenset(",}]:")
+    while at < size:
+        letter = text[at]
+        if letter == "\\" and at + 1 < size:
+            at += 2
+        elif letter in "\"'":
+            # The end of quotes around all, unless more of the same word follows.
+            if at + 1 >= size or text[at + 1] in stops or text[at + 1] in "\"'":
+                quoted = at + 1 < size and text[at + 1] in "\"'"
+                if not quoted:
+                    return at
+                at = _closed(text, at + 2, text[at + 1])
+            else:
+                at = _closed(text, at + 1, letter)
+        elif letter in stops:
+            return at
+        else:
+            at += 1
+    return size
+
+
+def _closed(text: str, at: int, quote: str) -> int:
+    """Behind the closing quotation mark; the end of the text where there is none."""
+    while at < len(text):
+        if text.startswith(quote, at):
+            return at + len(quote)
+        at += 2 if text[at] == "\\" and quote == '"' else 1
+    return len(text)
+
+
+# -- command lines and parameters ------------------------------------------------------------------------------------------
+
+_SHELL_TEXT: Final = re.compile(r"-[a-z]*c", re.ASCII)
+_ASSIGNED: Final = re.compile(r"[A-Za-z0-9_.+~/:@-]*", re.ASCII)
+
+
+def mask_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments of a command without secrets; the names of what was masked."""
+    masked: list[str] = []
+    found: list[str] = []
+    option = previous = ""
+    for argument in arguments:
+        if option and not argument.startswith("-") and argument.lower() not in _LITERALS:
+            found.append(option)
+            masked.append(MASK)
+            option = previous = ""
+            continue
+        option = argument if _is_option(argument) and is_secret_name(argument) else ""
+        text = None if _SHELL_TEXT.fullmatch(previous) else _mask_assigned(argument, found)
+        if text is None:
+            text, more = mask_text(argument)
+            found += more
+        masked.append(text)
+        previous = argument
+    return masked, found
+
+
+def _is_option(argument: str) -> bool:
+    return argument.startswith("-") and _NAME.fullmatch(argument) is not None
+
+
+def _mask_assigned(argument: str, found: list[str]) -> str | None:
+    """``NAME=***`` or ``NAME: ***``: of an argument all that follows belongs to the value. None where it is no secret's."""
+    at = 0
+    while match := _ASSIGNED.match(argument, at):
+        end = match.end()
+        sign = argument[end : end + 1]
+        part = match[0]
+        if at == 0 and not sign.startswith("=") and ":" in part:
+            part = part.partition(":")[0]
+            end = len(part)
+            sign = ":"
+        if sign not in ("=", ":") or not sign or argument.startswith("://", end):
+            return None
+        name = re.split(r"[/:@+~]", part)[-1]
+        value = argument[end + 1 :].lstrip(" \t") if sign == ":" else argument[end + 1 :]
+        if is_secret_name(name) and value.lower() not in _LITERALS and not (name in ("PWD", "OLDPWD") and value.startswith("/")):
+            found.append(name)
+            return argument[: len(argument) - len(value)] + MASK
+        if sign == ":":
+            return None
+        at = end + 1
+    return None
+
+
+def mask_command(text: str) -> tuple[str, list[str]]:
+    """A command line as one text without secrets; the names of what was masked. Unchanged where there is none."""
+    try:
+        arguments = shlex.split(text)
+    except ValueError:  # cut, or joined without quotes
+        return mask_text(text)
+    masked, found = mask_arguments(arguments)
+    joined = text if masked == arguments else " ".join(map(_quoted, masked))
+    whole, more = mask_text(joined)  # of a text that is no shell's
+    return whole, found if whole == joined else [*found, *(Counter(more) - Counter(found)).elements()]
+
+
+def _quoted(argument: str) -> str:
+    """For a shell; without quotes around a mask."""
+    plain = argument.replace(MASK, "x")
+    return argument if shlex.quote(plain) == plain else shlex.quote(argument)
+
+
+_COMMANDS: Final = ("command", "cmdline", "command_line", "argv", "commandline")
+
+
+def mask_value(name: str, value: Any) -> tuple[Any, list[str]]:
+    """A parameter, label or fact without secrets, of any type that JSON has; the names of what was masked."""
+    if is_secret_name(name):
+        if value is None or isinstance(value, bool) or (isinstance(value, str) and value.lower() in _LITERALS) or value in ([], {}):
+            return value, []
+        return MASK, [name]
+    if isinstance(value, str):
+        return mask_command(value) if name.lower().endswith(_COMMANDS) else mask_text(value)
+    if isinstance(value, Mapping):
+        return mask_mapping(value)
+    if isinstance(value, list | tuple):
+        if all(isinstance(one, str) for one in value):
+            return mask_arguments(value)
+        pairs = [mask_value("", one) for one in value]
+        return [one for one, _ in pairs], [what for _, more in pairs for what in more]
+    return value, []
+
+
+def mask_mapping(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Parameters, labels or an environment without secrets; the names of what was masked."""
+    masked: dict[str, Any] = {}
+    found: list[str] = []
+    for key, value in values.items():
+        masked[key], more = mask_value(str(key), value)
+        found += more
+    return masked, found
+
+
+def masked_sentence(found: Iterable[str]) -> str:
+    """What was masked, for the notes of a report."""
+    counts = Counter(name[:60] for name in found)
+    total = sum(counts.values())
+    names = sorted(counts)
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return f"{total} {'value' if total == 1 else 'values'} masked: {shown}."

@@ -1,0 +1,851 @@
+/* redact.c - masks secrets: values of options, variables and keys whose names are secrets, and values that look like one.
+ *
+ * The same rules as native/package/redaction.py, function by function; tests/native/test_redact.py compares the two. */
+#define _GNU_SOURCE
+#include "redact.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define WORDS_MAX 64
+#define WORD_MAX 40
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+
+struct buffer {
+    char *data;
+    size_t length, capacity;
+    bool failed;
+};
+
+static void put(struct buffer *b, const char *text, size_t length) {
+    if (b->length + length + 1 > b->capacity) {
+        size_t capacity = (b->length + length + 1) * 2;
+        char *data = realloc(b->data, capacity);
+        if (!data) {
+            b->failed = true;
+            return;
+        }
+        b->data = data;
+        b->capacity = capacity;
+    }
+    if (length) {
+        memcpy(b->data + b->length, text, length);
+    }
+    b->length += length;
+    b->data[b->length] = 0;
+}
+
+static void put_mask(struct buffer *b) { put(b, REDACT_MASK, sizeof REDACT_MASK - 1); }
+
+static char *finish(struct buffer *b) {
+    put(b, "", 0);
+    if (b->failed) {
+        free(b->data);
+        return NULL;
+    }
+    return b->data;
+}
+
+static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
+static bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_alnum(char c) { return is_upper(c) || is_lower(c) || is_digit(c); }
+static bool in(char c, const char *set) { return c && strchr(set, c); }
+static bool is_blank(char c) { return c == ' ' || c == '\t'; }
+static bool is_space(char c) { return in(c, " \t\r\n\f\v"); }
+
+/* ---------------------------------------------------------------- names */
+
+static const char *const always[] = {
+    "password", "passwords", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "credential", "credentials", "creds",
+    "apikey", "apikeys", "bearer", "authorization", "cookie", "cookies", "jwt", "webhook", "connectionstring", "connstring", "connstr",
+};
+static const char *const endings[] = {
+    "password",  "passwd",    "passphrase",  "apikey",   "secretkey",    "accesskey", "privatekey",
+    "accountkey", "authtoken", "accesstoken", "apitoken", "sessiontoken", "hftoken",
+};
+static const char *const fillers[] = {"value", "b", "base", "hash", "hex", "header", "raw", "plain", "plaintext"};
+static const char *const keys[] = {
+    "api",    "secret",    "access",  "private", "signing",      "sign",    "encryption",  "encrypt",     "decryption",  "wandb",
+    "ssh",    "rsa",       "gpg",     "pgp",     "license",      "licence", "auth",        "account",     "shared",      "master",
+    "service", "subscription", "storage", "hmac", "deploy",      "consumer", "app",        "application", "client",      "openai",
+    "anthropic", "huggingface", "hf", "comet",   "neptune",      "mlflow",  "clearml",     "ngc",         "nvidia",      "gcp",
+    "google", "azure",     "aws",     "minio",   "host",         "admin",   "root",        "user",        "server",      "project",
+    "sas",
+};
+static const char *const no_secret_tokens[] = {
+    "pad",     "padding",  "eos",     "bos",    "sos",    "eot",    "bot",    "eod",      "unk",      "unknown", "cls",      "sep",
+    "mask",    "special",  "image",   "img",    "video",  "audio",  "speech", "text",     "num",      "number",  "n",        "count",
+    "max",     "min",      "per",     "stop",   "start",  "begin",  "end",    "first",    "last",     "next",    "prev",     "previous",
+    "prefix",  "suffix",   "class",   "dist",   "patch",  "null",   "blank",  "by",       "time",    "sec",      "seconds",
+    "latency", "loss",     "cost",    "flops",  "bytes",  "single", "each",   "every",    "one",      "total",   "mean",     "avg",
+    "average", "decoder",  "query",   "visual", "input", "output", "target",  "label",    "separator", "placeholder",
+    "boundary", "control", "fill",    "rare",   "oov",    "tool",   "sampled", "draft",   "think",    "rank",    "position", "cached",
+};
+static const char *const passes[] = {
+    "db",   "database", "user", "mysql", "postgres", "pg",    "redis",    "smtp",   "mail",     "email", "ftp",   "sftp", "http",    "https",
+    "proxy", "sudo",    "root", "admin", "ssh",      "login", "registry", "docker", "rabbitmq", "mongo", "ldap",  "vault", "keystore",
+    "cert", "elastic",  "rsync",
+};
+static const char *const switches[] = {"use", "no", "enable", "disable", "require", "skip", "with", "without"};
+
+static bool listed(const char *word, const char *const *list, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(word, list[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+#define LISTED(word, list) listed(word, list, COUNT(list))
+
+static bool ends_with(const char *text, size_t length, const char *end) {
+    size_t size = strlen(end);
+    return length >= size && strncasecmp(text + length - size, end, size) == 0;
+}
+
+/* The words of a name in lower case, without numbers: [A-Z]+ that no lower-case letter follows, or [A-Z]?[a-z]+. The last WORDS_MAX of them;
+ * a word that is longer than WORD_MAX keeps its end. */
+static size_t words_of(const char *name, size_t length, char words[WORDS_MAX][WORD_MAX]) {
+    size_t count = 0, at = 0;
+    while (at < length) {
+        size_t end = at;
+        if (is_upper(name[at])) {
+            while (end < length && is_upper(name[end])) {
+                end++;
+            }
+            if (end < length && is_lower(name[end])) { /* its last letter begins the next word, or it is one letter */
+                end = end - at > 1 ? end - 1 : end;
+            }
+            if (end - at == 1 && end < length && is_lower(name[end])) {
+                while (end < length && is_lower(name[end])) {
+                    end++;
+                }
+            }
+        } else if (is_lower(name[at])) {
+            while (end < length && is_lower(name[end])) {
+                end++;
+            }
+        } else {
+            at++;
+            continue;
+        }
+        if (count == WORDS_MAX) {
+            memmove(words[0], words[1], sizeof words[0] * (WORDS_MAX - 1));
+            count--;
+        }
+        size_t size = end - at, from = size >= WORD_MAX ? end - WORD_MAX + 1 : at;
+        for (size_t i = from; i < end; i++) {
+            words[count][i - from] = (char)(is_upper(name[i]) ? name[i] + 32 : name[i]);
+        }
+        words[count++][end - from] = 0;
+        at = end;
+    }
+    return count;
+}
+
+bool postrun_redact_name(const char *name, size_t length) {
+    char words[WORDS_MAX][WORD_MAX];
+    size_t count = words_of(name, length, words);
+    while (count > 1 && LISTED(words[count - 1], fillers)) {
+        count--;
+    }
+    if (!count) {
+        return false;
+    }
+    const char *last = words[count - 1], *before = count > 1 ? words[count - 2] : "";
+    if (strcmp(last, "auth") == 0 || strcmp(last, "oauth") == 0) {
+        return !LISTED(before, switches);
+    }
+    if (LISTED(last, always)) {
+        return true;
+    }
+    for (size_t i = 0; i < COUNT(endings); i++) {
+        if (ends_with(last, strlen(last), endings[i])) {
+            return true;
+        }
+    }
+    if (strcmp(last, "token") == 0) {
+        return !LISTED(before, no_secret_tokens);
+    }
+    if (strcmp(last, "key") == 0) {
+        for (size_t i = 0; i + 1 < count; i++) {
+            if (LISTED(words[i], keys)) {
+                return true;
+            }
+        }
+        return false;
+    }
+    if (strcmp(last, "pass") == 0) {
+        return !*before || LISTED(before, passes);
+    }
+    return strcmp(last, "string") == 0 && (strcmp(before, "connection") == 0 || strcmp(before, "conn") == 0);
+}
+
+/* ---------------------------------------------------------------- texts */
+
+#define STOPS " \t\r\n\f\v\"'`&;|<>)"
+#define STOPS_OF_PAIRS STOPS ",}]"
+
+static bool is_name(char c) { return is_alnum(c) || in(c, "_.-"); }
+
+/* A value that switches something on or off is no secret. */
+static bool is_literal(const char *text, size_t length) {
+    static const char *const literals[] = {"", "true", "false", "none", "null", "yes", "no"};
+    for (size_t i = 0; i < COUNT(literals); i++) {
+        if (strlen(literals[i]) == length && strncasecmp(text, literals[i], length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static size_t find_in(const char *text, size_t from, size_t to, const char *set) {
+    while (from < to && !in(text[from], set)) {
+        from++;
+    }
+    return from;
+}
+
+static bool of_user_only(const char *scheme, size_t length) {
+    static const char *const schemes[] = {"ssh", "sftp", "ftp", "rsync", "scp", "svn", "mosh"};
+    for (size_t i = length; i-- > 0;) {
+        if (scheme[i] == '+') {
+            length -= i + 1;
+            scheme += i + 1;
+            break;
+        }
+    }
+    for (size_t i = 0; i < COUNT(schemes); i++) {
+        if (strlen(schemes[i]) == length && strncasecmp(scheme, schemes[i], length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void mask_urls(struct buffer *out, const char *text, size_t size) {
+    size_t at = 0;
+    for (size_t i = 0; i + 3 <= size; i++) {
+        if (memcmp(text + i, "://", 3) != 0 || i < at) {
+            continue;
+        }
+        size_t scheme = i;
+        while (scheme > at && (is_alnum(text[scheme - 1]) || in(text[scheme - 1], "+.-"))) {
+            scheme--;
+        }
+        while (scheme < i && !(is_upper(text[scheme]) || is_lower(text[scheme]))) {
+            scheme++;
+        }
+        if (scheme == i) {
+            continue;
+        }
+        size_t start = i + 3, end = find_in(text, start, size, " \t\r\n\f\v\"'<>`");
+        size_t slash = find_in(text, start, end, "/?#"), colon = find_in(text, start, slash, ":"), sign = SIZE_MAX;
+        for (size_t k = start; k < slash; k++) {
+            sign = text[k] == '@' ? k : sign;
+        }
+        bool divided = colon < slash, port = true;
+        if (sign == SIZE_MAX && divided) {
+            for (size_t k = colon + 1; k < slash; k++) {
+                port = port && is_digit(text[k]);
+            }
+            if (!port) { /* a password with a slash */
+                size_t k = find_in(text, slash, end, "@");
+                sign = k < end ? k : SIZE_MAX;
+            }
+        }
+        size_t stop = start;
+        if (sign != SIZE_MAX && sign > start) {
+            size_t first = find_in(text, start, sign, ":");
+            if (first + 1 < sign) {
+                put(out, text + at, first + 1 - at);
+                put_mask(out);
+                at = sign;
+            } else if (first == sign && !of_user_only(text + scheme, i - scheme)) {
+                put(out, text + at, start - at);
+                put_mask(out);
+                at = sign;
+            }
+            stop = sign;
+        }
+        put(out, text + at, stop > at ? stop - at : 0);
+        at = stop;
+        i = stop > i + 2 ? stop - 1 : i + 2;
+    }
+    put(out, text + at, size - at);
+}
+
+/* Length of the quotation mark at a place, with the backslashes before it; 0: none. */
+static size_t quote_at(const char *text, size_t size, size_t at) {
+    size_t end = at;
+    while (end < size && text[end] == '\\') {
+        end++;
+    }
+    return end < size && in(text[end], "\"'") ? end + 1 - at : 0;
+}
+
+static size_t closed(const char *text, size_t size, size_t at, const char *quote, size_t length) {
+    while (at < size) {
+        if (at + length <= size && memcmp(text + at, quote, length) == 0) {
+            return at + length;
+        }
+        at += text[at] == '\\' && length == 1 && *quote == '"' ? 2 : 1;
+    }
+    return size;
+}
+
+static size_t value_end(const char *text, size_t size, size_t at, const char *stops) {
+    char more[64];
+    bool bracket = false;
+    if (at < size && in(text[at], "[{")) {
+        int depth = 0;
+        while (at < size) {
+            depth += in(text[at], "[{") - in(text[at], "]}");
+            at++;
+            if (depth == 0) {
+                break;
+            }
+        }
+        bracket = true;
+    }
+    size_t quote = bracket ? 0 : quote_at(text, size, at);
+    if (quote) {
+        at = closed(text, size, at + quote, text + at, quote);
+    }
+    if (quote || bracket) {
+        strcpy(more, stops);
+        strcat(more, ",}]:");
+        stops = more;
+    }
+    while (at < size) {
+        char letter = text[at];
+        if (letter == '\\' && at + 1 < size) {
+            at += 2;
+        } else if (in(letter, "\"'")) {
+            char next = at + 1 < size ? text[at + 1] : 0;
+            if (at + 1 >= size || in(next, stops) || in(next, "\"'")) {
+                if (!in(next, "\"'")) {
+                    return at;
+                }
+                at = closed(text, size, at + 2, text + at + 1, 1);
+            } else {
+                at = closed(text, size, at + 1, text + at, 1);
+            }
+        } else if (in(letter, stops)) {
+            return at;
+        } else {
+            at++;
+        }
+    }
+    return size;
+}
+
+static bool of_query(const char *name, size_t length) {
+    return (length == 3 && (strncasecmp(name, "sig", 3) == 0 || strncasecmp(name, "key", 3) == 0)) || ends_with(name, length, "signature");
+}
+
+static bool is_name_of(const char *name, size_t length, const char *other) {
+    return strlen(other) == length && memcmp(name, other, length) == 0;
+}
+
+static bool is_scheme(const char *text, size_t length) {
+    static const char *const schemes[] = {"basic", "bearer", "digest", "token", "negotiate", "apikey"};
+    for (size_t i = 0; i < COUNT(schemes); i++) {
+        if (strlen(schemes[i]) == length && strncasecmp(text, schemes[i], length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where the value of the name from `begin` to `at` is; false: the name is no secret's, or has no value. */
+static bool value_of(const char *text, size_t size, size_t begin, size_t at, size_t *from, size_t *to) {
+    const char *name = text + begin;
+    size_t length = at - begin;
+    char before = begin ? text[begin - 1] : 0, separator = 0;
+    size_t behind = at;
+    while (behind < size && in(text[behind], "\\\"'")) {
+        behind++;
+    }
+    size_t start = behind;
+    while (start < size && is_space(text[start])) {
+        start++;
+    }
+    bool spaced = start > behind;
+    if (start < size && in(text[start], "=:")) {
+        separator = text[start++];
+        size_t blank = start;
+        while (start < size && is_blank(text[start])) {
+            start++;
+        }
+        if (spaced && start == blank) {
+            separator = 0;
+        }
+    }
+    if (!separator) {
+        start = behind;
+        while (start < size && is_space(text[start])) {
+            start++;
+        }
+        bool option = *name == '-' && (!begin || is_space(before) || in(before, "\"'`=(;&|"));
+        if (!option || start == behind || start >= size || in(text[start], "-|;&<>") || !postrun_redact_name(name, length)) {
+            return false;
+        }
+        *from = start;
+        *to = value_end(text, size, start, STOPS);
+        return true;
+    }
+    if (separator == ':' && (in(before, "/:") || (start < size && text[start] == ':') ||
+                             (start + 1 < size && text[start] == '/' && text[start + 1] == '/'))) {
+        return false;
+    }
+    bool query = in(before, "?&") && separator == '=' && of_query(name, length);
+    if (!(query || postrun_redact_name(name, length)) || start >= size) {
+        return false;
+    }
+    if (separator == '=' && text[start] == '/' && (is_name_of(name, length, "PWD") || is_name_of(name, length, "OLDPWD"))) {
+        return false;
+    }
+    *from = start;
+    if (separator == ':' && !quote_at(text, size, start) &&
+        (ends_with(name, length, "authorization") || ends_with(name, length, "cookie") || ends_with(name, length, "cookies"))) {
+        *to = find_in(text, start, size, "\r\n\"'`");
+        return true;
+    }
+    size_t end = value_end(text, size, start, separator == ':' ? STOPS_OF_PAIRS : STOPS);
+    if (end < size && is_blank(text[end]) && is_scheme(text + start, end - start)) {
+        while (end < size && is_blank(text[end])) {
+            end++;
+        }
+        end = value_end(text, size, end, STOPS);
+    }
+    *to = end;
+    return true;
+}
+
+static void mask_named(struct buffer *out, const char *text, size_t size) {
+    size_t kept = 0, at = 0;
+    while (at < size) {
+        size_t begin = at, end, from, to;
+        if (!is_name(text[begin])) {
+            at++;
+            continue;
+        }
+        for (end = begin; end < size && is_name(text[end]); end++) {
+        }
+        at = end;
+        while (end > begin && in(text[end - 1], ".-")) {
+            end--;
+        }
+        if (end == begin) {
+            continue;
+        }
+        at = end;
+        if (!value_of(text, size, begin, end, &from, &to)) {
+            continue;
+        }
+        size_t first = from, last = to, quote = quote_at(text, size, from);
+        while (first < last && in(text[first], "\\\"'")) {
+            first++;
+        }
+        while (last > first && in(text[last - 1], "\\\"'")) {
+            last--;
+        }
+        if (is_literal(text + first, last - first)) {
+            continue;
+        }
+        put(out, text + kept, from - kept);
+        put(out, text + from, quote);
+        put_mask(out);
+        if (quote && to - from >= 2 * quote && memcmp(text + to - quote, text + from, quote) == 0) {
+            put(out, text + from, quote);
+        }
+        kept = at = to;
+    }
+    put(out, text + kept, size - kept);
+}
+
+static void mask_bearers(struct buffer *out, const char *text, size_t size) {
+    size_t kept = 0;
+    for (size_t i = 0; i + 7 <= size; i++) {
+        bool word = memcmp(text + i, "Bearer", 6) == 0 || memcmp(text + i, "bearer", 6) == 0 || memcmp(text + i, "BEARER", 6) == 0;
+        if (!word || i < kept || (i && (is_alnum(text[i - 1]) || in(text[i - 1], "_-")))) {
+            continue;
+        }
+        size_t from = i + 6;
+        while (from < size && is_blank(text[from])) {
+            from++;
+        }
+        if (from == i + 6 && from + 3 <= size && memcmp(text + from, "%20", 3) == 0) {
+            from += 3;
+        }
+        size_t to = from;
+        while (to < size && (is_alnum(text[to]) || in(text[to], "._~+/*=-"))) {
+            to++;
+        }
+        if (from > i + 6 && to > from) {
+            put(out, text + kept, from - kept);
+            put_mask(out);
+            kept = to;
+            i = to - 1;
+        }
+    }
+    put(out, text + kept, size - kept);
+}
+
+static size_t run_of(const char *text, size_t size, size_t at, const char *more) {
+    size_t end = at;
+    while (end < size && (is_alnum(text[end]) || in(text[end], more))) {
+        end++;
+    }
+    return end - at;
+}
+
+static bool begins(const char *text, size_t size, size_t at, const char *word) {
+    size_t length = strlen(word);
+    return at + length <= size && memcmp(text + at, word, length) == 0;
+}
+
+/* Length of the well-known token that begins at a place; 0: none does. */
+static size_t token_at(const char *text, size_t size, size_t at) {
+    static const struct {
+        const char *prefix, *more;
+        size_t least;
+    } kinds[] = {
+        {"ghp_", "", 20},  {"gho_", "", 20},    {"ghu_", "", 20},   {"ghs_", "", 20},   {"ghr_", "", 20},   {"github_pat_", "_", 20},
+        {"glpat-", "_-", 16}, {"hf_", "", 20},  {"npm_", "", 30},   {"xoxa-", "-", 10}, {"xoxb-", "-", 10}, {"xoxe-", "-", 10},
+        {"xoxo-", "-", 10}, {"xoxp-", "-", 10}, {"xoxr-", "-", 10}, {"xoxs-", "-", 10},
+    };
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        if (begins(text, size, at, kinds[i].prefix)) {
+            size_t length = strlen(kinds[i].prefix), run = run_of(text, size, at + length, kinds[i].more);
+            return run >= kinds[i].least ? length + run : 0;
+        }
+    }
+    if (begins(text, size, at, "AKIA") || begins(text, size, at, "ASIA")) {
+        size_t end = at + 4;
+        while (end < size && (is_upper(text[end]) || is_digit(text[end]))) {
+            end++;
+        }
+        return end - at == 20 && !(end < size && (is_alnum(text[end]) || text[end] == '_')) ? 20 : 0;
+    }
+    if (begins(text, size, at, "AIza")) {
+        size_t run = run_of(text, size, at + 4, "_-");
+        return run >= 35 ? 4 + run : 0;
+    }
+    if (begins(text, size, at, "sk-")) {
+        size_t run = run_of(text, size, at + 3, "_-"), longest = 0, end;
+        for (end = at + 3; end < at + 3 + run; end++) {
+            size_t plain = run_of(text, size, end, "");
+            longest = plain > longest ? plain : longest;
+            end += plain;
+        }
+        return run >= 20 && longest >= 16 ? 3 + run : 0;
+    }
+    if (begins(text, size, at, "eyJ")) {
+        size_t end = at + 3, part = run_of(text, size, end, "_-");
+        end += part;
+        for (int i = 0; part >= 8 && i < 2 && end < size && text[end] == '.'; i++) {
+            part = run_of(text, size, end + 1, "_-");
+            if (i == 1) {
+                return part ? end + 1 + part - at : 0;
+            }
+            end += 1 + part;
+        }
+    }
+    return 0;
+}
+
+static void mask_tokens(struct buffer *out, const char *text, size_t size) {
+    size_t kept = 0;
+    for (size_t i = 0; i < size;) {
+        size_t length = i && (is_alnum(text[i - 1]) || text[i - 1] == '_') ? 0 : token_at(text, size, i);
+        if (length) {
+            put(out, text + kept, i - kept);
+            put_mask(out);
+            kept = i + length;
+        }
+        i += length ? length : 1;
+    }
+    put(out, text + kept, size - kept);
+}
+
+char *postrun_redact_text(const char *text, size_t length) {
+    static void (*const passes_over[])(struct buffer *, const char *, size_t) = {mask_urls, mask_named, mask_bearers, mask_tokens};
+    struct buffer in_buffer = {0};
+    put(&in_buffer, text, length);
+    for (size_t i = 0; length >= 4 && i < COUNT(passes_over) && !in_buffer.failed; i++) {
+        struct buffer out = {0};
+        passes_over[i](&out, in_buffer.data, in_buffer.length);
+        out.failed |= in_buffer.failed;
+        free(in_buffer.data);
+        in_buffer = out;
+    }
+    return finish(&in_buffer);
+}
+
+char *postrun_redact_value(const char *key, const char *value) {
+    size_t length = strlen(value);
+    if (postrun_redact_name(key, strlen(key)) && !is_literal(value, length)) {
+        return strdup(REDACT_MASK);
+    }
+    return postrun_redact_text(value, length);
+}
+
+/* ---------------------------------------------------------------- arguments */
+
+static bool is_option(const char *argument, size_t length) {
+    if (!length || *argument != '-') {
+        return false;
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (!is_name(argument[i])) {
+            return false;
+        }
+    }
+    return !in(argument[length - 1], ".-");
+}
+
+/* An option like -c or -lc, behind which a shell's text stands. */
+static bool is_shell_option(const char *argument, size_t length) {
+    if (length < 2 || *argument != '-' || argument[length - 1] != 'c') {
+        return false;
+    }
+    for (size_t i = 1; i < length; i++) {
+        if (!is_lower(argument[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Where the value begins that an argument gives to a secret's name, NAME=... or NAME: ...; SIZE_MAX: none. */
+static size_t assigned(const char *text, size_t size) {
+    size_t at = 0;
+    for (;;) {
+        size_t end = at;
+        while (end < size && (is_alnum(text[end]) || in(text[end], "_.+~/:@-"))) {
+            end++;
+        }
+        char sign = end < size ? text[end] : 0;
+        if (at == 0 && sign != '=') {
+            size_t colon = find_in(text, at, end, ":");
+            if (colon < end) {
+                end = colon;
+                sign = ':';
+            }
+        }
+        if (!in(sign, "=:") || begins(text, size, end, "://")) {
+            return SIZE_MAX;
+        }
+        size_t name = end;
+        while (name > at && !in(text[name - 1], "/:@+~")) {
+            name--;
+        }
+        size_t value = end + 1;
+        while (sign == ':' && value < size && is_blank(text[value])) {
+            value++;
+        }
+        bool folder = value < size && text[value] == '/' &&
+                      (is_name_of(text + name, end - name, "PWD") || is_name_of(text + name, end - name, "OLDPWD"));
+        if (postrun_redact_name(text + name, end - name) && !is_literal(text + value, size - value) && !folder) {
+            return value;
+        }
+        if (sign == ':') {
+            return SIZE_MAX;
+        }
+        at = end + 1;
+    }
+}
+
+char *postrun_redact_arguments(const char *arguments, size_t length) {
+    struct buffer out = {0};
+    bool option = false, shell = false;
+    for (size_t at = 0; at < length && !out.failed;) {
+        const char *text = arguments + at;
+        size_t size = strnlen(text, length - at);
+        if (at) {
+            put(&out, " ", 1);
+        }
+        at += size + 1;
+        if (option && !(size && *text == '-') && !is_literal(text, size)) {
+            put_mask(&out);
+            option = shell = false;
+            continue;
+        }
+        option = is_option(text, size) && postrun_redact_name(text, size);
+        size_t value = shell ? SIZE_MAX : assigned(text, size);
+        shell = is_shell_option(text, size);
+        if (value != SIZE_MAX) {
+            put(&out, text, value);
+            put_mask(&out);
+            continue;
+        }
+        char *masked = postrun_redact_text(text, size);
+        if (masked) {
+            put(&out, masked, strlen(masked));
+        }
+        out.failed |= !masked;
+        free(masked);
+    }
+    return finish(&out);
+}
+
+/* ---------------------------------------------------------------- hosts, users, paths, command */
+
+struct redaction postrun_redaction(void) {
+    struct redaction wish = {0};
+    const char *list = getenv("POSTRUN_REDACT");
+    while (list && *list) {
+        size_t length = strcspn(list, ", ");
+        if (is_name_of(list, length, "hosts")) {
+            wish.hosts = true;
+        } else if (is_name_of(list, length, "users")) {
+            wish.users = true;
+        } else if (is_name_of(list, length, "paths")) {
+            wish.paths = true;
+        } else if (is_name_of(list, length, "command")) {
+            wish.command = true;
+        } else if (length) {
+            wish = (struct redaction){true, true, true, true};
+        }
+        list += length + (list[length] != 0);
+    }
+    return wish;
+}
+
+/* A name that is the same for this host until it is started again, and from which its name cannot be found: the boot's random id goes into
+ * it, and is recorded nowhere. */
+void postrun_redact_host(char *host, size_t size) {
+    char boot[64] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    uint64_t hash = 0xcbf29ce484222325u;
+    if (file) {
+        if (!fgets(boot, sizeof boot, file)) {
+            *boot = 0;
+        }
+        fclose(file);
+    }
+    const char *parts[] = {boot, host, boot};
+    for (size_t i = 0; i < COUNT(parts); i++) {
+        for (const char *c = parts[i]; *c; c++) {
+            hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+        }
+    }
+    snprintf(host, size, "node-%08x", *boot ? (unsigned)(hash >> 32) : 0u);
+}
+
+static void replace_word(struct buffer *out, const char *text, size_t size, const char *word, const char *by) {
+    size_t length = strlen(word), kept = 0;
+    for (size_t i = 0; length > 1 && i + length <= size; i++) {
+        bool alone = memcmp(text + i, word, length) == 0 && !(i && is_alnum(text[i - 1])) && !(i + length < size && is_alnum(text[i + length]));
+        if (alone) {
+            put(out, text + kept, i - kept);
+            put(out, by, strlen(by));
+            kept = i + length;
+            i = kept - 1;
+        }
+    }
+    put(out, text + kept, size - kept);
+}
+
+/* The user's name in /home/NAME and /Users/NAME. */
+static void replace_homes(struct buffer *out, const char *text, size_t size) {
+    static const char *const homes[] = {"/home/", "/Users/"};
+    size_t kept = 0;
+    for (size_t i = 0; i < size; i++) {
+        for (size_t k = 0; k < COUNT(homes); k++) {
+            if (begins(text, size, i, homes[k])) {
+                size_t from = i + strlen(homes[k]), to = find_in(text, from, size, "/ \t\r\n\"'`:;,)]}");
+                put(out, text + kept, from - kept);
+                put(out, "user", to > from ? 4 : 0);
+                kept = to;
+                i = to > i ? to - 1 : i;
+                break;
+            }
+        }
+    }
+    put(out, text + kept, size - kept);
+}
+
+/* The last part of each absolute path. */
+static void shorten_paths(struct buffer *out, const char *text, size_t size) {
+    size_t kept = 0;
+    for (size_t i = 0; i < size; i++) {
+        bool first = text[i] == '/' && !(i && (is_alnum(text[i - 1]) || in(text[i - 1], "_.-~/:") || (unsigned char)text[i - 1] > 127));
+        bool home = text[i] == '~' && i + 1 < size && text[i + 1] == '/' && !(i && !is_space(text[i - 1]) && !in(text[i - 1], "\"'=`("));
+        bool after_colon = text[i] == '/' && i && text[i - 1] == ':' && !(i + 1 < size && text[i + 1] == '/');
+        if (!first && !home && !after_colon) {
+            continue;
+        }
+        size_t to = find_in(text, i, size, " \t\r\n\"'`:;,)]}"), end = to;
+        while (end > i + 1 && text[end - 1] == '/') {
+            end--;
+        }
+        size_t name = end;
+        while (name > i && text[name - 1] != '/') {
+            name--;
+        }
+        if (end > i + 1 && name > i + 1) {
+            put(out, text + kept, i - kept);
+            put(out, text + name, end - name);
+            kept = end;
+        }
+        i = to > i ? to - 1 : i;
+    }
+    put(out, text + kept, size - kept);
+}
+
+static void step(struct buffer *text, struct buffer *out) {
+    out->failed |= text->failed;
+    free(text->data);
+    *text = *out;
+    *out = (struct buffer){0};
+}
+
+char *postrun_redact_places(char *text, struct redaction wish) {
+    if (!text || !(wish.hosts || wish.users || wish.paths)) {
+        return text;
+    }
+    struct buffer all = {0}, out = {0};
+    put(&all, text, strlen(text));
+    free(text);
+    if (wish.hosts && !all.failed) {
+        char host[256], alias[256];
+        if (gethostname(host, sizeof host) == 0) {
+            host[sizeof host - 1] = 0;
+            memcpy(alias, host, sizeof alias);
+            postrun_redact_host(alias, sizeof alias);
+            replace_word(&out, all.data, all.length, host, alias);
+            step(&all, &out);
+            char *domain = strchr(host, '.');
+            if (domain && !all.failed) {
+                *domain = 0;
+                replace_word(&out, all.data, all.length, host, alias);
+                step(&all, &out);
+            }
+        }
+    }
+    static const char *const variables[] = {"USER", "LOGNAME"};
+    for (size_t i = 0; wish.users && i < COUNT(variables) && !all.failed; i++) {
+        const char *user = getenv(variables[i]);
+        if (user && *user && strcmp(user, "root") != 0) {
+            replace_word(&out, all.data, all.length, user, "user");
+            step(&all, &out);
+        }
+    }
+    if (wish.users && !all.failed) {
+        replace_homes(&out, all.data, all.length);
+        step(&all, &out);
+    }
+    if (wish.paths && !all.failed) {
+        shorten_paths(&out, all.data, all.length);
+        step(&all, &out);
+    }
+    return finish(&all);
+}
