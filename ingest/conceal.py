@@ -36,7 +36,7 @@ _HOMES: Final = re.compile(r"(?:/home/|/Users/|[\\/]Users[\\/])([^/\\\s\"'`:;,()
 _PART: Final = r"[^\s\"'`:;,()\[\]{}<>/\\]"
 _ABSOLUTE: Final = re.compile(rf"(?:(?<![\w.~/\-])|(?<=\b[A-Za-z]:))(?:~?/(?!/)|\\)(?:{_PART}+[/\\]+)+{_PART}*")
 _DRIVE: Final = re.compile(r"\b[A-Za-z]:[\\/](?=[^\s\\/])")
-_OBJECT_URL: Final = re.compile(rf"\b(?:s3|gs|gcs|az|abfss?|adl|file)://(?:{_PART}|/)*?({_PART}*)(?=[\s\"'`;,()\[\]{{}}<>]|$)")
+_OBJECT_URL: Final = re.compile(r"\b(?:s3|gs|gcs|az|abfss?|adl|file)://[^\s\"'`;,()\[\]{}<>]*")
 _LIBRARY: Final = re.compile(r"^.*[/\\](?:site-packages|dist-packages|python3\.\d+)[/\\](?=.)")
 _ADDRESS: Final = re.compile(r"^[\w.:-]*\w$")
 
@@ -310,7 +310,7 @@ def _leaves(facts: Any, key: str = "") -> Iterable[tuple[str, str]]:
 def _without_folders(text: str) -> str:
     if "/" not in text and "\\" not in text:
         return text
-    text = _OBJECT_URL.sub(lambda match: match[1] or match[0].rstrip("/").rpartition("/")[2], text)
+    text = _OBJECT_URL.sub(lambda match: _last_part(match[0]), text)
     return _ABSOLUTE.sub(lambda match: _last_part(match[0]), _DRIVE.sub("/", text))
 
 

@@ -100,7 +100,7 @@ def compare(
             sides[1].report,
             generator=generator(Options(generated_at_ns=made_at)),
             threshold_percent=threshold,
-            given=(compare_inputs.shown(base, redact), compare_inputs.shown(new, redact)),
+            given=(compare_inputs.shown(base, of_store["redact"]), compare_inputs.shown(new, of_store["redact"])),
             read_from=(sides[0].kind, sides[1].kind),
         )
         progress("printing", None)

@@ -93,12 +93,12 @@ def is_secret_name(name: str) -> bool:
 
 # -- texts -----------------------------------------------------------------------------------------------------------------
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]*[A-Za-z0-9_]", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 _STOPS: Final = frozenset(_SPACE + "\"'`&;|<>)")
 _STOPS_OF_PAIRS: Final = _STOPS | frozenset(",}]")
 _LINE_NAMES: Final = ("authorization", "cookie", "cookies")
 _SCHEMES: Final = frozenset(["basic", "bearer", "digest", "token", "negotiate", "apikey"])
-_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^ \t\r\n\f\v\"'<>`]*)", re.ASCII)
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://([^ \t\r\n\f\v\"'<>`]{0,1024})", re.ASCII)
 _WITH_USER_ONLY: Final = ("ssh", "sftp", "ftp", "rsync", "scp", "svn", "mosh")
 """Schemes (also behind a +) of which a user without a password is a name, not a token."""
 _BEARER: Final = re.compile(r"(?<![A-Za-z0-9_-])([Bb]earer|BEARER)([ \t]+|%20)([A-Za-z0-9._~+/*=-]+)", re.ASCII)
@@ -106,10 +106,14 @@ _TOKEN: Final = re.compile(
     r"(?<![A-Za-z0-9_])(?:"
     r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9_])|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
     r"|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{35,}"
-    r"|sk-(?=[A-Za-z0-9_-]*[A-Za-z0-9]{16})[A-Za-z0-9_-]{20,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+"
+    r"|sk-(?=[A-Za-z0-9_-]{0,40}[A-Za-z0-9]{16})[A-Za-z0-9_-]{20,}|(?<!-)eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+"
     r")",
     re.ASCII,
 )
+
+
+_WINDOW: Final = 16_384
+_WINDOWS: Final = re.compile(rf".{{1,{_WINDOW - 1}}}(?:\s|\Z)|.{{1,{_WINDOW}}}", re.DOTALL)
 
 
 def mask_text(text: str) -> tuple[str, list[str]]:
@@ -117,6 +121,9 @@ def mask_text(text: str) -> tuple[str, list[str]]:
     found: list[str] = []
     if len(text) < 4:
         return text, found
+    if len(text) > _WINDOW:  # the time that a text takes is bounded by its windows
+        pieces = [mask_text(piece) for piece in _WINDOWS.findall(text)]
+        return "".join(piece for piece, _ in pieces), [name for _, more in pieces for name in more]
     if "://" in text:
         text = _mask_urls(text, found)
     if "=" in text or ":" in text or "-" in text:
@@ -173,15 +180,16 @@ def _mask_named(text: str, found: list[str]) -> str:
     """Values behind ``NAME=``, ``"NAME": `` and ``--NAME ``."""
     pieces, kept, at = [], 0, 0
     while match := _NAME.search(text, at):
-        at = match.end()
-        place = _value_of(text, match)
+        name = match[0].rstrip(".-")
+        at = match.start() + len(name) if name else match.end()
+        place = _value_of(text, match.start(), name) if name else None
         if place is None:
             continue
         start, end = place
         value = text[start:end]
         if value.strip("\\\"'").lower() in _LITERALS:
             continue
-        found.append(match[0])
+        found.append(name)
         opening = _quote(text, start)
         closed = bool(opening) and len(value) >= 2 * len(opening) and value.endswith(opening)
         pieces.append(text[kept:start] + opening + MASK + (opening if closed else ""))
@@ -189,10 +197,9 @@ def _mask_named(text: str, found: list[str]) -> str:
     return "".join([*pieces, text[kept:]])
 
 
-def _value_of(text: str, match: re.Match[str]) -> tuple[int, int] | None:
+def _value_of(text: str, begin: int, name: str) -> tuple[int, int] | None:
     """Where the value of a name begins and ends; None where the name is no secret's, or has no value."""
-    name, size = match[0], len(text)
-    begin, at = match.span()
+    size, at = len(text), begin + len(name)
     before = text[begin - 1] if begin else ""
     behind = at
     while behind < size and text[behind] in "\\\"'":
@@ -317,7 +324,7 @@ def mask_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _is_option(argument: str) -> bool:
-    return argument.startswith("-") and _NAME.fullmatch(argument) is not None
+    return argument.startswith("-") and _NAME.fullmatch(argument) is not None and argument[-1] not in ".-"
 
 
 def _mask_assigned(argument: str, found: list[str]) -> str | None:
@@ -346,6 +353,8 @@ def _mask_assigned(argument: str, found: list[str]) -> str | None:
 
 def mask_command(text: str) -> tuple[str, list[str]]:
     """A command line as one text without secrets; the names of what was masked. Unchanged where there is none."""
+    if len(text) > _WINDOW:
+        return mask_text(text)
     try:
         arguments = shlex.split(text)
     except ValueError:  # cut, or joined without quotes

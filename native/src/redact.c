@@ -235,7 +235,7 @@ static void mask_urls(struct buffer *out, const char *text, size_t size) {
             continue;
         }
         size_t scheme = i;
-        while (scheme > at && (is_alnum(text[scheme - 1]) || in(text[scheme - 1], "+.-"))) {
+        while (scheme > at && i - scheme < 31 && (is_alnum(text[scheme - 1]) || in(text[scheme - 1], "+.-"))) {
             scheme--;
         }
         while (scheme < i && !(is_upper(text[scheme]) || is_lower(text[scheme]))) {
@@ -244,7 +244,7 @@ static void mask_urls(struct buffer *out, const char *text, size_t size) {
         if (scheme == i) {
             continue;
         }
-        size_t start = i + 3, end = find_in(text, start, size, " \t\r\n\f\v\"'<>`");
+        size_t start = i + 3, end = find_in(text, start, size - start > 1024 ? start + 1024 : size, " \t\r\n\f\v\"'<>`");
         size_t slash = find_in(text, start, end, "/?#"), colon = find_in(text, start, slash, ":"), sign = SIZE_MAX;
         for (size_t k = start; k < slash; k++) {
             sign = text[k] == '@' ? k : sign;
@@ -540,14 +540,14 @@ static size_t token_at(const char *text, size_t size, size_t at) {
     }
     if (begins(text, size, at, "sk-")) {
         size_t run = run_of(text, size, at + 3, "_-"), longest = 0, end;
-        for (end = at + 3; end < at + 3 + run; end++) {
+        for (end = at + 3; end < at + 3 + run && end <= at + 43; end++) {
             size_t plain = run_of(text, size, end, "");
             longest = plain > longest ? plain : longest;
             end += plain;
         }
         return run >= 20 && longest >= 16 ? 3 + run : 0;
     }
-    if (begins(text, size, at, "eyJ")) {
+    if (begins(text, size, at, "eyJ") && !(at && text[at - 1] == '-')) {
         size_t end = at + 3, part = run_of(text, size, end, "_-");
         end += part;
         for (int i = 0; part >= 8 && i < 2 && end < size && text[end] == '.'; i++) {
