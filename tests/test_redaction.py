@@ -25,7 +25,8 @@ INNOCENT_NAMES = [
     "use_auth", "lr", "n_heads", "bypass_cache", "token_embedding", "key_size", "query_key_norm",
 ]  # fmt: skip
 FORMS = [
-    "train --{name} {secret} --lr 1", "train --{name}={secret} --lr 1", "{variable}={secret} train", "sh -c 'train --{name}={secret}' --lr 1",
+    "train --{name} {secret} --lr 1", "train --{name}={secret} --lr 1", "{variable}={secret} train",
+    "sh -c 'train --{name}={secret}' --lr 1",
     "sh -c '{variable}={secret} train; echo done'", 'sh -c "export {variable}={secret}"', "train '{{\"{name}\": \"{secret}\", \"lr\": 1}}'",
     "docker run -e {variable}={secret} image", "curl 'https://host/x?a=1&{name}={secret}&b=2'", "train +model.{variable}={secret}",
     "train --header '{name}: {secret}'", "train \"{{'{name}': '{secret}'}}\"",
