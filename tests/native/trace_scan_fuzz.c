@@ -146,6 +146,9 @@ static void run_input(const uint8_t *data, size_t length) {
         options.event_limit = next_random(4) ? options.event_limit : 1000;
         options.member_limit = next_random(4) ? options.member_limit : 500;
         options.depth_limit = next_random(4) ? options.depth_limit : 5;
+        options.text_limit = next_random(2) ? 0 : 1 + next_random(40);
+        options.string_limit = next_random(3) ? 0 : 1 + next_random(20);
+        options.total_limit = next_random(3) ? 0 : 1 + next_random(500);
     }
     result whole = scan_text(data, length, &options, 0);
     result cut = scan_text(data, length, &options, chunks[next_random(length < 20000 ? 5 : 6)]);
