@@ -155,7 +155,11 @@ static uint64_t read_file(const uint8_t *data, size_t length, const prt_reader_o
 }
 
 static void run_input(const uint8_t *data, size_t length) {
-    prt_reader_options options = {.row_limit = next_random(4) ? 20000 : 0, .name_ids = next_random(2) == 0};
+    prt_reader_options options = {
+        .row_limit = next_random(4) ? 20000 : 0,
+        .name_ids = next_random(2) == 0,
+        .unpacked_limit = next_random(3) ? 0 : next_random(20000),
+    };
     uint64_t state = random_state, digest = read_memory(data, length, &options);
     int from_file = as_it_is || next_random(4) == 0, changes = !from_file && next_random(4) == 0;
     if (from_file || changes) {
