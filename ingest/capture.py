@@ -419,9 +419,10 @@ class _File:
         assert isinstance(frame, pl.DataFrame)
         whole = frame.drop_nulls(needed) if any(frame[column].null_count() for column in needed) else frame
         self._drop("incomplete_record", frame.height - whole.height)
-        possible = possible_times(whole)
-        self._drop("absurd_time", whole.height - possible.height)
-        return self._sane(possible, table) if "duration_ns" in needed else possible
+        sane = self._sane(whole, table) if "duration_ns" in needed else whole
+        possible = possible_times(sane)
+        self._drop("absurd_time", sane.height - possible.height)
+        return possible
 
     def _sane(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         """Without what cannot be, each kind counted, as for profiler traces."""
