@@ -335,7 +335,7 @@ def rules(ctx: click.Context, preset: Preset | None, as_json: bool) -> None:
         print_json(rule_texts.as_data())
         return
     for line in rule_texts.listed(preset):
-        echo_line(line)
+        echo(line)
 
 
 @rules.command("explain", short_help="Tell all of one rule.")
@@ -348,7 +348,7 @@ def explain(ctx: click.Context, name: str, preset: Preset | None) -> None:
 
     outer = ctx.parent.params.get("preset") if ctx.parent else None
     for line in rule_texts.explained(name, preset or outer or "documented"):
-        echo_line(line)
+        echo(line)
 
 
 def _printer(formats: tuple[str, ...]) -> AbstractContextManager[Printer | None]:
