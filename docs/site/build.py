@@ -32,7 +32,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     "Recording": ("record", "capture", "profiling-configuration", "c-library", "capture-metrics", "gpu-capture"),
     "From Python": ("rules-api", "custom-rules"),
     "Formats": ("run-store", "report-json", "trace-format"),
-    "About": ("other-tools", "checklist", "decisions", "development", "benchmarks", "changes"),
+    "About": ("security", "other-tools", "checklist", "decisions", "development", "benchmarks", "changes"),
 }
 # Pages whose text stands outside docs/.
 OUTSIDE: Final = {"changes": "CHANGELOG.md", "benchmarks": "benchmarks/README.md"}
