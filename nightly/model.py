@@ -68,9 +68,14 @@ class ReportOptions:
     """Permissions of the files."""
 
     @property
+    def of_reading(self) -> dict[str, Any]:
+        """The options with which files are read."""
+        return {"memory_limit": self.memory_limit, "threads": self.threads, "max_unpacked": self.max_unpacked}
+
+    @property
     def of_store(self) -> dict[str, Any]:
-        """The options with which the files of a run are read."""
-        return {"memory_limit": self.memory_limit, "threads": self.threads, "max_unpacked": self.max_unpacked, "redact": self.redact}
+        """The options with which the store of a run is made."""
+        return {**self.of_reading, "redact": self.redact}
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ def read_part(part: Part) -> str:
         tables.mkdir()
         prefix = f"{part.number:05}-{uuid.uuid4().hex[:12]}-"
         options = task.options
-        entries = write([file for _, file in files], tables, prefix, **options.of_store)
+        entries = write([file for _, file in files], tables, prefix, **options.of_reading)
         check_unchanged(task, source)
         made = sorted(tables.iterdir())
         for path in made:
