@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from ..redaction import KINDS, MASK, is_secret_name, mask_command, mask_mapping, mask_text, mask_value, masked_sentence
+from ..host_name import KINDS
+from ..redaction import MASK, is_secret_name, mask_command, mask_mapping, mask_text, mask_value, masked_sentence
 from .store import Store
 
 HOSTS, USERS, PATHS, COMMAND = KINDS

@@ -39,7 +39,9 @@ ENVIRONMENT: Final = {"MIMALLOC_ARENA_EAGER_COMMIT": "0"}
 _PREFIX: Final = "postrun-"
 _REMOVAL_S: Final = 1.0
 _NO_MEMORY: Final = re.compile(
-    r"memory allocation of \d+ bytes failed|bad_alloc|out of memory|failed to allocate|cannot allocate memory", re.I
+    r"memory allocation of \d+ bytes failed|bad_alloc|out of memory|failed to allocate|cannot allocate memory|MemoryError"
+    r"|failed to map segment|cannot apply additional memory protection|pthread_create failed|can't start new thread",
+    re.I,
 )
 
 _allowed: int | None = None
@@ -52,11 +54,13 @@ def size(count: int) -> str:
 
 def reason(allowed: int, needed: int | None = None) -> str:
     """The reason of a run that exceeded its memory limit; ``needed``: bytes, if known."""
-    return f"it needed more memory{'' if needed is None else f' ({size(needed)})'} than is allowed ({size(allowed)})"
+    if needed is None:
+        return f"it needed more memory than is allowed ({size(allowed)})"
+    return f"it needed more memory ({size(needed)}) than is allowed ({size(allowed)})"
 
 
 def speaks_of_memory(output: str) -> bool:
-    """Whether the last output of a crashed process reports a failed allocation."""
+    """Whether the output of a crashed process, or the text of an error, reports a failed allocation."""
     return _NO_MEMORY.search(output) is not None
 
 
@@ -96,7 +100,7 @@ def explained(error: BaseException) -> str | None:
         if _allowed is not None and (
             isinstance(cause, MemoryError)
             or (isinstance(cause, OSError) and cause.errno == errno.ENOMEM)
-            or (type(cause).__name__ == "OutOfMemoryException" and "failed to allocate" in text.lower())
+            or (type(cause).__name__ in ("ImportError", "OutOfMemoryException", "RuntimeError") and speaks_of_memory(text))
         ):
             return reason(_allowed)
         cause = cause.__cause__ or cause.__context__

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import Final
 
-from .redaction import KINDS
-
+KINDS: Final = ("hosts", "users", "paths", "command")
+"""What can be redacted on request: the words of --redact."""
 VARIABLE: Final = "POSTRUN_REDACT"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -21,6 +20,8 @@ def redacted() -> frozenset[str]:
 
 def host_name() -> str:
     """The host's name, or the same replacement that the C library computes (native/src/redact.c)."""
+    import socket
+
     host = socket.gethostname()
     return alias(host) if "hosts" in redacted() else host
 

@@ -6,6 +6,7 @@ is recorded keeps its own umask; there each file and folder of postrun is made w
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -104,7 +105,7 @@ def current() -> int:
 
 def make_folder(path: str | os.PathLike[str]) -> None:
     """Make a folder and those above it that are missing; one that exists keeps its mode. Raises OSError."""
-    path = Path(path)
+    path = wanted = Path(path)
     mode = folder_mode(current())
     missing: list[Path] = []
     while not path.is_dir() and path != path.parent:
@@ -114,6 +115,8 @@ def make_folder(path: str | os.PathLike[str]) -> None:
         try:
             folder.mkdir(mode=mode)
         except FileExistsError:
+            if folder != wanted and not folder.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(wanted)) from None
             if not folder.is_dir():
                 raise
         else:

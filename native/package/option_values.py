@@ -30,7 +30,7 @@ def formats(value: Any) -> tuple[str, ...]:
 
 def redactions(value: Any) -> tuple[str, ...]:
     """The words of --redact, each once. Raises UsageError."""
-    from .redaction import KINDS
+    from .host_name import KINDS
 
     given = [word.lower() for word in words(value)]
     wrong = [word for word in given if word not in KINDS]

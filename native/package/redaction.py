@@ -14,8 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-KINDS: Final = ("hosts", "users", "paths", "command")
-"""What can be redacted on request: the words of --redact."""
 MASK: Final = "***"
 URL_USER: Final = "URL user info"
 BEARER: Final = "bearer token"
