@@ -274,7 +274,7 @@ def inspect(places: tuple[Path, ...], as_json: bool) -> None:
             if len(paths) == 1:
                 raise
             refused = error
-            echo(f"postrun: {error}", err=True)
+            echo_line(f"postrun: {error}", err=True)
             continue
         found.append(one)
         if not as_json:

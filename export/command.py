@@ -55,7 +55,8 @@ def export(
         counts = write(store, kind, output, progress, csv_raw=csv_raw)
         progress("", None)
         # The other tool cannot say what was missing in the files.
-        warnings = [note["message"] for note in summary(store)["notes"] if note["severity"] != "info"]
+        notes = [note for note in summary(store)["notes"] if note["severity"] != "info"]
+        warnings = [f"{note['file']}: {note['message']}" if note["file"] else note["message"] for note in notes]
     if as_json:
         print_json({"output": str(output), "format": kind, **asdict(counts), "warnings": warnings})
     elif not quiet:

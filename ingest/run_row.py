@@ -89,7 +89,7 @@ def write_run(
         "run",
         {
             "name": job.get("name") or name,
-            "status": job.get("status") or ("partial" if partial else "completed" if ended else "unknown"),
+            "status": _status(store, job.get("status"), partial, ended),
             "started_ns": times[0] or min((result.first_ns for result in absolute if result.first_ns is not None), default=None),
             "ended_ns": times[1] or max((result.last_ns for result in absolute if result.last_ns is not None), default=None),
             "framework": job.get("framework") or framework,
@@ -144,3 +144,10 @@ def name_of(paths: Sequence[Path]) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _status(store: Store, of_job: str | None, partial: bool, ended: bool) -> str:
+    """A completed job of which --max-unpacked left a part out is reported as partial."""
+    status = of_job or ("partial" if partial else "completed" if ended else "unknown")
+    limited = "SELECT 1 FROM ingest_note WHERE code = 'unpacked_limit'"
+    return "partial" if status == "completed" and store.connection.execute(limited).fetchall() else status

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InputError, UsageError
-from .inflate import over_limit
 from .limits import FURTHER_NODES
 from .registry import UNKNOWN_HOST, ReadResult, Registry
 from .store import NO_EXTENSIONS, Severity, Store, native_path
@@ -193,6 +192,8 @@ def _native(store: Store, path: Path, source: int) -> str | None:
 
 def _readable(store: Store, path: Path, source: int) -> str | None:
     """As :func:`_native`; None, and a note, also for a file that unpacks to too much: DuckDB unpacks without a bound."""
+    from .inflate import over_limit
+
     try:
         why = over_limit(path, store.max_unpacked)
     except (InputError, OSError):

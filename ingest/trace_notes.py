@@ -13,6 +13,9 @@ from .trace_scan import MEMBER_LIMIT, Defect
 TRUNCATING: Final = frozenset({"truncated", "cut_stream", "corrupt_stream", "lost_event", "too_long", "too_deep", "unpacked_limit"})
 """Codes of defects that mean that a part of the run is missing."""
 
+OF_THE_LIMIT: Final = frozenset({"truncated", "lost_bytes", "lost_event", "broken_member"})
+"""Codes of defects that a file has because it was read only up to ``unpacked_limit``."""
+
 _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
     "control_character": ("info", "Raw control characters inside texts were kept."),
     "invalid_escape": ("info", "Backslashes that start no JSON escape (Windows paths) were kept as they stand."),
@@ -46,7 +49,7 @@ _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
     "corrupt_stream": ("warning", "The compressed data is damaged; what comes before the damage is reported. Copy the file again."),
     "unpacked_limit": (
         "warning",
-        "The compressed file unpacks to more than the limit; what comes before is reported. Raise --max-unpacked to read it all.",
+        "The file unpacks to more than the limit of --max-unpacked; the rest of it is missing. Raise the limit to read it all.",
     ),
     "checksum": ("warning", "The checksum of the compressed data does not match; figures may be wrong. Copy the file again."),
 }  # fmt: skip
@@ -67,7 +70,11 @@ _MOST_LINES: Final = 20
 
 def note_defects(store: Store, source: int, file: str, defects: Iterable[Defect]) -> None:
     """One note per kind of damage, with the place and text of the first."""
+    defects = list(defects)
+    limited = any(defect.code == "unpacked_limit" for defect in defects)
     for defect in defects:
+        if limited and defect.code in OF_THE_LIMIT:
+            continue
         severity, message = _MESSAGES.get(defect.code, ("warning", f"Damage of kind {defect.code} was found."))
         example = defect.example.encode("unicode_escape").decode("ascii")[:60]
         if defect.code not in {"empty", "cut_stream"}:

@@ -116,6 +116,7 @@ class _OnDask(Executor):
         self._closed = False
         self._cluster: Any = None
         self._folder: temporary.Folder | None = None
+        self._variables: dict[str, str | None] = {}
         if address is None:
             # Whoever connects to a scheduler runs code as its workers: loopback alone would let in all users of this machine.
             try:
@@ -123,6 +124,9 @@ class _OnDask(Executor):
             except ImportError as error:
                 raise UsageError('--engine dask needs the package cryptography: pip install "postrun[dask]"') from error
             self._folder = temporary.Folder()
+            # Processes that multiprocessing starts would import modules from the current folder.
+            self._variables = {"PYTHONSAFEPATH": os.environ.get("PYTHONSAFEPATH")}
+            os.environ["PYTHONSAFEPATH"] = "1"
             with import_module("dask.config").set(_NO_PAGES):
                 self._cluster = distributed.LocalCluster(
                     n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0, silence_logs="ERROR",
@@ -173,6 +177,12 @@ class _OnDask(Executor):
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
+        for name, value in self._variables.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._variables = {}
         if self._folder is not None:
             self._folder.cleanup()
 

@@ -242,6 +242,9 @@ def test_a_broken_project_file_of_the_input_is_no_error(here: Path) -> None:
     done = postrun("report", "absent.json")
     assert done.exit_code == 2
     assert "pyproject.toml: is not valid TOML" in done.stderr
+    Path("pyproject.toml").write_text("[tool]\npostrun = 5\n", encoding="utf-8")
+    done = postrun("report", "absent.json")
+    assert (done.exit_code, "tool.postrun = 5 is not a table" in done.stderr) == (2, True)
 
 
 def test_an_ignored_file_does_not_hide_the_next(here: Path) -> None:

@@ -134,3 +134,6 @@ def test_a_newline_in_a_name_forges_no_message(tmp_path: Path) -> None:
     assert done.exit_code == 4
     assert "a\\npostrun: forged\\n::warning::forged.prt" in done.output
     assert not [line for line in done.output.splitlines() if line.startswith(("postrun: forged", "::"))]
+    (tmp_path / "b.prt").write_bytes(b"no recording")
+    done = CliRunner().invoke(main, ["inspect", str(tmp_path)])
+    assert not [line for line in done.output.splitlines() if line.startswith(("postrun: forged", "::"))]

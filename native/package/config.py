@@ -147,6 +147,8 @@ def read(path: Path, commands: Mapping[str, frozenset[str]]) -> dict[str, dict[s
     content = _load(path)
     if path.name == "pyproject.toml":
         content = content.get("tool", {}).get("postrun", {})
+        if not isinstance(content, dict):
+            raise UsageError(f"{path}: tool.postrun = {content!r} is not a table; write [tool.postrun] and the options below it")
     defaults: dict[str, dict[str, Any]] = {command: {} for command in commands}
     known = frozenset().union(*commands.values())
     for key, value in content.items():

@@ -209,9 +209,9 @@ def test_what_the_readers_missed_is_told(tmp_path: Path) -> None:
 
 _FORMULAS = [
     '=HYPERLINK("http://evil","x")', "@SUM(1+1)*cmd|' /C calc'!A0", "+1", "-1+1", "\t=1", "\r=1", "\n=1", "\uff1d1", "\uff0b1", "\uff0d1",
-    "\uff201",
+    "\uff201", " =1", "\x0b=1", "\u00a0=1", "\ufeff=1", "a;=1", "a; @b",
 ]  # fmt: skip
-_PLAIN = ["gemm", "a=1", "'=1", "<built-in method>", " =1", "void f<-1>(float*)", "", "\u2212 1"]
+_PLAIN = ["gemm", "a=1", "'=1", "<built-in method>", "a; b=1", "void f<-1>(float*)", "", "\u2212 1"]
 
 
 @pytest.mark.parametrize("kind", ["csv", "raw", "parquet"])

@@ -123,6 +123,22 @@ def test_files_of_our_cluster_are_in_a_folder_of_our_own(ours: Any) -> None:
     assert (folder / "dask-scratch-space").is_dir()
 
 
+def test_a_cluster_imports_nothing_from_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "multiprocessing.py").write_text("open('ran', 'w').close()\nraise SystemExit\n")
+    code = (
+        "import pool_tasks as tasks\nfrom postrun.nightly import engines\nif __name__ == '__main__':\n"
+        "    with engines.executor('dask', workers=1) as executor:\n        print(executor.submit(tasks.add, 1, 2).result(60))\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    environment["PYTHONPATH"] = str(Path(tasks.__file__).parent)
+    program = tmp_path / "programs" / "night.py"  # as a console script, its own folder comes first, not the current one
+    program.parent.mkdir()
+    program.write_text(code)
+    done = subprocess.run([sys.executable, program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+    assert not (tmp_path / "ran").exists()
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+
+
 def test_without_cryptography_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent() -> None:
         raise ImportError("cryptography")
