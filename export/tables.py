@@ -89,9 +89,7 @@ _WHOLE: Final = {"name"}
 """Tables whose rows are told where their ids stand."""
 
 Kind = Literal["parquet", "csv"]
-_FORMULA: Final = (
-    r"^[\t\r\n]|(?:^|[;\t])[\x00-\x20\x7F\x{A0}\x{200B}\x{FEFF}]*[=+\-@\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
-)
+_FORMULA: Final = r"^[\t\r\n]|(?:^|[;\t])[\x00-\x20\x7F\x{A0}\x{200B}\x{FEFF}]*[=+\-@\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
 """Texts that spreadsheets take for formulas, also in full width, behind blanks, or behind the separator of lists in some languages: OWASP,
 CSV Injection."""
 

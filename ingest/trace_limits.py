@@ -66,7 +66,11 @@ def storable_rows(rows: Any) -> tuple[Any, int]:
         return pc.fill_null(pc.or_(pc.less(column, first), pc.greater(column, last)), False)
 
     names = rows.schema.names
-    limits = {"start_ns": (EARLIEST_NS, LATEST_NS), "time_ns": (EARLIEST_NS, LATEST_NS), "duration_ns": (0, LONGEST_RANGE_NS)}
+    limits = {
+        "start_ns": (EARLIEST_NS, LATEST_NS),
+        "time_ns": (EARLIEST_NS, LATEST_NS),
+        "duration_ns": (-LONGEST_RANGE_NS, LONGEST_RANGE_NS),
+    }
     dropped = 0
     for name, (first, last) in limits.items():
         if name in names and (bad := beyond(name, first, last)) is not None:

@@ -69,7 +69,9 @@ def test_files_that_are_no_objects(tmp_path: Path) -> None:
     put(tmp_path / "tab\t")
     place = open_objects(tmp_path)
     assert [one.path for one in place.list()] == [".hidden", "good"]
-    assert place.head("pipe") is place.head("d") is None
+    assert place.head("d") is None
+    with pytest.raises(ObjectStoreError, match="pipe: not a file; remove it"):
+        place.head("pipe")
     said = "\n".join(place.left_out)
     assert len(place.left_out) == 3
     assert "not UTF-8" in said
