@@ -55,8 +55,8 @@ def size(count: int) -> str:
 def reason(allowed: int, needed: int | None = None) -> str:
     """The reason of a run that exceeded its memory limit; ``needed``: bytes, if known."""
     if needed is None:
-        return f"it needed more memory than is allowed ({size(allowed)})"
-    return f"it needed more memory ({size(needed)}) than is allowed ({size(allowed)})"
+        return f"it needed more memory than is allowed ({size(allowed)}); raise --memory"
+    return f"it needed more memory ({size(needed)}) than is allowed ({size(allowed)}); raise --memory"
 
 
 def speaks_of_memory(output: str) -> bool:

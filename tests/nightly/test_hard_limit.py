@@ -88,7 +88,7 @@ def test_the_reasons_of_runs_name_the_limit(monkeypatch: pytest.MonkeyPatch) -> 
     wrapped = RuntimeError("cannot read")
     wrapped.__cause__ = MemoryError()
     for error in (MemoryError("realloc of size 4000000000 failed"), wrapped, OSError(errno.ENOMEM, "Cannot allocate memory")):
-        assert work._reason(error, "log") == "it needed more memory than is allowed (600 MB)"
+        assert work._reason(error, "log") == "it needed more memory than is allowed (600 MB); raise --memory"
         assert not work._is_of_machine(error)
     monkeypatch.setattr(hard_limit, "_file_limit", 20 * GB)
     large = OSError(errno.EFBIG, "File too large", "spill")
