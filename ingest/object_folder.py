@@ -19,7 +19,8 @@ _LINKS: Final = 3
 """How many links to folders are followed one inside the other."""
 _CHUNK: Final = 1 << 20
 _GONE: Final = (FileNotFoundError, NotADirectoryError)
-_LINK: Final = "a link, which is not followed; put the file or folder itself there"
+LINK: Final = "a symbolic link (not followed); replace it with the file itself"
+"""Why a link below a root without links is left out."""
 
 
 class Folder(Objects):
@@ -67,7 +68,7 @@ class Folder(Objects):
             path = folder + entry.name
             if not self._links and entry.is_symlink():
                 if path.encode(errors="surrogatepass").startswith(prefix) and self._hides_something(path):
-                    self._leave_out(path, problem(path) or _LINK)
+                    self._leave_out(path, problem(path) or LINK)
                 continue
             if key.endswith(b"/"):
                 full = folder.encode() + key
@@ -343,7 +344,7 @@ class Folder(Objects):
         if isinstance(error, PermissionError):
             return ObjectStoreError(f"{place}: no permission; change its rights or choose another place")
         if error.errno == errno.ELOOP and not self._links:
-            return ObjectStoreError(f"{place}: {_LINK}")
+            return ObjectStoreError(f"{place}: {LINK}")
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             return ObjectStoreError(f"{place}: {error.strerror}; free some space or choose another place")
         return ObjectStoreError(f"{place}: {error.strerror or type(error).__name__}; check the path")

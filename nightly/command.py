@@ -159,10 +159,10 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     parts = _parts(options)
     out = open_objects(wanted.out)
     if options["dry_run"]:
-        night, looked_at, _ = course.look(wanted, parts)
+        night, _ = course.look(wanted, parts)
         _planned(source, False)(night)
         _print(told.plan_lines(night, wanted.limit), told.plan_data(night), as_json, quiet)
-        for line in () if quiet else told.left_out([*night.not_read, *looked_at.left_out]):
+        for line in () if quiet else told.left_out(night.not_read):
             echo_line(f"note: {line}", err=True)
         return
     rules = None
@@ -328,7 +328,9 @@ def _planned(source: str, verbose: bool) -> Callable[[Night], None]:
     def planned(night: Night) -> None:
         if not night.found and not night.gone:
             if night.not_read:
-                raise InputError("\n".join([f"{source}: no run found, but", *night.not_read[:_NAMED]]))
+                more = len(night.not_read) - _NAMED
+                rest = [f"and {more} more"] if more > 0 else []
+                raise InputError("\n".join([f"{source}: no run found. Left out:", *night.not_read[:_NAMED], *rest]))
             raise InputError(f"{source}: no run found; what is looked for: {KNOWN}")
         if verbose:
             echo(f"{night.found} runs found, {sum(one.due for one in night.decisions)} to report", err=True)

@@ -87,15 +87,15 @@ def places_of(source: str, out: str) -> tuple[str, str]:
     return tuple(place if is_url(place) else str(Path(place).absolute()) for place in (source, out))  # type: ignore[return-value]
 
 
-def look(wanted: Wanted, parts: Parts) -> tuple[Night, Objects, Objects]:
+def look(wanted: Wanted, parts: Parts) -> tuple[Night, Objects]:
     """The plan of a night; nothing is written."""
     source, out = open_objects(wanted.source, links=False), open_objects(wanted.out)
-    return nights.plan(source, out, wanted, parts.known(out)), source, out
+    return nights.plan(source, out, wanted, parts.known(out)), out
 
 
 def whole(wanted: Wanted, parts: Parts, tell: nights.Tell | None = None, planned: Callable[[Night], None] | None = None) -> Result:
     """A night with its index. ``planned`` is called when it is known what is due."""
-    night, source, out = look(wanted, parts)
+    night, out = look(wanted, parts)
     if planned is not None:
         planned(night)
     with Claims(out) as claims:
@@ -111,12 +111,12 @@ def whole(wanted: Wanted, parts: Parts, tell: nights.Tell | None = None, planned
         for row in night.rows:
             with suppress(InputError):  # what is left over is removed with the run's next report
                 removed += nights.remove_superseded(out, row)
-    return Result(night, rows, written, (*night.not_read, *source.left_out, *parts.refused), removed)
+    return Result(night, rows, written, (*night.not_read, *parts.refused), removed)
 
 
 def index_only(wanted: Wanted, parts: Parts) -> Result:
     """The index of what is known by now; runs are looked for, so that those which are still running are in it, and none is reported."""
-    night, _, out = look(wanted, parts)
+    night, out = look(wanted, parts)
     night.open += nights.running(night, places.options_digest(wanted.options))
     with Claims(out) as claims, claims.alone(INDEX_CLAIM):
         rows = everything(parts.known(out), night)

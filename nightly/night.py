@@ -79,7 +79,8 @@ class Night:
     """What a night came to. ``found``: how many runs there are, also those that the options leave out. ``rows``: runs that were reported or
     failed in it. ``elsewhere``: rows of runs that were due, and that another night has done in the meantime.
     ``open``: rows of runs that are not up to date, and why.
-    ``not_read``: a line for each report of Nsight Systems, and each run store that is left out, that stands where no run is.
+    ``not_read``: a line for each report of Nsight Systems, and each run store that is left out, that stands where no run is, and for what
+    the listing left out; with paths relative to the source.
     ``stopped``: why it ended before all was handed out."""
 
     decisions: list[Decision] = field(default_factory=list)
@@ -120,6 +121,7 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
     night.not_read = (
         *(unexported.told(one) for one in reports.runs(seen) if lets_in(one, wanted)),
         *(run_stores.described(one) for one in stores.runs(seen) if lets_in(one, wanted)),
+        *(line.removeprefix(source.place("")) if not line.startswith(source.place(": ")) else line for line in source.left_out),
     )
     night.gone = tuple(sorted(known.keys() - seen - stores.paths()))
     return night

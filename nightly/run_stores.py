@@ -37,5 +37,5 @@ class LeftOutStores:
 
 
 def described(run: FoundRun) -> str:
-    """A line that names the store and the option that reports it."""
-    return f"{run.objects[0].path}: a run store, which only --run-stores reports (postrun report also reads it)"
+    """A line that names the store, and the option and the command that report it."""
+    return f"{run.objects[0].path}: a run store; use --run-stores to report it, or `postrun report` for this one"

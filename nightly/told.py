@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..analysis.rules.base import ERROR, ISSUES
 from ..analysis.rules.catalogue import PROFILER_REPORT
+from ..ingest.object_folder import LINK
 from ..ingest.objects import Objects
 from .course import Result
 from .model import Row
@@ -55,6 +56,7 @@ def plan_data(night: Night) -> dict[str, Any]:
             for one in sorted(night.decisions, key=lambda one: one.run.id)
         ],
         "gone": list(night.gone),
+        "left_out": list(night.not_read),
     }  # fmt: skip
 
 
@@ -85,7 +87,9 @@ def notes(result: Result) -> Iterator[str]:
     """What went wrong, or was left out, and should be seen."""
     night = result.night
     failed = [row for row in result.rows.values() if row.state == "failed"]
-    reasons = {row.id: row.reason for row in (*failed, *night.failed)}
+    stores = [row.id for row in failed if row.kind == "store"]
+    skipped = {one for one in stores if any(line.startswith(f"{one}: ") for line in result.left_out)}  # without --run-stores
+    reasons = {row.id: row.reason for row in (*failed, *night.failed) if row.id not in skipped}
     for run_id, reason in sorted(reasons.items())[:_SHOWN]:
         yield f"{run_id} failed: {_short(reason)}"
     if len(reasons) > _SHOWN:
@@ -106,10 +110,14 @@ def notes(result: Result) -> Iterator[str]:
 
 
 def left_out(objects: Sequence[str]) -> Iterator[str]:
-    for line in objects[:_NAMED]:
-        yield f"left out: {line}"
-    if len(objects) > _NAMED:
-        yield f"left out: {len(objects) - _NAMED} more objects"
+    """All links, and the first of the others."""
+    named = 0
+    for line in objects:
+        named += not line.endswith(LINK)
+        if named <= _NAMED or line.endswith(LINK):
+            yield f"left out: {line}"
+    if named > _NAMED:
+        yield f"left out: {named - _NAMED} more {'file or folder' if named == _NAMED + 1 else 'files or folders'} (--json lists all)"
 
 
 def regression_line(one: Finding) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import small_runs as small
-from call_nightly import told
+from call_nightly import nightly, told
 from postrun.errors import InputError
 from postrun.ingest import ingest
 from postrun.ingest.objects import ChangedError, ObjectStoreError, open_objects
@@ -48,9 +48,12 @@ def test_no_link_of_a_source_is_followed(run_files: Path, tmp_path: Path) -> Non
     data = told(source, "-o", tmp_path / "out", "--format", "html,json", "--engine", "none", "--settle", "0")
     assert data["reported"] == ["first"]
     assert sorted(line.partition(": ")[0] for line in data["left_out"]) == [
-        str(source / name) for name in ("first/etc", "first/job.json", "second", "store/run.duckdb")
+        "first/etc",
+        "first/job.json",
+        "second",
+        "store/run.duckdb",
     ]
-    assert all("not followed" in line for line in data["left_out"])
+    assert all("a symbolic link (not followed)" in line for line in data["left_out"])
     assert SECRET.encode() not in everything_in(tmp_path / "out")
     assert SECRET not in str({key: value for key, value in data.items() if key != "left_out"})
 
@@ -81,3 +84,27 @@ def test_what_becomes_a_link_after_the_listing_is_not_read(run_files: Path, tmp_
     assert not (tmp_path / "copy").exists()
     with pytest.raises(ChangedError, match="became a link"):
         work.fetch(task, objects, tmp_path / "work")
+
+
+def test_notes_name_every_link_and_fold_only_the_others(run_files: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(run_files, source)
+    for number in range(7):
+        (source / f"{number}.duckdb").write_bytes(b"")
+        (source / f"link{number}").symlink_to(run_files / "first")
+    options = (source, "-o", tmp_path / "out", "--format", "json", "--engine", "none", "--settle", "0")
+    for more in (("--dry-run",), ()):
+        notes = [line for line in nightly(*options, *more).stderr.splitlines() if line.startswith("note: left out: ")]
+        links = [f"note: left out: link{number}: a symbolic link (not followed); replace it with the file itself" for number in range(7)]
+        assert [line for line in notes if "link" in line] == links
+        assert notes[-1] == "note: left out: 2 more files or folders (--json lists all)"
+        assert len(notes) == 7 + 5 + 1
+        assert len(told(*options, *more)["left_out"]) == 14
+
+
+def test_a_source_with_links_alone_names_them(run_files: Path, tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/a").symlink_to(run_files / "first")
+    done = nightly(tmp_path / "source", "-o", tmp_path / "out")
+    assert done.exit_code == 4
+    assert done.stderr.endswith("no run found. Left out:\na: a symbolic link (not followed); replace it with the file itself\n")

@@ -58,7 +58,7 @@ def test_reports_of_nsight_systems_without_an_export_are_named_with_the_command(
     assert told(source, "--out", out, *ONE)["left_out"] == [line]
     alone = nightly(source / "d", "--out", tmp_path / "other", *ONE)
     assert alone.exit_code == 4
-    assert alone.stderr == f"postrun: {source / 'd'}: no run found, but\n{line.removeprefix('d/')}\n"
+    assert alone.stderr == f"postrun: {source / 'd'}: no run found. Left out:\n{line.removeprefix('d/')}\n"
     assert "Nsight" not in nightly(source, "--out", out, *ONE, "--since", "2099-01-01").stderr
 
 
@@ -70,7 +70,7 @@ def test_nights_one_after_the_other(source: Path, trace: Path, tmp_path: Path) -
     (source / "new\nline" / "x.json").write_text("{}")
     few = nightly(source, "--out", out, *ONE, "--limit", "1", "--dry-run", "--timeout", "5")
     assert " would be reported, the 1 first that have waited longest (--limit); unchanged: 0" in few.stdout
-    assert "/new\\nline: a control character in the name" in few.stderr
+    assert "note: left out: new\\nline: a control character in the name" in few.stderr
     assert "note: --timeout has no effect with --engine none" in few.stderr
     shutil.rmtree(source / "new\nline")
     plan = told(source, "--out", out, *ONE, "--dry-run")

@@ -50,7 +50,7 @@ def test_stores_are_left_out_and_named(source: Path, tmp_path: Path) -> None:
     done = nightly(source, "-o", tmp_path / "out", *OPTIONS)
     assert done.exit_code == 0, done.output
     for run in ("hostile", "stored"):
-        assert f"note: left out: {run}/run.duckdb: a run store, which only --run-stores reports" in done.stderr
+        assert f"note: left out: {run}/run.duckdb: a run store; use --run-stores to report it" in done.stderr
     assert "traced/run.duckdb" not in done.output
     answer = told(source, "-o", tmp_path / "again", *OPTIONS)
     assert sorted(answer["reported"]) == ["logged", "traced"]  # a store does not hide what stands beside it
@@ -62,7 +62,7 @@ def test_nothing_but_stores_is_an_error_that_names_the_option(source: Path, tmp_
     shutil.rmtree(source / "traced")
     done = nightly(source, "-o", tmp_path / "out", *OPTIONS)
     assert done.exit_code == 4
-    assert "no run found, but\nhostile/run.duckdb: a run store, which only --run-stores reports" in done.stderr
+    assert "no run found. Left out:\nhostile/run.duckdb: a run store; use --run-stores to report it" in done.stderr
     assert not (tmp_path / "out" / "runs").exists()
 
 
@@ -78,4 +78,6 @@ def test_with_the_option_honest_stores_are_reported_and_others_fail(source: Path
     # Without the option the report of the store is kept, and the store does not count as gone.
     later = told(source, "-o", tmp_path / "out", *OPTIONS)
     assert later["gone"] == []
+    notes = nightly(source, "-o", tmp_path / "out", *OPTIONS).stderr.splitlines()
+    assert len([line for line in notes if "hostile/run.duckdb" in line]) == 1  # left out, not also failed
     assert (tmp_path / "out" / "runs" / "stored" / "run.duckdb" / "done.json").exists()
