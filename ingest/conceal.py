@@ -50,6 +50,19 @@ def conceal(store: Store, redact: Iterable[str] = ()) -> None:
         _redact(store, wanted)
 
 
+def redacted_text(text: str, redact: Iterable[str], hosts: Iterable[str] = (), places: Iterable[str] = ()) -> str:
+    """A text about a run that has no store, redacted like the texts of a store. ``hosts``: names of machines, with or without domain.
+    ``places``: paths, whose users are replaced also."""
+    wanted = frozenset(redact)
+    names: dict[str, str] = {}
+    for host in hosts if HOSTS in wanted else ():
+        short = host if re.fullmatch(r"[\d.:]+", host) else host.partition(".")[0]
+        if len(short) > 1 and short != "localhost":
+            names[host] = names.setdefault(short, f"node-{len(set(names.values())) + 1}")
+    users = dict.fromkeys(_HOMES.findall("\n".join((text, *places)))) if USERS in wanted else ()
+    return _Redaction(wanted, names, [user for user in users if len(user) > 1]).text(text)
+
+
 # -- secrets ---------------------------------------------------------------------------------------------------------------
 
 

@@ -181,7 +181,9 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
         rows = result.night.rows
     regressed = course.regressions(result, rows)
     _print(told.lines(result, out), told.summary(result, out, regressed), as_json, quiet)
-    for line in () if quiet else (*map(told.regression_line, regressed), *told.notes(result)):
+    for line in (
+        () if quiet else (*map(told.regression_line, regressed), *told.notes(result), *told.closed(wanted.out, wanted.options.mode))
+    ):
         echo_line(f"note: {line}", err=True)
     sent = rules is None or _attach(rules, out, rows, regressed, quiet)
     if said := told.matched(rows, [told.regression_line(one) for one in regressed], fail_on):
@@ -302,7 +304,8 @@ def _parts(options: dict[str, Any]) -> Parts:
         fine_runs=options["new_issue_history"],
     )
     part = any(options[name] is not None for name in ("shard", "since", "until"))
-    book = Book(settings, every_run=not part, generated_at_ns=option_values.generated_at(options["generated_at"]))
+    generated_at_ns = option_values.generated_at(options["generated_at"])
+    book = Book(settings, every_run=not part, generated_at_ns=generated_at_ns, redact=options["redact"])
     workers, memory = options["workers"], options["memory"]
     if options["engine"] == "none" and not click.get_current_context().params["quiet"]:
         for name in ("timeout", "memory", "workers"):

@@ -271,6 +271,12 @@ def _above_hosted(folder: str, end: bool) -> str | None:
     return _run_folder(above.removesuffix("/profiler-output") if above != "profiler-output" else "")
 
 
+def hosts_of(run: FoundRun) -> list[str]:
+    """The machines that names of the run's files contain."""
+    names = (one.path.rpartition("/")[2] for one in (*run.objects, *run.perhaps))
+    return list(dict.fromkeys(host for name in names if (host := _host_of(name)) is not None))
+
+
 def _host_of(name: str) -> str | None:
     return found["host"] if (found := _HOST.match(name)) else None
 

@@ -21,7 +21,7 @@ import polars as pl
 
 from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError
 from . import night as nights
-from . import places, table
+from . import places, reasons, table
 from .history import Family, Finding, History, Settings, family_of, history
 from .model import Row
 
@@ -96,11 +96,12 @@ class Index:
 @dataclass(slots=True)
 class Book:
     """The index of one output. ``every_run``: this night looks at all runs, so that one that it did not see and that has no report is no
-    longer there. ``generated_at_ns``: what the files say; None for now."""
+    longer there. ``generated_at_ns``: what the files say; None for now. ``redact``: as in ReportOptions; the title has no folders then."""
 
     settings: Settings = field(default_factory=Settings)
     every_run: bool = False
     generated_at_ns: int | None = None
+    redact: tuple[str, ...] = ()
     refused: list[str] = field(default_factory=list)
     _known: Known | None = None
 
@@ -147,7 +148,7 @@ class Book:
         if not out.replace(PARQUET, data, known.kept.etag):
             return None
         generated = self.generated_at_ns if self.generated_at_ns is not None else now
-        index = index_of(rows, full, made, self.settings, out.url, generated)
+        index = index_of(rows, full, made, self.settings, reasons.last_part(out.url) if self.redact else out.url, generated)
         del full
         out.write(JSON, to_json(index), content_type="application/json")
         from ..report_templates.index_page import index_page

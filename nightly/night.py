@@ -20,7 +20,7 @@ from typing import Final, Literal
 from .. import temporary
 from ..errors import InputError
 from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError, is_url
-from . import places, run_stores, unexported
+from . import places, reasons, run_stores, unexported
 from .claims import Claims
 from .discover import found_runs, to_look_at, with_these
 from .model import FoundRun, ReportOptions, Row, Task, row_of
@@ -306,7 +306,8 @@ class _Handing:
         try:
             if not self.claims.take(path):
                 who = self.claims.holder(path)
-                self._waits(one, f"another night is at it ({who})" if who else "another night is at it")
+                named = who and "hosts" not in self.wanted.options.redact
+                self._waits(one, f"another night is at it ({who})" if named else "another night is at it")
                 return False
             made = read_row(self.out, one.run.id)
         except InputError as error:
@@ -346,6 +347,7 @@ class _Handing:
     def _failed(self, one: Decision, reason: str, attempts: int, *, keep: bool, told: Row | None) -> Row:
         """``keep``: whether the next night is to know of it, and leave the run alone until it changes. ``told``: what its worker said."""
         run = one.run
+        reason = self._written(reason, one)
         row = Row(
             id=run.id, state="failed", kind=run.kind, fingerprint=run.fingerprint, options=self.digest, bytes=one.bytes,
             files=one.files, reason=reason, attempts=attempts, reported_at_ns=time.time_ns(),
@@ -376,7 +378,10 @@ class _Handing:
     def _waits(self, one: Decision, reason: str) -> None:
         with suppress(InputError, OSError):
             self.claims.give_back(places.claim(one.run.id))
-        self.night.open.append(_open(one, "waiting", reason, self.digest))
+        self.night.open.append(_open(one, "waiting", self._written(reason, one), self.digest))
+
+    def _written(self, reason: str, one: Decision) -> str:
+        return reasons.written(reason, one.run, self.wanted.source, self.wanted.out, self.wanted.options.redact)
 
 
 def _open(one: Decision, state: Literal["running", "waiting"], reason: str | None, digest: str) -> Row:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from .. import modes
 from ..analysis.rules.base import ERROR, ISSUES
 from ..analysis.rules.catalogue import PROFILER_REPORT
 from ..ingest.object_folder import LINK
-from ..ingest.objects import Objects
+from ..ingest.objects import Objects, is_url
+from . import places
 from .course import Result
 from .model import Row
 from .night import Night
@@ -118,6 +125,35 @@ def left_out(objects: Sequence[str]) -> Iterator[str]:
             yield f"left out: {line}"
     if named > _NAMED:
         yield f"left out: {named - _NAMED} more {'file or folder' if named == _NAMED + 1 else 'files or folders'} (--json lists all)"
+
+
+def closed(out: str, mode: int) -> Iterator[str]:
+    """Existing local folders that keep others from reports that ``mode`` opens to them: of the output, and of yours above it."""
+    if is_url(out):
+        return
+    opened = modes.folder_mode(mode) & 0o055
+    words = ",".join(f"{who}=r{'w' * bool(mode >> shift & 2)}X" for who, shift in (("u", 6), ("g", 3), ("o", 0)) if mode >> shift & 4)
+    for one in (Path(out), Path(out) / places.RUNS):
+        if line := _closed(one, opened, f"chmod -R {words} {shlex.quote(out)}"):
+            yield line
+            break
+    search = opened & 0o011
+    added = "g" * bool(search & 0o010) + "o" * bool(search & 0o001)
+    for one in Path(os.path.realpath(out)).parents:
+        with suppress(OSError):
+            if one.stat().st_uid == os.geteuid() and (line := _closed(one, search, f"chmod {added}+x {shlex.quote(str(one))}")):
+                yield line
+
+
+def _closed(folder: Path, wanted: int, command: str) -> str | None:
+    try:
+        has = stat.S_IMODE(folder.stat().st_mode)
+    except OSError:
+        return None
+    if not (missing := wanted & ~has):
+        return None
+    who = "other users" if missing & 0o007 else "its group"
+    return f"{folder} has mode {has:04o}, so {who} cannot read the reports; run `{command}`"
 
 
 def regression_line(one: Finding) -> str:

@@ -28,7 +28,7 @@ from ..analysis.report import Report
 from ..analysis.steps import main_steps
 from ..errors import InputError, PostrunError, RenderError
 from ..ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError, is_url, open_objects
-from . import hard_limit, places
+from . import hard_limit, places, reasons
 from .discover import fingerprint
 from .model import FoundRun, Row, Task
 from .night import marker
@@ -94,7 +94,7 @@ def _reported(task: Task, prepare: Prepare) -> Row:
     except ObjectStoreError:
         raise
     except Exception as error:
-        if _log(out, folder):
+        if _log(task, out, folder):
             row = dataclasses.replace(row, folder=folder, written=(LOG,))
         reason, ours = _reason(error, f"{folder}/{LOG}"), _is_of_machine(error)
         return dataclasses.replace(row, reason=reason, of_machine=ours, seconds=time.monotonic() - began, reported_at_ns=time.time_ns())
@@ -185,8 +185,8 @@ def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]
             timeline=timeline, look=look,
         )  # fmt: skip
     except RenderError as error:
-        (work / "out" / LOG).write_text(traceback.format_exc(), encoding="utf-8", errors="replace")
-        return report, str(error).partition("; written:")[0]
+        (work / "out" / LOG).write_text(_written(traceback.format_exc(), task), encoding="utf-8", errors="replace")
+        return report, _written(str(error).partition("; written:")[0], task)
     return report, None
 
 
@@ -339,15 +339,21 @@ def _reason(error: Exception, log: str) -> str:
     return f"internal error: {kind}: {said}; all of it stands in {log}"
 
 
-def _log(out: Objects, folder: str) -> bool:
+def _log(task: Task, out: Objects, folder: str) -> bool:
     """Writes the exception that is being handled. Where it cannot be written, the worker's output has it."""
-    text = traceback.format_exc()
+    text = _written(traceback.format_exc(), task)
     try:
         out.write(f"{folder}/{LOG}", text.encode("utf-8", "replace"), content_type=_TYPES[".log"])
     except (InputError, OSError):
         print(text, flush=True)  # noqa: T201 - the output of a worker, which the pool reads
         return False
     return True
+
+
+def _written(text: str, task: Task) -> str:
+    """A text beside the report; unchanged without --redact."""
+    redact = task.options.redact
+    return reasons.written(text, task.run, task.source, task.out, redact) if redact else text
 
 
 def figures(report: Report) -> dict[str, Any]:
