@@ -564,7 +564,7 @@ _SIZE: Final = re.compile(r"\s*\d+(\.\d+)?\s*[KMGT]i?B\s*", re.IGNORECASE)
 
 def _settings(memory_limit: str, threads: int | None) -> dict[str, str | bool | int | float | list[str]]:
     if not _SIZE.fullmatch(memory_limit):
-        raise UsageError(f"--memory-limit {memory_limit!r} is no size; write it like 600MB or 2GB")
+        raise UsageError(f"--memory-limit {memory_limit!r} is not a size; write it like 600MB or 2GB")
     if threads is not None and threads < 1:
         raise UsageError(f"--threads {threads}: at least 1 is needed")
     return {

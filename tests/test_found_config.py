@@ -55,8 +55,8 @@ def test_no_python_code_is_run(here: Path, name: str, text: str) -> None:
     done = postrun("report", "absent.json")
     assert not Path("PWNED").exists()
     assert done.exit_code == 2
-    assert f"postrun: ./{name}: custom-rule cannot come from a file that was found" in done.stderr
-    assert f"--config {name}" in done.stderr
+    assert f"postrun: ./{name}: custom-rule is accepted only from a file that you name" in done.stderr
+    assert f"use --config ./{name} if you trust the file, or remove the key\n" in done.stderr
     assert {path.name for path in here.iterdir()} == {"evil.py", name}
 
 
@@ -79,8 +79,9 @@ def test_a_gate_does_not_turn_green_silently(here: Path, trace: Path, text: str,
     done = postrun("report", trace, "--quiet", "--fail-on", "issues")
     assert done.exit_code == 2
     assert done.stdout == ""
-    assert done.stderr.startswith(f"postrun: ./postrun.toml: {key} cannot come from a file that was found in the current folder.")
-    assert "Try: --config postrun.toml" in done.stderr
+    verb, keys = ("are", "keys") if " and " in key else ("is", "key")
+    assert done.stderr.startswith(f"postrun: ./postrun.toml: {key} {verb} accepted only from a file that you name;")
+    assert f"use --config ./postrun.toml if you trust the file, or remove the {keys}\n" in done.stderr
     assert {path.name for path in here.iterdir()} == {"postrun.toml"}
 
 
@@ -97,7 +98,7 @@ def test_the_gates_of_other_commands_hold(here: Path, command: tuple[str, ...], 
     written(text)
     done = postrun(*command)
     assert done.exit_code == 2
-    assert "cannot come from a file that was found" in done.stderr
+    assert "accepted only from a file that you name" in done.stderr
 
 
 def test_display_and_thresholds_are_taken_and_the_rest_is_noted(here: Path, trace: Path, tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_display_and_thresholds_are_taken_and_the_rest_is_noted(here: Path, trac
     assert not (tmp_path / "elsewhere").exists()
     assert sorted(path.name for path in Path("postrun-report").iterdir()) == ["report.json"]
     assert "note: using ./postrun.toml\n" in done.stderr
-    note = f"note: ./postrun.toml: {', '.join(refused)} are ignored, because the file was found, not named; use --config postrun.toml"
+    note = f"note: ./postrun.toml: ignored: {', '.join(refused)} (only a file named with --config can set them)\n"
     assert note in done.stderr
     made = json.loads(Path("postrun-report/report.json").read_text("utf-8"))
     assert made["options"]["top"] == 3
@@ -133,13 +134,38 @@ def test_quiet_silences_the_notes(here: Path) -> None:
     assert postrun("report", "absent.json").stderr.count("note:") == 2
 
 
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (("report", "absent.json", "--quiet", "--fail-on", "issues"), BY_NAME),
+        (("report", "absent.json", "--fail-on", "issues", "-q"), "preset = 'service'\n"),
+        (("compare", "absent", "gone", "--quiet", "--fail-on", "slower"), "threshold = 900\n"),
+        (("nightly", "absent", "--out", "out", "--quiet", "--fail-on", "regressions"), "regression-threshold = 90\n"),
+    ],
+)
+def test_quiet_keeps_the_note_on_thresholds_of_a_gate(here: Path, command: tuple[str, ...], text: str) -> None:
+    written(text)
+    notes = [line for line in postrun(*command).stderr.splitlines() if line.startswith("note:")]
+    assert notes == ["note: using ./postrun.toml"]
+    words = [word for word in command if word not in ("--quiet", "-q")]
+    assert "note: using" not in postrun(*words[: words.index("--fail-on")], "--quiet").stderr
+    written("top = 3\ntitle = 'Team'\n")
+    assert "note:" not in postrun(*command).stderr
+
+
+def test_quiet_keeps_the_note_for_a_gate_of_the_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(f"output = 'elsewhere'\n{BY_NAME}")
+    monkeypatch.setenv("POSTRUN_FAIL_ON", "issues")
+    monkeypatch.setenv("POSTRUN_QUIET", "1")
+    done = postrun("report", "absent.json")
+    assert [line for line in done.stderr.splitlines() if line.startswith("note:")] == ["note: using ./postrun.toml"]
+
+
 @pytest.mark.parametrize("sections", [["-rules"], ["steps", "kernels"], "-data-quality", ["-run"]])
 def test_sections_that_leave_out_findings_are_ignored(sections: object) -> None:
     values, notes = config.restrict(Path("postrun.toml"), {"sections": sections})
     assert values == {}
-    assert notes == [
-        "./postrun.toml: sections is ignored, because the file was found, not named; use --config postrun.toml if you trust it"
-    ]
+    assert notes == ["./postrun.toml: ignored: sections (only a file named with --config can set it)"]
 
 
 def test_sections_that_keep_the_findings_are_taken() -> None:
@@ -185,7 +211,7 @@ def hostile(name: str = "postrun.toml") -> Path:
 def test_a_file_of_another_owner_is_ignored(here: Path, name: str) -> None:
     os.chown(hostile(name), 65534, -1)
     line = ignored("report", "absent.json")
-    assert line == f"note: ./{name} is ignored, because it belongs to another user; use --config {name} if you trust it"
+    assert line == f"note: ignoring ./{name}: it belongs to another user; use --config ./{name} if you trust it"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
@@ -213,8 +239,8 @@ def test_a_file_inside_the_input_is_ignored(here: Path, command: str, source: st
     given = source.format(here=here)
     more = {"nightly": ("--out", "../out"), "export": ("-f", "chrome", "-o", "../out"), "compare": ("absent",)}.get(command, ())
     words = (command, "absent", given) if command == "compare" else (command, given, *more)
-    reason = f"it is inside {given}, which is the input"
-    assert ignored(*words) == f"note: ./postrun.toml is ignored, because {reason}; use --config postrun.toml if you trust it"
+    reason = f"it is inside the input ({given})"
+    assert ignored(*words) == f"note: ignoring ./postrun.toml: {reason}; use --config ./postrun.toml if you trust it"
 
 
 def test_a_link_into_the_input_is_ignored(here: Path, tmp_path: Path) -> None:
@@ -222,9 +248,9 @@ def test_a_link_into_the_input_is_ignored(here: Path, tmp_path: Path) -> None:
     run.mkdir()
     hostile().rename(run / "settings.toml")
     Path("postrun.toml").symlink_to(run / "settings.toml")
-    assert f"inside {run}" in ignored("report", run)
+    assert f"inside the input ({run})" in ignored("report", run)
     (tmp_path / "alias").symlink_to(run)
-    assert "inside ../alias" in ignored("report", "../alias")
+    assert "inside the input (../alias)" in ignored("report", "../alias")
 
 
 def test_a_file_next_to_the_input_counts(here: Path, tmp_path: Path) -> None:

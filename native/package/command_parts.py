@@ -22,6 +22,8 @@ from .messages import echo, echo_line, escaped_json, overwrite
 CONFIG_FILE = "postrun.config_file"
 _CONFIG_NOTES = "postrun.config_notes"
 _SOURCES = "postrun.sources"
+_GATED = "postrun.gated"
+_KEPT_NOTE = "postrun.kept_note"
 FILE_SETTINGS = "postrun.file_settings"
 
 
@@ -44,7 +46,7 @@ def commands_of(ctx: click.Context) -> dict[str, click.Command]:
 
 def configure(ctx: click.Context, _param: click.Parameter, value: Path | None) -> None:
     """Make the configuration file the source of defaults of the command that is being parsed."""
-    from .config import find, read, restrict
+    from .config import THRESHOLDS, find, read, restrict
     from .config import rules as rules_of
 
     notes: list[str] = ctx.meta.setdefault(_CONFIG_NOTES, [])
@@ -61,6 +63,8 @@ def configure(ctx: click.Context, _param: click.Parameter, value: Path | None) -
         notes.append(f"using ./{path.name}")
         given, refused = restrict(path, given)
         notes += refused
+        if ctx.meta.get(_GATED) and not THRESHOLDS.isdisjoint(given):
+            ctx.meta[_KEPT_NOTE] = f"using ./{path.name}"
     if isinstance(given.get("rules"), dict):
         given["rules"], ctx.meta[FILE_SETTINGS] = rules_of(path, given["rules"])
     ctx.default_map = {
@@ -84,13 +88,19 @@ class _ConfigOption(click.Option):
         values = [opts.get(str(p.name)) for p in ctx.command.params if isinstance(p, click.Argument)]
         texts = [one for value in values for one in (value if isinstance(value, list | tuple) else [value])]
         ctx.meta[_SOURCES] = [one for one in texts if isinstance(one, str)]
+        gates = [p.consume_value(ctx, opts) for p in ctx.command.params if p.name == "fail_on"]
+        ctx.meta[_GATED] = any(value and source in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT) for value, source in gates)
         return super().handle_parse_result(ctx, opts, args)
 
 
 def _quiet(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:
-    """Print the notes about the configuration file, which was read before it was known whether to print."""
+    """Print the notes about the configuration file, which was read before it was known whether to print.
+
+    ``--quiet`` keeps the note on a found file that can change what ``--fail-on`` says: a gate must not turn green silently.
+    """
+    kept = ctx.meta.pop(_KEPT_NOTE, None)
     for line in ctx.meta.pop(_CONFIG_NOTES, ()):
-        if not value:
+        if not value or line == kept:
             echo_line(f"note: {line}", err=True)
     return value
 

@@ -34,12 +34,13 @@ FILE_NAME = "postrun.toml"
 _TABLES = frozenset({"rules"})
 _SETTINGS = "set"
 _LARGEST: Final = 1 << 20  # bytes; a configuration is a few KB
-FOUND_MAY_SET: Final = frozenset(
-    {
-        "format", "histogram", "name", "paper", "sections", "theme", "timeline_events", "title", "top", "verbose",
-        "new_issue_history", "preset", "regression_deviations", "regression_history", "regression_threshold", "rules", "threshold",
-    }
-)  # fmt: skip
+THRESHOLDS: Final = frozenset(
+    {"new_issue_history", "preset", "regression_deviations", "regression_history", "regression_threshold", "rules", "threshold"}
+)
+"""Options (with ``_``) that a found file may set and that can change a verdict (of ``rules``: parameters only)."""
+FOUND_MAY_SET: Final = THRESHOLDS | {
+    "format", "histogram", "name", "paper", "sections", "theme", "timeline_events", "title", "top", "verbose",
+}  # fmt: skip
 """Options (with ``_``) that a file may set that was found, not named: display and thresholds (of ``rules``: parameters only).
 
 An option that is not here needs ``--config``: it may write elsewhere, load code, read or send files, hide an issue or a message, or lift
@@ -74,7 +75,7 @@ def find(explicit: Path | None, folder: Path, sources: Sequence[str] = (), notes
         if reason is None:
             return path
         if notes is not None:
-            notes.append(f"./{path.name} is ignored, because {reason}; use --config {path.name} if you trust it")
+            notes.append(f"ignoring ./{path.name}: {reason}; use --config ./{path.name} if you trust it")
     return None
 
 
@@ -89,7 +90,7 @@ def _distrust(path: Path, sources: Sequence[str]) -> str | None:
     for source in sources:
         folder = _local(source)
         if folder is not None and any(place.is_relative_to(folder) for place in places):
-            return f"it is inside {source}, which is the input"
+            return f"it is inside the input ({source})"
     return None
 
 
@@ -117,14 +118,14 @@ def restrict(path: Path, values: Mapping[str, Any]) -> tuple[dict[str, Any], lis
     elif table is not None:
         gates.append("rules")
     if gates:
+        verb, keys = ("is", "key") if len(gates) == 1 else ("are", "keys")
         raise UsageError(
-            f"./{path.name}: {' and '.join(gates)} cannot come from a file that was found in the current folder. "
-            f"Try: --config {path.name} if you trust the file, or remove the keys"
+            f"./{path.name}: {' and '.join(gates)} {verb} accepted only from a file that you name; "
+            f"use --config ./{path.name} if you trust the file, or remove the {keys}"
         )
     refused = [key for key in values if key not in FOUND_MAY_SET or (key == "sections" and _hides(values[key]))]
     shown = ", ".join(key.replace("_", "-") for key in refused)
-    verb = "is" if len(refused) == 1 else "are"
-    note = f"./{path.name}: {shown} {verb} ignored, because the file was found, not named; use --config {path.name} if you trust it"
+    note = f"./{path.name}: ignored: {shown} (only a file named with --config can set {'it' if len(refused) == 1 else 'them'})"
     return {key: value for key, value in values.items() if key not in refused}, [note] * bool(refused)
 
 

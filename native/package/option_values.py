@@ -35,14 +35,18 @@ def redactions(value: Any) -> tuple[str, ...]:
     given = [word.lower() for word in words(value)]
     wrong = [word for word in given if word not in KINDS]
     if wrong:
-        raise UsageError(f"{', '.join(wrong)} cannot be redacted; choose from {','.join(KINDS)}")
+        import difflib
+
+        near = difflib.get_close_matches(wrong[0], KINDS, n=1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        raise UsageError(f"{', '.join(wrong)} cannot be redacted{meant}; choose from {','.join(KINDS)}")
     return tuple(dict.fromkeys(given))
 
 
 def memory_size(value: str) -> str:
     """The value of --memory-limit or --max-unpacked, as the database understands it. Raises UsageError."""
     if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B)", value, re.IGNORECASE):
-        raise UsageError(f"{value!r} is no size; write it like 600MB or 2GB")
+        raise UsageError(f"{value!r} is not a size; write it like 600MB or 2GB")
     return value
 
 

@@ -168,7 +168,7 @@ def test_a_comparison_contains_neither(run: Path, tmp_path: Path) -> None:
 def test_a_wrong_word_is_refused() -> None:
     done = CliRunner().invoke(main, ["report", "x", "--redact", "host"])
     assert done.exit_code == 2
-    assert "host cannot be redacted; choose from hosts,users,paths,command" in done.output
+    assert "host cannot be redacted (did you mean hosts?); choose from hosts,users,paths,command" in done.output
 
 
 def modes(folder: Path) -> set[tuple[bool, int]]:
