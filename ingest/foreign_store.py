@@ -1,7 +1,8 @@
 """Copies a run store that somebody gave into a temporary store: path -> checked :class:`Store`.
 
-This process never opens the given file with DuckDB. A child process (``foreign_store_child.py``) with limits on memory, processor time and
-file size compares its catalog with ``SCHEMA`` and sends the rows as Arrow data, which are checked here before they are stored.
+This process never opens the given file with DuckDB. It opens the file once and copies the bytes into a private folder, without the log
+next to it. A child process (``foreign_store_child.py``) with limits on memory, processor time and file size compares the catalog of this
+copy with ``SCHEMA`` and sends the rows as Arrow data, which are checked here before they are stored.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import InputError
-from . import isolated_process
+from . import isolated_process, store_files
 from .limits import TEXT_BYTES, unpacked_limit
 from .store import ENUM_VALUES, FORMAT_VERSION, NO_EXTENSIONS, SCHEMA, Store, native_path, schema_script, storable, who_has_it_open
 
@@ -65,14 +66,15 @@ def copied(
     from .store_values import check
 
     name = storable(str(path))
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read ({error.strerror or error}); check the path") from error
-    most = unpacked_limit(size, max_unpacked)
+    given = path.resolve()
+    store_files.check_finished(given, name)
     store = Store.temporary(memory_limit=memory_limit, threads=threads)
     try:
-        with _Child(path, name, size, limits or Limits(), child) as process:
+        assert store.path is not None
+        copy = store.path.with_name("given.duckdb")
+        size = store_files.copy(given, copy, name)
+        most = unpacked_limit(size, max_unpacked)
+        with _Child(copy, given, name, size, limits or Limits(), child) as process:
             left = most
             for table, batch in process.batches():
                 left -= batch.nbytes
@@ -82,6 +84,7 @@ def copied(
                     )
                 if table != "store_info":  # checked by the child; ours is written already
                     store.append_unchanged(table, batch)
+        copy.unlink()
         check(store, name)
     except BaseException:
         store.close()
@@ -93,13 +96,15 @@ def copied(
 class _Child:
     """The process that reads the file. Its end closes the context; an exception in it ends the process."""
 
-    def __init__(self, path: Path, name: str, size: int, limits: Limits, script: Path) -> None:
+    def __init__(self, copy: Path, given: Path, name: str, size: int, limits: Limits, script: Path) -> None:
+        self._copy, self._given = native_path(copy), storable(str(given))
         self._name = name
         self._limits = limits
         self._script = script
         self._process: subprocess.Popen[bytes] | None = None
         self._order = {
-            "path": native_path(path.resolve()),
+            "path": self._copy,
+            "parent": os.getpid(),
             "module_paths": [place for place in sys.path if Path(place).is_absolute()],
             "script": schema_script(),
             "tables": {table: list(columns) for table, columns in SCHEMA.items()},
@@ -194,7 +199,7 @@ class _Child:
     def _error(self, payload: bytes) -> InputError:
         try:
             kind, *texts = json.loads(payload)
-            text = storable("".join(map(str, texts)))[:4000]
+            text = storable("".join(map(str, texts)).replace(self._copy, self._given))[:4000]
         except ValueError:
             return self._refused()
         if kind == "memory":

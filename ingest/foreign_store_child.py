@@ -3,16 +3,18 @@
     python -I -S foreign_store_child.py
 
 A DuckDB file is a program as much as data: its views and macros run when they are read, and a damaged file can crash the library. Standard
-input: a JSON object (``path``, ``module_paths``, ``script``, ``tables``, ``version``, ``settings``, ``limits``). Standard output: frames of
-8 bytes length, a byte of kind and a payload; see ``foreign_store.py``. No table is read before the catalog of the file equals the one that
+input: a JSON object (``path``, ``parent``, ``module_paths``, ``script``, ``tables``, ``version``, ``settings``,
+``limits``). Standard output: frames of 8 bytes length, a byte of kind and a payload; see ``foreign_store.py``. No table is read before the catalog of the file equals the one that
 ``script`` creates.
 """
 
 import contextlib
+import ctypes
 import json
 import math
 import os
 import resource
+import signal
 import struct
 import sys
 from typing import Any, Final
@@ -24,6 +26,8 @@ OTHERS: Final = 20
 PROBED: Final = 200_000
 """How many entries of a catalog are read."""
 TEXT: Final = 200
+PR_SET_PDEATHSIG: Final = 1
+"""Of linux/prctl.h."""
 
 # Kind of entry -> catalog function, its column with the name. Views come first: other functions bind the queries of views.
 CATALOG: Final = (
@@ -46,7 +50,10 @@ class RefusedError(Exception):
 
 
 def main() -> None:
+    _end_with_parent()
     order = json.loads(sys.stdin.buffer.read())
+    if os.getppid() != order["parent"]:
+        sys.exit(1)  # it was killed before
     for name, value in order["limits"].items():
         _limit(getattr(resource, name), value)
     sys.path[:] = order["module_paths"]
@@ -190,6 +197,12 @@ def _send(kind: bytes, payload: bytes) -> None:
     out.write(kind)
     out.write(payload)
     out.flush()
+
+
+def _end_with_parent() -> None:
+    """Let the kernel kill this process once its parent is killed. Only Linux does."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _limit(what: int, value: int) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -116,12 +116,10 @@ def _ingest_files(
             if len(found) > 1 or target is not None:
                 raise UsageError(f"{one.path} is a run store already; give it alone (postrun report {one.path})")
             report("reading the run store", None)
-            store = Store.open(one.path, **options)
-            try:
+            with ExitStack() as until_masked:
+                store = until_masked.enter_context(Store.open(one.path, **options))
                 conceal(store, redact)
-            except BaseException:
-                store.close()
-                raise
+                until_masked.pop_all()
             return store
     return load(found, paths, target, progress=report, name=name, redact=redact, settle=settle, **options)
 

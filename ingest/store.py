@@ -246,7 +246,7 @@ class Store:
         place = ":memory:" if path is None else native_path(path)
         try:
             if path is not None:
-                _make_way(path, settings)
+                _make_way(path)
             connection = _connected(place, settings, spill)
         except BaseException as error:
             if folder is not None:
@@ -528,16 +528,12 @@ def _files(path: Path) -> tuple[Path, Path]:
     return path, path.with_name(path.name + ".wal")
 
 
-def _make_way(path: Path, settings: dict[str, Any]) -> None:
-    """Make the folder of a new store and remove an old one, unless somebody is writing it."""
-    import duckdb
+def _make_way(path: Path) -> None:
+    """Make the folder of a new store and remove an old one, unless somebody is writing it. The old file is not opened as a database."""
+    from .store_files import writer
 
-    if path.is_file():
-        try:
-            duckdb.connect(native_path(path), read_only=True, config={**settings, **_LOCKED}).close()
-        except duckdb.Error as error:  # what is no database, or a broken one, is replaced
-            if user := who_has_it_open(error):
-                raise InputError(f"{path}: {user}; wait for it or choose another place with -o") from error
+    if path.is_file() and (user := writer(path)):
+        raise InputError(f"{path}: {user}; wait for it or choose another place with -o")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         for old in _files(path):

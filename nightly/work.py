@@ -28,6 +28,7 @@ from ..analysis.report import Report
 from ..analysis.steps import main_steps
 from ..errors import InputError, PostrunError, RenderError
 from ..ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError, is_url, open_objects
+from ..ingest.store_files import check_finished
 from . import hard_limit, places, reasons
 from .discover import fingerprint
 from .model import FoundRun, Row, Task
@@ -222,23 +223,29 @@ def _selection(task: Task) -> Selection:
 
 
 def fetch(task: Task, source: Objects, work: Path) -> Path:
-    """The run's objects as files below a folder that is named like the run, or the one file of a run store. A local run is linked to."""
+    """The run's objects as files below a folder that is named like the run, or the one file of a run store.
+
+    A local run is linked to, a local run store is copied: whoever can write the source cannot replace it while it is read.
+    """
     run = task.run
     name = PurePosixPath(task.source.rstrip("/") if run.id == "." else run.id).name or "run"
     root = work / "source" / name
     single = run.kind == "store"
     targets = {one: root if single else root / one.path.removeprefix(f"{run.id}/") for one in run.objects}
-    if is_url(task.source):
+    if is_url(task.source) or single:
         free = shutil.disk_usage(work).free
         if run.bytes > free * _SHARE_OF_DISK:
             raise InputError(
-                f"{_place(task, source)}: {run.bytes / 1e6:.0f} MB are to be downloaded, but only {free / 1e6:.0f} MB are free in"
-                f" {tempfile.gettempdir()}; set TMPDIR to a folder with more space"
+                f"{_place(task, source)}: {run.bytes / 1e6:.0f} MB are to be {'downloaded' if is_url(task.source) else 'copied'}, but only"
+                f" {free / 1e6:.0f} MB are free in {tempfile.gettempdir()}; set TMPDIR to a folder with more space"
             )
     try:
         for folder in {target.parent for target in targets.values()}:
             folder.mkdir(parents=True, exist_ok=True)
-        if not is_url(task.source):
+        if single and not is_url(task.source):
+            [real] = linked(task)
+            check_finished(Path(real), _place(task, source))
+        if not is_url(task.source) and not single:
             for (one, target), real in zip(targets.items(), linked(task), strict=True):
                 if os.path.realpath(real) != real:
                     raise ChangedError(f"{source.place(one.path)}: became a link after it was listed; the next night reports the run")

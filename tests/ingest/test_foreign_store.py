@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 from postrun.cli import main
 from postrun.errors import InputError
-from postrun.ingest import ingest
+from postrun.ingest import foreign_store, ingest, store_files
 from postrun.ingest.foreign_store import Limits, copied
 from postrun.ingest.store import SCHEMA, Store
 
@@ -382,3 +382,108 @@ def test_an_unexpected_exception_names_the_store_and_others_stay(honest: Path) -
             raise error
     with pytest.raises(KeyError), Store.temporary():
         raise KeyError("x")
+
+
+# -- what lies next to the file, and who may replace it --------------------------------------------------------------------
+
+
+def test_a_store_with_a_log_next_to_it_is_refused_and_the_log_is_not_opened(honest: Path, tmp_path: Path) -> None:
+    path, other = altered(honest, tmp_path / "in", "SELECT 1"), altered(honest, tmp_path / "other", "SELECT 1")
+    with duckdb.connect(other) as connection:
+        connection.execute("SET checkpoint_threshold = '1GB'; PRAGMA disable_checkpoint_on_shutdown")
+        connection.execute(f"INSERT INTO ingest_note BY NAME SELECT 'info' AS severity, 'c' AS code, '{SECRET}' AS message, 1 AS count")
+    assert SECRET.encode() in Path(f"{other}.wal").read_bytes()
+    log = Path(f"{path}.wal")
+    for kind in ("file", "link", "pipe"):
+        if kind == "file":
+            shutil.copyfile(f"{other}.wal", log)
+        elif kind == "link":
+            log.symlink_to(f"{other}.wal")
+        else:
+            os.mkfifo(log)
+        began = time.monotonic()
+        done = CliRunner().invoke(main, ["report", str(path), "-o", str(tmp_path / "out"), "--format", "json"])
+        assert done.exit_code == 4, done.output
+        assert f"{path}: has a write-ahead log next to it (run.duckdb.wal), so it is being written or its writer was killed" in done.output
+        assert SECRET not in done.output
+        assert not (tmp_path / "out").exists()
+        assert time.monotonic() - began < 10
+        log.unlink()
+    log.touch()
+    copied(path).close()
+
+
+def test_the_child_reads_the_bytes_that_were_opened_and_not_the_path(honest: Path, tmp_path: Path) -> None:
+    """The child replaces the given file by a link to another store before it reads anything."""
+    private = altered(honest, tmp_path / "private", f"UPDATE run SET name = '{SECRET}'")
+    path = altered(honest, tmp_path / "in", "SELECT 1")
+    child = tmp_path / "child.py"
+    script = Path(foreign_store.__file__).with_name("foreign_store_child.py")
+    swap = f"import os\nos.unlink({str(path)!r})\nos.symlink({str(private)!r}, {str(path)!r})\n"
+    child.write_text(swap + script.read_text())
+    with copied(path, child=child) as store:
+        assert path.is_symlink()
+        assert SECRET not in repr(store.frame("SELECT * FROM run").rows())
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.duckdb")
+    with pytest.raises(InputError, match=r"run.duckdb: not a regular file; give the run store itself"):
+        copied(tmp_path / "run.duckdb")
+
+
+def test_the_copy_keeps_holes_and_is_bounded_by_the_disk(tmp_path: Path) -> None:
+    source = tmp_path / "a"
+    with source.open("wb") as file:
+        file.write(b"begin")
+        file.seek(50_000_000)
+        file.write(b"middle")
+        file.truncate(100_000_000)
+    assert store_files.copy(source, tmp_path / "b", "a") == 100_000_000
+    assert (tmp_path / "b").read_bytes() == source.read_bytes()
+    assert (tmp_path / "b").stat().st_blocks * 512 < 10_000_000
+    with source.open("r+b") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(InputError, match=r"^a: 4398047 MB are to be copied, but only \d+ MB are free"):
+        store_files.copy(source, tmp_path / "c", "a")
+    assert not (tmp_path / "c").exists()
+
+
+def test_the_child_ends_when_its_parent_is_killed(honest: Path, tmp_path: Path) -> None:
+    script = Path(foreign_store.__file__).with_name("foreign_store_child.py").read_text()
+    child, pid = tmp_path / "child.py", tmp_path / "pid"
+    waits = f"open({str(pid)!r}, 'w').write(str(os.getpid()))\n    __import__('time').sleep(60)"
+    assert "    order = json.loads(sys.stdin.buffer.read())\n" in script
+    child.write_text(script.replace("    order = json.loads(sys.stdin.buffer.read())\n", f"    {waits}\n"))
+    code = f"""
+from pathlib import Path
+from postrun.ingest.foreign_store import copied
+copied(Path({str(honest)!r}), child=Path({str(child)!r}))
+"""
+    with subprocess.Popen([sys.executable, "-P", "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}) as process:
+        wait_for(lambda: pid.exists() and bool(pid.read_text()))
+        process.kill()
+    wait_for(lambda: not running(int(pid.read_text())))
+
+
+def running(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_an_exception_while_secrets_are_masked_names_the_store(honest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(store: Store, redact: object) -> None:
+        raise RecursionError("maximum recursion depth exceeded")
+
+    monkeypatch.setattr("postrun.ingest.conceal.conceal", fail)
+    with pytest.raises(InputError, match=r"run.duckdb: the run store has contradictory contents \(RecursionError: maximum"):
+        ingest([honest])

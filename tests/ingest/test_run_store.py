@@ -96,6 +96,17 @@ def test_a_store_that_another_program_writes_is_left_to_it(tmp_path: Path) -> No
             ingest([source], target)
 
 
+def test_an_existing_file_is_replaced_without_opening_it_as_a_database(tmp_path: Path) -> None:
+    source, target = trace(tmp_path / "a.json"), tmp_path / "r.duckdb"
+    ingest([source], target).close()
+    os.mkfifo(tmp_path / "r.duckdb.wal")
+    code = f"from postrun.ingest import ingest\ningest([{str(source)!r}], {str(target)!r}).close()"
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, timeout=30)  # the database would wait for a writer of the pipe
+    assert not (tmp_path / "r.duckdb.wal").exists()
+    with ingest([target]) as store:
+        assert store.frame("SELECT count(*) FROM host_event").item() == 1
+
+
 @pytest.mark.parametrize("limit", ["much", "", "12", "99999999999TB"])
 @pytest.mark.parametrize("place", [None, "r.duckdb"])
 def test_a_bad_memory_limit_names_its_option_and_costs_no_file(tmp_path: Path, limit: str, place: str | None) -> None:

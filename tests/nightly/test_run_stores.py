@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from call_nightly import nightly, told
 from postrun.ingest import ingest
+from postrun.ingest.store import Store
 
 SECRET = "PLANTED_SECRET_77"
 TRACE = {
@@ -81,3 +83,37 @@ def test_with_the_option_honest_stores_are_reported_and_others_fail(source: Path
     notes = nightly(source, "-o", tmp_path / "out", *OPTIONS).stderr.splitlines()
     assert len([line for line in notes if "hostile/run.duckdb" in line]) == 1  # left out, not also failed
     assert (tmp_path / "out" / "runs" / "stored" / "run.duckdb" / "done.json").exists()
+
+
+def test_a_folder_that_becomes_a_link_before_the_store_is_read_gives_nothing_away(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Just before the run's store is opened, the run's folder is swapped for a link to the folder of another store, and back afterwards."""
+    private = tmp_path / "private"
+    shutil.copytree(source / "stored", private)
+    with duckdb.connect(private / "run.duckdb") as connection:
+        connection.execute(f"UPDATE run SET name = '{SECRET}'")
+    folder, aside = source / "stored", source / ".aside"
+    original = Store.open
+
+    def swapped(path: Path, **options: Any) -> Store:
+        folder.rename(aside)
+        folder.symlink_to(private)
+        try:
+            return original(path, **options)
+        finally:
+            folder.unlink()
+            aside.rename(folder)
+
+    monkeypatch.setattr(Store, "open", swapped)
+    answer = told(source, "-o", tmp_path / "out", "--run-stores", *OPTIONS)
+    assert sorted(answer["reported"]) == ["stored/run.duckdb", "traced"]
+    assert SECRET.encode() not in everything(tmp_path / "out") + json.dumps(answer).encode()
+
+
+def test_a_store_with_a_log_next_to_it_fails_alone(source: Path, tmp_path: Path) -> None:
+    (source / "stored" / "run.duckdb.wal").write_bytes(b"x")
+    answer = told(source, "-o", tmp_path / "out", "--run-stores", *OPTIONS)
+    reasons = {one["id"]: one["reason"] for one in answer["failed"]}
+    assert f"{source}/stored/run.duckdb: has a write-ahead log next to it (run.duckdb.wal)" in reasons["stored/run.duckdb"]
+    assert answer["reported"] == ["traced"]
