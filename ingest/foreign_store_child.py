@@ -3,9 +3,9 @@
     python -I -S foreign_store_child.py
 
 A DuckDB file is a program as much as data: its views and macros run when they are read, and a damaged file can crash the library. Standard
-input: a JSON object (``path``, ``parent``, ``module_paths``, ``script``, ``tables``, ``version``, ``settings``,
-``limits``). Standard output: frames of 8 bytes length, a byte of kind and a payload; see ``foreign_store.py``. No table is read before the catalog of the file equals the one that
-``script`` creates.
+input: a JSON object (``path``, ``parent``, ``module_paths``, ``script``, ``tables``, ``version``, ``settings``, ``limits``).
+Standard output: frames of 8 bytes length, a byte of kind and a payload; see ``foreign_store.py``. No table is read before the catalog of
+the file equals the one that ``script`` creates.
 """
 
 import contextlib

@@ -40,6 +40,6 @@ def size(text: str) -> int:
     """ "2GB" or "1.5 GiB" in bytes."""
     found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([KMGT])(i?)B\s*", text, re.IGNORECASE)
     if not found:
-        raise UsageError(f"{text!r} is no size; write it like 600MB or 2GB")
+        raise UsageError(f"{text!r} is not a size; write it like 600MB or 2GB")
     power = " KMGT".index(found[2].upper())
     return int(float(found[1]) * (1024**power if found[3] else _BYTES[found[2].lower()]))
