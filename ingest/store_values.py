@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InputError
-from .limits import DEVICES, NAMES, NODES, PROCESSES
+from .limits import DEVICES, METRICS, NAMES, NODES, PARAMETERS, PROCESSES, UNITS_PER_NODE
 from .store import SCHEMA
 from .trace_limits import EARLIEST_NS, LATEST_NS, LONGEST_NS
 
@@ -47,15 +47,37 @@ WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("ingest_note", "severity"): ("info", "warning", "error"),
     ("annotation", "side"): ("host", "device"),
 }
-MOST_ROWS: Final = {"run": 1, "node": NODES, "process": PROCESSES, "device": DEVICES, "name": NAMES + 2}
-"""Rows of tables that a report goes through one by one. ``name``: with the two that stand for names beyond a limit."""
+MOST_ROWS: Final = {
+    "run": 1,
+    "node": NODES,
+    "process": PROCESSES,
+    "device": DEVICES,
+    "name": NAMES + 2,
+    "source": 100_000,
+    "step": 1_000_000,
+    "profile_window": 100_000,
+    "recorded_window": 100_000,
+    "python_window": 100_000,
+    "ingest_note": 500_000,
+}
+"""Rows of tables that a report goes through one by one. ``name``: with the two that stand for names beyond a limit. ``source``: 12 files of
+each of 8,000 processes. ``step``: 125 of each of 8,000 processes, or weeks of one."""
 MOST_DISTINCT: Final[dict[tuple[str, tuple[str, ...]], int]] = {
     ("device_event", ("node", "device")): 16_384,
     ("device_event", ("node", "process", "device", "context", "stream")): 262_144,
+    ("device_event", ("copy_kind",)): 100,
     ("host_event", ("process", "tid")): 1_048_576,
-    ("sample", ("metric",)): 10_000,
+    ("sample", ("metric",)): METRICS,
+    ("sample", ("node", "metric", "unit")): 262_144,
+    ("step", ("phase",)): 1_000,
 }
-"""Distinct values of columns that a report goes through one by one."""
+"""Distinct values of columns that a report goes through one by one. Samples: 1,000 nodes with 260 series each."""
+MOST_PER: Final[dict[tuple[str, tuple[str, ...], str], int]] = {
+    ("sample", ("node",), "unit"): UNITS_PER_NODE,
+}
+"""Distinct values of the last column for each value of the others, as of the rows of traces."""
+MOST_DEPTH: Final = 64
+"""Objects and arrays inside each other in the JSON of a run; the configuration of a job has some 10."""
 HIGHEST_DEVICE: Final = 1 << 20
 """Above the index of any GPU of a node."""
 
@@ -80,6 +102,10 @@ def check(store: Store, name: str) -> None:
         distinct = f"SELECT DISTINCT {', '.join(columns)} FROM {table} LIMIT {most + 1}"
         if store.connection.execute(f"SELECT count(*) FROM ({distinct})").fetchall() == [(most + 1,)]:
             raise InputError(_text(name, f"columns {', '.join(columns)} of table {table} have more than {most:,} values"))
+    for (table, owner, column), most in MOST_PER.items():
+        counts_of = f"SELECT count(DISTINCT {column}) AS n FROM {table} GROUP BY {', '.join(owner)}"
+        if store.connection.execute(f"SELECT count(*) FROM ({counts_of}) WHERE n > {most}").fetchall() != [(0,)]:
+            raise InputError(_text(name, f"column {column} of table {table} has more than {most:,} values for one {', '.join(owner)}"))
     _check_run(store, name)
 
 
@@ -123,9 +149,23 @@ def _check_run(store: Store, name: str) -> None:
         raise InputError(_text(name, "table run has no row"))
     for column, text in zip(JSON_OF_RUN, rows[0], strict=True):
         try:
-            json.loads(text or "null")
+            value = json.loads(text or "null")
         except (ValueError, RecursionError) as error:
             raise InputError(_text(name, f"column {column} of table run has text that is not JSON")) from error
+        if _is_deeper(value, MOST_DEPTH):
+            raise InputError(_text(name, f"column {column} of table run has JSON with more than {MOST_DEPTH} levels"))
+        if isinstance(value, dict | list) and len(value) > PARAMETERS:
+            raise InputError(_text(name, f"column {column} of table run has {len(value):,} values, more than {PARAMETERS:,}"))
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether arrays and objects are inside each other on more levels than that."""
+    inside = [value]
+    for _ in range(levels):
+        inside = [
+            one for outer in inside if isinstance(outer, dict | list) for one in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return any(isinstance(one, dict | list) for one in inside)
 
 
 def _text(name: str, what: str) -> str:

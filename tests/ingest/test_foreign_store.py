@@ -312,6 +312,8 @@ def test_other_databases_and_versions_keep_their_messages(honest: Path, tmp_path
         ingest([older])
 
 
+STEPS = "INSERT INTO step BY NAME SELECT 0 AS node, 0 AS process, range AS index, 5 AS host_start_ns, 5 AS host_duration_ns"
+SAMPLES = "INSERT INTO sample BY NAME SELECT 0 AS node, 5 AS time_ns, 5.0 AS value"
 CONTRADICTIONS = {
     "UPDATE device_event SET name = 4711": "column name of table device_event has ids that table name has not (4 rows)",
     "UPDATE host_event SET process = 9": "column process of table host_event has ids that table process has not (8 rows)",
@@ -328,6 +330,33 @@ CONTRADICTIONS = {
     "DELETE FROM run": "table run has no row",
     "INSERT INTO node BY NAME SELECT 0 AS id, 'h' AS hostname": "column id of table node has the same id in several rows",
     "INSERT INTO device BY NAME SELECT 0 AS node, range AS index FROM range(49_999)": "table device has 50,000 rows, more than 16,384",
+    "INSERT INTO source BY NAME SELECT range + 9 AS id, 'p' AS path, 'f' AS format, 1 AS events FROM range(100_000)": (
+        "table source has 100,001 rows, more than 100,000"
+    ),
+    f"{STEPS}, NULL AS phase FROM range(1_000_000)": "table step has 1,000,004 rows, more than 1,000,000",
+    f"{STEPS}, 'p' || range AS phase FROM range(1_001)": "columns phase of table step have more than 1,000 values",
+    "INSERT INTO python_window BY NAME SELECT range AS id, 0 AS source, 0 AS node FROM range(100_001)": (
+        "table python_window has 100,001 rows, more than 100,000"
+    ),
+    "INSERT INTO recorded_window BY NAME SELECT 0 AS process, 5 AS first_ns, 6 AS last_ns FROM range(100_001)": (
+        "table recorded_window has 100,001 rows, more than 100,000"
+    ),
+    "INSERT INTO ingest_note BY NAME SELECT 'info' AS severity, 'c' AS code, 'm' AS message, 1 AS count FROM range(500_001)": (
+        "more than 500,000"
+    ),
+    f"{SAMPLES}, 'm' || range AS metric, 0 AS unit FROM range(4_097)": "columns metric of table sample have more than 4,096 values",
+    f"{SAMPLES}, 'm' AS metric, range AS unit FROM range(4_097)": "column unit of table sample has more than 4,096 values for one node",
+    f"{SAMPLES}, 'm' || range // 4096 AS metric, range % 4096 AS unit FROM range(262_145)": (
+        "columns node, metric, unit of table sample have more than 262,144 values"
+    ),
+    "INSERT INTO device_event SELECT one.* REPLACE ('k' || range AS copy_kind) FROM (FROM device_event LIMIT 1) AS one, range(101)": (
+        "columns copy_kind of table device_event have more than 100 values"
+    ),
+    "UPDATE run SET labels = repeat('[', 65) || repeat(']', 65)": "column labels of table run has JSON with more than 64 levels",
+    "UPDATE run SET metadata = repeat('{\"a\":', 65) || '1' || repeat('}', 65)": "column metadata of table run has JSON with more than 64",
+    "UPDATE run SET labels = (SELECT to_json(map(list(range::VARCHAR), list(1))) FROM range(10_001))": (
+        "column labels of table run has 10,001 values, more than 10,000"
+    ),
     "INSERT INTO sample BY NAME SELECT 0 AS node, 'm' AS metric, 5 AS time_ns, 'nan'::DOUBLE AS value": "values that are not finite",
     "INSERT INTO ingest_note BY NAME SELECT 'x' AS severity, 'c' AS code, 'm' AS message, 1 AS count": (
         "column severity of table ingest_note has words that are not known"
