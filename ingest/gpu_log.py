@@ -15,6 +15,7 @@ import polars as pl
 
 from .devices import MOST_DEVICES
 from .gpu_log_metrics import FREE, PERCENT, RESERVED, TOTAL, USED
+from .limits import NODES_PER_FILE
 from .registry import ReadResult, Registry
 from .store import Store, storable
 from .trace_limits import MOST_VALUE, possible_times
@@ -52,6 +53,7 @@ class Log:
     path: Path
     zoned: bool
     gpus: dict[tuple[str | None, ...], Gpu] = field(default_factory=dict)
+    hosts: set[str | None] = field(default_factory=set)
     rows: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
@@ -120,12 +122,13 @@ class GpuLogs:
         return len(long)
 
     def _number(self, log: Log, said: dict[str, str | None]) -> int | None:
-        """The number in its log of the GPU that a line names; None beyond ``MOST_GPUS``."""
+        """The number in its log of the GPU that a line names; None beyond ``MOST_GPUS`` and ``NODES_PER_FILE``."""
         host, index, uuid, bus = (_some(said[key]) for key in ("host", "index", "uuid", "bus"))
         key = (host, uuid or index or bus)
         if (gpu := log.gpus.get(key)) is None:
-            if len(log.gpus) >= MOST_GPUS:
+            if len(log.gpus) >= MOST_GPUS or (host not in log.hosts and len(log.hosts) >= NODES_PER_FILE):
                 return None
+            log.hosts.add(host)
             gpu = log.gpus[key] = Gpu(len(log.gpus), host, _index(index), uuid, bus)
         gpu.index = _index(index) if gpu.index is None else gpu.index
         gpu.name = gpu.name or _some(said["name"])

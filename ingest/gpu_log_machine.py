@@ -13,6 +13,7 @@ from .gpu_log import MOST_GPUS, Gpu, GpuLogs, Log, Placed
 from .gpu_log_name import HOW_TO_NAME, dashed_host, documented_host, has_host, named_host
 from .gpu_log_units import number_gpus, store_devices
 from .gpu_names import model, plain
+from .limits import NODES_PER_FILE
 from .registry import UNKNOWN_HOST, one_name
 
 
@@ -22,6 +23,7 @@ def place_logs(logs: GpuLogs) -> None:
     for log in logs.logs:
         if not log.rows:
             continue
+        logs.registry.begin_file()
         hosts: dict[str | None, list[Gpu]] = {}
         for gpu in log.gpus.values():
             hosts.setdefault(gpu.host, []).append(gpu)
@@ -31,7 +33,7 @@ def place_logs(logs: GpuLogs) -> None:
             logs.placed.append(Placed(log, node, gpus))
             store_devices(logs.store, node, gpus)
         if log.beyond:
-            text = f"Lines of GPUs beyond the first {MOST_GPUS:,} were left out."
+            text = f"Lines of GPUs beyond the first {MOST_GPUS:,}, or of machines beyond the first {NODES_PER_FILE:,}, were left out."
             logs.store.note("warning", "too_many_devices", text, count=log.beyond, source=log.source, file=log.file)
 
 

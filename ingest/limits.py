@@ -37,6 +37,10 @@ NODES: Final = 4_096
 """Nodes of a run; a node is a row of tables and an entry in figures of the report."""
 PROCESSES: Final = 16_384
 """Processes of a run; one for each of ``DEVICES``."""
+NODES_PER_FILE: Final = 512
+"""Nodes that one file adds to a run; a log of DCGM has at most as many, with eight GPUs each. The nodes of other files keep their place."""
+PROCESSES_PER_FILE: Final = 1_024
+"""Processes that one file adds to a run; a timeline has one for each worker of a data loader."""
 STREAMS_PER_DEVICE: Final = 4_096
 """Streams of a process on one device; CUDA programs use up to some 100, each analyzed by itself."""
 THREADS_PER_PROCESS: Final = 65_536
@@ -235,5 +239,8 @@ def _remove_further_nodes(store: Store) -> None:
             rows = execute(f"DELETE FROM {table} WHERE {condition}", [node]).fetchall()[0][0]
             removed += int(rows) if counts else 0
         execute("DELETE FROM node WHERE id = ?", [node])
-        text = f"The run has more than {NODES:,} nodes or {PROCESSES:,} processes, the limit; the events of the further ones were left out."
+        text = (
+            f"The run has more than {NODES:,} nodes or {PROCESSES:,} processes, or one file more than {NODES_PER_FILE:,} nodes or"
+            f" {PROCESSES_PER_FILE:,} processes, the limits; the events of the further ones were left out."
+        )
         store.note("warning", "limit_reached", text, count=removed + store.limited.get("unplaced", 0))

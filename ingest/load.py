@@ -396,6 +396,7 @@ class _Reading:
         path, source = self.found[i].path, self.ids[i]
         if self._moved(i):
             return
+        self.registry.begin_file()
         rows, nodes = self.store.mark(), self.store.peek_id("node")
         try:
             self._read_rows(i)

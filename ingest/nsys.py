@@ -238,8 +238,9 @@ class _File:
             [session.cores, len(session.gpus) or None, node],
         )
         if own:
-            for process, rank in zip(processes, ranks, strict=True):
-                self._process(node, process, rank)
+            with self.store.transaction():
+                for process, rank in zip(processes, ranks, strict=True):
+                    self._process(node, process, rank)
         self.node = node
 
     def _ranks(self, process: int | None, alone: bool, name: Identity) -> Ranks:
@@ -262,7 +263,7 @@ class _File:
                 label=self.path.name,
                 source=self.source,
             )
-            if process is not None and (command := self.session.names.get(process)):
+            if process is not None and (command := self.session.names.get(process)) and not self.registry.is_further(number):
                 command = cut_text(storable(command))
                 self.store.connection.execute("UPDATE process SET command = coalesce(command, ?) WHERE id = ?", [command, number])
             self.places[process] = _Process(node, number)
@@ -287,10 +288,11 @@ class _File:
             return
         end = pl.col("start_ns") + pl.col("duration_ns").fill_null(0)
         spans = rows.group_by("process").agg(pl.col("start_ns").min().alias("first"), end.max().alias("last")).sort("process")
-        for process, first, last in spans.rows():
-            place = self._process(self.node, process)
-            place.first_ns = first if place.first_ns is None else min(place.first_ns, first)
-            place.last_ns = last if place.last_ns is None else max(place.last_ns, last)
+        with self.store.transaction():
+            for process, first, last in spans.rows():
+                place = self._process(self.node, process)
+                place.first_ns = first if place.first_ns is None else min(place.first_ns, first)
+                place.last_ns = last if place.last_ns is None else max(place.last_ns, last)
         if table == DEVICE:
             for process, device in rows.select("process", "device").unique().rows():
                 self.used.setdefault(process, set()).add(device)
@@ -356,10 +358,11 @@ class _File:
     def _finish(self, own: dict[int | None, set[int]]) -> TraceResult:
         session = self.session
         base = session.base_ns
-        for place in self.places.values():
-            if place.first_ns is not None and place.last_ns is not None:
-                window = {"first_ns": place.first_ns + base, "last_ns": place.last_ns + base}
-                self.store.insert("profile_window", {"process": place.id, "source": self.source, **window})
+        with self.store.transaction():
+            for place in self.places.values():
+                if place.first_ns is not None and place.last_ns is not None and not self.registry.is_further(place.id):
+                    window = {"first_ns": place.first_ns + base, "last_ns": place.last_ns + base}
+                    self.store.insert("profile_window", {"process": place.id, "source": self.source, **window})
         used = sorted(set().union(*self.used.values()))
         members = {"deviceProperties": session.gpus}
         if add_devices(self.store, self.node, members, used):
@@ -373,6 +376,7 @@ class _File:
         firsts = [place.first_ns for place in self.places.values() if place.first_ns is not None]
         lasts = [place.last_ns for place in self.places.values() if place.last_ns is not None]
         ranked = tuple(self.places[process].id for process in own if process in self.places and self.places[process].first_ns is not None)
+        ranked = tuple(process for process in ranked if not self.registry.is_further(process))
         return ExportResult(
             events=self.events,
             first_ns=min(firsts) + base if firsts else None,

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from .limits import FURTHER_NODES, NODES, PROCESSES
+from .limits import FURTHER_NODES, NODES, NODES_PER_FILE, PROCESSES, PROCESSES_PER_FILE
 from .store import Store, storable
 from .trace_limits import clamped
 
@@ -54,20 +54,36 @@ class Registry:
     _nodes: dict[str, int] = field(default_factory=dict)
     _processes: dict[tuple[int, int | None], list[_Process]] = field(default_factory=dict)
     _made: int = 0
+    _nodes_of_file: int = 0
+    _processes_of_file: int = 0
 
     @property
     def hostnames(self) -> Collection[str]:
         """Names of the machines so far."""
         return self._nodes.keys()
 
+    def begin_file(self) -> None:
+        """Count the new machines and processes of the next file from 0."""
+        self._nodes_of_file = self._processes_of_file = 0
+
     def node(self, hostname: str) -> int:
-        """Id of the machine of this name; beyond ``NODES`` that of ``FURTHER_NODES``, whose events are removed (limits.py)."""
-        if hostname not in self._nodes and len(self._nodes) >= NODES:
-            hostname = FURTHER_NODES
-        if hostname not in self._nodes:
-            self._nodes[hostname] = self.store.next_id("node")
-            self.store.insert("node", {"id": self._nodes[hostname], "hostname": hostname})
-        return self._nodes[hostname]
+        """Id of the machine of this name; beyond ``NODES`` and ``NODES_PER_FILE`` that of ``FURTHER_NODES``."""
+        if hostname in self._nodes:
+            return self._nodes[hostname]
+        if len(self._nodes) >= NODES or self._nodes_of_file >= NODES_PER_FILE:
+            return self.further_node()
+        self._nodes_of_file += 1
+        return self._new_node(hostname)
+
+    def further_node(self) -> int:
+        """Id of the machine that all beyond the bounds share; its events are removed (limits.py)."""
+        known = self._nodes.get(FURTHER_NODES)
+        return self._new_node(FURTHER_NODES) if known is None else known
+
+    def _new_node(self, hostname: str) -> int:
+        node = self._nodes[hostname] = self.store.next_id("node")
+        self.store.insert("node", {"id": node, "hostname": hostname})
+        return node
 
     def process(
         self,
@@ -93,9 +109,10 @@ class Registry:
             if same_rank and (pid is not None or known.label == label):
                 self._fill(known, rank, local_rank, world_size, label)
                 return known.id
-        if self._made >= PROCESSES:
+        if self._made >= PROCESSES or self._processes_of_file >= PROCESSES_PER_FILE:
             return self._further_process()
         self._made += 1
+        self._processes_of_file += 1
         new = _Process(self.store.next_id("process"), rank, label)
         self._processes.setdefault((node, pid), []).append(new)
         self.store.insert(
@@ -114,15 +131,17 @@ class Registry:
         return new.id
 
     def _further_process(self) -> int:
-        """Id of the process that all beyond ``PROCESSES`` share; its events are removed."""
-        node = self._nodes.get(FURTHER_NODES)
-        if node is None:
-            node = self._nodes[FURTHER_NODES] = self.store.next_id("node")
-            self.store.insert("node", {"id": node, "hostname": FURTHER_NODES})
+        """Id of the process that all beyond ``PROCESSES`` and ``PROCESSES_PER_FILE`` share; its events are removed."""
+        node = self.further_node()
         if (node, None) not in self._processes:
             self._processes[node, None] = [_Process(self.store.next_id("process"), None, None)]
             self.store.insert("process", {"id": self._processes[node, None][0].id, "node": node})
         return self._processes[node, None][0].id
+
+    def is_further(self, process: int) -> bool:
+        """Whether a process is the one that all beyond the bounds share."""
+        shared = self._processes.get((self._nodes.get(FURTHER_NODES, -1), None))
+        return bool(shared) and shared[0].id == process
 
     def discard(self, node: int, process: int, source: int) -> None:
         """Forget a process that only ``source`` had asked for and that turned out to be another, and its

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InputError, UsageError
-from .limits import FURTHER_NODES
+from .limits import FURTHER_NODES, NODES_PER_FILE
 from .registry import UNKNOWN_HOST, ReadResult, Registry
 from .store import NO_EXTENSIONS, Severity, Store, native_path
 from .trace_limits import EARLIEST_NS, LATEST_NS, MOST_VALUE
@@ -81,6 +81,15 @@ SELECT file,
     count(*) FILTER (verdict = 'stored' AND nameless) AS nameless,
     list_sort(list(DISTINCT key) FILTER (verdict = 'unknown')) AS keys
 FROM system_line GROUP BY file
+"""
+
+# Whether a machine is among the first NODES_PER_FILE of one of the files that name it.
+_HOSTNAMES: Final = f"""
+SELECT hostname, bool_or(place <= {NODES_PER_FILE}) FROM (
+    SELECT hostname, row_number() OVER (PARTITION BY file ORDER BY hostname) AS place
+    FROM (SELECT DISTINCT file, hostname FROM system_line WHERE verdict = 'stored')
+)
+GROUP BY hostname ORDER BY hostname
 """
 
 _STORE: Final = """
@@ -237,11 +246,14 @@ def _read_batch(store: Store, batch: dict[str, int], registry: Registry, results
         for half in (one_by_one[: len(batch) // 2], one_by_one[len(batch) // 2 :]):
             _read_batch(store, dict(half), registry, results, lines)
         return
-    named = "SELECT DISTINCT hostname FROM system_line WHERE verdict = 'stored' ORDER BY hostname"
-    hostnames = connection.execute(named).fetchall()
+    hostnames = connection.execute(_HOSTNAMES).fetchall()
     with store.transaction():
-        for (hostname,) in hostnames:
-            registry.node(hostname)
+        for hostname, within in hostnames:
+            registry.begin_file()  # the query bounds the machines of each file
+            if within:
+                registry.node(hostname)
+            else:
+                registry.further_node()
     connection.execute(_STORE)
     connection.execute(_UNITS)
     if FURTHER_NODES in registry.hostnames:  # beyond the bound of nodes: they have no row to join

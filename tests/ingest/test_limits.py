@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from postrun import analyze
 from postrun.cli import main
 from postrun.errors import InputError, UsageError
-from postrun.ingest import finish, ingest, limits, registry, run_row
+from postrun.ingest import finish, gpu_log, ingest, limits, registry, run_row
 from postrun.ingest import store as store_module
 from postrun.ingest.inflate import Inflate
 from postrun.ingest.limits import LEFT_OUT, OTHER_KERNELS, TEXT_BYTES, cut_text, size_in_bytes, unpacked_limit
@@ -186,6 +186,47 @@ def test_nodes_beyond_the_limit_are_left_out(tmp_path: Path, monkeypatch: pytest
         assert numbers(store, "SELECT hostname FROM node ORDER BY 1") == ["algo-0", "algo-1", "algo-2"]
         assert store.frame("SELECT count(*) AS n FROM sample").item() == 3
         assert [count for _, count in notes(store)] == [4]
+
+
+def test_one_file_does_not_take_the_nodes_of_the_others(tmp_path: Path) -> None:
+    lines = (metrics_line(f"algo-{place}") for place in range(limits.NODES + 4))
+    (tmp_path / "1700000000.algo-1.json").write_text("".join(lines))
+    document = {"schemaVersion": 1, "host_name": "good-host", "traceEvents": [kernel("good_kernel", 0)]}
+    (tmp_path / "good.pt.trace.json").write_text(json.dumps(document))
+    result = CliRunner().invoke(main, ["report", str(tmp_path), "-o", str(tmp_path / "out"), "--format", "json"])
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "out" / "report.json").read_text()
+    assert "good_kernel" in text
+    assert "good-host" in text
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT count(*) FROM node").item() == limits.NODES_PER_FILE + 1
+        assert [count for _, count in notes(store)] == [limits.NODES + 4 - limits.NODES_PER_FILE]
+
+
+def test_a_log_of_many_machines_keeps_the_first_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_log, "NODES_PER_FILE", 2)
+    rows = [f"2024-01-01T00:00:0{place}Z,0,GPU-{place},n{place},NVIDIA H100,98" for place in range(5)]
+    (tmp_path / "dcgm.csv").write_text("\n".join(["timestamp,gpu,UUID,Hostname,modelName,DCGM_FI_DEV_GPU_UTIL", *rows, ""]))
+    with ingest([tmp_path]) as store:
+        assert numbers(store, "SELECT hostname FROM node ORDER BY 1") == ["n0", "n1"]
+        assert [count for _, count in notes(store, "too_many_devices")] == [3]
+
+
+def test_processes_of_one_export_beyond_the_limit_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "PROCESSES_PER_FILE", 2)
+    with sqlite3.connect(tmp_path / "report1.sqlite") as export:
+        export.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+        export.execute("INSERT INTO StringIds VALUES (1, 'gemm')")
+        columns = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName", "shortName")
+        definitions = ", ".join(f'"{column}" INTEGER' for column in columns)
+        export.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL ({definitions})")
+        rows = [(10 * place, 10 * place + 5, 0, 1, 7, place, 1 << 48 | (place + 1) << 24, 1, 1) for place in range(5)]
+        export.executemany(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({', '.join('?' * len(columns))})", rows)
+    export.close()
+    with ingest([tmp_path]) as store:
+        assert numbers(store, "SELECT pid FROM process ORDER BY 1") == [1, 2]
+        assert store.frame("SELECT count(*) FROM device_event").item() == 2
+        assert [count for _, count in notes(store)] == [3]
 
 
 def test_processes_beyond_the_limit_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
