@@ -141,7 +141,7 @@ class Registry:
     def is_further(self, process: int) -> bool:
         """Whether a process is the one that all beyond the bounds share."""
         shared = self._processes.get((self._nodes.get(FURTHER_NODES, -1), None))
-        return bool(shared) and shared[0].id == process
+        return shared is not None and shared[0].id == process
 
     def discard(self, node: int, process: int, source: int) -> None:
         """Forget a process that only ``source`` had asked for and that turned out to be another, and its
