@@ -13,6 +13,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
+from ..redaction import without_depth
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,7 +113,7 @@ def unpacked_limit(packed: int, limit: str | None) -> int:
 def cut_values(values: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """The first ``PARAMETERS`` of the job's values, their texts and keys cut; and how many were left out. Nested values become JSON text
     where they are long."""
-    kept = {cut_text(str(key)): _short(value) for key, value in list(values.items())[:PARAMETERS]}
+    kept = {cut_text(str(key)): _short(without_depth(value)) for key, value in list(values.items())[:PARAMETERS]}
     return kept, len(values) - len(kept)
 
 

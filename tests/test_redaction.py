@@ -6,11 +6,22 @@ import json
 import shlex
 import string
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.redaction import MASK, is_secret_name, mask_arguments, mask_command, mask_mapping, mask_text, mask_value, masked_sentence
+from postrun.redaction import (
+    MASK,
+    TOO_DEEP,
+    is_secret_name,
+    mask_arguments,
+    mask_command,
+    mask_mapping,
+    mask_text,
+    mask_value,
+    masked_sentence,
+)
 
 SECRET = st.text(string.ascii_letters + string.digits, min_size=8, max_size=24).map(lambda text: f"Zq9{text}")
 SECRET_NAMES = [
@@ -41,8 +52,34 @@ TOKENS = [
     "AKIAIOSFODNN7EXAMPLE",
     "ghp_16C7e42F292c6912E7710c838347Ae178B4a", "github_pat_11AAAAAAA0abcdefghijkl_mnopqrstuv", "hf_" + "aBcDeFgH" * 4,
     "glpat-aBcDeFgHiJkLmNoPqRsT", "xoxb-123456789012-abcdef", "sk-" + "aBcD1234" * 6, "npm_" + "aBcD1234" * 5, "AIza" + "aBcD123" * 5,
-    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N", "dapi" + "0a1b2c3d" * 4, "nvapi-" + "aBcD1234" * 5,
+    "r8_" + "aBcD1234" * 5, "pypi-" + "aBcD1234" * 5, "glptt-" + "aBcD1234" * 4, "SG." + "aBcD1234" * 6, "xapp-1-A01-" + "aBcD1234" * 2,
+    "sk_live_" + "aBcD1234" * 3, "ya29." + "aBcD1234" * 4,
 ]  # fmt: skip
+
+
+S = "Zq9SECRETval77"
+COMMANDS = [
+    ["python", "-c", f"import os; os.environ['WANDB_API_KEY']='{S}'"], ["python", "-c", f'os.environ["WANDB_API_KEY"] = "{S}"; run()'],
+    ["python", "-c", f"os.environ.setdefault('HF_TOKEN', '{S}')"], ["python", "-c", f"os.putenv('HF_TOKEN','{S}')"],
+    ["python", "-c", f"wandb.login(key='{S}')"], ["csh", "-c", f"setenv WANDB_API_KEY {S}; train"],
+    ["mpirun", "-genv", "WANDB_API_KEY", S, "train"], ["sh", "-c", f"export API_KEY=`echo a {S}`"],
+    ["sh", "-c", f"API_KEY=$(echo {S}) train"],
+    ["train", f'{{"name":"WANDB_API_KEY","value":"{S}"}}'], ["train", f'{{"wandb":{{"key":"{S}"}}}}'],
+    ["train", f"wandb={{key:{S},project:x}}"],
+    ["train", f"--DB_PASSWORD_STAGING={S}"], ["train", f"TOKEN_HF={S}"], ["train", f"WANDB_API_KEY_TEAM={S}"],
+    ["train", f"GITHUB_TOKEN_READ={S}"],
+    ["train", f"GH_PAT={S}"], ["train", "--api-keys", S], ["train", f"--tokens={S},{S}"], ["train", f"access_tokens=['{S}']"],
+    ["train", "--password", f"-{S}"], ["train", "--proxy", f"u:{S}@proxy:3128"],
+    ["train", f"-----BEGIN OPENSSH PRIVATE KEY-----\n{S}\n-----END OPENSSH PRIVATE KEY-----"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_less_common_forms_are_masked(arguments: list[str]) -> None:
+    for masked in (" ".join(mask_arguments(arguments)[0]), mask_command(shlex.join(arguments))[0], mask_text(" ".join(arguments))[0]):
+        assert S not in masked, masked
+        assert MASK in masked
 
 
 @given(SECRET, st.sampled_from(SECRET_NAMES), st.sampled_from(FORMS))
@@ -86,6 +123,10 @@ def test_everything_else_stays_as_it_is(name: str, value: str) -> None:
         "python train.py --lr 0.1 --url https://host:8080/x?a=1", "git clone ssh://git@github.com/a/b.git", "git@github.com:a/b",
         "PWD=/home/x cmd",
         "train --use-auth-token true --eos-token '</s>'", "sk-learn-based-experiment-run", "torch::auth::Token: x", "hf_transfer=1", "a: b",
+        "train s3://bucket@x/key abfss://container@account.dfs.core.windows.net/p hdfs://user@nn:8020/p",
+        "train --lang_token en --mem_token 16",
+        "train --tokens 300B --pass 2 --auth kerberos --pwd /a/b --client_key /a/b.pem", "train 'bos_token=<s> mask=[MASK] token: 5'",
+        "echo 'the bearer of bad news'", "train --password --verbose --epochs=3", "scp user@host:/path mailto:bob@example.org",
         "train 'it is' \"quoted\"", "train 'unbalanced", "",
     ],
 )  # fmt: skip
@@ -103,6 +144,41 @@ def test_a_mapping_is_masked_at_every_depth() -> None:
     }  # fmt: skip
     assert sorted(found) == ["--password", "api_key", "credentials", "secret"]
     assert mask_mapping(masked)[0] == masked
+
+
+def test_mappings_of_other_shapes_are_masked() -> None:
+    values: list[dict[str, Any]] = [
+        {"argv": ["t.py", "--password", S, 5]}, {"argv": ["t.py", "--password", S, None, {"a": 1}]}, {f"https://u:{S}@h/x": 1},
+        {"env": [{"name": "WANDB_API_KEY", "value": S}]}, {"wandb": {"key": S}}, {"api_keys": [S]}, {"tokens": {"hf": S}},
+    ]  # fmt: skip
+    for value in values:
+        masked, found = mask_mapping(value)
+        assert S not in json.dumps(masked)
+        assert len(found) == 1
+    assert mask_mapping(values[0])[0] == {"argv": ["t.py", "--password", MASK, 5]}
+    plain = {"tokens": 300_000_000_000, "token": 5, "sizes": [1, 2.5, None, True, "a", {"tokens": {"train": 5}}], "key": "x"}
+    assert mask_mapping(plain) == (plain, [])
+
+
+def test_a_mapping_that_is_nested_deeply_is_cut() -> None:
+    value: dict[str, Any] = {}
+    for _ in range(900):
+        value = {"a": [value]}
+    text = json.dumps(mask_mapping({"lr": 1, "deep": value})[0], ensure_ascii=False)
+    assert text.count('"a"') < 64
+    assert TOO_DEEP in text
+
+
+@pytest.mark.parametrize("form", ["--password {}", "--password '{}'", '{{"password": "{}"}}', "password={}", "https://u:{}@h/x"])
+@pytest.mark.parametrize("letter", [" ", ","])
+def test_no_secret_survives_at_the_borders_of_windows(form: str, letter: str) -> None:
+    for border in (8_192, 16_384, 24_576):
+        for place in range(border - 34, border + 2, 3):
+            text = "x" * (place - 1) + (" " if form.startswith("--") else letter) + form.format(S) + letter + "z" * 20_000
+            masked, found = mask_text(text)
+            assert S[:6] not in masked
+            assert S[-6:] not in masked
+            assert len(found) == 1
 
 
 def test_the_sentence_names_what_was_masked_and_counts_it() -> None:

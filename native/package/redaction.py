@@ -18,6 +18,7 @@ MASK: Final = "***"
 URL_USER: Final = "URL user info"
 BEARER: Final = "bearer token"
 TOKEN: Final = "access token"
+PRIVATE_KEY: Final = "private key"
 
 # -- names -----------------------------------------------------------------------------------------------------------------
 
@@ -25,22 +26,24 @@ _ALWAYS: Final = frozenset(
     {
     "password", "passwords", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "credential", "credentials", "creds",
     "apikey", "apikeys", "bearer", "authorization", "cookie", "cookies", "auth", "oauth", "jwt", "webhook", "connectionstring",
-    "connstring", "connstr",
+    "connstring", "connstr", "passwort",
 })  # fmt: skip
 _ENDINGS: Final = (
     "password", "passwd", "passphrase", "apikey", "secretkey", "accesskey", "privatekey", "accountkey", "authtoken", "accesstoken",
     "apitoken", "sessiontoken", "hftoken",
 )  # fmt: skip
 _FILLERS: Final = frozenset({
-    "value", "b", "base", "hash", "hex", "header", "raw", "plain", "plaintext",
+    "value", "b", "base", "hash", "hex", "header", "raw", "plain", "plaintext", "staging", "prod", "production", "dev", "test", "local",
+    "team", "org", "personal", "main", "default", "primary", "secondary", "backup", "old", "new", "read", "write", "ro", "rw", "readonly",
+    "ci", "hf", "huggingface", "github", "gitlab", "wandb", "openai", "aws", "gcp", "azure",
 })  # fmt: skip
-"""Words behind the one that counts."""
+"""Words after the one that counts."""
 _KEYS: Final = frozenset(
     {
     "api", "secret", "access", "private", "signing", "sign", "encryption", "encrypt", "decryption", "wandb", "ssh", "rsa", "gpg",
     "pgp", "license", "licence", "auth", "account", "shared", "master", "service", "subscription", "storage", "hmac", "deploy",
     "consumer", "app", "application", "client", "openai", "anthropic", "huggingface", "hf", "comet", "neptune", "mlflow", "clearml",
-    "ngc", "nvidia", "gcp", "google", "azure", "aws", "minio", "host", "admin", "root", "user", "server", "project", "sas",
+    "ngc", "nvidia", "gcp", "google", "azure", "aws", "minio", "host", "admin", "root", "user", "server", "project", "sas", "kaggle",
 })  # fmt: skip
 """A key is a secret with one of these in its name."""
 _NO_SECRET_TOKENS: Final = frozenset(
@@ -59,6 +62,12 @@ _PASSES: Final = frozenset(
     "sudo", "root", "admin", "ssh", "login", "registry", "docker", "rabbitmq", "mongo", "ldap", "vault", "keystore", "cert",
     "elastic", "rsync",
 })  # fmt: skip
+_OF_TOKENS: Final = frozenset({"access", "auth", "api", "refresh", "session", "bearer", "secret", "hf", "github", "gitlab", "wandb"})
+_OF_KEYS: Final = frozenset({"api", "secret", "access", "private", "signing", "encryption", "ssh", "wandb", "openai"})
+"""Plurals are secrets with one of these words before them."""
+_OF_PATS: Final = frozenset({"gh", "github", "gitlab", "azure", "ado"})
+_SERVICES: Final = frozenset({"wandb", "openai", "anthropic", "comet", "neptune", "huggingface", "clearml", "kaggle"})
+"""In the settings of these, "key" is a secret."""
 _SWITCHES: Final = frozenset(["use", "no", "enable", "disable", "require", "skip", "with", "without"])
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 """Without digits: base64 is the word base."""
@@ -67,12 +76,18 @@ _LITERALS: Final = frozenset({"", "true", "false", "none", "null", "yes", "no"})
 _SPACE: Final = " \t\r\n\f\v"
 
 
-@lru_cache(maxsize=4096)
-def is_secret_name(name: str) -> bool:
-    """Whether the value of an option, variable or key of this name is a secret, judged by whole words."""
+def words_of(name: str) -> list[str]:
+    """The words of a name in lower case, without those that qualify the last one that counts."""
     words = [word.lower() for word in _WORD.findall(name)]
     while len(words) > 1 and words[-1] in _FILLERS:
         words.pop()
+    return words
+
+
+@lru_cache(maxsize=4096)
+def is_secret_name(name: str) -> bool:
+    """Whether the value of an option, variable or key of this name is a secret, judged by whole words."""
+    words = words_of(name)
     if not words:
         return False
     last, before = words[-1], words[-2] if len(words) > 1 else ""
@@ -82,11 +97,47 @@ def is_secret_name(name: str) -> bool:
         return True
     if last == "token":
         return before not in _NO_SECRET_TOKENS
+    if last == "tokens":
+        return not before or before in _OF_TOKENS
     if last == "key":
         return any(word in _KEYS for word in words[:-1])
+    if last == "keys":
+        return before in _OF_KEYS
     if last == "pass":
         return not before or before in _PASSES
+    if last == "pat":
+        return before in _OF_PATS
     return last == "string" and before in ("connection", "conn")
+
+
+_NUMBER: Final = re.compile(r"[0-9]{1,7}", re.ASCII)
+_COUNT: Final = re.compile(r"[0-9][0-9_.,]*(?:[eE]\+?[0-9]+)?[kKmMbBtTgG]?", re.ASCII)
+_TEXT_TOKEN: Final = re.compile(r"[a-z]{1,2}|</?[A-Za-z0-9_|]{1,30}>|\[[A-Z0-9_]{1,20}\]", re.ASCII)
+_KEY_FILE: Final = re.compile(r"/[^\s]*\.(?:pem|key|pub|crt|cert|json|txt)", re.ASCII)
+_METHODS: Final = frozenset(
+    {
+    "kerberos", "krb5", "gssapi", "ntlm", "ldap", "saml", "oidc", "sso", "iam", "google", "github", "azure", "aws", "munge", "sasl", "tls",
+    "ssl", "mtls", "basic", "digest", "negotiate", "oauth", "oauth2", "anonymous",
+})  # fmt: skip
+
+
+def is_plain_value(name: str, value: str) -> bool:
+    """Whether the value of a name that can be a secret's is none: a switch, a token of a text, the number of a pass, or a file."""
+    if value.lower() in _LITERALS:
+        return True
+    words = words_of(name)
+    last, before = (words[-1] if words else ""), words[-2] if len(words) > 1 else ""
+    if last == "tokens" and _COUNT.fullmatch(value):
+        return True
+    if last in ("token", "tokens"):
+        return _NUMBER.fullmatch(value) is not None or _TEXT_TOKEN.fullmatch(value) is not None
+    if last == "pass":
+        return len(value) <= 3 and _NUMBER.fullmatch(value) is not None
+    if last in ("auth", "oauth"):
+        return value.lower() in _METHODS
+    if last == "pwd":
+        return value.startswith("/") and before in ("", "work", "working", "old", "current")
+    return last == "key" and _KEY_FILE.fullmatch(value) is not None
 
 
 # -- texts -----------------------------------------------------------------------------------------------------------------
@@ -97,39 +148,81 @@ _STOPS_OF_PAIRS: Final = _STOPS | frozenset(",}]")
 _LINE_NAMES: Final = ("authorization", "cookie", "cookies")
 _SCHEMES: Final = frozenset(["basic", "bearer", "digest", "token", "negotiate", "apikey"])
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://([^ \t\r\n\f\v\"'<>`]{0,1024})", re.ASCII)
-_WITH_USER_ONLY: Final = ("ssh", "sftp", "ftp", "rsync", "scp", "svn", "mosh")
-"""Schemes (also behind a +) of which a user without a password is a name, not a token."""
-_BEARER: Final = re.compile(r"(?<![A-Za-z0-9_-])([Bb]earer|BEARER)([ \t]+|%20)([A-Za-z0-9._~+/*=-]+)", re.ASCII)
+_WITH_USER_ONLY: Final = frozenset({
+    "ssh", "sftp", "ftp", "rsync", "scp", "svn", "mosh", "abfs", "abfss", "wasb", "wasbs", "hdfs", "webhdfs", "s3", "s3a", "gs",
+})  # fmt: skip
+"""Schemes (also after a +) of which a user without a password is a name, not a token."""
+_BEARER: Final = re.compile(
+    r"(?<![A-Za-z0-9_-])([Bb]earer|BEARER)([ \t]+|%20)"
+    r"((?=[A-Za-z._~+/*=-]*[0-9])[A-Za-z0-9._~+/*=-]{8,}|[A-Za-z0-9._~+/*=-]{20,}|\*\*\*(?![A-Za-z0-9._~+/*=-]))",
+    re.ASCII,
+)
+"""Shorter words after "bearer" are prose."""
 _TOKEN: Final = re.compile(
     r"(?<![A-Za-z0-9_])(?:"
     r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9_])|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
-    r"|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{35,}"
+    r"|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{20,}"
+    r"|nvapi-[A-Za-z0-9_-]{30,}|r8_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|glptt-[A-Za-z0-9_-]{20,}|sk_live_[A-Za-z0-9]{16,}"
+    r"|ya29\.[A-Za-z0-9_-]{20,}|SG\.[A-Za-z0-9_.-]{40,}|dapi[a-f0-9]{32}(?![A-Za-z0-9_])|AIza[A-Za-z0-9_-]{35,}"
     r"|sk-(?=[A-Za-z0-9_-]{0,40}[A-Za-z0-9]{16})[A-Za-z0-9_-]{20,}|(?<!-)eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+"
     r")",
     re.ASCII,
 )
 
 
+_PEM: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]{0,60}-----|\Z)", re.ASCII | re.DOTALL)
+_LOGIN: Final = re.compile(r"(?<=[A-Za-z0-9_.-]:)[A-Za-z0-9_.~!$%^*+-]{8,256}(?=@[A-Za-z0-9])(?!@sha256:)", re.ASCII)
+"""The password in user:password@host without a scheme; it has upper and lower case and digits."""
 _WINDOW: Final = 16_384
-_WINDOWS: Final = re.compile(rf".{{1,{_WINDOW - 1}}}(?:\s|\Z)|.{{1,{_WINDOW}}}", re.DOTALL)
+_BORDER: Final = 1_024
 
 
 def mask_text(text: str) -> tuple[str, list[str]]:
     """A text, such as a shell command or a configuration, without its secrets; the names of what was masked, one per value."""
+    if len(text) <= _WINDOW:
+        return _mask_window(text)
+    # Windows bound the time. What a border of the first ones divides is whole in the second ones, which begin half a window earlier.
+    text, found = _mask_windows(text, _WINDOW)
+    text, more = _mask_windows(text, _WINDOW // 2)
+    return text, list((Counter(found) | Counter(more)).elements())
+
+
+def _mask_windows(text: str, first: int) -> tuple[str, list[str]]:
+    """``text`` masked in windows of which the first one is ``first`` long; they end at a blank where there is one near the end."""
+    pieces: list[str] = []
+    found: list[str] = []
+    begin = 0
+    for border in [*range(first, len(text), _WINDOW), len(text)]:
+        blank = max(text.rfind(letter, border - _BORDER, border) for letter in " \n\t") if border < len(text) else -1
+        end = border if blank < 0 else blank + 1
+        piece, more = _mask_window(text[begin:end])
+        pieces.append(piece)
+        found += more
+        begin = end
+    return "".join(pieces), found
+
+
+def _mask_window(text: str) -> tuple[str, list[str]]:
     found: list[str] = []
     if len(text) < 4:
         return text, found
-    if len(text) > _WINDOW:  # the time that a text takes is bounded by its windows
-        pieces = [mask_text(piece) for piece in _WINDOWS.findall(text)]
-        return "".join(piece for piece, _ in pieces), [name for _, more in pieces for name in more]
+    if "PRIVATE KEY-----" in text:
+        text = _PEM.sub(lambda _: _noted(found, PRIVATE_KEY), text)
     if "://" in text:
         text = _mask_urls(text, found)
-    if "=" in text or ":" in text or "-" in text:
+    if "=" in text or ":" in text or "-" in text or "env" in text or "setdefault" in text:
         text = _mask_named(text, found)
     if "earer" in text or "EARER" in text:
         text = _BEARER.sub(lambda match: _bearer(match, found), text)
+    if "@" in text:
+        text = _LOGIN.sub(lambda match: _noted(found, URL_USER) if is_mixed(match[0]) else match[0], text)
     text = _TOKEN.sub(lambda _: _noted(found, TOKEN), text)
     return text, found
+
+
+def is_mixed(word: str) -> bool:
+    """Whether a word looks like a random one: upper case, lower case and digits, at least 8 characters."""
+    return len(word) >= 8 and all(re.search(letters, word) for letters in ("[A-Z]", "[a-z]", "[0-9]"))
 
 
 def _noted(found: list[str], what: str) -> str:
@@ -185,7 +278,7 @@ def _mask_named(text: str, found: list[str]) -> str:
             continue
         start, end = place
         value = text[start:end]
-        if value.strip("\\\"'").lower() in _LITERALS:
+        if is_plain_value(name, value.strip("\\\"'")):
             continue
         found.append(name)
         opening = _quote(text, start)
@@ -201,6 +294,8 @@ def _value_of(text: str, begin: int, name: str) -> tuple[int, int] | None:
     before = text[begin - 1] if begin else ""
     behind = at
     while behind < size and text[behind] in "\\\"'":
+        behind += 1
+    if behind > at and behind < size and text[behind] == "]" and before and before in "\"'":  # os.environ["NAME"] = ...
         behind += 1
     start = behind
     while start < size and text[start] in _SPACE:
@@ -219,13 +314,20 @@ def _value_of(text: str, begin: int, name: str) -> tuple[int, int] | None:
         while start < size and text[start] in _SPACE:
             start += 1
         option = name.startswith("-") and (not before or before in _SPACE + "\"'`=(;&|")
-        if not option or start == behind or start >= size or text[start] in "-|;&<>" or not is_secret_name(name):
+        if not option and _is_set(text, begin):  # setenv NAME value, os.putenv("NAME", "value")
+            option = True
+            if start < size and text[start] == ",":
+                start += 1
+                while start < size and text[start] in _SPACE:
+                    start += 1
+        if not option or start == behind or start >= size or text[start] in "|;&<>" or not is_secret_name(name):
             return None
-        return start, _value_end(text, start, _STOPS)
+        end = _value_end(text, start, _STOPS)
+        return None if text[start] == "-" and not _is_no_option(text[start:end]) else (start, end)
     if separator == ":" and (before in ("/", ":") or text[start : start + 1] == ":" or text.startswith("//", start)):
         return None
     of_query = before in ("?", "&") and separator == "=" and (name.lower() in ("sig", "key") or name.lower().endswith("signature"))
-    if not (of_query or is_secret_name(name)) or start >= size:
+    if not (of_query or is_secret_name(name) or _is_of_owner(text, begin, name)) or start >= size:
         return None
     if separator == "=" and name in ("PWD", "OLDPWD") and text[start] == "/":
         return None
@@ -240,6 +342,56 @@ def _value_of(text: str, begin: int, name: str) -> tuple[int, int] | None:
             end += 1
         end = _value_end(text, end, _STOPS)
     return start, end
+
+
+def _is_no_option(word: str) -> bool:
+    """Whether a word with a dash in front is a value rather than an option."""
+    return "=" not in word and is_mixed(word.lstrip("-"))
+
+
+def _back(text: str, at: int, letters: str) -> int:
+    while at > 0 and text[at - 1] in letters:
+        at -= 1
+    return at
+
+
+def _name_before(text: str, at: int) -> str:
+    """The name that ends at a place; at most 64 characters of it."""
+    begin = at
+    while begin > 0 and at - begin < 64 and (text[begin - 1] in "_.-" or (text[begin - 1].isascii() and text[begin - 1].isalnum())):
+        begin -= 1
+    return text[begin:at]
+
+
+_SETTERS: Final = ("setenv", "putenv", "setdefault", "-genv")
+
+
+def _is_set(text: str, begin: int) -> bool:
+    """Whether a command or function that sets a variable stands before the name at ``begin``."""
+    text = text[max(begin - 80, 0) : begin]
+    at = _back(text, len(text), "\\\"'( \t")
+    return at < len(text) and _name_before(text, at).endswith(_SETTERS)
+
+
+def _is_of_owner(text: str, begin: int, name: str) -> bool:
+    """Whether a value is a secret by what stands before its name: ``"name": "API_KEY", "value": ...`` and ``"wandb": {"key": ...``."""
+    if name.lower() not in ("key", "value"):
+        return False
+    text = text[max(begin - 160, 0) : begin]
+    at = _back(text, len(text), "\\\"' \t\r\n")
+    if at == 0:
+        return False
+    if name.lower() == "key":
+        if text[at - 1] not in "{(":
+            return False
+        at = _back(text, at - 1, "\\\"'=: \t\r\n")
+        return any(word.lower() in _SERVICES for word in _WORD.findall(_name_before(text, at)))
+    if text[at - 1] != ",":
+        return False
+    owner = _name_before(text, _back(text, at - 1, "\\\"' \t\r\n"))
+    at = _back(text, at - 1, "\\\"' \t\r\n") - len(owner)
+    at = _back(text, at, "\\\"'=: \t\r\n")
+    return is_secret_name(owner) and _name_before(text, at).endswith("name")
 
 
 def _quote(text: str, at: int) -> str:
@@ -262,6 +414,10 @@ def _value_end(text: str, at: int, stops: frozenset[str]) -> int:
                 break
         quote = ""
         stops = stops | frozenset(",}]:")
+    elif text.startswith("`", at):
+        at = _closed(text, at + 1, "`")
+    elif text.startswith("$(", at):
+        at = _closed(text, at + 2, ")")
     elif quote := _quote(text, at):
         at = _closed(text, at + len(quote), quote)
         stops = stops | frozenset(",}]:")
@@ -306,12 +462,13 @@ def mask_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     found: list[str] = []
     option = previous = ""
     for argument in arguments:
-        if option and not argument.startswith("-") and argument.lower() not in _LITERALS:
+        if option and (not argument.startswith("-") or _is_no_option(argument)) and not is_plain_value(option, argument):
             found.append(option)
             masked.append(MASK)
             option = previous = ""
             continue
-        option = argument if _is_option(argument) and is_secret_name(argument) else ""
+        named = _is_option(argument) or previous in ("-genv", "setenv")
+        option = argument if named and is_secret_name(argument) else ""
         text = None if _SHELL_TEXT.fullmatch(previous) else _mask_assigned(argument, found)
         if text is None:
             text, more = mask_text(argument)
@@ -340,7 +497,8 @@ def _mask_assigned(argument: str, found: list[str]) -> str | None:
             return None
         name = re.split(r"[/:@+~]", part)[-1]
         value = argument[end + 1 :].lstrip(" \t") if sign == ":" else argument[end + 1 :]
-        if is_secret_name(name) and value.lower() not in _LITERALS and not (name in ("PWD", "OLDPWD") and value.startswith("/")):
+        folder = name in ("PWD", "OLDPWD") and value.startswith("/")
+        if is_secret_name(name) and not is_plain_value(name, value) and not folder:
             found.append(name)
             return argument[: len(argument) - len(value)] + MASK
         if sign == ":":
@@ -370,33 +528,76 @@ def _quoted(argument: str) -> str:
 
 
 _COMMANDS: Final = ("command", "cmdline", "command_line", "argv", "commandline")
+_DEPTH: Final = 64
+TOO_DEEP: Final = "… (nested too deeply)"
+"""Replaces a value that is nested more than ``_DEPTH`` levels deep."""
 
 
-def mask_value(name: str, value: Any) -> tuple[Any, list[str]]:
-    """A parameter, label or fact without secrets, of any type that JSON has; the names of what was masked."""
-    if is_secret_name(name):
-        if value is None or isinstance(value, bool) or (isinstance(value, str) and value.lower() in _LITERALS) or value in ([], {}):
+def without_depth(value: Any, levels: int = _DEPTH) -> Any:
+    """A JSON value in which objects and lists deeper than ``levels`` are replaced by a text, so that recursive code can take it."""
+    if isinstance(value, Mapping):
+        return {key: without_depth(one, levels - 1) for key, one in value.items()} if levels > 0 else TOO_DEEP
+    if isinstance(value, list | tuple):
+        return [without_depth(one, levels - 1) for one in value] if levels > 0 else TOO_DEEP
+    return value
+
+
+def mask_value(name: str, value: Any, *, of_service: bool = False, levels: int = _DEPTH) -> tuple[Any, list[str]]:
+    """A parameter, label or fact without secrets, of any type that JSON has; the names of what was masked.
+
+    ``of_service``: the value belongs to a service such as wandb, in which "key" is a secret. Values deeper than ``levels`` become a text.
+    """
+    if is_secret_name(name) or (of_service and name.lower() == "key"):
+        if isinstance(value, int | float | str) and is_plain_value(name, str(value)):
             return value, []
-        return MASK, [name]
+        if value is None or isinstance(value, bool) or (isinstance(value, Mapping | list | tuple) and not value):
+            return value, []
+        if not (isinstance(value, Mapping | list | tuple) and words_of(name)[-1] == "tokens" and levels > 0):
+            return MASK, [name]
+        pairs = [mask_value(name, one, levels=levels - 1) for one in (value.values() if isinstance(value, Mapping) else value)]
+        new = [one for one, _ in pairs]
+        return (dict(zip(value, new, strict=True)) if isinstance(value, Mapping) else new), [what for _, more in pairs for what in more]
     if isinstance(value, str):
         return mask_command(value) if name.lower().endswith(_COMMANDS) else mask_text(value)
+    if isinstance(value, Mapping | list | tuple) and levels <= 0:
+        return TOO_DEEP, []
     if isinstance(value, Mapping):
-        return mask_mapping(value)
+        of_service = any(word.lower() in _SERVICES for word in _WORD.findall(name))
+        return mask_mapping(value, of_service=of_service, levels=levels - 1)
     if isinstance(value, list | tuple):
-        if all(isinstance(one, str) for one in value):
-            return mask_arguments(value)
-        pairs = [mask_value("", one) for one in value]
-        return [one for one, _ in pairs], [what for _, more in pairs for what in more]
+        return _mask_list(value, levels)
     return value, []
 
 
-def mask_mapping(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _mask_list(values: Sequence[Any], levels: int) -> tuple[list[Any], list[str]]:
+    """The texts of a list are masked as the arguments of a command, also among values of other types."""
+    texts = ["{}" if isinstance(one, Mapping | list | tuple) else str(one) for one in values]
+    masked, found = mask_arguments(texts)
+    result: list[Any] = []
+    for value, text, new in zip(values, texts, masked, strict=True):
+        if isinstance(value, str) or new != text:
+            result.append(new)
+            continue
+        inner, more = mask_value("", value, levels=levels - 1)
+        result.append(inner)
+        found += more
+    return result, found
+
+
+def mask_mapping(values: Mapping[str, Any], *, of_service: bool = False, levels: int = _DEPTH) -> tuple[dict[str, Any], list[str]]:
     """Parameters, labels or an environment without secrets; the names of what was masked."""
     masked: dict[str, Any] = {}
     found: list[str] = []
+    named = {str(key).lower(): value for key, value in values.items()}
+    owner = named.get("name")  # {"name": "API_KEY", "value": "..."}
     for key, value in values.items():
-        masked[key], more = mask_value(str(key), value)
-        found += more
+        name = owner if str(key).lower() == "value" and isinstance(owner, str) and is_secret_name(owner) else str(key)
+        new, more = mask_value(name, value, of_service=of_service, levels=levels)
+        shown, of_key = mask_text(str(key)) if isinstance(key, str) else (key, [])
+        while shown != key and (shown in masked or shown in values):
+            shown += "*"
+        masked[shown] = new
+        found += more + of_key
     return masked, found
 
 

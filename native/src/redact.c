@@ -63,19 +63,24 @@ static bool is_space(char c) { return in(c, " \t\r\n\f\v"); }
 static const char *const always[] = {
     "password", "passwords", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "credential", "credentials", "creds",
     "apikey", "apikeys", "bearer", "authorization", "cookie", "cookies", "jwt", "webhook", "connectionstring", "connstring", "connstr",
+    "passwort",
 };
 static const char *const endings[] = {
     "password",  "passwd",    "passphrase",  "apikey",   "secretkey",    "accesskey", "privatekey",
     "accountkey", "authtoken", "accesstoken", "apitoken", "sessiontoken", "hftoken",
 };
-static const char *const fillers[] = {"value", "b", "base", "hash", "hex", "header", "raw", "plain", "plaintext"};
+static const char *const fillers[] = {
+    "value", "b", "base", "hash", "hex", "header", "raw", "plain", "plaintext", "staging", "prod", "production", "dev", "test", "local",
+    "team", "org", "personal", "main", "default", "primary", "secondary", "backup", "old", "new", "read", "write", "ro", "rw", "readonly",
+    "ci", "hf", "huggingface", "github", "gitlab", "wandb", "openai", "aws", "gcp", "azure",
+};
 static const char *const keys[] = {
     "api",    "secret",    "access",  "private", "signing",      "sign",    "encryption",  "encrypt",     "decryption",  "wandb",
     "ssh",    "rsa",       "gpg",     "pgp",     "license",      "licence", "auth",        "account",     "shared",      "master",
     "service", "subscription", "storage", "hmac", "deploy",      "consumer", "app",        "application", "client",      "openai",
     "anthropic", "huggingface", "hf", "comet",   "neptune",      "mlflow",  "clearml",     "ngc",         "nvidia",      "gcp",
     "google", "azure",     "aws",     "minio",   "host",         "admin",   "root",        "user",        "server",      "project",
-    "sas",
+    "sas", "kaggle",
 };
 static const char *const no_secret_tokens[] = {
     "pad",     "padding",  "eos",     "bos",    "sos",    "eot",    "bot",    "eod",      "unk",      "unknown", "cls",      "sep",
@@ -90,6 +95,14 @@ static const char *const passes[] = {
     "db",   "database", "user", "mysql", "postgres", "pg",    "redis",    "smtp",   "mail",     "email", "ftp",   "sftp", "http",    "https",
     "proxy", "sudo",    "root", "admin", "ssh",      "login", "registry", "docker", "rabbitmq", "mongo", "ldap",  "vault", "keystore",
     "cert", "elastic",  "rsync",
+};
+static const char *const of_tokens[] = {"access", "auth", "api", "refresh", "session", "bearer", "secret", "hf", "github", "gitlab", "wandb"};
+static const char *const of_keys[] = {"api", "secret", "access", "private", "signing", "encryption", "ssh", "wandb", "openai"};
+static const char *const of_pats[] = {"gh", "github", "gitlab", "azure", "ado"};
+static const char *const services[] = {"wandb", "openai", "anthropic", "comet", "neptune", "huggingface", "clearml", "kaggle"};
+static const char *const methods[] = {
+    "kerberos", "krb5", "gssapi", "ntlm", "ldap", "saml", "oidc", "sso", "iam", "google", "github", "azure", "aws", "munge", "sasl", "tls",
+    "ssl", "mtls", "basic", "digest", "negotiate", "oauth", "oauth2", "anonymous",
 };
 static const char *const switches[] = {"use", "no", "enable", "disable", "require", "skip", "with", "without"};
 
@@ -148,12 +161,18 @@ static size_t words_of(const char *name, size_t length, char words[WORDS_MAX][WO
     return count;
 }
 
-bool postrun_redact_name(const char *name, size_t length) {
-    char words[WORDS_MAX][WORD_MAX];
+/* The words without those that qualify the last one that counts. */
+static size_t main_words_of(const char *name, size_t length, char words[WORDS_MAX][WORD_MAX]) {
     size_t count = words_of(name, length, words);
     while (count > 1 && LISTED(words[count - 1], fillers)) {
         count--;
     }
+    return count;
+}
+
+bool postrun_redact_name(const char *name, size_t length) {
+    char words[WORDS_MAX][WORD_MAX];
+    size_t count = main_words_of(name, length, words);
     if (!count) {
         return false;
     }
@@ -171,6 +190,15 @@ bool postrun_redact_name(const char *name, size_t length) {
     }
     if (strcmp(last, "token") == 0) {
         return !LISTED(before, no_secret_tokens);
+    }
+    if (strcmp(last, "tokens") == 0) {
+        return !*before || LISTED(before, of_tokens);
+    }
+    if (strcmp(last, "keys") == 0) {
+        return LISTED(before, of_keys);
+    }
+    if (strcmp(last, "pat") == 0) {
+        return LISTED(before, of_pats);
     }
     if (strcmp(last, "key") == 0) {
         for (size_t i = 0; i + 1 < count; i++) {
@@ -204,6 +232,136 @@ static bool is_literal(const char *text, size_t length) {
     return false;
 }
 
+static bool listed_any_case(const char *text, size_t length, const char *const *list, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (strlen(list[i]) == length && strncasecmp(text, list[i], length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_number(const char *text, size_t length, size_t most) {
+    size_t digits = 0;
+    while (digits < length && is_digit(text[digits])) {
+        digits++;
+    }
+    return length && digits == length && length <= most;
+}
+
+/* A number such as 4096, 1.5e9 or 300B. */
+static bool is_count(const char *text, size_t length) {
+    size_t at = 0;
+    while (at < length && (is_digit(text[at]) || (at && in(text[at], "_.,")))) {
+        at++;
+    }
+    if (at && at < length && in(text[at], "eE")) {
+        size_t digits = at + 1;
+        digits += digits < length && text[digits] == '+';
+        size_t first = digits;
+        while (digits < length && is_digit(text[digits])) {
+            digits++;
+        }
+        at = digits > first ? digits : at;
+    }
+    at += at && at < length && in(text[at], "kKmMbBtTgG");
+    return at && at == length;
+}
+
+/* A token of a text: one or two lower-case letters, <name>, [NAME]. */
+static bool is_text_token(const char *text, size_t length) {
+    if (length == 1 || length == 2) {
+        return is_lower(text[0]) && is_lower(text[length - 1]);
+    }
+    if (length < 3) {
+        return false;
+    }
+    size_t from = 1, to = length - 1;
+    bool angle = text[0] == '<' && text[to] == '>';
+    if (!angle && !(text[0] == '[' && text[to] == ']')) {
+        return false;
+    }
+    from += angle && text[1] == '/';
+    if (from >= to || to - from > (angle ? 30 : 20)) {
+        return false;
+    }
+    for (; from < to; from++) {
+        char c = text[from];
+        if (!(angle ? is_alnum(c) || in(c, "_|") : is_upper(c) || is_digit(c) || c == '_')) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_key_file(const char *text, size_t length) {
+    static const char *const suffixes[] = {".pem", ".key", ".pub", ".crt", ".cert", ".json", ".txt"};
+    for (size_t i = 0; i < length; i++) {
+        if ((i == 0 && text[i] != '/') || is_space(text[i])) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < COUNT(suffixes); i++) {
+        size_t size = strlen(suffixes[i]);
+        if (length > size && memcmp(text + length - size, suffixes[i], size) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the value of a name that can be a secret's is none: a switch, a token of a text, the number of a pass, or a file. */
+static bool is_plain(const char *name, size_t name_length, const char *text, size_t length) {
+    char words[WORDS_MAX][WORD_MAX];
+    if (is_literal(text, length)) {
+        return true;
+    }
+    size_t count = main_words_of(name, name_length, words);
+    const char *last = count ? words[count - 1] : "", *before = count > 1 ? words[count - 2] : "";
+    if (strcmp(last, "tokens") == 0 && is_count(text, length)) {
+        return true;
+    }
+    if (strcmp(last, "token") == 0 || strcmp(last, "tokens") == 0) {
+        return is_number(text, length, 7) || is_text_token(text, length);
+    }
+    if (strcmp(last, "pass") == 0) {
+        return is_number(text, length, 3);
+    }
+    if (strcmp(last, "auth") == 0 || strcmp(last, "oauth") == 0) {
+        return listed_any_case(text, length, methods, COUNT(methods));
+    }
+    if (strcmp(last, "pwd") == 0) {
+        static const char *const folders[] = {"", "work", "working", "old", "current"};
+        return length && *text == '/' && LISTED(before, folders);
+    }
+    return strcmp(last, "key") == 0 && is_key_file(text, length);
+}
+
+/* A word that looks like a random one: upper case, lower case and digits, at least 8 characters. */
+static bool is_mixed(const char *text, size_t length) {
+    bool upper = false, lower = false, digit = false;
+    size_t letters = 0;
+    for (size_t i = 0; i < length; i++) {
+        upper |= is_upper(text[i]);
+        lower |= is_lower(text[i]);
+        digit |= is_digit(text[i]);
+        letters += ((unsigned char)text[i] & 0xC0) != 0x80; /* characters of UTF-8 */
+    }
+    return letters >= 8 && upper && lower && digit;
+}
+
+/* Whether a word with a dash in front is a value rather than an option. */
+static bool is_no_option(const char *text, size_t length) {
+    if (memchr(text, '=', length)) {
+        return false;
+    }
+    while (length && *text == '-') {
+        text++;
+        length--;
+    }
+    return is_mixed(text, length);
+}
+
 static size_t find_in(const char *text, size_t from, size_t to, const char *set) {
     while (from < to && !in(text[from], set)) {
         from++;
@@ -212,7 +370,8 @@ static size_t find_in(const char *text, size_t from, size_t to, const char *set)
 }
 
 static bool of_user_only(const char *scheme, size_t length) {
-    static const char *const schemes[] = {"ssh", "sftp", "ftp", "rsync", "scp", "svn", "mosh"};
+    static const char *const schemes[] = {"ssh", "sftp", "ftp", "rsync", "scp", "svn", "mosh", "abfs", "abfss", "wasb", "wasbs", "hdfs", "webhdfs", "s3",
+                                          "s3a", "gs"};
     for (size_t i = length; i-- > 0;) {
         if (scheme[i] == '+') {
             length -= i + 1;
@@ -313,8 +472,11 @@ static size_t value_end(const char *text, size_t size, size_t at, const char *st
         }
         bracket = true;
     }
-    size_t quote = bracket ? 0 : quote_at(text, size, at);
-    if (quote) {
+    bool command = !bracket && at < size && (text[at] == '`' || (text[at] == '$' && at + 1 < size && text[at + 1] == '('));
+    size_t quote = bracket || command ? 0 : quote_at(text, size, at);
+    if (command) {
+        at = text[at] == '`' ? closed(text, size, at + 1, "`", 1) : closed(text, size, at + 2, ")", 1);
+    } else if (quote) {
         at = closed(text, size, at + quote, text + at, quote);
     }
     if (quote || bracket) {
@@ -363,6 +525,69 @@ static bool is_scheme(const char *text, size_t length) {
     return false;
 }
 
+static size_t back_over(const char *text, size_t at, size_t low, const char *set) {
+    while (at > low && in(text[at - 1], set)) {
+        at--;
+    }
+    return at;
+}
+
+/* Where the name begins that ends at a place; at most 64 characters of it. */
+static size_t name_before(const char *text, size_t at, size_t low) {
+    size_t begin = at;
+    while (begin > low && at - begin < 64 && is_name(text[begin - 1])) {
+        begin--;
+    }
+    return begin;
+}
+
+static bool ends_exactly(const char *text, size_t length, const char *end) {
+    size_t size = strlen(end);
+    return length >= size && memcmp(text + length - size, end, size) == 0;
+}
+
+/* Whether a command or function that sets a variable stands before the name at `begin`. */
+static bool is_set(const char *text, size_t begin) {
+    static const char *const setters[] = {"setenv", "putenv", "setdefault", "-genv"};
+    size_t low = begin > 80 ? begin - 80 : 0, at = back_over(text, begin, low, "\\\"'( \t"), name = name_before(text, at, low);
+    for (size_t i = 0; at < begin && i < COUNT(setters); i++) {
+        if (ends_exactly(text + name, at - name, setters[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a value is a secret by what stands before its name: "name": "API_KEY", "value": ... and "wandb": {"key": ... */
+static bool is_of_owner(const char *text, size_t begin, const char *name, size_t length) {
+    bool key = length == 3 && strncasecmp(name, "key", 3) == 0, value = length == 5 && strncasecmp(name, "value", 5) == 0;
+    size_t low = begin > 160 ? begin - 160 : 0, at = back_over(text, begin, low, "\\\"' \t\r\n");
+    if ((!key && !value) || at == low) {
+        return false;
+    }
+    if (key) {
+        char words[WORDS_MAX][WORD_MAX];
+        if (!in(text[at - 1], "{(")) {
+            return false;
+        }
+        at = back_over(text, at - 1, low, "\\\"'=: \t\r\n");
+        size_t from = name_before(text, at, low), count = words_of(text + from, at - from, words);
+        for (size_t i = 0; i < count; i++) {
+            if (LISTED(words[i], services)) {
+                return true;
+            }
+        }
+        return false;
+    }
+    if (text[at - 1] != ',') {
+        return false;
+    }
+    size_t end = back_over(text, at - 1, low, "\\\"' \t\r\n"), owner = name_before(text, end, low);
+    at = back_over(text, owner, low, "\\\"'=: \t\r\n");
+    size_t from = name_before(text, at, low);
+    return postrun_redact_name(text + owner, end - owner) && ends_exactly(text + from, at - from, "name");
+}
+
 /* Where the value of the name from `begin` to `at` is; false: the name is no secret's, or has no value. */
 static bool value_of(const char *text, size_t size, size_t begin, size_t at, size_t *from, size_t *to) {
     const char *name = text + begin;
@@ -370,6 +595,9 @@ static bool value_of(const char *text, size_t size, size_t begin, size_t at, siz
     char before = begin ? text[begin - 1] : 0, separator = 0;
     size_t behind = at;
     while (behind < size && in(text[behind], "\\\"'")) {
+        behind++;
+    }
+    if (behind > at && behind < size && text[behind] == ']' && in(before, "\"'")) { /* os.environ["NAME"] = ... */
         behind++;
     }
     size_t start = behind;
@@ -393,19 +621,28 @@ static bool value_of(const char *text, size_t size, size_t begin, size_t at, siz
             start++;
         }
         bool option = *name == '-' && (!begin || is_space(before) || in(before, "\"'`=(;&|"));
-        if (!option || start == behind || start >= size || in(text[start], "-|;&<>") || !postrun_redact_name(name, length)) {
+        if (!option && is_set(text, begin)) { /* setenv NAME value, os.putenv("NAME", "value") */
+            option = true;
+            if (start < size && text[start] == ',') {
+                start++;
+                while (start < size && is_space(text[start])) {
+                    start++;
+                }
+            }
+        }
+        if (!option || start == behind || start >= size || in(text[start], "|;&<>") || !postrun_redact_name(name, length)) {
             return false;
         }
         *from = start;
         *to = value_end(text, size, start, STOPS);
-        return true;
+        return text[start] != '-' || is_no_option(text + start, *to - start);
     }
     if (separator == ':' && (in(before, "/:") || (start < size && text[start] == ':') ||
                              (start + 1 < size && text[start] == '/' && text[start + 1] == '/'))) {
         return false;
     }
     bool query = in(before, "?&") && separator == '=' && of_query(name, length);
-    if (!(query || postrun_redact_name(name, length)) || start >= size) {
+    if (!(query || postrun_redact_name(name, length) || is_of_owner(text, begin, name, length)) || start >= size) {
         return false;
     }
     if (separator == '=' && text[start] == '/' && (is_name_of(name, length, "PWD") || is_name_of(name, length, "OLDPWD"))) {
@@ -456,7 +693,7 @@ static void mask_named(struct buffer *out, const char *text, size_t size) {
         while (last > first && in(text[last - 1], "\\\"'")) {
             last--;
         }
-        if (is_literal(text + first, last - first)) {
+        if (is_plain(text + begin, end - begin, text + first, last - first)) {
             continue;
         }
         put(out, text + kept, from - kept);
@@ -488,7 +725,11 @@ static void mask_bearers(struct buffer *out, const char *text, size_t size) {
         while (to < size && (is_alnum(text[to]) || in(text[to], "._~+/*=-"))) {
             to++;
         }
-        if (from > i + 6 && to > from) {
+        size_t least = 20; /* shorter: prose */
+        for (size_t k = from; k < to; k++) {
+            least = is_digit(text[k]) ? 8 : least;
+        }
+        if (from > i + 6 && to - from >= least) {
             put(out, text + kept, from - kept);
             put_mask(out);
             kept = to;
@@ -519,7 +760,8 @@ static size_t token_at(const char *text, size_t size, size_t at) {
     } kinds[] = {
         {"ghp_", "", 20},  {"gho_", "", 20},    {"ghu_", "", 20},   {"ghs_", "", 20},   {"ghr_", "", 20},   {"github_pat_", "_", 20},
         {"glpat-", "_-", 16}, {"hf_", "", 20},  {"npm_", "", 30},   {"xoxa-", "-", 10}, {"xoxb-", "-", 10}, {"xoxe-", "-", 10},
-        {"xoxo-", "-", 10}, {"xoxp-", "-", 10}, {"xoxr-", "-", 10}, {"xoxs-", "-", 10},
+        {"xoxo-", "-", 10}, {"xoxp-", "-", 10}, {"xoxr-", "-", 10}, {"xoxs-", "-", 10}, {"xapp-", "-", 20}, {"nvapi-", "_-", 30},
+        {"r8_", "", 30},    {"pypi-", "_-", 30}, {"glptt-", "_-", 20}, {"sk_live_", "", 16}, {"ya29.", "_-", 20}, {"SG.", "_.-", 40},
     };
     for (size_t i = 0; i < COUNT(kinds); i++) {
         if (begins(text, size, at, kinds[i].prefix)) {
@@ -533,6 +775,13 @@ static size_t token_at(const char *text, size_t size, size_t at) {
             end++;
         }
         return end - at == 20 && !(end < size && (is_alnum(text[end]) || text[end] == '_')) ? 20 : 0;
+    }
+    if (begins(text, size, at, "dapi")) {
+        size_t end = at + 4;
+        while (end < size && (is_digit(text[end]) || (text[end] >= 'a' && text[end] <= 'f'))) {
+            end++;
+        }
+        return end - at == 36 && !(end < size && (is_alnum(text[end]) || text[end] == '_')) ? 36 : 0;
     }
     if (begins(text, size, at, "AIza")) {
         size_t run = run_of(text, size, at + 4, "_-");
@@ -575,8 +824,64 @@ static void mask_tokens(struct buffer *out, const char *text, size_t size) {
     put(out, text + kept, size - kept);
 }
 
+/* Length of "-----BEGIN ... PRIVATE KEY-----" (`last` is its end) or "-----END ... -----" at a place; 0: none. */
+static size_t pem_line_at(const char *text, size_t size, size_t at, const char *word, const char *last, size_t most) {
+    if (!begins(text, size, at, word)) {
+        return 0;
+    }
+    size_t from = at + strlen(word), end = from;
+    while (end < size && (is_upper(text[end]) || is_digit(text[end]) || text[end] == ' ')) {
+        end++;
+    }
+    bool fits = ends_exactly(text + from, end - from, last) && end - from - strlen(last) <= most;
+    return fits && begins(text, size, end, "-----") ? end + 5 - at : 0;
+}
+
+static void mask_private_keys(struct buffer *out, const char *text, size_t size) {
+    size_t kept = 0;
+    for (size_t i = 0; i < size; i++) {
+        size_t line = text[i] == '-' ? pem_line_at(text, size, i, "-----BEGIN ", "PRIVATE KEY", 40) : 0;
+        if (!line) {
+            continue;
+        }
+        put(out, text + kept, i - kept);
+        put_mask(out);
+        size_t end = i + line, last = 0;
+        while (end < size && !(last = text[end] == '-' ? pem_line_at(text, size, end, "-----END ", "", 60) : 0)) {
+            end++;
+        }
+        kept = end + last;
+        i = kept - 1;
+    }
+    put(out, text + kept, size - kept);
+}
+
+/* The password in user:password@host without a scheme; it has upper and lower case and digits. */
+static void mask_logins(struct buffer *out, const char *text, size_t size) {
+    size_t kept = 0;
+    for (size_t i = 1; i < size; i++) {
+        if (text[i] != ':' || !is_name(text[i - 1])) {
+            continue;
+        }
+        size_t from = i + 1, to = from;
+        while (to < size && (is_alnum(text[to]) || in(text[to], "_.~!$%^*+-"))) {
+            to++;
+        }
+        bool host = to + 1 < size && text[to] == '@' && is_alnum(text[to + 1]) && !begins(text, size, to, "@sha256:");
+        if (host && to - from <= 256 && is_mixed(text + from, to - from)) {
+            put(out, text + kept, from - kept);
+            put_mask(out);
+            kept = to;
+        }
+        i = to > from ? to - 1 : i;
+    }
+    put(out, text + kept, size - kept);
+}
+
 char *postrun_redact_text(const char *text, size_t length) {
-    static void (*const passes_over[])(struct buffer *, const char *, size_t) = {mask_urls, mask_named, mask_bearers, mask_tokens};
+    static void (*const passes_over[])(struct buffer *, const char *, size_t) = {
+        mask_private_keys, mask_urls, mask_named, mask_bearers, mask_logins, mask_tokens,
+    };
     struct buffer in_buffer = {0};
     put(&in_buffer, text, length);
     for (size_t i = 0; length >= 4 && i < COUNT(passes_over) && !in_buffer.failed; i++) {
@@ -591,7 +896,7 @@ char *postrun_redact_text(const char *text, size_t length) {
 
 char *postrun_redact_value(const char *key, const char *value) {
     size_t length = strlen(value);
-    if (postrun_redact_name(key, strlen(key)) && !is_literal(value, length)) {
+    if (postrun_redact_name(key, strlen(key)) && !is_plain(key, strlen(key), value, length)) {
         return strdup(REDACT_MASK);
     }
     return postrun_redact_text(value, length);
@@ -653,7 +958,7 @@ static size_t assigned(const char *text, size_t size) {
         }
         bool folder = value < size && text[value] == '/' &&
                       (is_name_of(text + name, end - name, "PWD") || is_name_of(text + name, end - name, "OLDPWD"));
-        if (postrun_redact_name(text + name, end - name) && !is_literal(text + value, size - value) && !folder) {
+        if (postrun_redact_name(text + name, end - name) && !is_plain(text + name, end - name, text + value, size - value) && !folder) {
             return value;
         }
         if (sign == ':') {
@@ -665,7 +970,9 @@ static size_t assigned(const char *text, size_t size) {
 
 char *postrun_redact_arguments(const char *arguments, size_t length) {
     struct buffer out = {0};
-    bool option = false, shell = false;
+    const char *option = NULL; /* the one whose value is next */
+    size_t option_size = 0;
+    bool setter = false, shell = false;
     for (size_t at = 0; at < length && !out.failed;) {
         const char *text = arguments + at;
         size_t size = strnlen(text, length - at);
@@ -673,12 +980,15 @@ char *postrun_redact_arguments(const char *arguments, size_t length) {
             put(&out, " ", 1);
         }
         at += size + 1;
-        if (option && !(size && *text == '-') && !is_literal(text, size)) {
+        if (option && (!(size && *text == '-') || is_no_option(text, size)) && !is_plain(option, option_size, text, size)) {
             put_mask(&out);
-            option = shell = false;
+            option = NULL;
+            setter = shell = false;
             continue;
         }
-        option = is_option(text, size) && postrun_redact_name(text, size);
+        option = (setter || is_option(text, size)) && postrun_redact_name(text, size) ? text : NULL;
+        option_size = size;
+        setter = is_name_of(text, size, "-genv") || is_name_of(text, size, "setenv");
         size_t value = shell ? SIZE_MAX : assigned(text, size);
         shell = is_shell_option(text, size);
         if (value != SIZE_MAX) {

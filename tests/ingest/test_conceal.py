@@ -105,6 +105,19 @@ def test_secrets_are_masked_and_the_notes_say_what(run: Path) -> None:
     assert message == "5 values masked: --password, URL user info, api_key, hf_token, password."
 
 
+@pytest.mark.parametrize("members", [('{"a":', "}"), ("[", "]")])
+def test_deeply_nested_job_information_does_not_end_the_report(run: Path, tmp_path: Path, members: tuple[str, str]) -> None:
+    deep = members[0] * 900 + "1" + members[1] * 900
+    job = f'{{"hyperparameters": {{"deep": {deep}, "hf_token": "PLANTEDA"}}, "labels": {{"x": {deep}}}, "resources": [{deep}]}}'
+    (run / "job.json").write_text(job, encoding="utf-8")
+    call("report", str(run), "-o", str(tmp_path / "out"), "--format", "json", "--redact", "hosts,users,paths,command")
+    with ingest([run]) as store:
+        values = json.loads(store.frame("SELECT hyperparameters FROM run").item())
+    assert "nested too deeply" in json.dumps(values["deep"])
+    assert values["hf_token"] == "***"
+    assert "PLANTEDA" not in everything(tmp_path / "out").decode("utf-8", "replace")
+
+
 def test_a_run_without_secrets_has_no_note(run: Path) -> None:
     (run / "job.json").write_text('{"hyperparameters": {"max_tokens": 5}}', encoding="utf-8")
     (trace,) = run.glob("*.pt.trace.json")

@@ -21,6 +21,10 @@ WORDS = [
     "X-Amz-Signature", "https://", "ssh://", "user", "@", "host", "/", "?", "&", "=", ":", ": ", " ", "'", '"', "\\", '\\"', "{", "}", "[",
     "]", ",", ";", "abc123", "Bearer ", "Basic ", "Authorization", "hf_" + "a1B2" * 6, "sk-" + "aB3d" * 6, "sk-some-long-experiment-name",
     "eyJhbGciOiJI.eyJzdWIiOiI.abc", "AKIA" + "ABCD" * 4, "-c", "-lc", "\u00e9", "\n", "true", "null", "-", "***", "PWD", "cookie", "(",
+    "]", "tokens", "api_keys", "GH_PAT", "TOKEN_HF", "setenv ", "os.putenv('", "setdefault(", "-genv", "-Zq9SECRETval77", "5", "300B",
+    "<s>", "[MASK]", "en", "/a/b.pem", "kerberos", "wandb", "key", "name", "value", "`", "$(", "-----BEGIN RSA PRIVATE KEY-----",
+    "-----END X-----",
+    "u:Aa345678@", "dapi" + "a1" * 16, "nvapi-" + "a" * 30, "SG." + "a.-" * 14, "secretkey", "x" * 20, "abc12345",
     "|", "auth", "use_auth", "pass", "ConnectionString", "base64", "https", "AIza" + "a" * 35, "glpat-" + "x" * 20,
 ]  # fmt: skip
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=12).map("".join) | st.text(max_size=30).filter(lambda text: "\0" not in text)
