@@ -70,6 +70,8 @@ COMMANDS = [
     ["train", f"--DB_PASSWORD_STAGING={S}"], ["train", f"TOKEN_HF={S}"], ["train", f"WANDB_API_KEY_TEAM={S}"],
     ["train", f"GITHUB_TOKEN_READ={S}"],
     ["train", f"GH_PAT={S}"], ["train", "--api-keys", S], ["train", f"--tokens={S},{S}"], ["train", f"access_tokens=['{S}']"],
+    ["curl", "-u", f"user:{S}", "https://x"], ["curl", "--proxy-user", f"user:{S}", "https://x"], ["sshpass", "-p", S, "ssh", "h"],
+    ["mysql", "-u", "root", f"-p{S}"], ["docker", "login", "-u", "x", "-p", S], ["sh", "-c", f"wandb login {S} && train"],
     ["train", "--password", f"-{S}"], ["train", "--proxy", f"u:{S}@proxy:3128"],
     ["train", f"-----BEGIN OPENSSH PRIVATE KEY-----\n{S}\n-----END OPENSSH PRIVATE KEY-----"],
 ]  # fmt: skip
@@ -126,7 +128,8 @@ def test_everything_else_stays_as_it_is(name: str, value: str) -> None:
         "train s3://bucket@x/key abfss://container@account.dfs.core.windows.net/p hdfs://user@nn:8020/p",
         "train --lang_token en --mem_token 16",
         "train --tokens 300B --pass 2 --auth kerberos --pwd /a/b --client_key /a/b.pem", "train 'bos_token=<s> mask=[MASK] token: 5'",
-        "echo 'the bearer of bad news'", "train --password --verbose --epochs=3", "scp user@host:/path mailto:bob@example.org",
+        "echo 'the bearer of bad news'", "docker run -u 1000:1000 -p 80:80 x",
+        "sshpass -f /x ssh -p 22 h", "train --password --verbose --epochs=3", "scp user@host:/path mailto:bob@example.org",
         "train 'it is' \"quoted\"", "train 'unbalanced", "",
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ URL_USER: Final = "URL user info"
 BEARER: Final = "bearer token"
 TOKEN: Final = "access token"
 PRIVATE_KEY: Final = "private key"
+PASSWORD: Final = "password of a program"
 
 # -- names -----------------------------------------------------------------------------------------------------------------
 
@@ -208,6 +209,8 @@ def _mask_window(text: str) -> tuple[str, list[str]]:
         return text, found
     if "PRIVATE KEY-----" in text:
         text = _PEM.sub(lambda _: _noted(found, PRIVATE_KEY), text)
+    if any(name in text for name in _PROGRAMS):
+        text = _mask_programs(text, found)
     if "://" in text:
         text = _mask_urls(text, found)
     if "=" in text or ":" in text or "-" in text or "env" in text or "setdefault" in text:
@@ -223,6 +226,63 @@ def _mask_window(text: str) -> tuple[str, list[str]]:
 def is_mixed(word: str) -> bool:
     """Whether a word looks like a random one: upper case, lower case and digits, at least 8 characters."""
     return len(word) >= 8 and all(re.search(letters, word) for letters in ("[A-Z]", "[a-z]", "[0-9]"))
+
+
+_DATABASES: Final = frozenset(["mysql", "mysqldump", "mysqladmin", "mariadb"])
+_PROGRAMS: Final = _DATABASES | {"curl", "sshpass", "docker", "podman", "wandb"}
+_COMMAND_WORD: Final = re.compile(r"[^ \t\r\n\f\v\"'`;|&()]+")
+
+
+class _Program:
+    """Passwords that well-known programs take without a name; fed with the words of a command."""
+
+    def __init__(self) -> None:
+        self.name = self.expected = ""
+        self.login = False
+
+    def secret_in(self, word: str) -> int:
+        """Where in the next word a password begins; -1 if it has none."""
+        expected, self.expected = self.expected, ""
+        colon = word.find(":")
+        behind_colon = colon + 1 if 0 <= colon < len(word) - 1 else -1
+        if expected == "login":
+            return behind_colon
+        if expected == "value":
+            return -1 if word.startswith("-") else 0
+        base = word.rpartition("/")[2]
+        if base in _PROGRAMS:
+            self.name, self.login = base, False
+        elif self.name == "curl":
+            if word in ("-u", "-U", "--user", "--proxy-user"):
+                self.expected = "login"
+            elif word.startswith(("-u", "-U", "--user=", "--proxy-user=")):
+                return behind_colon
+        elif self.name == "sshpass" or (self.login and self.name in ("docker", "podman")):
+            self.expected = "value" if word == "-p" else ""
+            if word.startswith("-p") or not word.startswith("-"):
+                self.name = "" if self.name == "sshpass" else self.name
+        elif self.name in _DATABASES:
+            return 2 if word.startswith("-p") and word[2:].strip("0123456789") else -1
+        elif word == "login":
+            self.login = True
+        elif self.login and self.name == "wandb" and len(word) >= 12 and not word.startswith("-"):
+            self.login = False
+            return 0
+        return -1
+
+
+def _mask_programs(text: str, found: list[str]) -> str:
+    """``curl -u user:***``, ``sshpass -p ***``, ``mysql -p***``, ``docker login -p ***`` and ``wandb login ***``."""
+    program, pieces, kept, at = _Program(), [], 0, 0
+    for match in _COMMAND_WORD.finditer(text):
+        if any(letter in ";|&\n`(" for letter in text[at : match.start()]):
+            program = _Program()
+        place = program.secret_in(match[0])
+        at = match.end()
+        if place >= 0:
+            pieces.append(text[kept : match.start() + place] + _noted(found, PASSWORD))
+            kept = at
+    return "".join([*pieces, text[kept:]])
 
 
 def _noted(found: list[str], what: str) -> str:
@@ -461,10 +521,17 @@ def mask_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     masked: list[str] = []
     found: list[str] = []
     option = previous = ""
+    program = _Program()
     for argument in arguments:
+        place = program.secret_in(argument)
         if option and (not argument.startswith("-") or _is_no_option(argument)) and not is_plain_value(option, argument):
             found.append(option)
             masked.append(MASK)
+            option = previous = ""
+            continue
+        if place >= 0:
+            found.append(PASSWORD)
+            masked.append(argument[:place] + MASK)
             option = previous = ""
             continue
         named = _is_option(argument) or previous in ("-genv", "setenv")

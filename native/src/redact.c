@@ -878,9 +878,98 @@ static void mask_logins(struct buffer *out, const char *text, size_t size) {
     put(out, text + kept, size - kept);
 }
 
+/* Passwords that well-known programs take without a name; fed with the words of a command. */
+struct program {
+    const char *name; /* NULL: another one */
+    enum { EXPECTS_NOTHING, EXPECTS_LOGIN, EXPECTS_VALUE } expected;
+    bool login;
+};
+
+/* Where in the next word a password begins; SIZE_MAX: it has none. */
+static size_t secret_in(struct program *p, const char *word, size_t size) {
+    static const char *const programs[] = {
+        "curl", "sshpass", "docker", "podman", "wandb", "mysql", "mysqldump", "mysqladmin", "mariadb",
+    };
+    int expected = p->expected;
+    size_t colon = find_in(word, 0, size, ":"), behind_colon = colon + 1 < size ? colon + 1 : SIZE_MAX, base = size;
+    const char *name = p->name ? p->name : "";
+    bool option = size && *word == '-', short_p = begins(word, size, 0, "-p");
+    p->expected = EXPECTS_NOTHING;
+    if (expected == EXPECTS_LOGIN) {
+        return behind_colon;
+    }
+    if (expected == EXPECTS_VALUE) {
+        return option ? SIZE_MAX : 0;
+    }
+    while (base && word[base - 1] != '/') {
+        base--;
+    }
+    for (size_t i = 0; i < COUNT(programs); i++) {
+        if (is_name_of(word + base, size - base, programs[i])) {
+            *p = (struct program){programs[i], EXPECTS_NOTHING, false};
+            return SIZE_MAX;
+        }
+    }
+    if (strcmp(name, "curl") == 0) {
+        if (is_name_of(word, size, "-u") || is_name_of(word, size, "-U") || is_name_of(word, size, "--user") ||
+            is_name_of(word, size, "--proxy-user")) {
+            p->expected = EXPECTS_LOGIN;
+        } else if (begins(word, size, 0, "-u") || begins(word, size, 0, "-U") || begins(word, size, 0, "--user=") ||
+                   begins(word, size, 0, "--proxy-user=")) {
+            return behind_colon;
+        }
+    } else if (strcmp(name, "sshpass") == 0 || (p->login && (strcmp(name, "docker") == 0 || strcmp(name, "podman") == 0))) {
+        p->expected = is_name_of(word, size, "-p") ? EXPECTS_VALUE : EXPECTS_NOTHING;
+        if ((short_p || !option) && strcmp(name, "sshpass") == 0) {
+            p->name = NULL;
+        }
+    } else if (begins(name, strlen(name), 0, "mysql") || strcmp(name, "mariadb") == 0) {
+        bool digits = true;
+        for (size_t i = 2; i < size; i++) {
+            digits = digits && is_digit(word[i]);
+        }
+        return short_p && !digits ? 2 : SIZE_MAX;
+    } else if (is_name_of(word, size, "login")) {
+        p->login = true;
+    } else if (p->login && strcmp(name, "wandb") == 0 && !option) {
+        size_t letters = 0;
+        for (size_t i = 0; i < size; i++) {
+            letters += ((unsigned char)word[i] & 0xC0) != 0x80; /* characters of UTF-8 */
+        }
+        if (letters >= 12) {
+            p->login = false;
+            return 0;
+        }
+    }
+    return SIZE_MAX;
+}
+
+static void mask_programs(struct buffer *out, const char *text, size_t size) {
+    static const char divides[] = " \t\r\n\f\v\"'`;|&()";
+    struct program program = {0};
+    size_t kept = 0;
+    for (size_t at = 0; at < size;) {
+        if (in(text[at], divides)) {
+            if (in(text[at], ";|&\n`(")) {
+                program = (struct program){0};
+            }
+            at++;
+            continue;
+        }
+        size_t end = find_in(text, at, size, divides), place = secret_in(&program, text + at, end - at);
+        if (place != SIZE_MAX) {
+            put(out, text + kept, at + place - kept);
+            put_mask(out);
+            kept = end;
+        }
+        at = end;
+    }
+    put(out, text + kept, size - kept);
+}
+
 char *postrun_redact_text(const char *text, size_t length) {
     static void (*const passes_over[])(struct buffer *, const char *, size_t) = {
-        mask_private_keys, mask_urls, mask_named, mask_bearers, mask_logins, mask_tokens,
+        mask_private_keys, mask_programs, mask_urls, mask_named, mask_bearers, mask_logins, mask_tokens,
     };
     struct buffer in_buffer = {0};
     put(&in_buffer, text, length);
@@ -973,14 +1062,23 @@ char *postrun_redact_arguments(const char *arguments, size_t length) {
     const char *option = NULL; /* the one whose value is next */
     size_t option_size = 0;
     bool setter = false, shell = false;
+    struct program program = {0};
     for (size_t at = 0; at < length && !out.failed;) {
         const char *text = arguments + at;
         size_t size = strnlen(text, length - at);
         if (at) {
             put(&out, " ", 1);
         }
+        size_t place = secret_in(&program, text, size);
         at += size + 1;
         if (option && (!(size && *text == '-') || is_no_option(text, size)) && !is_plain(option, option_size, text, size)) {
+            put_mask(&out);
+            option = NULL;
+            setter = shell = false;
+            continue;
+        }
+        if (place != SIZE_MAX) {
+            put(&out, text, place);
             put_mask(&out);
             option = NULL;
             setter = shell = false;

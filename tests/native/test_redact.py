@@ -25,6 +25,7 @@ WORDS = [
     "<s>", "[MASK]", "en", "/a/b.pem", "kerberos", "wandb", "key", "name", "value", "`", "$(", "-----BEGIN RSA PRIVATE KEY-----",
     "-----END X-----",
     "u:Aa345678@", "dapi" + "a1" * 16, "nvapi-" + "a" * 30, "SG." + "a.-" * 14, "secretkey", "x" * 20, "abc12345",
+    "curl ", "curl", "-u", "-uU:x", "sshpass ", "-p", "-pX1", "mysql", "docker", "wandb ", "login ", "login",
     "|", "auth", "use_auth", "pass", "ConnectionString", "base64", "https", "AIza" + "a" * 35, "glpat-" + "x" * 20,
 ]  # fmt: skip
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=12).map("".join) | st.text(max_size=30).filter(lambda text: "\0" not in text)
