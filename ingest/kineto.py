@@ -134,7 +134,8 @@ class _Trace:
         identity = self._identify(members)
         facts = self._facts(members)
         if self.place is None:
-            self.place = self.placement.place(identity, facts, self.source, self.path.name)
+            if any(self.rows.waiting.values()):  # a file without rows adds no machine and no process
+                self.place = self.placement.place(identity, facts, self.source, self.path.name)
         elif identity != self.identity or any(self.flushed.values()):
             self._settle_place(identity, facts, members)
         self.identity = identity
@@ -146,6 +147,8 @@ class _Trace:
             self._flush(table)
         if "device_unknown" in self.left_out.dropped:
             self._settle_device()
+        if self.place is None:
+            return self._notes(scan, inflate, members)
         if any(self.flushed.values()) and self.rows.first_ns is not None and self.rows.last_ns is not None:
             window = {"first_ns": self.rows.first_ns + self.base_ns, "last_ns": self.rows.last_ns + self.base_ns}
             on = self.left_out.on
