@@ -7,6 +7,7 @@ Bytes that are neither are replaced.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -18,9 +19,11 @@ from .inflate import Inflate
 from .store import Store
 from .trace_notes import note_defects
 
-BATCH_BYTES: Final = 8 << 20
+BATCH_BYTES: Final = 2 << 20
 LONGEST_LINE: Final = 64 << 10
 """Longer lines are none of a log."""
+_BLANK: Final = re.compile(rb"\n[\n\r\t \0]+")
+"""Empty lines, and the space before the next line; each line of a series takes memory, and a packed file can have millions of them."""
 
 
 class LogLines:
@@ -82,7 +85,7 @@ class LogLines:
             return
         self._zeros += whole.count(b"\0")
         # "\0" is what a file system leaves of a file that was being written when the machine went down.
-        text = whole.decode("utf-8", "replace").replace("\0", " ")
+        text = _BLANK.sub(b"\n", whole).decode("utf-8", "replace").replace("\0", " ")
         lines = pl.Series("line", [text]).str.split("\n").explode().str.strip_chars(" \t\r\ufeff")
         lines = lines.filter(lines.str.len_bytes() > 0)
         short = lines.filter(lines.str.len_bytes() <= LONGEST_LINE)
