@@ -52,7 +52,9 @@ def _settle_strangers(
         known.setdefault(source.format, set()).update(worked.get(source.id, ()))
     found: dict[tuple[int, int], tuple[Offset, SourceRows, SourceRows]] = {}
     for one, other in pairs:
-        for mine, theirs in product(sorted(worked[one.id] - known[other.format]), sorted(worked[other.id] - known[one.format])):
+        # A process with fewer kernels has no offset (work_offset), whatever it did.
+        alone = [_busy(run, source) & worked[source.id] - known[beside.format] for source, beside in ((one, other), (other, one))]
+        for mine, theirs in product(*map(sorted, alone)):
             swapped = operators(run, one, mine) > operators(run, other, theirs)
             moves, stays, first, second = (other, one, theirs, mine) if swapped else (one, other, mine, theirs)
             if moves.id in bound or contradicted(run, mine, theirs) or same_rows(run, one, other, mine, theirs):
@@ -66,6 +68,16 @@ def _settle_strangers(
         if partners[first] == partners[second] == 1 and moves.id not in bound:
             bound |= {moves.id}
             _shift(run, moves, stays, offset, "a process")
+
+
+def _busy(run: Sources, source: SourceRows) -> set[int]:
+    """The processes of a source with at least ``LEAST_ROWS`` kernels."""
+    first, last = source.rows.get("device_event", (0, 0))
+    query = (
+        "SELECT process FROM device_event WHERE rowid >= ? AND rowid < ? AND kind = 'kernel' AND process IS NOT NULL"
+        f" GROUP BY process HAVING count(*) >= {LEAST_ROWS}"
+    )
+    return set(run.store.frame(query, [first, last]).to_series().to_list())
 
 
 def _offset(run: Sources, moves: SourceRows, stays: SourceRows, mine: set[int], theirs: set[int]) -> Offset | None:

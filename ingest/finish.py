@@ -94,7 +94,8 @@ def ranks_by_order(store: Store, processes: Sequence[int]) -> None:
     if len(missing) < len(order):
         store.note("warning", "rank_unknown", "Some traces do not say their rank; they are shown without.", count=len(missing))
         return
-    for rank, process in enumerate(order):
-        store.connection.execute("UPDATE process SET rank = ? WHERE id = ?", [rank, process])
+    with store.transaction():
+        for rank, process in enumerate(order):
+            store.connection.execute("UPDATE process SET rank = ? WHERE id = ?", [rank, process])
     text = "No trace says its rank; ranks were given in the order of the file names, within a file of the devices."
     store.note("warning", "rank_guessed", text, count=len(order))

@@ -147,8 +147,9 @@ class GpuLogs:
         for log in [log for log in self.logs if log.zoned == zoned]:
             shift = shifts.get(log.source, 0)
             stored = 0
-            for placed in [placed for placed in self.placed if placed.log is log]:
-                stored += self._store(placed, shift)
+            with self.store.transaction():
+                for placed in [placed for placed in self.placed if placed.log is log]:
+                    stored += self._store(placed, shift)
             span = [None if time is None else time + shift for time in (log.first_ns, log.last_ns)]
             results[log.source] = ReadResult(stored, span[0], span[1], partial=log.partial)
             self.store.connection.execute("DELETE FROM log_sample WHERE log = ?", [log.source])

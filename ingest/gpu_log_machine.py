@@ -27,11 +27,12 @@ def place_logs(logs: GpuLogs) -> None:
         hosts: dict[str | None, list[Gpu]] = {}
         for gpu in log.gpus.values():
             hosts.setdefault(gpu.host, []).append(gpu)
-        for host, gpus in hosts.items():
-            node = _node(logs, log, host, gpus, named=named)
-            number_gpus(logs.store, log, node, gpus)
-            logs.placed.append(Placed(log, node, gpus))
-            store_devices(logs.store, node, gpus)
+        with logs.store.transaction():
+            for host, gpus in hosts.items():
+                node = _node(logs, log, host, gpus, named=named)
+                number_gpus(logs.store, log, node, gpus)
+                logs.placed.append(Placed(log, node, gpus))
+                store_devices(logs.store, node, gpus)
         if log.beyond:
             text = f"Lines of GPUs beyond the first {MOST_GPUS:,}, or of machines beyond the first {NODES_PER_FILE:,}, were left out."
             logs.store.note("warning", "too_many_devices", text, count=log.beyond, source=log.source, file=log.file)

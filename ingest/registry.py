@@ -140,8 +140,7 @@ class Registry:
 
     def is_further(self, process: int) -> bool:
         """Whether a process is the one that all beyond the bounds share."""
-        shared = self._processes.get((self._nodes.get(FURTHER_NODES, -1), None))
-        return shared is not None and shared[0].id == process
+        return any(shared.id == process for shared in self._processes.get((self._nodes.get(FURTHER_NODES, -1), None), ()))
 
     def discard(self, node: int, process: int, source: int) -> None:
         """Forget a process that only ``source`` had asked for and that turned out to be another, and its
