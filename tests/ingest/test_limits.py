@@ -6,6 +6,8 @@ import gzip
 import json
 import random
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from postrun.ingest import finish, gpu_log, ingest, limits, registry, run_row
 from postrun.ingest import store as store_module
 from postrun.ingest.inflate import Inflate
 from postrun.ingest.limits import LEFT_OUT, OTHER_KERNELS, TEXT_BYTES, cut_text, size_in_bytes, unpacked_limit
+from postrun.ingest.log_lines import LogLines
 from postrun.ingest.store import Store
 from postrun.ingest.trace_format import TraceFile
 from postrun.ingest.trace_scan import TraceScan
@@ -379,3 +382,28 @@ def test_blocks_of_a_recording_beyond_the_limit_are_left_out(tmp_path: Path) -> 
         part = store.frame("SELECT count(*) AS n FROM annotation").item()
         assert (whole, part) == (80_000, 20_000)
         assert any("Raise --max-unpacked" in message for message, _ in notes(store, "unpacked_limit"))
+
+
+def test_millions_of_empty_lines_of_a_log_take_little_memory(tmp_path: Path) -> None:
+    head = b"timestamp, index, utilization.gpu [%]\n"
+    path = tmp_path / "smi.csv.gz"
+    path.write_bytes(gzip.compress(head + b"\n" * 20_000_000 + b"2024/01/01 00:00:00.123, 0, 85 %\n", 1))
+    lines = [line for series in LogLines(path) for line in series]
+    assert lines == [head.strip().decode(), "2024/01/01 00:00:00.123, 0, 85 %"]
+    script = (
+        "import re, sys; from pathlib import Path; from postrun.ingest.log_lines import LogLines\n"
+        "for series in LogLines(Path(sys.argv[1])): pass\n"
+        "print(re.search(r'VmHWM:\\s*(\\d+)', Path('/proc/self/status').read_text())[1])"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", script, path], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 300 << 10  # KiB; some 130,000 with Polars itself
+
+
+def test_a_trace_without_events_adds_no_machine_and_no_process(tmp_path: Path) -> None:
+    document = {"schemaVersion": 1, "host_name": "good-host", "traceEvents": [kernel("good_kernel", 0)]}
+    (tmp_path / "good.pt.trace.json").write_text(json.dumps(document))
+    (tmp_path / "bad.pt.trace.json").write_bytes(b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", \x00\x00\x00')
+    with ingest([tmp_path]) as store:
+        assert numbers(store, "SELECT hostname FROM node") == ["good-host"]
+        assert store.frame("SELECT count(*) FROM process").item() == 1
+        assert numbers(store, "SELECT file FROM ingest_note WHERE code = 'no_events'") == ["bad.pt.trace.json"]
