@@ -7,6 +7,7 @@ from the other files of the run.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,8 @@ KEYS: Final = ("host", "index", "uuid", "bus", "name")
 """Columns of texts that say which GPU a row is of."""
 MOST_GPUS: Final = 4096
 """GPUs of one log; rows of further ones are left out."""
+
+_ROWS_OF_TRANSACTION: Final = 1_000_000
 
 _TABLE: Final = "CREATE TEMP TABLE IF NOT EXISTS log_sample (log INTEGER, gpu INTEGER, metric VARCHAR, time_ns BIGINT, value DOUBLE)"
 
@@ -147,7 +150,8 @@ class GpuLogs:
         for log in [log for log in self.logs if log.zoned == zoned]:
             shift = shifts.get(log.source, 0)
             stored = 0
-            with self.store.transaction():
+            # A transaction for many machines with few rows each; of many rows it would hold all in memory.
+            with self.store.transaction() if log.rows < _ROWS_OF_TRANSACTION else nullcontext():
                 for placed in [placed for placed in self.placed if placed.log is log]:
                     stored += self._store(placed, shift)
             span = [None if time is None else time + shift for time in (log.first_ns, log.last_ns)]
