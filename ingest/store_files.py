@@ -48,7 +48,7 @@ def check_finished(path: Path, name: str) -> None:
         status = log.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_size:
             raise InputError(
-                f"{name}: has a write-ahead log next to it ({log.name}), so it is being written or its writer was killed; remove both and"
+                f"{name}: has a write-ahead log next to it ({log.name}), so it is being written or its writer was killed;"
                 " ingest the sources again"
             )
 
