@@ -53,6 +53,7 @@ def appendix(report: Report) -> Section:
     )
     made.facts["definitions"] = DEFINITIONS
     options = [(str(key), _plain(setting)) for key, setting in report.options.items()]
+    options += [("masked", note.message.partition(": ")[2]) for note in report.data_quality if note.code == "values_masked"]
     versions = list({report.generator.name: report.generator.version, **report.generator.versions}.items())
     made.facts["pairs"] = [
         (caption, line_of(pairs, longest=_LONGEST)) for caption, pairs in (("Options in effect", options), ("Versions", versions)) if pairs

@@ -135,6 +135,9 @@ def test_no_output_contains_a_secret(run: Path, tmp_path: Path) -> None:
     data = everything(out)
     assert [secret for secret in SECRETS if secret.encode() in data] == []
     assert HOST.encode() in data  # only secrets are left out unasked
+    appendix = (out / "report/report.html").read_text(encoding="utf-8").partition('id="appendix"')[2]
+    assert "masked" in appendix
+    assert "URL user info" in appendix
 
 
 def test_redacted_outputs_contain_no_host_user_path_or_command(run: Path, tmp_path: Path) -> None:
