@@ -37,6 +37,7 @@ T = TypeVar("T")
 Cause = Literal["time", "memory", "signal", "exit", "start", "ended"]
 
 _TICK_S: Final = 0.1
+_CRASH: Final = ", a crash in a library"
 _CHILDREN_TICKS: Final = 5
 _START_S: Final = 120.0
 _GRACE_S: Final = 5.0
@@ -320,7 +321,7 @@ class _Worker:
         while not self.dead() and time.monotonic() < until:
             time.sleep(0.01)
         reason, cause = self._how() if self.dead() else ("the worker closed its connection and went on", "exit")
-        reason, cause = watch.late() or watch.exceeded(cause, self.output()) or (reason, cause)
+        reason, cause = watch.late() or watch.exceeded(cause, self.output()) or (reason + watch.doubt(reason), cause)
         self._kill()
         if exchange.taken:
             raise WorkerDied(reason, cause, self.output())
@@ -357,7 +358,7 @@ class _Worker:
             except ValueError:
                 name = f"signal {status}"
             hint = {"SIGKILL": ", most likely by the machine for want of memory"}.get(name, "")
-            hint = ", a crash in a library" if name in ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE") else hint
+            hint = _CRASH if name in ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE") else hint
             return f"the worker was ended by {name}{hint}", "signal"
         return "the worker has ended, it is not known how", "exit"
 
@@ -476,6 +477,13 @@ class _Watch:
             return None
         killed = self._group.exceeded() if self._group is not None else hard_limit.speaks_of_memory(output)
         return (hard_limit.reason(allowed), "memory") if killed else None
+
+    def doubt(self, reason: str) -> str:
+        """Libraries also crash if the kernel refuses them memory; then nothing else tells the limit from a defect."""
+        allowed = self._limits.memory_bytes
+        if self._data is None or allowed is None or _CRASH not in reason:
+            return ""
+        return f", or it needed more memory than is allowed ({hard_limit.size(allowed)}); raise --memory"
 
     def broken(self, taken: bool) -> tuple[str, Cause] | None:
         now = time.monotonic()

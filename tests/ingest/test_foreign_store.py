@@ -265,7 +265,7 @@ from pathlib import Path
 from postrun.ingest import foreign_store
 from postrun.cli import main
 foreign_store.copied.__kwdefaults__["child"] = Path({str(child)!r})
-main(["report", {str(honest)!r}, "-o", {str(tmp_path / "out")!r}])
+main(["report", {str(honest)!r}, "-o", {str(tmp_path / "out")!r}, "--format", "json"])
 """
     environment = {**os.environ, "TMPDIR": str(tmp_path / "t")}
     (tmp_path / "t").mkdir()
