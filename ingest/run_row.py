@@ -147,7 +147,7 @@ def _json(value: Any) -> str:
 
 
 def _status(store: Store, of_job: str | None, partial: bool, ended: bool) -> str:
-    """A completed job of which --max-unpacked left a part out is reported as partial."""
+    """The status of the run. A completed job is reported as partial if --max-unpacked left out a part of its files."""
     status = of_job or ("partial" if partial else "completed" if ended else "unknown")
     limited = "SELECT 1 FROM ingest_note WHERE code = 'unpacked_limit'"
     return "partial" if status == "completed" and store.connection.execute(limited).fetchall() else status

@@ -26,7 +26,7 @@ _FLOCK: Final = "hhqqi4x"
 
 
 def writer(path: Path) -> str | None:
-    """Which program has the database file open for writing, as part of a message; None if none has, or if this system does not tell."""
+    """Which program has the database file open for writing, as part of a message; None if none has, or if this system cannot show locks."""
     with suppress(OSError):
         if _locked_here(path.stat()):
             return f"this program has it open already (PID {os.getpid()})"
@@ -105,7 +105,7 @@ def _copy_data(descriptor: int, size: int, target: Path) -> None:
 
 
 def _locked_here(status: os.stat_result) -> bool:
-    """Whether this process holds a lock on the file: nothing that it asks of its own locks tells, and closing the file would end them."""
+    """Whether this process holds a lock on the file: F_GETLK does not show its own locks, and closing the file would release them."""
     folder = Path("/proc/self/fd")
     for entry in folder.iterdir() if folder.is_dir() else ():
         with suppress(OSError):

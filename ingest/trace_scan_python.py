@@ -40,7 +40,7 @@ _INT64: Final = range(-(2**63) + 1, 2**63)
 _TEXT_ID_BASE: Final = -(2**62)
 _EXAMPLE: Final = 60
 _WINDOW: Final = 1 << 16  # json's error messages count the lines before an error, so its text is kept short
-_METADATA_BYTES: Final = 64  # what an M event takes beside its text
+_METADATA_BYTES: Final = 64  # what an M event takes in addition to its text
 _STRIPPED: Final = " \t\r\n"
 _LONGEST_INT: Final = 4000  # digits; int() refuses more than 4300
 

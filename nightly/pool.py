@@ -479,7 +479,7 @@ class _Watch:
         return (hard_limit.reason(allowed), "memory") if killed else None
 
     def doubt(self, reason: str) -> str:
-        """Libraries also crash if the kernel refuses them memory; then nothing else tells the limit from a defect."""
+        """Libraries also crash if the kernel refuses them memory; then nothing else separates the limit from a defect."""
         allowed = self._limits.memory_bytes
         if self._data is None or allowed is None or _CRASH not in reason:
             return ""

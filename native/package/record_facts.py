@@ -59,7 +59,7 @@ def facts(command: Sequence[str], *, name: str | None, environment: Mapping[str,
         "job.instance_type_source": source,
         "job.hosts": " ".join(map(str, hosts)) if isinstance(hosts, list) else None,
     }
-    if "hosts" in redacted():  # names of other hosts, of which only those of this one are replaced
+    if "hosts" in redacted():  # names of other hosts, and only those of this host are replaced
         found["job.hosts"] = None
         environment = {key: value for key, value in environment.items() if key not in _OF_HOSTS}
     found |= {f"job.environment.{key}": environment[key] for key in LAUNCHER_VARIABLES if environment.get(key)}

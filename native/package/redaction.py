@@ -152,7 +152,7 @@ _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://([^ \t\r\n\f\v\"'<>`
 _WITH_USER_ONLY: Final = frozenset({
     "ssh", "sftp", "ftp", "rsync", "scp", "svn", "mosh", "abfs", "abfss", "wasb", "wasbs", "hdfs", "webhdfs", "s3", "s3a", "gs",
 })  # fmt: skip
-"""Schemes (also after a +) of which a user without a password is a name, not a token."""
+"""Schemes (also after a +) whose user without a password is a name, not a token."""
 _BEARER: Final = re.compile(
     r"(?<![A-Za-z0-9_-])([Bb]earer|BEARER)([ \t]+|%20)"
     r"((?=[A-Za-z._~+/*=-]*[0-9])[A-Za-z0-9._~+/*=-]{8,}|[A-Za-z0-9._~+/*=-]{20,}|\*\*\*(?![A-Za-z0-9._~+/*=-]))",
@@ -189,7 +189,7 @@ def mask_text(text: str) -> tuple[str, list[str]]:
 
 
 def _mask_windows(text: str, first: int) -> tuple[str, list[str]]:
-    """``text`` masked in windows of which the first one is ``first`` long; they end at a blank where there is one near the end."""
+    """``text`` masked in windows, the first with ``first`` characters; a window ends at a blank if there is one near its end."""
     pieces: list[str] = []
     found: list[str] = []
     begin = 0
@@ -349,7 +349,7 @@ def _mask_named(text: str, found: list[str]) -> str:
 
 
 def _value_of(text: str, begin: int, name: str) -> tuple[int, int] | None:
-    """Where the value of a name begins and ends; None where the name is no secret's, or has no value."""
+    """Where the value of a name begins and ends; None if the name is not that of a secret, or has no value."""
     size, at = len(text), begin + len(name)
     before = text[begin - 1] if begin else ""
     behind = at
@@ -550,7 +550,7 @@ def _is_option(argument: str) -> bool:
 
 
 def _mask_assigned(argument: str, found: list[str]) -> str | None:
-    """``NAME=***`` or ``NAME: ***``: of an argument all that follows belongs to the value. None where it is no secret's."""
+    """``NAME=***`` or ``NAME: ***``: in an argument, all that follows belongs to the value. None if it is not that of a secret."""
     at = 0
     while match := _ASSIGNED.match(argument, at):
         end = match.end()
@@ -584,7 +584,7 @@ def mask_command(text: str) -> tuple[str, list[str]]:
         return mask_text(text)
     masked, found = mask_arguments(arguments)
     joined = text if masked == arguments else " ".join(map(_quoted, masked))
-    whole, more = mask_text(joined)  # of a text that is no shell's
+    whole, more = mask_text(joined)  # a text that no shell would parse
     return whole, found if whole == joined else [*found, *(Counter(more) - Counter(found)).elements()]
 
 

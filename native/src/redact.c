@@ -221,7 +221,7 @@ bool postrun_redact_name(const char *name, size_t length) {
 
 static bool is_name(char c) { return is_alnum(c) || in(c, "_.-"); }
 
-/* A value that switches something on or off is no secret. */
+/* A value that switches something on or off is not a secret. */
 static bool is_literal(const char *text, size_t length) {
     static const char *const literals[] = {"", "true", "false", "none", "null", "yes", "no"};
     for (size_t i = 0; i < COUNT(literals); i++) {
@@ -588,7 +588,7 @@ static bool is_of_owner(const char *text, size_t begin, const char *name, size_t
     return postrun_redact_name(text + owner, end - owner) && ends_exactly(text + from, at - from, "name");
 }
 
-/* Where the value of the name from `begin` to `at` is; false: the name is no secret's, or has no value. */
+/* Where the value of the name from `begin` to `at` is; false: the name is not that of a secret, or has no value. */
 static bool value_of(const char *text, size_t size, size_t begin, size_t at, size_t *from, size_t *to) {
     const char *name = text + begin;
     size_t length = at - begin;

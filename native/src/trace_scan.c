@@ -1105,7 +1105,7 @@ static int is_wide(const trace_scan *s, trace_scan_text category) {
     return 0;
 }
 
-#define METADATA_BYTES 64 /* what an M event takes beside its text */
+#define METADATA_BYTES 64 /* what an M event takes in addition to its text */
 
 /* Puts the event that has been read into the columns; -1 without memory. */
 static int commit_event(trace_scan *s, text start, text end) {
