@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "redact.h"
 
 static bool read_number(const char *name, int64_t *number) {
     const char *text = getenv(name);
@@ -62,9 +61,8 @@ static size_t read_file(const char *path, char *text, size_t size) {
     return length;
 }
 
-void postrun_process_command(char *text, size_t size) {
-    struct redaction wish = postrun_redaction();
-    size_t length = wish.command ? 0 : read_file("/proc/self/cmdline", text, size);
+void postrun_process_command(char *text, size_t size, const struct redaction *wish) {
+    size_t length = wish->command ? 0 : read_file("/proc/self/cmdline", text, size);
     while (length && text[length - 1] == 0) {
         length--;
     }

@@ -1120,9 +1120,16 @@ struct redaction postrun_redaction(void) {
         } else if (is_name_of(list, length, "command")) {
             wish.command = true;
         } else if (length) {
-            wish = (struct redaction){true, true, true, true};
+            wish = (struct redaction){.hosts = true, .users = true, .paths = true, .command = true};
         }
         list += length + (list[length] != 0);
+    }
+    static const char *const variables[] = {"USER", "LOGNAME"};
+    for (size_t i = 0; wish.users && i < COUNT(variables); i++) {
+        const char *user = getenv(variables[i]);
+        if (user && strcmp(user, "root") != 0) {
+            snprintf(wish.names[i], sizeof wish.names[i], "%s", user);
+        }
     }
     return wish;
 }
@@ -1216,14 +1223,14 @@ static void step(struct buffer *text, struct buffer *out) {
     *out = (struct buffer){0};
 }
 
-char *postrun_redact_places(char *text, struct redaction wish) {
-    if (!text || !(wish.hosts || wish.users || wish.paths)) {
+char *postrun_redact_places(char *text, const struct redaction *wish) {
+    if (!text || !(wish->hosts || wish->users || wish->paths)) {
         return text;
     }
     struct buffer all = {0}, out = {0};
     put(&all, text, strlen(text));
     free(text);
-    if (wish.hosts && !all.failed) {
+    if (wish->hosts && !all.failed) {
         char host[256], alias[256];
         if (gethostname(host, sizeof host) == 0) {
             host[sizeof host - 1] = 0;
@@ -1239,19 +1246,17 @@ char *postrun_redact_places(char *text, struct redaction wish) {
             }
         }
     }
-    static const char *const variables[] = {"USER", "LOGNAME"};
-    for (size_t i = 0; wish.users && i < COUNT(variables) && !all.failed; i++) {
-        const char *user = getenv(variables[i]);
-        if (user && *user && strcmp(user, "root") != 0) {
-            replace_word(&out, all.data, all.length, user, "user");
+    for (size_t i = 0; wish->users && i < COUNT(wish->names) && !all.failed; i++) {
+        if (*wish->names[i]) {
+            replace_word(&out, all.data, all.length, wish->names[i], "user");
             step(&all, &out);
         }
     }
-    if (wish.users && !all.failed) {
+    if (wish->users && !all.failed) {
         replace_homes(&out, all.data, all.length);
         step(&all, &out);
     }
-    if (wish.paths && !all.failed) {
+    if (wish->paths && !all.failed) {
         shorten_paths(&out, all.data, all.length);
         step(&all, &out);
     }

@@ -64,9 +64,11 @@ int postrun_metadata(const char *key, const char *value) {
     if (!key || !*key || !value || strlen(key) > FACT_MAX || strlen(value) > FACT_MAX) {
         return -EINVAL;
     }
-    struct redaction wish = postrun_redaction();
+    pthread_mutex_lock(&postrun_state_lock);
+    struct redaction wish = postrun_current ? postrun_current->redaction : postrun_redaction();
+    pthread_mutex_unlock(&postrun_state_lock);
     bool dropped = wish.command && strcmp(key, "job.command") == 0; /* its presence marks the file of a recorder */
-    char *told = postrun_redact_places(postrun_redact_value(key, dropped ? "" : value), wish);
+    char *told = postrun_redact_places(postrun_redact_value(key, dropped ? "" : value), &wish);
     if (!told) {
         return -ENOMEM;
     }
@@ -137,14 +139,13 @@ static void random_bytes(uint8_t *bytes, size_t size) {
 
 static void library_facts(struct session *s) {
     static const char *const clocks[] = {[CLOCK_TSC] = "tsc", [CLOCK_CNTVCT] = "cntvct", [CLOCK_SYSTEM] = "monotonic"};
-    char text[4096];
+    char text[64];
     postrun_facts_add(&s->facts, "version", postrun_version(), false);
     postrun_facts_add(&s->facts, "clock", clocks[postrun_clock_kind()], false);
     snprintf(text, sizeof text, "%.0f", postrun_clock_rate());
     postrun_facts_add(&s->facts, "clock.ticks_per_second", text, false);
     postrun_facts_add(&s->facts, "host", s->out.host, false);
-    postrun_process_command(text, sizeof text);
-    postrun_facts_add(&s->facts, "command", text, false);
+    postrun_facts_add(&s->facts, "command", s->command, false);
     snprintf(text, sizeof text, "%u", s->config.sample_ms);
     postrun_facts_add(&s->facts, "sample_ms", text, false);
     if (s->config.sample_ms && s->config.cpu_for_s) {
@@ -231,7 +232,8 @@ static int begin(struct session *s) {
         strcpy(s->out.host, "localhost");
     }
     s->out.host[sizeof s->out.host - 1] = 0;
-    if (postrun_redaction().hosts) {
+    s->redaction = postrun_redaction();
+    if (s->redaction.hosts) {
         postrun_redact_host(s->out.host, sizeof s->out.host);
     }
     for (char *c = s->out.host; *c; c++) {
@@ -250,6 +252,7 @@ static int begin(struct session *s) {
     if (error) {
         return error;
     }
+    postrun_process_command(s->command, sizeof s->command, &s->redaction);
     library_facts(s);
     if (gpu_asked && gpu_off()) {
         postrun_facts_add(&s->facts, "capability.gpu", "POSTRUN_GPU=0 turns it off", false);

@@ -14,6 +14,7 @@
 #include "facts.h"
 #include "gpu_visible.h"
 #include "output.h"
+#include "redact.h"
 #include "ring.h"
 
 #define NS_PER_MS 1000000
@@ -74,6 +75,8 @@ struct session {
     uint64_t stray_taken; /* changed under postrun_state_lock */
     bool disk_loss_told;
     int64_t rank, local_rank, world_size;
+    struct redaction redaction;
+    char command[4096];
     struct clock_anchor *anchors; /* the last ones of the files */
     size_t anchor_count;
     int64_t gpu_losses_at;

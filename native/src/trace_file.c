@@ -114,10 +114,8 @@ void postrun_file_tables(struct session *s) {
 }
 
 static void write_process(struct session *s) {
-    char command[4096];
     int64_t pid = getpid(), ppid = getppid(), start = postrun_process_start();
-    postrun_process_command(command, sizeof command);
-    prt_text command_text = text_of(command), host = text_of(s->out.host);
+    prt_text command_text = text_of(s->command), host = text_of(s->out.host);
     prt_column columns[] = {{1, PRT_COLUMN_INT, &pid},       {2, PRT_COLUMN_INT, &ppid},  {3, PRT_COLUMN_INT, &start},
                             {4, PRT_COLUMN_TEXT, &command_text}, {5, PRT_COLUMN_TEXT, &host}, {6, PRT_COLUMN_INT, &s->rank},
                             {7, PRT_COLUMN_INT, &s->local_rank}, {8, PRT_COLUMN_INT, &s->world_size}};

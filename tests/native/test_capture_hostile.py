@@ -55,10 +55,12 @@ def test_cancelled_threads_leave_no_lock(programs: Programs, variant: str, tmp_p
 
 @SANITIZED
 def test_the_environment_changes_while_files_are_begun(programs: Programs, variant: str, tmp_path: Path) -> None:
-    call(programs.program(PROGRAM, variant), "environment", tmp_path, 60, RANK="3")
-    ranks = {prt_reader.read(file.read_bytes())["process"][0]["rank"] for file in files(tmp_path)}
-    assert len(files(tmp_path)) == 61
-    assert ranks == {3}
+    """Each file names the rank and the command as they were when the session began."""
+    call(programs.program(PROGRAM, variant), "environment", tmp_path, 200, RANK="3", POSTRUN_REDACT="paths,users")
+    processes = [prt_reader.read(file.read_bytes())["process"][0] for file in files(tmp_path)]
+    assert len(processes) == 201
+    assert {row["rank"] for row in processes} == {3}
+    assert {row["command"] for row in processes} == {f"{PROGRAM} environment {tmp_path.name} 200"}
 
 
 def test_the_clock_is_set_back_an_hour(programs: Programs, tmp_path: Path) -> None:
