@@ -165,7 +165,7 @@ static void drain(struct session *s, bool all, bool final) {
         }
     }
     postrun_rows_write_foreign(s);
-    postrun_rows_write_metrics(s);
+    postrun_rows_write_metrics(s, all);
     postrun_device_rows_write(s, final);
     uint64_t stray = atomic_load(&postrun_stray_lost);
     int64_t ticks = clock_ticks();

@@ -5,6 +5,8 @@
 #include "names.h"
 #include "session.h"
 
+#define METRICS_NS INT64_C(1000000000) /* how long samples wait for others to share a block with */
+
 void postrun_rows_account(struct session *s, int error, uint32_t source, uint32_t count, int64_t first, int64_t last) {
     if (error) {
         postrun_loss(s, source, PRT_LOSS_DISK, count, first, last);
@@ -119,10 +121,28 @@ void postrun_rows_write_foreign(struct session *s) {
     s->foreign_count = 0;
 }
 
-void postrun_rows_write_metrics(struct session *s) {
+/* By time, metric and unit: values of one metric stand side by side, whose differences are small. */
+static int compare_metrics(const void *a, const void *b) {
+    const struct metric *x = a, *y = b;
+    if (x->ticks != y->ticks) {
+        return x->ticks < y->ticks ? -1 : 1;
+    }
+    if (x->name != y->name) {
+        return x->name < y->name ? -1 : 1;
+    }
+    return x->unit < y->unit ? -1 : x->unit > y->unit;
+}
+
+void postrun_rows_write_metrics(struct session *s, bool all) {
+    int64_t monotonic = postrun_clock_monotonic();
     pthread_mutex_lock(&postrun_state_lock);
     struct metric *metrics = s->metrics;
     size_t count = s->metric_count;
+    if (!all && count < ROWS && monotonic < s->metrics_due) {
+        pthread_mutex_unlock(&postrun_state_lock);
+        return;
+    }
+    s->metrics_due = monotonic + METRICS_NS;
     uint64_t lost = s->metrics_lost - s->metrics_lost_taken;
     s->metrics_lost_taken = s->metrics_lost;
     if (count) {
@@ -135,6 +155,7 @@ void postrun_rows_write_metrics(struct session *s) {
     if (count == 0) {
         return;
     }
+    qsort(metrics, count, sizeof *metrics, compare_metrics);
     postrun_file_before_rows(s);
     postrun_file_names(s, s->names_written);
     struct rows *rows = s->rows;

@@ -80,6 +80,7 @@ struct session {
     struct clock_anchor *anchors; /* the last ones of the files */
     size_t anchor_count;
     int64_t gpu_losses_at;
+    int64_t metrics_due; /* monotonic ns at which samples are written at the latest */
 
     /* under flush_lock */
     pthread_mutex_t flush_lock;
@@ -128,7 +129,7 @@ void postrun_rows_add(struct session *s, const struct record *record, int64_t fl
 void postrun_rows_write(struct session *s, uint32_t source);
 void postrun_rows_add_foreign(struct session *s, uint32_t source, const struct record *record, int64_t flags);
 void postrun_rows_write_foreign(struct session *s);
-void postrun_rows_write_metrics(struct session *s);
+void postrun_rows_write_metrics(struct session *s, bool all); /* all: none waits any longer */
 /* After a block of rows: was it written? */
 void postrun_rows_account(struct session *s, int error, uint32_t source, uint32_t count, int64_t first, int64_t last);
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import native_programs
 import prt_reader
@@ -34,13 +35,13 @@ FOR_GOOD = {1, 2, 3, 4, 13, 25, 26}
 LOST, NEEDS_RESET, TIMEOUT = 15, 16, 10
 
 
-def said(device: int, call: int) -> dict[str, float]:
+def said(device: int, call: int) -> dict[str, Any]:
     """What the made-up driver says at the call with this number, from 1."""
     used, total = GIB * ((device + call) % 10), 16 * GIB * (device + 1)
     return {
         "gpu_utilization": (7 * device + 3 * call) % 101,
         "gpu_memory_controller": (5 * device + 2 * call) % 101,
-        "gpu_memory_used_percent": 100 * used / total,
+        "gpu_memory_used_percent": pytest.approx(100 * used / total, abs=0.000501),
         "gpu_memory_used_bytes": used,
         "gpu_power": (100000 + 1000 * device + call) / 1000,
         "gpu_sm_clock": 1000 + 10 * device + call,
@@ -179,6 +180,14 @@ def test_every_value_of_every_gpu(play: Play, devices: int, variant: str) -> Non
     assert got.calls["init", -1] == got.calls["shutdown", -1] == 1
     assert all(got.calls[question, device] == 5 for question in QUESTIONS for device in range(devices))
     assert not any(function == "memory" for function, _ in got.calls)
+
+
+def test_samples_are_small(play: Play, tmp_path: Path) -> None:
+    """Values that change all the time, of eight GPUs: short blocks of names, units and values that are alike."""
+    play("devices 8\n", None, "long", 200, 500)
+    (file,) = native_programs.files(tmp_path / "0")
+    blocks = [block for block in prt_reader.blocks(file.read_bytes()) if block.table == "metric"]
+    assert sum(len(block.payload) + 48 for block in blocks) < 6 * sum(block.count for block in blocks)
 
 
 def words(project_root: Path) -> dict[int, str]:
