@@ -56,7 +56,9 @@ _STOPPED_EARLY_NS: Final = 10**9
 _STOPPED_EARLY: Final = 0.05
 """Where that is not said: more than this, and than this part of the job, lies between the end of a recording and that of its process."""
 _NOT_OF_THE_RUN: Final = re.compile(
-    r"(capability|recording)\..*|(cuda|gpu)\.\d+\..*|gpu\.window\.\d+|host|command|clock|clock\.ticks_per_second|forked_from", re.DOTALL
+    r"(capability|recording)\..*|(cuda|gpu)\.\d+\..*|gpu\.windows|gpu\.window\.\d+(\.closed)?|host|command|clock|clock\.ticks_per_second"
+    r"|forked_from",
+    re.DOTALL,
 )
 _OF_PROCESSES: Final = ("annotation", "host_event", "device_event", "profile_window", "python_profile")
 _DEVICE_ENUM: Final = pl.Enum(ENUM_VALUES["DEVICE_KIND"])

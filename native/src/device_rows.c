@@ -6,6 +6,7 @@
 #include "device_rows.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,7 @@ static struct {
     size_t context_count;
     int64_t *columns; /* DEVICE_WORDS of BLOCK_ROWS each */
 } writer;
+static _Atomic uint64_t bytes; /* that it wrote */
 
 /* ---------------------------------------------------------------- batches */
 
@@ -162,7 +164,10 @@ void postrun_device_rows_counts(struct device_counts *counts) {
     pthread_mutex_unlock(&lock);
 }
 
+uint64_t postrun_device_rows_bytes(void) { return atomic_load(&bytes); }
+
 void postrun_device_rows_forked(void) {
+    atomic_store(&bytes, 0);
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     queue.first = NULL; /* the parent's */
     queue.last = &queue.first;
@@ -276,7 +281,9 @@ static void write_block(struct session *s, const struct shape *shape, uint32_t c
     }
     postrun_file_before_rows(s);
     postrun_file_names(s, s->names_written);
+    uint64_t before = s->out.total_bytes;
     int error = postrun_file_block(s, shape->type, 0, count, first, columns, shape->count);
+    atomic_fetch_add(&bytes, s->out.total_bytes - before);
     postrun_rows_account(s, error, 0, count, first, last);
 }
 

@@ -39,6 +39,7 @@ struct device_counts {
     uint64_t rows, unknown, overhead, negative, ignored, untimed, dropped, no_room;
 };
 void postrun_device_rows_counts(struct device_counts *counts); /* since the begin */
+uint64_t postrun_device_rows_bytes(void); /* of the blocks of rows that this process has written to files, in all its sessions */
 
 #pragma GCC visibility pop
 #endif

@@ -23,6 +23,7 @@
 #include "cupti_attach.h"
 #include "cupti_buffers.h"
 #include "device_rows.h"
+#include "gpu_periodic.h"
 #include "gpu_window.h"
 #include "postrun.h"
 #include "ring.h"
@@ -36,6 +37,7 @@
 #define SIGNAL_NS (50 * (int64_t)MS)
 #define DEVICE_NS (2000 * (int64_t)MS) /* how long a window that closes waits for work that is not done */
 #define END_NS (2000 * (int64_t)MS)    /* how long the end of the program waits for whoever is behind the gate */
+#define RETRY_NS (10000 * (int64_t)MS) /* after a periodic window that could not open: another profiler may have gone by then */
 #define FOR_EVER (-1)
 #define FORKED "a process forked by one that used CUDA cannot use it"
 #define REASON 480
@@ -63,6 +65,7 @@ static struct {
     bool environment, wanted, opened, told_devices, has_thread;
     pthread_t thread;
     struct gpu_window window;
+    struct periodic periodic;
     int64_t started, flushed;
     uint32_t windows; /* of this session, so far */
     int64_t opened_at; /* CLOCK_REALTIME */
@@ -128,6 +131,7 @@ static void tell_reason(const char *why) {
 
 static void fail(const char *why) {
     gpu.state = STATE_FAILED;
+    postrun_periodic_disarm();
     tell_reason(why);
 }
 
@@ -164,10 +168,14 @@ static void tell_counts(void) {
     tell_count("cupti.noisy_calls", counts.ignored);
 }
 
-/* When activity was recorded, for readers: outside of it nothing is known. */
-static void tell_window(bool over) {
-    char key[32], text[64];
+/* When activity was recorded, for readers: outside of it nothing is known. `closed`: why a periodic window did, NULL: another one. */
+static void tell_window(bool over, const char *closed) {
+    char key[48], text[64];
     int64_t now = postrun_clock_realtime();
+    if (over && closed) {
+        snprintf(key, sizeof key, "gpu.window.%u.closed", gpu.windows);
+        postrun_metadata(key, closed);
+    }
     if (!over) {
         gpu.opened_at = now;
     }
@@ -191,7 +199,7 @@ static void at_exit(void) {
         postrun_cuda_wait(DEVICE_NS);
         postrun_cupti_detach(false, NULL, 0);
         gpu.state = STATE_READY;
-        tell_window(true);
+        tell_window(true, postrun_periodic_armed() ? "end" : NULL);
         tell_counts();
     }
     gate_leave(cancellation);
@@ -210,7 +218,7 @@ static int open_window(void) {
     set_reason("");
     gpu.state = STATE_OPEN;
     gpu.opened = true;
-    tell_window(false);
+    tell_window(false, NULL);
     gpu.flushed = postrun_clock_monotonic();
     if (!registered) {
         registered = atexit(at_exit) == 0;
@@ -218,7 +226,7 @@ static int open_window(void) {
     return 0;
 }
 
-static void close_window(void) {
+static void close_window(const char *closed) { /* as tell_window */
     char other[128] = "";
     postrun_cuda_wait(DEVICE_NS);
     if (!postrun_cupti_detach(true, other, sizeof other)) {
@@ -227,7 +235,7 @@ static void close_window(void) {
         tell_reason(why);
     }
     gpu.state = STATE_READY;
-    tell_window(true);
+    tell_window(true, closed);
     tell_counts();
 }
 
@@ -254,8 +262,54 @@ static int set_window(bool open) {
     if (open) {
         return open_window();
     }
-    close_window();
+    close_window(NULL);
     return 0;
+}
+
+/* ---------------------------------------------------------------- periodic windows, behind the gate */
+
+static void open_periodic(void) {
+    if (postrun_periodic_spent(postrun_device_rows_bytes())) {
+        char why[128];
+        snprintf(why, sizeof why, "no more windows open: GPU activity of this process takes %llu MiB (total_mib)",
+                 (unsigned long long)(gpu.periodic.total_bytes >> 20));
+        postrun_periodic_disarm();
+        postrun_session_capability("gpu.windows", why);
+    } else if (open_window() == 0) {
+        postrun_periodic_opened(postrun_clock_monotonic(), postrun_device_rows_bytes());
+    } else {
+        postrun_periodic_later(postrun_clock_monotonic() + RETRY_NS);
+    }
+}
+
+static void close_periodic(const char *closed) {
+    close_window(closed);
+    postrun_periodic_closed();
+}
+
+/* What is due of periodic windows; until then nothing is, in ns. */
+static int64_t do_periodic(int64_t now, int64_t wait) {
+    if (gpu.state == STATE_OPEN) {
+        const char *why = postrun_periodic_closes(now, postrun_device_rows_bytes(), &wait);
+        if (why) {
+            close_periodic(why);
+        }
+    }
+    if (gpu.state == STATE_READY && postrun_periodic_opens(now, &wait)) {
+        open_periodic();
+        wait = 0;
+    }
+    return wait;
+}
+
+/* The program itself says from now on when it wants windows. Whether that closed one. */
+static bool end_periodic(void) {
+    bool open = gpu.state == STATE_OPEN && gpu.session && gpu.pid == getpid() && postrun_periodic_armed() && !atomic_load(&never);
+    if (open) {
+        close_window("program");
+    }
+    postrun_periodic_disarm();
+    return open;
 }
 
 /* ---------------------------------------------------------------- the thread */
@@ -288,6 +342,9 @@ static int64_t do_what_is_due(bool *was_open_by_time) {
             set_window(gpu.state == STATE_WAITING ? !gpu.wanted : gpu.state != STATE_OPEN);
         }
         wait = nearer(wait, SIGNAL_NS);
+    }
+    if (postrun_periodic_armed() && !atomic_load(&never)) {
+        wait = do_periodic(now, wait);
     }
     if (gpu.state == STATE_OPEN && !atomic_load(&never)) {
         if (now - gpu.flushed >= FLUSH_NS) {
@@ -336,6 +393,18 @@ static void start_thread(void) {
 
 /* ---------------------------------------------------------------- the session */
 
+static void begin_periodic(void) {
+    char text[256];
+    if (!postrun_periodic_read(&gpu.periodic, text, sizeof text)) {
+        fail(text);
+    } else if (gpu.periodic.wanted) {
+        gpu.wanted = false;
+        postrun_periodic_text(&gpu.periodic, text, sizeof text);
+        postrun_metadata("gpu.windows", text);
+        postrun_periodic_arm(&gpu.periodic, gpu.started);
+    }
+}
+
 static void read_environment(void) {
     char why[256];
     const char *memory = getenv("POSTRUN_GPU_MEMORY");
@@ -366,6 +435,9 @@ static void read_environment(void) {
     }
     if (gpu.window.by_steps) {
         postrun_steps_watch(gpu.window.first_step, gpu.window.end_step);
+    }
+    if (!gpu.window.by_steps && !gpu.window.by_time && !gpu.window.by_signal) {
+        begin_periodic();
     }
 }
 
@@ -451,6 +523,7 @@ void postrun_gpu_end(uint32_t number) {
             postrun_signal_unwatch();
         }
         bool waited = gpu.state == STATE_WAITING;
+        char missed[160];
         if (waited && !atomic_load(&never)) { /* a program may end before the thread looks again */
             look_for_cuda(false);
         }
@@ -460,12 +533,15 @@ void postrun_gpu_end(uint32_t number) {
             char why[160];
             postrun_window_missed(&gpu.window, why, sizeof why);
             postrun_session_capability("gpu", why);
-        } else if (gpu.state == STATE_READY && waited && gpu.wanted) {
+        } else if (gpu.state == STATE_READY && postrun_periodic_missed(missed, sizeof missed)) {
+            postrun_session_capability("gpu", missed);
+        } else if (gpu.state == STATE_READY && waited && (gpu.wanted || postrun_periodic_armed())) {
             postrun_session_capability("gpu", "the program used CUDA only just before it ended");
         }
         if (gpu.state == STATE_OPEN && !atomic_load(&never)) {
-            close_window();
+            close_window(postrun_periodic_armed() ? "end" : NULL);
         }
+        postrun_periodic_disarm();
         gpu.session = 0;
         gpu.state = STATE_NONE;
     }
@@ -483,6 +559,7 @@ void postrun_gpu_forked(void) {
     if (gpu.window.by_steps) {
         postrun_steps_unwatch();
     }
+    postrun_periodic_disarm();
     memset(&gpu, 0, sizeof gpu);
     atomic_store(&wake_word, 0);
     atomic_store(&quit, 0);
@@ -501,9 +578,10 @@ int postrun_gpu(int on) {
     if (!gate_enter(&cancellation, FOR_EVER)) {
         return -EDEADLK;
     }
+    bool closed = end_periodic();
     int result = set_window(on != 0);
     gate_leave(cancellation);
-    return result;
+    return closed && !on ? 0 : result;
 }
 
 int postrun_gpu_reason(char *text, size_t size) {
@@ -529,4 +607,33 @@ int postrun_gpu_reason(char *text, size_t size) {
     return session == SESSION_NONE ? -EALREADY : why[0] ? -ENOTSUP : 0;
 }
 
-void postrun_gpu_window(bool open) { postrun_gpu(open); }
+void postrun_gpu_window(bool open) {
+    int cancellation;
+    if (gate_enter(&cancellation, FOR_EVER)) {
+        set_window(open);
+        gate_leave(cancellation);
+    }
+}
+
+void postrun_gpu_periodic(bool open) {
+    int cancellation;
+    if (!gate_enter(&cancellation, FOR_EVER)) {
+        return;
+    }
+    if (gpu.session && gpu.pid == getpid() && postrun_periodic_step_waits(open) && !atomic_load(&never)) {
+        if (open && gpu.state == STATE_WAITING) {
+            look_for_cuda(false);
+        }
+        if (gpu.state == STATE_OPEN) { /* a window of seconds, or the one that ends */
+            close_periodic("steps");
+        }
+        if (open && gpu.state == STATE_READY) {
+            open_periodic();
+        } else if (open) {
+            postrun_periodic_later(0);
+        }
+    }
+    gate_leave(cancellation);
+}
+
+void postrun_gpu_wake(void) { postrun_wake(&wake_word); }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "gpu_periodic.h"
 #include "names.h"
 #include "postrun.h"
 #include "ring.h"
@@ -17,7 +18,7 @@
 
 /* ---------------------------------------------------------------- the environment */
 
-static bool read_number(const char **text, int64_t *number) {
+bool postrun_window_number(const char **text, int64_t *number) {
     char *end;
     if (**text < '0' || **text > '9') {
         return false;
@@ -29,9 +30,9 @@ static bool read_number(const char **text, int64_t *number) {
 }
 
 /* Seconds, with at most nine decimal places; without the program's locale. */
-static bool read_seconds(const char **text, int64_t *ns) {
+bool postrun_window_seconds(const char **text, int64_t *ns) {
     int64_t whole = 0, part = 0, unit = 1000000000;
-    bool digits = read_number(text, &whole);
+    bool digits = postrun_window_number(text, &whole);
     if (**text == '.') {
         for (++*text; **text >= '0' && **text <= '9'; ++*text, digits = true) {
             unit /= 10;
@@ -51,14 +52,14 @@ bool postrun_window_read(struct gpu_window *window, char *why, size_t size) {
     memset(window, 0, sizeof *window);
     if (steps && *steps) {
         window->by_steps = true;
-        if (!read_pair(steps, read_number, &window->first_step, &window->end_step)) {
+        if (!read_pair(steps, postrun_window_number, &window->first_step, &window->end_step)) {
             snprintf(why, size, "POSTRUN_GPU_STEPS=%.60s: two whole numbers A:B are expected, A less than B", steps);
             return false;
         }
     }
     if (time && *time) {
         window->by_time = true;
-        if (!read_pair(time, read_seconds, &window->first_ns, &window->end_ns)) {
+        if (!read_pair(time, postrun_window_seconds, &window->first_ns, &window->end_ns)) {
             snprintf(why, size, "POSTRUN_GPU_TIME=%.60s: two numbers of seconds A:B are expected, A less than B", time);
             return false;
         }
@@ -100,6 +101,10 @@ void postrun_step_begins(uint32_t name, int64_t value) {
     if (!is_step(name, value, &number)) {
         return;
     }
+    if (postrun_periodic_armed()) {
+        postrun_periodic_step_begins();
+        return;
+    }
     if (number < 0) {
         number = atomic_fetch_add(&counted, 1);
     }
@@ -118,6 +123,12 @@ void postrun_step_begins(uint32_t name, int64_t value) {
 
 void postrun_step_ends(uint32_t name, int64_t value) {
     int64_t number;
+    if (postrun_periodic_armed()) {
+        if (is_step(name, value, &number)) {
+            postrun_periodic_step_ends();
+        }
+        return;
+    }
     if (atomic_load_explicit(&place, memory_order_relaxed) != 1 || !is_step(name, value, &number)) {
         return;
     }
@@ -137,11 +148,16 @@ void postrun_steps_watch(int64_t first, int64_t end) {
     atomic_store(&counted, 0);
     atomic_store(&seen_step, -1);
     atomic_store(&place, 0);
+    postrun_steps_watch_all();
+}
+
+void postrun_steps_watch_all(void) {
     atomic_store(&postrun_steps_watched, true);
     atomic_store(&postrun_direct, false);
 }
 
 void postrun_steps_unwatch(void) {
+    atomic_store(&place, 2); /* for a step that is on its way */
     atomic_store(&postrun_steps_watched, false);
     atomic_store(&postrun_direct, postrun_clock_has_counter);
 }

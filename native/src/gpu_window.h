@@ -17,13 +17,19 @@ struct gpu_window {
 /* POSTRUN_GPU_STEPS, POSTRUN_GPU_TIME, POSTRUN_GPU_SIGNAL. False: one of them is malformed; `why`. */
 bool postrun_window_read(struct gpu_window *window, char *why, size_t size);
 
+/* What the variables of windows are made of; `text` moves behind it. False: it is not there. */
+bool postrun_window_number(const char **text, int64_t *number);
+bool postrun_window_seconds(const char **text, int64_t *ns);
+
 /* Why there was no window, after the end of one that had none. */
 void postrun_window_missed(const struct gpu_window *window, char *why, size_t size);
 
 /* Steps: while they are watched, begins and ends of ranges take the slower way. */
 void postrun_steps_watch(int64_t first, int64_t end); /* calls postrun_gpu_window when it is time */
+void postrun_steps_watch_all(void); /* for periodic windows */
 void postrun_steps_unwatch(void);
 void postrun_gpu_window(bool open); /* gpu.c */
+void postrun_step_named(void);      /* gpu_periodic.c: names.c registered the name of a step */
 
 /* Signals: false where the program has a handler of its own. */
 bool postrun_signal_watch(int signal);

@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu_window.h"
 #include "postrun.h"
+#include "step_name.h"
 
 #define TEXT_MAX 4095
 #define PAGE 4096      /* entries of a page of the list by id */
@@ -139,6 +141,10 @@ static struct name *add(uint64_t hash, const char *text, size_t length) {
     list[names % PAGE] = name;
     atomic_store_explicit(&count, names + 1, memory_order_release);
     put(table, name);
+    int64_t number;
+    if (step_name(name->text, length, &number)) {
+        postrun_step_named();
+    }
     return name;
 }
 

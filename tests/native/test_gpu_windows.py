@@ -1,0 +1,211 @@
+"""Periodic windows of GPU activity: when they open and close, what is recorded in them, and what the file says about them.
+
+A C program with steps runs next to a stub of the driver and one of CUPTI that records each launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import prt_reader
+import pytest
+from native_programs import Programs, call, files
+
+NS = 1_000_000_000
+
+
+@cache
+def stubs(programs: Programs, variant: str) -> dict[str, str]:
+    folder = programs.library(variant) / "launches"
+    folder.mkdir()
+    tests, source = programs.root / "tests" / "native", programs.root / "native" / "src"
+    flags = ("-fPIC", "-shared", "-fvisibility=hidden", "-Wno-unused-result", "-Wno-pedantic", "-std=gnu11")
+    programs.compile(variant, [tests / "stub_cuda.c"], folder / "libcuda.so.1", *flags)
+    programs.compile(variant, [tests / "stub_launches.c"], folder / "libcupti.so.13", f"-I{source}", *flags)
+    return {"LD_LIBRARY_PATH": str(folder), "POSTRUN_CUPTI": str(folder / "libcupti.so.13")}
+
+
+class Machine:
+    """Runs the program with windows; reads what it recorded."""
+
+    def __init__(self, programs: Programs, variant: str, folder: Path) -> None:
+        self.program, self.folder = programs.program("gpu_windows", variant), folder
+        self.variables = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(folder), **stubs(programs, variant)}
+
+    def run(self, windows: str, mode: str, *arguments: object, **variables: str) -> dict[str, int]:
+        told = call(self.program, mode, *arguments, **self.variables, POSTRUN_GPU_WINDOWS=windows, **variables)
+        (file,) = files(self.folder)
+        self.tables: dict[str, list[dict[str, Any]]] = prt_reader.read(file.read_bytes())
+        self.facts = {row["key"]: row["value"] for row in self.tables["meta"]}
+        return told
+
+    def kernels(self) -> list[int]:
+        return sorted(row["correlation"] for row in self.tables["kernel"])
+
+    def windows(self) -> list[tuple[int, int, str | None]]:
+        """Start, end and reason of the end of each, in order."""
+        numbers = range(sum(key.startswith("gpu.window.") and not key.endswith(".closed") for key in self.facts))
+        spans = [tuple(map(int, self.facts[f"gpu.window.{n}"].split())) for n in numbers]
+        return [(begin, end, self.facts.get(f"gpu.window.{n}.closed")) for n, (begin, end) in enumerate(spans)]
+
+    def closed(self) -> list[str | None]:
+        return [reason for _, _, reason in self.windows()]
+
+    def steps(self) -> dict[int, tuple[int, int]]:
+        rows = [row for row in self.tables["annotation"] if row["name"] == "step"]
+        return {row["value"]: (row["start_ns"], row["start_ns"] + row["duration_ns"]) for row in rows}
+
+
+@pytest.fixture
+def machine(programs: Programs, tmp_path: Path) -> Callable[..., Machine]:
+    def make(variant: str = "plain") -> Machine:
+        return Machine(programs, variant, tmp_path)
+
+    return make
+
+
+@pytest.mark.parametrize("variant", ["plain", "address", "thread"])
+def test_a_window_has_whole_steps_after_the_warm_up(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant)
+    here.run("warmup=3,steps=2", "steps", 9, 1)
+    assert here.kernels() == [3, 3, 4, 4]
+    assert here.closed() == ["steps"]
+    ((begin, end, _),), steps = here.windows(), here.steps()
+    assert sorted(steps) == list(range(9)), "steps outside of the window are recorded as well"
+    assert steps[2][1] <= begin <= steps[3][0] + 1
+    assert steps[4][1] - 1 <= end <= steps[5][0] + 1
+    assert here.facts["gpu.windows"] == "warmup=3,steps=2,seconds=20,every=600,mib=16,total_mib=256"
+    assert "capability.gpu" not in here.facts
+
+
+def test_windows_of_steps_come_again(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("warmup=1,steps=2,seconds=0.01,every=0.3", "steps", 80, 10)
+    windows, steps = here.windows(), here.steps()
+    assert len(windows) >= 2
+    assert set(here.closed()) == {"steps"}
+    for (first, *_), (second, *_) in pairwise(windows):
+        assert second - first >= 0.3 * NS
+        begun = [start for start, _ in steps.values() if first + 0.3 * NS <= start]
+        assert second <= sorted(begun)[4] + 1, "at the first step that is due; the watching thread may come a little later"
+    inside = [n for n, (start, end) in steps.items() if any(begin <= start + 1 and end - 1 <= close for begin, close, _ in windows)]
+    assert len(inside) == 2 * len(windows)
+    assert here.kernels() == sorted(inside * 2)
+
+
+@pytest.mark.parametrize("variant", ["plain", "thread"])
+def test_without_steps_windows_last_seconds(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant)
+    here.run("seconds=0.1,every=0.4", "no-steps", 0, 900)
+    windows = here.windows()
+    assert len(windows) in (2, 3)
+    assert set(here.closed()[:2]) == {"time"}
+    for begin, end, _ in windows[:2]:
+        assert 0.1 * NS <= end - begin < 0.35 * NS
+    assert windows[1][0] - windows[0][0] >= 0.4 * NS
+    assert len(here.kernels()) > 20
+    assert all(any(begin <= row["start_ns"] <= end for begin, end, _ in windows) for row in here.tables["kernel"])
+
+
+def test_steps_end_windows_of_seconds(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("warmup=2,steps=1,seconds=0.2,every=60", "late-steps", 6, 20)
+    assert here.closed() == ["steps", "steps"]
+    assert [n for n in here.kernels() if n] == [2, 2, 100]
+
+
+def test_a_window_of_slow_steps_ends_after_a_third_of_the_interval(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("warmup=0,steps=1000,seconds=0.1,every=0.9", "steps", 45, 20)
+    begin, end, reason = here.windows()[0]
+    assert reason == "time"
+    assert 0.3 * NS <= end - begin < 0.6 * NS
+
+
+def test_a_window_ends_by_its_size_and_the_process_has_a_total(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("seconds=0.9,every=1,mib=1,total_mib=1", "many", 6_000, 100)
+    ((begin, end, reason),) = here.windows()
+    assert reason == "size"
+    assert end - begin < 0.9 * NS
+    assert here.facts["capability.gpu.windows"] == "no more windows open: GPU activity of this process takes 1 MiB (total_mib)"
+    assert 1 << 20 < files(here.folder)[0].stat().st_size < 4 << 20
+
+
+def test_the_program_goes_first(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("warmup=0,steps=2,seconds=5,every=10", "program", 0, 1)
+    assert here.kernels() == [1, 2, 4]
+    assert here.closed() == ["program", None, None]
+
+
+def test_the_program_can_close_a_window_for_good(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("seconds=0.1,every=0.2", "close", 0, 400)
+    assert here.kernels() == [1]
+    assert here.closed() == ["program"]
+
+
+@pytest.mark.parametrize("variant", ["address", "thread"])
+def test_steps_on_several_threads(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant)
+    here.run("warmup=3,steps=5,seconds=0.004,every=0.005", "threads", 400)
+    assert here.kernels()
+    assert set(here.closed()) <= {"steps", "time", "end"}
+    assert not here.tables["loss"]
+
+
+def test_an_end_during_the_warm_up_is_reported(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("auto", "steps", 4, 1)
+    said = "no window opened: the program ended after 4 steps, and the first window opens after 10 warm-up steps"
+    assert here.facts.get("capability.gpu") in (said, None)
+    assert ("capability.gpu" in here.facts) == (not here.windows())
+
+
+def test_explicit_windows_exclude_periodic_ones(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("warmup=0,steps=1", "steps", 8, 1, POSTRUN_GPU_STEPS="5:7")
+    assert here.kernels() == [5, 5, 6, 6]
+    assert here.closed() == [None]
+    assert "gpu.windows" not in here.facts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "on",
+        "steps",
+        "steps=",
+        "steps=0",
+        "steps=1,",
+        "steps=1;every=2",
+        "every=1e3",
+        "mib=0",
+        "stepss=1",
+        "seconds=600",
+        "warmup=-1",
+        "mib=1.5",
+    ],
+)
+def test_a_wrong_text_is_a_reason(machine: Callable[..., Machine], text: str) -> None:
+    here = machine()
+    here.run(text, "steps", 3)
+    assert here.facts["capability.gpu"].startswith(f"POSTRUN_GPU_WINDOWS={text}: ")
+    assert not here.windows()
+
+
+def test_reports_take_nothing_outside_of_windows_for_idle(machine: Callable[..., Machine]) -> None:
+    pytest.importorskip("postrun.ingest", reason="postrun is not installed")
+    from postrun.ingest import ingest
+
+    here = machine()
+    here.run("warmup=1,steps=2,seconds=0.01,every=0.2", "steps", 60, 10)
+    with ingest([here.folder]) as store:
+        spans = store.frame("SELECT first_ns, last_ns FROM profile_window ORDER BY first_ns").rows()
+        assert "gpu.window" not in str(store.frame("SELECT * FROM run").rows()), "they are no facts of the run"
+    assert spans == [(begin, end) for begin, end, _ in here.windows()]
