@@ -85,6 +85,12 @@ POSTRUN_API int postrun_gpu(int on);
  * be, or was not asked for; -EALREADY where nothing records. */
 POSTRUN_API int postrun_gpu_reason(char *text, size_t size);
 
+/* For a language runtime with a lock that its threads hold while they run code, such as Python's global interpreter lock. A begin or an end
+ * that opens or closes a window of the environment (POSTRUN_GPU_STEPS, POSTRUN_GPU_WINDOWS) can take seconds; `release` is called before
+ * that, and `acquire` after it with the result of `release`. `release` returns NULL if the calling thread does not hold the lock; `acquire`
+ * is not called then. For the life of the process; NULL, NULL: none. */
+POSTRUN_API void postrun_lock_hooks(void *(*release)(void), void (*acquire)(void *held));
+
 /* For the CUDA driver, which calls it when CUDA_INJECTION64_PATH names this library: records as with POSTRUN_CAPTURE=1 and POSTRUN_GPU=1
  * in the environment. */
 POSTRUN_API int InitializeInjection(void);

@@ -933,6 +933,29 @@ static PyObject *py_gpu_reason(PyObject *module, PyObject *unused) {
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
+/* ---------------------------------------------------------------- windows that steps open and close
+ *
+ * That can take seconds, and work on the GPU may wait for a callback in Python meanwhile, so other threads have to run. The library calls
+ * these on the thread of the step, which holds the GIL or does not: a C caller such as NVTX may have released it. */
+
+static PyThreadState *(*state_of_thread)(void); /* not in the limited API under either name */
+
+static void *release_gil(void) {
+    PyThreadState *state = state_of_thread();
+    /* Up to 3.11 that is the state of the thread that holds the GIL, which may be another one. */
+    bool held = state && (Py_Version >= 0x030C0000 || state == PyGILState_GetThisThreadState());
+    return held ? PyEval_SaveThread() : NULL;
+}
+
+static void acquire_gil(void *state) { PyEval_RestoreThread(state); }
+
+static void find_gil(void) {
+    void *at = dlsym(RTLD_DEFAULT, "PyThreadState_GetUnchecked"); /* from 3.13 on */
+    at = at ? at : dlsym(RTLD_DEFAULT, "_PyThreadState_UncheckedGet");
+    memcpy(&state_of_thread, &at, sizeof at);
+    if (state_of_thread) postrun_lock_hooks(release_gil, acquire_gil);
+}
+
 /* ---------------------------------------------------------------- module */
 
 #define FAST(function) ((PyCFunction)(void (*)(void))(function))
@@ -972,7 +995,10 @@ static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
 int add_capture(PyObject *module) {
     static _Atomic bool told;
     bool first = false;
-    if (atomic_compare_exchange_strong(&told, &first, true)) pthread_atfork(NULL, NULL, next_generation);
+    if (atomic_compare_exchange_strong(&told, &first, true)) {
+        pthread_atfork(NULL, NULL, next_generation);
+        find_gil();
+    }
     stop_with_interpreter();
     capture_state *state = PyModule_GetState(module);
     state->value_text = PyUnicode_InternFromString("value");

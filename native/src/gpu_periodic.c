@@ -207,7 +207,7 @@ void postrun_periodic_step_begins(void) {
         atomic_fetch_add(&in_window, 1);
     } else if ((in == WARMUP && atomic_fetch_add(&begun, 1) >= atomic_load(&warmup)) || in == DUE) {
         if (atomic_compare_exchange_strong(&phase, &in, OPENING)) {
-            postrun_gpu_periodic(true);
+            postrun_window_unlocked(postrun_gpu_periodic, true);
         }
     }
 }
@@ -216,7 +216,7 @@ void postrun_periodic_step_ends(void) {
     uint32_t in = OPEN;
     if (atomic_load(&phase) == OPEN && atomic_load(&in_window) >= atomic_load(&steps) &&
         atomic_compare_exchange_strong(&phase, &in, CLOSING)) {
-        postrun_gpu_periodic(false);
+        postrun_window_unlocked(postrun_gpu_periodic, false);
     }
 }
 

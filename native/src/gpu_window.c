@@ -76,6 +76,27 @@ bool postrun_window_read(struct gpu_window *window, char *why, size_t size) {
     return true;
 }
 
+/* ---------------------------------------------------------------- the lock of the program's language */
+
+static void *(*_Atomic release_lock)(void);
+static void (*_Atomic acquire_lock)(void *);
+
+void postrun_lock_hooks(void *(*release)(void), void (*acquire)(void *)) {
+    atomic_store(&release_lock, NULL);
+    atomic_store(&acquire_lock, acquire);
+    atomic_store(&release_lock, acquire ? release : NULL);
+}
+
+void postrun_window_unlocked(void (*act)(bool), bool open) {
+    void *(*release)(void) = atomic_load(&release_lock);
+    void (*acquire)(void *) = atomic_load(&acquire_lock);
+    void *held = release && acquire ? release() : NULL;
+    act(open);
+    if (held) {
+        acquire(held);
+    }
+}
+
 /* ---------------------------------------------------------------- steps */
 
 static _Atomic int64_t first_step, end_step, counted, seen_step; /* the last one that began; -1: none */
@@ -113,11 +134,11 @@ void postrun_step_begins(uint32_t name, int64_t value) {
     atomic_store_explicit(&seen_step, number, memory_order_relaxed);
     if (number >= end) {
         if (atomic_compare_exchange_strong(&place, &in, 2)) {
-            postrun_gpu_window(false);
+            postrun_window_unlocked(postrun_gpu_window, false);
         }
         postrun_steps_unwatch(); /* also where the first step seen lies behind */
     } else if (number >= atomic_load(&first_step) && atomic_compare_exchange_strong(&place, &before, 1)) {
-        postrun_gpu_window(true);
+        postrun_window_unlocked(postrun_gpu_window, true);
     }
 }
 
@@ -137,7 +158,7 @@ void postrun_step_ends(uint32_t name, int64_t value) {
     }
     uint32_t in = 1;
     if (number >= atomic_load(&end_step) - 1 && atomic_compare_exchange_strong(&place, &in, 2)) {
-        postrun_gpu_window(false);
+        postrun_window_unlocked(postrun_gpu_window, false);
         postrun_steps_unwatch();
     }
 }

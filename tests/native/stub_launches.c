@@ -1,7 +1,8 @@
 /* stub_launches.c - a libcupti for tests of windows and buffers: each launch of the program becomes one kernel record.
  *
  * Built without the vendor's headers; the beginning of the record is that of native/src/cupti_records.h, which other tests compare with
- * them. STUB_THREAD_BUFFERS=1: a buffer for each thread, as CUPTI 13 has by default. STUB_LOG as in stub_cuda.c. */
+ * them. STUB_THREAD_BUFFERS=1: a buffer for each thread, as CUPTI 13 has by default. STUB_SLOW_ATTACH=1: the first
+ * call of a window takes 0.7 s. STUB_LOG as in stub_cuda.c. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -110,6 +111,7 @@ EXPORT int cuptiGetVersion(uint32_t *version) {
 EXPORT int cuptiActivityRegisterCallbacks(request_function r, complete_function c) {
     request = r;
     complete = c;
+    if (getenv("STUB_SLOW_ATTACH")) nanosleep(&(struct timespec){0, 700000000}, NULL);
     return 0;
 }
 EXPORT int cuptiActivityEnable(int kind) {

@@ -5,6 +5,9 @@ A C program with steps runs next to a stub of the driver and one of CUPTI that r
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
@@ -13,7 +16,7 @@ from typing import Any
 
 import prt_reader
 import pytest
-from native_programs import Programs, call, files
+from native_programs import Programs, call, environment, files
 
 NS = 1_000_000_000
 
@@ -209,3 +212,80 @@ def test_reports_take_nothing_outside_of_windows_for_idle(machine: Callable[...,
         spans = store.frame("SELECT first_ns, last_ns FROM profile_window ORDER BY first_ns").rows()
         assert "gpu.window" not in str(store.frame("SELECT * FROM run").rows()), "they are no facts of the run"
     assert spans == [(begin, end) for begin, end, _ in here.windows()]
+
+
+# ---------------------------------------------------------------- Python
+
+HEARTBEAT = """
+import ctypes, json, sys, threading, time
+from postrun import capture, native
+
+ended, longest = threading.Event(), [0.0]
+
+def beat():
+    before = time.monotonic()
+    while not ended.is_set():
+        time.sleep(0.002)
+        now = time.monotonic()
+        longest[0] = max(longest[0], now - before)
+        before = now
+
+cuda = ctypes.CDLL("libcuda.so.1")
+assert cuda.cuInit(0) == 0
+assert cuda.cuCtxSetCurrent(ctypes.c_void_p(1)) == 0
+held, released = (kind(str(native.library())) for kind in (ctypes.PyDLL, ctypes.CDLL))
+for library in (held, released):
+    library.postrun_begin.argtypes = [ctypes.c_uint32, ctypes.c_int64]
+    library.postrun_name.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+
+def annotate(number):
+    with capture.annotate("step", value=number):
+        pass
+
+def begin(number):
+    capture.begin("step", number)
+    capture.end()
+
+def by_handle(number):
+    capture.range_end(capture.range_begin("step", number))
+
+def native_calls(library):
+    def step(number):
+        library.postrun_begin(library.postrun_name(b"step", 4), number)
+        library.postrun_end()
+    return step
+
+steps = {"annotate": annotate, "begin": begin, "handle": by_handle, "held": native_calls(held), "released": native_calls(released)}
+step = steps[sys.argv[1]]
+thread = threading.Thread(target=beat)
+thread.start()
+time.sleep(0.05)
+for number in range(4):
+    step(number)
+ended.set()
+thread.join()
+print(json.dumps(longest[0]))
+"""
+
+
+@pytest.mark.parametrize("windows", [{"POSTRUN_GPU_STEPS": "1:3"}, {"POSTRUN_GPU_WINDOWS": "warmup=1,steps=2,seconds=0.001,every=60"}])
+@pytest.mark.parametrize("caller", ["annotate", "begin", "handle", "held", "released"])
+def test_other_threads_of_python_run_while_a_step_opens_or_closes_a_window(
+    programs: Programs, tmp_path: Path, caller: str, windows: dict[str, str]
+) -> None:
+    """``held``: a C function that Python calls without a release of the GIL, as NVTX is; ``released``: with one."""
+    native = pytest.importorskip("postrun.native", reason="postrun is not installed")
+    if not native.available():
+        pytest.skip("the C library was not built")
+    variables = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(tmp_path), **stubs(programs, "plain"), **windows}
+    command = [sys.executable, "-P", "-c", HEARTBEAT, caller]
+    slow = {"STUB_BUSY": "1", "STUB_SLOW_ATTACH": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(**variables, **slow))
+    assert done.returncode == 0, done.stderr
+    (file,) = files(tmp_path)
+    tables = prt_reader.read(file.read_bytes())
+    facts = {row["key"]: row["value"] for row in tables["meta"]}
+    last = max(int(key.split(".")[2]) for key in facts if key.startswith("gpu.window."))
+    begin, end = map(int, facts[f"gpu.window.{last}"].split())
+    assert end - begin > 0.9 * NS, "it waits for the device"
+    assert json.loads(done.stdout) < 0.3, "far below the 0.7 s of an opening and the 1 s of a close"
