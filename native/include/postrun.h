@@ -91,6 +91,11 @@ POSTRUN_API int postrun_gpu_reason(char *text, size_t size);
  * is not called then. For the life of the process; NULL, NULL: none. */
 POSTRUN_API void postrun_lock_hooks(void *(*release)(void), void (*acquire)(void *held));
 
+/* Another profiler of the program goes first: before it starts, `who` closes an open window and postpones others; the metadata
+ * "capability.gpu" then name it. After it has ended, NULL: about a second later the window that is due opens. Calls may nest. 0, or -EALREADY
+ * if nothing records GPU activity. Whoever uses CUPTI without this call gets its error 39 while a window is open. */
+POSTRUN_API int postrun_gpu_yield(const char *who);
+
 /* For the CUDA driver, which calls it when CUDA_INJECTION64_PATH names this library: records as with POSTRUN_CAPTURE=1 and POSTRUN_GPU=1
  * in the environment. */
 POSTRUN_API int InitializeInjection(void);

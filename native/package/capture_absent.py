@@ -123,6 +123,10 @@ def gpu(on: bool, /) -> bool | None:
     return False
 
 
+def gpu_yield(who: str | None, /) -> bool:
+    return False
+
+
 def gpu_when_used() -> None:
     return None
 

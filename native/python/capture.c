@@ -906,6 +906,20 @@ static PyObject *py_gpu(PyObject *module, PyObject *on) {
     return PyBool_FromLong(error == 0);
 }
 
+static PyObject *py_gpu_yield(PyObject *module, PyObject *who) {
+    (void)module;
+    const char *name = NULL;
+    int error;
+    if (who != Py_None) {
+        name = PyUnicode_AsUTF8AndSize(who, NULL);
+        if (!name) return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    error = postrun_gpu_yield(name);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(error == 0);
+}
+
 static PyObject *py_gpu_when_used(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
@@ -977,6 +991,8 @@ static PyMethodDef functions[] = {
     {"statistics", py_statistics, METH_NOARGS, "statistics(): what the session has done so far."},
     {"gpu", py_gpu, METH_O,
      "gpu(on): opens or closes a window of GPU activity; whether it did, False where it is so already, None where it cannot be."},
+    {"gpu_yield", py_gpu_yield, METH_O,
+     "gpu_yield(who): closes the window of GPU activity for another profiler of the program; None: that one has ended."},
     {"gpu_when_used", py_gpu_when_used, METH_NOARGS, "gpu_when_used(): the session records GPU activity once the program has used CUDA."},
     {"gpu_driver", py_gpu_driver, METH_NOARGS, "gpu_driver(): whether the NVIDIA driver can be loaded; CUDA is not initialised."},
     {"gpu_reason", py_gpu_reason, METH_NOARGS, "gpu_reason(): why GPU activity is not recorded; empty where it is, or can be."},

@@ -1,26 +1,24 @@
-/* cupti_attach.c - how does CUPTI come into the process, and out again?
+/* cupti_attach.c - brings CUPTI into the process, and out of it again.
  *
- * Only one tool can use it at a time, and none is locked out longer than needed: whether another one is there is asked by subscribing for
- * a moment. Detaching follows the vendor's advice: it is done at the end of a call into the driver, one that is made for it. */
+ * A window holds the subscription to CUPTI, so that no other client takes CUPTI over unseen; if one does all the same, CUPTI is not called
+ * again. After a window all kinds are disabled. From CUDA 13.0 on CUPTI then stays in the process; before, it is detached at the end of a
+ * call into the driver that is made for it, as the vendor advises. */
 #define _GNU_SOURCE
 #include "cupti_attach.h"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "capture.h"
 #include "clock.h"
-#include "cuda_driver.h"
 #include "cupti_buffers.h"
 #include "cupti_loader.h"
 #include "cupti_records.h"
+#include "cupti_subscription.h"
 #include "device_rows.h"
-
-#define CALL_EXIT 1 /* of callbacks */
 
 struct kind {
     int kind;
@@ -38,10 +36,29 @@ static const struct cupti *cupti; /* set before the callbacks are given away, an
 static bool enabled[KINDS];
 static _Atomic int system_threads;
 static _Atomic uint64_t declined, dropped_told; /* buffers; records */
-static bool own_left; /* a subscription of ours that could not be ended */
-static _Atomic bool graphs; /* the program uses CUDA graphs */
-static _Atomic int finalize_error;
-static _Atomic uint32_t finalized; /* 0: not asked for, 1: asked for, 2: done */
+static _Atomic bool graphs;                     /* the program uses CUDA graphs */
+static bool clock_set;                          /* in this process, once */
+static uint32_t attached;                       /* how often */
+
+enum wish { UNSET, NO, YES };
+static struct { /* of the environment */
+    _Atomic enum wish stay, teardown;
+    enum wish clock;
+} wishes;
+
+static enum wish wish(const char *name) {
+    const char *text = getenv(name);
+    return !text || !*text ? UNSET : strcmp(text, "0") == 0 ? NO : YES;
+}
+
+void postrun_cupti_environment(void) {
+    postrun_subscription_environment();
+    wishes.clock = wish("POSTRUN_CUPTI_CLOCK");
+    atomic_store(&wishes.stay, wish("POSTRUN_CUPTI_STAY"));
+    postrun_cupti_teardown();
+}
+
+void postrun_cupti_teardown(void) { atomic_store(&wishes.teardown, wish("TEARDOWN_CUPTI")); }
 
 /* ---------------------------------------------------------------- callbacks */
 
@@ -55,7 +72,9 @@ static void requested(uint8_t **buffer, size_t *size, size_t *records) {
 
 static uint64_t dropped(void *context, uint32_t stream) {
     size_t records = 0;
-    if (!cupti->dropped || cupti->dropped(context, stream, &records) != 0) {
+    void *subscriber = postrun_subscription_shared();
+    int error = subscriber ? cupti->dropped_2(subscriber, context, stream, &records) : cupti->dropped ? cupti->dropped(context, stream, &records) : 1;
+    if (error) {
         return 0;
     }
     atomic_fetch_add(&dropped_told, records);
@@ -71,7 +90,8 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
     if (origin != BUFFER_OWN) {
         batch.dropped += valid > 0;
     } else if (valid > 0 && valid <= size) {
-        postrun_cupti_read(cupti, buffer, valid, atomic_load_explicit(&system_threads, memory_order_relaxed), &batch);
+        int threads = atomic_load_explicit(&system_threads, memory_order_relaxed);
+        postrun_cupti_read(cupti, postrun_subscription_shared(), buffer, valid, threads, &batch);
     }
     if (batch.graphs) {
         atomic_store(&graphs, true);
@@ -83,201 +103,149 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
     }
 }
 
-/* What CUPTI takes by itself, but under WSL; and not what a tool told it that used it before. */
+static void requested_2(uint8_t **buffer, size_t *size, size_t *records, const void *information) {
+    (void)information;
+    requested(buffer, size, records);
+}
+
+static void completed_2(uint8_t *buffer, size_t size, size_t valid, const void *information) {
+    (void)information;
+    completed(NULL, 0, buffer, size, valid);
+}
+
 static uint64_t timestamp(void) { return (uint64_t)postrun_clock_realtime(); }
 
-static void nothing(void *user, int domain, uint32_t id, const void *data) {
-    (void)user;
-    (void)domain;
-    (void)id;
-    (void)data;
+/* ---------------------------------------------------------------- the functions of one client, or of one of several */
+
+static int enable_kind(int kind) {
+    void *subscriber = postrun_subscription_shared();
+    return subscriber ? cupti->enable_2(subscriber, kind, NULL) : cupti->enable(kind);
 }
 
-static void leaving(void *user, int domain, uint32_t id, const void *data) {
-    (void)user;
-    (void)domain;
-    (void)id;
-    uint32_t site = 0, asked = 1;
-    if (data) {
-        memcpy(&site, data, sizeof site);
-    }
-    if (site == CALL_EXIT && atomic_compare_exchange_strong(&finalized, &asked, 2)) {
-        atomic_store(&finalize_error, cupti->finalize());
-    }
-}
-
-/* ---------------------------------------------------------------- other tools */
-
-struct tool {
-    const char *file, *variable, *name;
-};
-static const struct tool tools[] = {
-    {"libToolsInjection", NULL, "NVIDIA Nsight Systems"},
-    {NULL, "NSYS_PROFILING_SESSION_ID", "NVIDIA Nsight Systems"},
-    {"libcuda-injection", NULL, "NVIDIA Nsight Compute"},
-    {"libTreeLauncherTargetInjection", NULL, "NVIDIA Nsight Compute"},
-    {"libsanitizer-collection", NULL, "NVIDIA Compute Sanitizer"},
-    {"libcudadebugger", NULL, "cuda-gdb"},
-    {"libkineto", NULL, "PyTorch's profiler (Kineto)"},
-    {"libtorch_cpu.so", NULL, "PyTorch's profiler (Kineto)"},
-    {"libproton", NULL, "Triton's profiler (Proton)"},
-    {"libtensorflow", NULL, "TensorFlow's profiler"},
-    {"xla_cuda_plugin", NULL, "JAX's profiler"},
-    {"libTAU", NULL, "TAU"},
-    {"libscorep", NULL, "Score-P"},
-};
-
-static int look(struct dl_phdr_info *info, size_t size, void *argument) {
-    (void)size;
-    bool *mapped = argument;
-    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
-    for (size_t i = 0; slash && i < sizeof tools / sizeof *tools; i++) {
-        if (tools[i].file && strncmp(slash + 1, tools[i].file, strlen(tools[i].file)) == 0) {
-            mapped[i] = true;
+static void disable_all(void) {
+    void *subscriber = postrun_subscription_shared();
+    for (size_t i = KINDS; i-- > 0;) {
+        if (enabled[i] && subscriber) {
+            cupti->disable_2(subscriber, kinds[i].kind, NULL);
+        } else if (enabled[i]) {
+            cupti->disable(kinds[i].kind);
         }
-    }
-    return 0;
-}
-
-static void guess_other(char *name, size_t size) {
-    bool mapped[sizeof tools / sizeof *tools] = {false};
-    dl_iterate_phdr(look, mapped);
-    for (size_t i = 0; i < sizeof tools / sizeof *tools; i++) {
-        if (mapped[i] || (tools[i].variable && getenv(tools[i].variable))) {
-            snprintf(name, size, "probably %s", tools[i].name);
-            return;
-        }
-    }
-    snprintf(name, size, "which one is not known");
-}
-
-static void name_other(const char *told, char *name, size_t size) {
-    if (told && told[0]) {
-        snprintf(name, size, "%.63s", told);
-    } else {
-        guess_other(name, size);
+        enabled[i] = false;
     }
 }
 
-static int subscribe(void **subscriber, cupti_callback callback, char *other, size_t size) {
-    char told[64] = "";
-    int error = 0;
-    *subscriber = NULL;
-    if (cupti->subscribe_2) {
-        struct cupti_subscription wishes = {sizeof wishes, "postrun", told, sizeof told};
-        error = cupti->subscribe_2(subscriber, callback, NULL, &wishes);
-    } else if (cupti->subscribe) {
-        error = cupti->subscribe(subscriber, callback, NULL);
-    }
-    told[sizeof told - 1] = 0;
-    if (error == CUPTI_OTHER_SUBSCRIBER && own_left) {
-        *subscriber = NULL;
-        return 0;
-    }
-    if (error == CUPTI_OTHER_SUBSCRIBER) {
-        name_other(told, other, size);
-    }
-    return error;
+static int register_callbacks(void) {
+    void *subscriber = postrun_subscription_shared();
+    return subscriber ? cupti->register_callbacks_2(subscriber, requested_2, completed_2) : cupti->register_callbacks(requested, completed);
 }
 
-static void unsubscribe(void *subscriber) {
-    if (subscriber && cupti->unsubscribe && cupti->unsubscribe(subscriber) != 0) {
-        own_left = true;
-    }
+/* False: this version cannot. */
+static bool set_shared(int attribute, const void *value, size_t size) {
+    size_t length = size;
+    uint8_t copy[sizeof(void *)];
+    memcpy(copy, value, size);
+    return cupti->set_attribute_2(postrun_subscription_shared(), attribute, &length, copy) == 0;
 }
 
-/* Whether another tool has subscribed. */
-static bool other_is_there(char *other, size_t size) {
-    void *subscriber;
-    int error = subscribe(&subscriber, nothing, other, size);
-    if (error == 0) {
-        unsubscribe(subscriber);
+static bool take_system_threads(void) {
+    int32_t type = CUPTI_THREAD_ID_SYSTEM;
+    if (postrun_subscription_shared()) {
+        return set_shared(CUPTI_ATTRIBUTE_THREAD_IDS, &type, sizeof type);
     }
-    return error == CUPTI_OTHER_SUBSCRIBER;
+    return cupti->thread_id_type && cupti->thread_id_type(type) == 0;
 }
 
-static void tell_other(const char *other, char *why, size_t size) { snprintf(why, size, "another profiler uses CUPTI: %s", other); }
+/* ---------------------------------------------------------------- the clock */
+
+static bool is_wsl(void) {
+    char release[256] = "";
+    FILE *file = fopen("/proc/sys/kernel/osrelease", "re");
+    if (file) {
+        release[fread(release, 1, sizeof release - 1, file)] = 0;
+        fclose(file);
+    }
+    return strcasestr(release, "microsoft") || access("/dev/dxg", F_OK) == 0;
+}
+
+/* CUPTI takes the system's clock by itself, but not under WSL, nor if another client gave it another one. In some versions each callback
+ * that is registered costs kernels their times. */
+static void set_clock(void) {
+    if (wishes.clock == NO) {
+        return;
+    }
+    bool needed = wishes.clock == YES || is_wsl();
+    uint64_t (*function)(void) = timestamp;
+    if (postrun_subscription_shared()) { /* each subscription has its own clock */
+        clock_set |= needed && set_shared(CUPTI_ATTRIBUTE_CLOCK, &function, sizeof function);
+    } else if (!clock_set && cupti->timestamp && (needed || cupti->version >= CUPTI_CLOCK_WORKS)) {
+        clock_set = cupti->timestamp(function) == 0;
+    }
+}
 
 /* ---------------------------------------------------------------- attach and detach */
 
-static void disable_all(void) {
-    for (size_t i = KINDS; i-- > 0;) {
-        if (enabled[i]) {
-            cupti->disable(kinds[i].kind);
-            enabled[i] = false;
-        }
-    }
-}
+static void tell_other(const char *other, char *why, size_t size) { snprintf(why, size, "another profiler uses CUPTI: %s", other); }
 
 /* Why it has to stay in the process, with all kinds disabled. NULL: it need not. */
 static const char *has_to_stay(void) {
-    const char *wish = getenv("TEARDOWN_CUPTI"); /* PyTorch sets it to 0 where it compiles to CUDA graphs */
+    enum wish stay = atomic_load(&wishes.stay), teardown = atomic_load(&wishes.teardown);
     if (!cupti->finalize) {
         return "this CUPTI cannot be detached";
     }
     if (cupti->version < CUPTI_GRAPHS_SURVIVE && atomic_load(&graphs)) {
         return "the program uses CUDA graphs, and before CUDA 12.6 it may crash when CUPTI comes back after it was detached";
     }
-    return wish && strcmp(wish, "0") == 0 ? "TEARDOWN_CUPTI=0" : NULL;
+    if (postrun_subscription_shared()) {
+        return "other profilers may use it at the same time";
+    }
+    if (clock_set && cupti->version >= CUPTI_GRAPHS_SURVIVE && cupti->version < CUPTI_CLOCK_WORKS) {
+        return "its clock was set, which this version bears only once";
+    }
+    if (stay != UNSET) {
+        return stay == YES ? "POSTRUN_CUPTI_STAY=1" : NULL;
+    }
+    if (teardown != UNSET) { /* PyTorch sets it to 0 where it compiles to CUDA graphs */
+        return teardown == NO ? "TEARDOWN_CUPTI=0" : NULL;
+    }
+    return cupti->version >= CUPTI_13 ? "from CUDA 13.0 on it stays, with nothing enabled, as detaching it is less reliable" : NULL;
 }
 
-/* Out of the process: at the end of a call into the driver, else, where none can be listened to, right away. */
-static void finalize(void) {
-    char other[128];
+static void leave(void) {
     const char *stays = has_to_stay();
     if (stays) {
         postrun_metadata("cupti.stays", stays);
+        postrun_unsubscribe(cupti);
         return;
     }
-    uint32_t id = postrun_cupti_call_id(CUPTI_DRIVER_API, "cuDeviceGetCount");
-    void *subscriber;
-    atomic_store(&finalized, 1);
-    int error = subscribe(&subscriber, leaving, other, sizeof other);
-    if (error == CUPTI_OTHER_SUBSCRIBER) {
-        return;
-    }
-    bool listens = error == 0 && subscriber && id && cupti->enable_callback;
-    if (listens && cupti->enable_callback(1, subscriber, CUPTI_DRIVER_API, id) == 0) {
-        postrun_cuda_call();
-    }
-    uint32_t asked = 1;
-    if (atomic_compare_exchange_strong(&finalized, &asked, 2)) {
-        if (error == 0) {
-            unsubscribe(subscriber);
-        }
-        atomic_store(&finalize_error, cupti->finalize());
-    } else if (atomic_load(&finalize_error)) {
-        unsubscribe(subscriber);
-    }
-    if (atomic_load(&finalize_error)) {
+    int error = postrun_unsubscribe_and(cupti, cupti->finalize);
+    if (error) {
         char text[480];
-        postrun_cupti_tell_error(cupti, "cuptiFinalize", atomic_load(&finalize_error), text, sizeof text);
+        postrun_cupti_tell_error(cupti, "cuptiFinalize", error, text, sizeof text);
         postrun_metadata("cupti.stays", text);
-    }
-    own_left = own_left && atomic_load(&finalize_error) != 0; /* with CUPTI its subscribers go */
-    if (atomic_load(&finalize_error) == 0) {
+    } else {
         postrun_buffers_abandon();
     }
 }
 
 static bool fail(void) {
     disable_all();
-    finalize();
+    leave();
     postrun_buffers_trim();
+    postrun_device_rows_close(postrun_clock_realtime());
     return false;
 }
 
 static bool enable_kinds(char *why, size_t size) {
     for (size_t i = 0; i < KINDS; i++) {
         char text[480];
-        int error = cupti->enable(kinds[i].kind);
+        int error = enable_kind(kinds[i].kind);
         enabled[i] = error == 0;
         if (error == 0) {
             continue;
         }
         if (error == CUPTI_OTHER_SUBSCRIBER) {
             char other[128];
-            guess_other(other, sizeof other);
+            postrun_subscription_guess(other, sizeof other);
             tell_other(other, text, sizeof text);
         } else {
             postrun_cupti_tell_error(cupti, "cuptiActivityEnable", error, text, sizeof text);
@@ -303,21 +271,26 @@ bool postrun_cupti_attach(char *why, size_t size) {
     if (!cupti) { /* callbacks that come late may be looking */
         cupti = library;
     }
+    if (cupti->version == CUPTI_13) {
+        snprintf(why, size,
+                 "this CUPTI is of CUDA 13.0 without an update (13.0.48), which can hang or crash the program: Update 1 does not"
+                 " (pip install \"nvidia-cuda-cupti>=13.0.85\")");
+        return false;
+    }
     postrun_cupti_learn_calls(cupti);
     char other[128];
-    if (other_is_there(other, sizeof other)) {
+    int error = postrun_subscribe(cupti, other, sizeof other);
+    if (error == CUPTI_OTHER_SUBSCRIBER) {
         tell_other(other, why, size);
         return false;
     }
-    int error = cupti->thread_id_type ? cupti->thread_id_type(CUPTI_THREAD_ID_SYSTEM) : 1;
-    atomic_store(&system_threads, error == 0);
-    if (cupti->timestamp) { /* before any kind is enabled */
-        cupti->timestamp(timestamp);
-    }
-    error = cupti->register_callbacks(requested, completed);
+    atomic_store(&system_threads, take_system_threads());
+    set_clock();
+    postrun_device_rows_open(postrun_clock_realtime());
+    error = register_callbacks();
     if (error) {
         if (error == CUPTI_OTHER_SUBSCRIBER) {
-            guess_other(other, sizeof other);
+            postrun_subscription_guess(other, sizeof other);
             tell_other(other, why, size);
         } else {
             postrun_cupti_tell_error(cupti, "cuptiActivityRegisterCallbacks", error, why, size);
@@ -327,16 +300,22 @@ bool postrun_cupti_attach(char *why, size_t size) {
     if (!enable_kinds(why, size)) {
         return fail();
     }
+    attached++;
+    postrun_device_rows_check_launches(attached > 1 && cupti->version < CUPTI_GRAPH_LAUNCHES);
     atomic_store(&declined, 0);
     atomic_store(&dropped_told, 0);
-    postrun_cupti_noisy(CUPTI_DRIVER_API, cupti->driver_api);
-    postrun_cupti_noisy(CUPTI_RUNTIME_API, cupti->runtime_api);
+    postrun_cupti_switch_noisy_off(cupti, postrun_subscription_shared());
     char version[32];
     snprintf(version, sizeof version, "%u", cupti->version);
     postrun_metadata("cupti.version", version);
     postrun_metadata("cupti.library", cupti->path);
+    if (cupti->version == CUPTI_12_4) {
+        postrun_metadata("cupti.warning", "CUPTI of CUDA 12.4 records no kernels in some programs: that of CUDA 12.5 Update 1 or newer does");
+    }
     return true;
 }
+
+bool postrun_cupti_lasts(void) { return postrun_subscription_lasts(); }
 
 void postrun_cupti_flush(void) { cupti->flush_all(0); }
 
@@ -351,9 +330,17 @@ static void last_losses(void) {
     }
 }
 
+/* Whether other clients record right now: a forced flush would take what they have not finished. */
+static bool others_record(void) {
+    uint32_t ours = 0, all = 0;
+    void *subscriber = postrun_subscription_shared();
+    return subscriber && cupti->enabled_kinds(subscriber, NULL, NULL, &ours) == 0 && cupti->enabled_kinds(NULL, NULL, NULL, &all) == 0 &&
+           all > ours;
+}
+
 /* What CUPTI still has, finished or not. */
 static void flush_rest(void) {
-    int error = cupti->flush_all(CUPTI_FLUSH_FORCED);
+    int error = cupti->flush_all(others_record() ? 0 : CUPTI_FLUSH_FORCED);
     if (error) {
         char why[480], text[400];
         postrun_cupti_tell_error(cupti, "cuptiActivityFlushAll", error, text, sizeof text);
@@ -362,27 +349,43 @@ static void flush_rest(void) {
     }
 }
 
-bool postrun_cupti_detach(bool whole, char *other, size_t size) {
+/* Kernels of graphs may name the launch of another one. */
+static void tell_graphs(void) {
+    if (attached > 1 && cupti->version < CUPTI_GRAPH_LAUNCHES && atomic_load(&graphs)) {
+        postrun_session_capability("gpu.graph_launches",
+                                   "in all windows but the first, kernels of CUDA graphs may belong to another launch than the one"
+                                   " recorded: CUPTI of CUDA 13.1 Update 1 fixes it");
+    }
+}
+
+void postrun_cupti_detach(bool whole) {
     if (!whole) {
         flush_rest();
         last_losses();
-        return true;
-    }
-    if (other_is_there(other, size)) {
-        memset(enabled, 0, sizeof enabled); /* they may be the other's by now */
-        postrun_buffers_abandon(); /* it gets them now, and does not know them */
-        return false;
+        tell_graphs();
+        return;
     }
     cupti->flush_all(0);
     disable_all();
+    postrun_device_rows_close(postrun_clock_realtime());
     flush_rest();
     last_losses();
-    finalize();
+    tell_graphs();
+    leave();
     postrun_buffers_trim();
-    return true;
+}
+
+void postrun_cupti_lost(int64_t last_ns, char *other, size_t size) {
+    postrun_subscription_guess(other, size);
+    postrun_subscription_lost();
+    postrun_device_rows_close(last_ns);
+    memset(enabled, 0, sizeof enabled); /* they may be the other's by now */
+    postrun_buffers_abandon();
+    tell_graphs();
 }
 
 void postrun_cupti_forked(void) {
     memset(enabled, 0, sizeof enabled);
+    postrun_subscription_forked();
     postrun_buffers_forked();
 }

@@ -56,6 +56,7 @@ static const char *words(int error) {
     case 43: return "the GPU is divided (MIG), of which this version records nothing: a newer CUPTI and driver may";
     case 44: return "GPUs joined by SLI cannot be recorded";
     case 45: return "under WSL this driver records nothing: update the driver of Windows, and allow all users its GPU performance counters";
+    case 999: return "CUPTI cannot start: the driver may be too old for it, another profiler or a debugger may be attached, or this user may not profile";
     default: return "";
     }
 }
@@ -102,6 +103,16 @@ static bool accept(void *library, const char *path, char *why, size_t size) {
     find(library, "cuptiSubscribe_v2", &c.subscribe_2);
     find(library, "cuptiUnsubscribe", &c.unsubscribe);
     find(library, "cuptiEnableCallback", &c.enable_callback);
+    find(library, "cuptiActivitySetAttribute", &c.set_attribute);
+    find(library, "cuptiActivityRegisterCallbacks_v2", &c.register_callbacks_2);
+    find(library, "cuptiActivityEnable_v2", &c.enable_2);
+    find(library, "cuptiActivityDisable_v2", &c.disable_2);
+    find(library, "cuptiActivityGetNextRecord_v2", &c.next_record_2);
+    find(library, "cuptiActivityGetNumDroppedRecords_v2", &c.dropped_2);
+    find(library, "cuptiActivityEnableDriverApi_v2", &c.driver_api_2);
+    find(library, "cuptiActivityEnableRuntimeApi_v2", &c.runtime_api_2);
+    find(library, "cuptiActivitySetAttribute_v2", &c.set_attribute_2);
+    find(library, "cuptiActivityGetEnabledKinds", &c.enabled_kinds);
     if (!c.get_version || !c.register_callbacks || !c.enable || !c.disable || !c.flush_all || !c.next_record) {
         snprintf(why, size, "%.150s is no CUPTI", c.path);
         return false;

@@ -131,10 +131,16 @@ uint32_t postrun_cupti_call_id(int domain, const char *name) {
     return 0;
 }
 
-void postrun_cupti_noisy(int domain, int (*act)(uint32_t, uint8_t)) {
-    for (uint32_t id = 1; act && id < CUPTI_CALLS; id++) {
-        if (calls[domain - 1][id].noisy) {
-            act(id, 0);
+void postrun_cupti_switch_noisy_off(const struct cupti *cupti, void *subscriber) {
+    for (int domain = CUPTI_DRIVER_API; domain <= CUPTI_RUNTIME_API; domain++) {
+        int (*act)(uint32_t, uint8_t) = domain == CUPTI_DRIVER_API ? cupti->driver_api : cupti->runtime_api;
+        int (*act_2)(void *, uint32_t, uint8_t) = domain == CUPTI_DRIVER_API ? cupti->driver_api_2 : cupti->runtime_api_2;
+        for (uint32_t id = 1; id < CUPTI_CALLS; id++) {
+            if (calls[domain - 1][id].noisy && subscriber && act_2) {
+                act_2(subscriber, id, 0);
+            } else if (calls[domain - 1][id].noisy && !subscriber && act) {
+                act(id, 0);
+            }
         }
     }
 }
@@ -280,15 +286,16 @@ static void read_record(const struct cupti *cupti, const void *record, size_t ro
         break;
     }
     case CUPTI_OVERHEAD: batch->overhead++; break;
+    case CUPTI_CUDA_EVENT: break; /* before CUDA 12.9 they come with the kind SYNCHRONIZATION */
     default: batch->unknown++;
     }
 }
 
-void postrun_cupti_read(const struct cupti *cupti, uint8_t *buffer, size_t valid, int threads, struct device_batch *batch) {
+void postrun_cupti_read(const struct cupti *cupti, void *subscriber, uint8_t *buffer, size_t valid, int threads, struct device_batch *batch) {
     const uint8_t *before = NULL;
     batch->now = postrun_clock_realtime();
     for (void *record = NULL; valid > 0;) {
-        int error = cupti->next_record(buffer, valid, &record);
+        int error = subscriber ? cupti->next_record_2(subscriber, buffer, valid, &record) : cupti->next_record(buffer, valid, &record);
         if (error) {
             batch->dropped += error != CUPTI_MAX_LIMIT_REACHED; /* the rest of the buffer: nobody knows how many */
             return;

@@ -9,7 +9,7 @@
 
 enum cupti_kind {
     CUPTI_MEMCPY = 1, CUPTI_MEMSET = 2, CUPTI_DRIVER = 4, CUPTI_RUNTIME = 5, CUPTI_CONTEXT = 9, CUPTI_KERNEL = 10, CUPTI_OVERHEAD = 17,
-    CUPTI_MEMCPY_PEER = 22, CUPTI_SYNCHRONIZATION = 38, CUPTI_EXTERNAL = 39
+    CUPTI_MEMCPY_PEER = 22, CUPTI_CUDA_EVENT = 36, CUPTI_SYNCHRONIZATION = 38, CUPTI_EXTERNAL = 39
 };
 
 struct cupti_kernel {
@@ -102,11 +102,11 @@ struct device_batch;
 /* Names of calls, in the tables of the library; before anything is recorded. `id` of a call by its name, 0 where there is none. */
 void postrun_cupti_learn_calls(const struct cupti *cupti);
 uint32_t postrun_cupti_call_id(int domain, const char *name);
-/* Calls `act` with the id of every call that is not worth a record. */
-void postrun_cupti_noisy(int domain, int (*act)(uint32_t, uint8_t));
+/* Calls that are not worth a record get none, if this version can. `subscriber`: of one of several clients, else NULL. */
+void postrun_cupti_switch_noisy_off(const struct cupti *cupti, void *subscriber);
 
 /* The records of a buffer become rows of a batch. `threads`: their threads have the system's numbers. */
-void postrun_cupti_read(const struct cupti *cupti, uint8_t *buffer, size_t valid, int threads, struct device_batch *batch);
+void postrun_cupti_read(const struct cupti *cupti, void *subscriber, uint8_t *buffer, size_t valid, int threads, struct device_batch *batch);
 
 #pragma GCC visibility pop
 #endif

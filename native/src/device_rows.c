@@ -17,6 +17,8 @@
 #define QUEUE_WORDS (8u << 20) /* 64 MiB wait at most */
 #define BLOCK_ROWS 8192u
 #define CONTEXTS 256
+#define LAUNCHES 4096u     /* of CUDA graphs, whose starts are remembered */
+#define MARGIN_NS 1000000  /* what times of a GPU may differ from the machine's: 1 ms, far more than is seen */
 
 /* Columns of a table: ids in the block. Word 0 (or 1, behind a name) is a start, the next one a duration. */
 struct shape {
@@ -44,15 +46,22 @@ static struct { /* under the lock */
     struct device_counts counts;
 } queue = {.last = &queue.first};
 
+static _Atomic int64_t opened[2] = {INT64_MAX, INT64_MAX}, closed[2] = {INT64_MIN, INT64_MIN}; /* the last window, and the one before */
+static _Atomic bool check_launches;
+
 /* The drain thread's. */
 struct context {
     int64_t context, device;
+};
+struct launch {
+    int64_t correlation, start;
 };
 static struct {
     uint32_t session;
     struct context contexts[CONTEXTS];
     size_t context_count;
     int64_t *columns; /* DEVICE_WORDS of BLOCK_ROWS each */
+    struct launch launches[LAUNCHES]; /* by their correlation */
 } writer;
 static _Atomic uint64_t bytes; /* that it wrote */
 
@@ -60,8 +69,34 @@ static _Atomic uint64_t bytes; /* that it wrote */
 
 uint32_t postrun_device_columns(enum device_table table) { return shapes[table].count; }
 
+void postrun_device_rows_open(int64_t ns) {
+    atomic_store(&opened[1], atomic_load(&opened[0]));
+    atomic_store(&closed[1], atomic_load(&closed[0]));
+    atomic_store(&closed[0], INT64_MAX - MARGIN_NS);
+    atomic_store(&opened[0], ns);
+}
+
+void postrun_device_rows_close(int64_t ns) { atomic_store(&closed[0], ns); }
+
+void postrun_device_rows_check_launches(bool check) { atomic_store(&check_launches, check); }
+
+static bool in_a_window(int64_t start, int64_t end) {
+    for (int i = 0; i < 2; i++) {
+        if (end >= atomic_load_explicit(&opened[i], memory_order_relaxed) - MARGIN_NS &&
+            start <= atomic_load_explicit(&closed[i], memory_order_relaxed) + MARGIN_NS) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void postrun_device_add(struct device_batch *batch, enum device_table table, const int64_t *values) {
-    size_t count = shapes[table].count;
+    size_t count = shapes[table].count, start = shapes[table].start;
+    bool timed = start != NO_START;
+    if (!in_a_window(timed ? values[start] : batch->now, timed ? values[start] + values[start + 1] : batch->now)) {
+        batch->outside++;
+        return;
+    }
     if (batch->capacity - batch->count < count + 1) {
         size_t capacity = batch->capacity ? batch->capacity * 2 : 4096;
         int64_t *words = realloc(batch->words, capacity * sizeof *words);
@@ -132,6 +167,7 @@ void postrun_device_rows_put(struct device_batch *batch) {
         queue.counts.overhead += batch->overhead;
         queue.counts.negative += batch->negative;
         queue.counts.ignored += batch->ignored;
+        queue.counts.outside += batch->outside;
     }
     if (ours && room) {
         queue.counts.rows += batch->rows;
@@ -261,6 +297,35 @@ static void learn_contexts(const struct device_batch *batch) {
     }
 }
 
+/* Calls and kernels of a drain. */
+static void check_graph_launches(struct device_batch *batches) {
+    uint64_t wrong = 0;
+    for (const struct device_batch *batch = batches; batch; batch = batch->next) {
+        for (size_t at = 0; at < batch->count; at += 1u + shapes[batch->words[at]].count) {
+            const int64_t *row = batch->words + at + 1;
+            if (batch->words[at] == DEVICE_API) {
+                writer.launches[(uint64_t)row[3] % LAUNCHES] = (struct launch){row[3], row[1]};
+            }
+        }
+    }
+    for (struct device_batch *batch = batches; batch; batch = batch->next) {
+        for (size_t at = 0; at < batch->count; at += 1u + shapes[batch->words[at]].count) {
+            int64_t *row = batch->words + at + 1;
+            if (batch->words[at] != DEVICE_KERNEL || row[15] == 0) {
+                continue;
+            }
+            const struct launch *launch = &writer.launches[(uint64_t)row[6] % LAUNCHES];
+            if (launch->correlation == row[6] && row[6] != 0 && row[1] < launch->start) {
+                row[6] = 0;
+                wrong++;
+            }
+        }
+    }
+    pthread_mutex_lock(&lock);
+    queue.counts.wrong_launches += wrong;
+    pthread_mutex_unlock(&lock);
+}
+
 static void write_block(struct session *s, const struct shape *shape, uint32_t count) {
     prt_column columns[DEVICE_WORDS];
     int64_t first = 0, last = 0;
@@ -341,6 +406,9 @@ static void write_batches(struct session *s, struct device_batch *batches) {
         int64_t now = clock_ticks();
         postrun_loss(s, 0, PRT_LOSS_GPU, rows, now, now);
         return;
+    }
+    if (atomic_load(&check_launches)) {
+        check_graph_launches(batches);
     }
     pthread_mutex_lock(&postrun_state_lock);
     postrun_totals.recorded += rows;

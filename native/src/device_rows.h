@@ -21,6 +21,7 @@ struct device_batch { /* begin with {0} */
     uint64_t dropped;   /* records that the tracer lost */
     uint64_t untimed;   /* records without times */
     uint64_t unknown, overhead, negative, ignored;
+    uint64_t outside;   /* records of work outside of windows */
     int64_t now;        /* when it was read */
     bool graphs;        /* some of it is of CUDA graphs */
     struct device_batch *next;
@@ -29,6 +30,13 @@ struct device_batch { /* begin with {0} */
 uint32_t postrun_device_columns(enum device_table table);
 void postrun_device_add(struct device_batch *batch, enum device_table table, const int64_t *values);
 
+/* A window opens, and closes, at a time. Rows of work that began outside of the last two windows are left out, however early or late they
+ * come. */
+void postrun_device_rows_open(int64_t ns);
+void postrun_device_rows_close(int64_t ns);
+/* Whether the launches that kernels of CUDA graphs name may be wrong. A kernel that starts before its launch then names none. */
+void postrun_device_rows_check_launches(bool check);
+
 /* The queue of session `number`. What is put there after its end is dropped. */
 void postrun_device_rows_begin(uint32_t number);
 void postrun_device_rows_put(struct device_batch *batch); /* takes its words */
@@ -36,7 +44,7 @@ void postrun_device_rows_lost(uint64_t records);          /* that the tracer los
 void postrun_device_rows_end(uint32_t number);
 void postrun_device_rows_forked(void);
 struct device_counts {
-    uint64_t rows, unknown, overhead, negative, ignored, untimed, dropped, no_room;
+    uint64_t rows, unknown, overhead, negative, ignored, untimed, dropped, no_room, outside, wrong_launches;
 };
 void postrun_device_rows_counts(struct device_counts *counts); /* since the begin */
 uint64_t postrun_device_rows_bytes(void); /* of the blocks of rows that this process has written to files, in all its sessions */

@@ -38,6 +38,7 @@
 #define DEVICE_NS (2000 * (int64_t)MS) /* how long a window that closes waits for work that is not done */
 #define END_NS (2000 * (int64_t)MS)    /* how long the end of the program waits for whoever is behind the gate */
 #define RETRY_NS (10000 * (int64_t)MS) /* after a periodic window that could not open: another profiler may have gone by then */
+#define RESUME_NS (1000 * (int64_t)MS) /* after the program's own profiler, which may end CUPTI in a thread of its own */
 #define FOR_EVER (-1)
 #define FORKED "a process forked by one that used CUDA cannot use it"
 #define REASON 480
@@ -68,7 +69,9 @@ static struct {
     struct periodic periodic;
     int64_t started, flushed;
     uint32_t windows; /* of this session, so far */
-    int64_t opened_at; /* CLOCK_REALTIME */
+    int64_t opened_at, good_at; /* CLOCK_REALTIME; good_at: when CUPTI was last known to record for us */
+    uint32_t yields;        /* the program's own profilers that run now */
+    int64_t resumes;        /* CLOCK_MONOTONIC: not before then a window opens again; 0: none waits for that */
 } gpu;
 static _Atomic uint32_t wake_word, quit;
 static _Atomic int64_t injected; /* when; 0: never */
@@ -125,8 +128,13 @@ static void set_reason(const char *why) {
 }
 
 static void tell_reason(const char *why) {
-    set_reason(why);
-    postrun_session_capability("gpu", why);
+    pthread_mutex_lock(&reason.lock);
+    bool known = strcmp(reason.why, why) == 0; /* as when a window is tried again */
+    pthread_mutex_unlock(&reason.lock);
+    if (!known) {
+        set_reason(why);
+        postrun_session_capability("gpu", why);
+    }
 }
 
 static void fail(const char *why) {
@@ -166,18 +174,19 @@ static void tell_counts(void) {
     tell_count("cupti.unknown_records", counts.unknown);
     tell_count("cupti.negative_spans", counts.negative);
     tell_count("cupti.noisy_calls", counts.ignored);
+    tell_count("cupti.records_outside", counts.outside);
+    tell_count("cupti.wrong_launches", counts.wrong_launches);
 }
 
 /* When activity was recorded, for readers: outside of it nothing is known. `closed`: why a periodic window did, NULL: another one. */
-static void tell_window(bool over, const char *closed) {
+static void tell_window(bool over, int64_t now, const char *closed) {
     char key[48], text[64];
-    int64_t now = postrun_clock_realtime();
     if (over && closed) {
         snprintf(key, sizeof key, "gpu.window.%u.closed", gpu.windows);
         postrun_metadata(key, closed);
     }
     if (!over) {
-        gpu.opened_at = now;
+        gpu.opened_at = gpu.good_at = now;
     }
     snprintf(key, sizeof key, "gpu.window.%u", gpu.windows);
     if (over) {
@@ -187,6 +196,30 @@ static void tell_window(bool over, const char *closed) {
     }
     postrun_metadata(key, text);
     gpu.windows += over;
+    if (over) {
+        postrun_periodic_closed();
+    }
+}
+
+/* Another client has ended what we record, without asking: CUPTI is not called any more. */
+static void lose_window(void) {
+    char other[128] = "", why[320];
+    postrun_cupti_lost(gpu.good_at, other, sizeof other);
+    snprintf(why, sizeof why, "another profiler took CUPTI over (%s): nothing is known of GPU activity after that", other);
+    tell_reason(why);
+    gpu.state = STATE_READY;
+    tell_window(true, gpu.good_at, postrun_periodic_armed() ? "profiler" : NULL);
+    tell_counts();
+}
+
+/* Whether CUPTI still records for us; else the window ends. */
+static bool window_lasts(void) {
+    if (!postrun_cupti_lasts()) {
+        lose_window();
+        return false;
+    }
+    gpu.good_at = postrun_clock_realtime();
+    return true;
 }
 
 /* When the program ends, before the libraries of CUDA do. */
@@ -195,11 +228,11 @@ static void at_exit(void) {
     if (atomic_exchange(&never, true) || !gate_enter(&cancellation, END_NS)) {
         return; /* somebody is in there: then it is not touched */
     }
-    if (gpu.state == STATE_OPEN && gpu.pid == getpid()) {
+    if (gpu.state == STATE_OPEN && gpu.pid == getpid() && window_lasts()) {
         postrun_cuda_wait(DEVICE_NS);
-        postrun_cupti_detach(false, NULL, 0);
+        postrun_cupti_detach(false);
         gpu.state = STATE_READY;
-        tell_window(true, postrun_periodic_armed() ? "end" : NULL);
+        tell_window(true, postrun_clock_realtime(), postrun_periodic_armed() ? "end" : NULL);
         tell_counts();
     }
     gate_leave(cancellation);
@@ -208,7 +241,7 @@ static void at_exit(void) {
 static int open_window(void) {
     static bool registered;
     char why[REASON] = "";
-    if (atomic_load(&never)) {
+    if (atomic_load(&never) || gpu.yields || postrun_clock_monotonic() < gpu.resumes) {
         return -ENOTSUP;
     }
     if (!postrun_cupti_attach(why, sizeof why)) {
@@ -218,7 +251,8 @@ static int open_window(void) {
     set_reason("");
     gpu.state = STATE_OPEN;
     gpu.opened = true;
-    tell_window(false, NULL);
+    gpu.resumes = 0;
+    tell_window(false, postrun_clock_realtime(), NULL);
     gpu.flushed = postrun_clock_monotonic();
     if (!registered) {
         registered = atexit(at_exit) == 0;
@@ -227,15 +261,13 @@ static int open_window(void) {
 }
 
 static void close_window(const char *closed) { /* as tell_window */
-    char other[128] = "";
-    postrun_cuda_wait(DEVICE_NS);
-    if (!postrun_cupti_detach(true, other, sizeof other)) {
-        char why[320];
-        snprintf(why, sizeof why, "another profiler came while GPU activity was recorded (%s): what it took over is missing", other);
-        tell_reason(why);
+    if (!window_lasts()) {
+        return;
     }
+    postrun_cuda_wait(DEVICE_NS);
+    postrun_cupti_detach(true);
     gpu.state = STATE_READY;
-    tell_window(true, closed);
+    tell_window(true, postrun_clock_realtime(), closed);
     tell_counts();
 }
 
@@ -282,17 +314,12 @@ static void open_periodic(void) {
     }
 }
 
-static void close_periodic(const char *closed) {
-    close_window(closed);
-    postrun_periodic_closed();
-}
-
 /* What is due of periodic windows; until then nothing is, in ns. */
 static int64_t do_periodic(int64_t now, int64_t wait) {
     if (gpu.state == STATE_OPEN) {
         const char *why = postrun_periodic_closes(now, postrun_device_rows_bytes(), &wait);
         if (why) {
-            close_periodic(why);
+            close_window(why);
         }
     }
     if (gpu.state == STATE_READY && postrun_periodic_opens(now, &wait)) {
@@ -346,12 +373,18 @@ static int64_t do_what_is_due(bool *was_open_by_time) {
     if (postrun_periodic_armed() && !atomic_load(&never)) {
         wait = do_periodic(now, wait);
     }
+    if (gpu.resumes && gpu.state == STATE_READY && gpu.wanted && !gpu.yields) {
+        if (now >= gpu.resumes && open_window() != 0) {
+            gpu.resumes = now + RESUME_NS;
+        }
+        wait = nearer(wait, gpu.resumes > now ? gpu.resumes - now : wait);
+    }
     if (gpu.state == STATE_OPEN && !atomic_load(&never)) {
-        if (now - gpu.flushed >= FLUSH_NS) {
+        if (now - gpu.flushed >= FLUSH_NS && window_lasts()) {
             postrun_cupti_flush();
             gpu.flushed = now = postrun_clock_monotonic();
         }
-        wait = nearer(wait, gpu.flushed + FLUSH_NS - now);
+        wait = gpu.state == STATE_OPEN ? nearer(wait, gpu.flushed + FLUSH_NS - now) : wait;
     }
     return wait > 0 ? wait : MS;
 }
@@ -407,6 +440,7 @@ static void begin_periodic(void) {
 
 static void read_environment(void) {
     char why[256];
+    postrun_cupti_environment();
     const char *memory = getenv("POSTRUN_GPU_MEMORY");
     char *end = NULL;
     int64_t mib = memory ? strtoll(memory, &end, 10) : 0;
@@ -495,6 +529,7 @@ void postrun_gpu_begin_injected(uint32_t number, uint32_t flags) {
 
 void postrun_gpu_end(uint32_t number) {
     int cancellation;
+    postrun_cupti_teardown();
     int64_t patience = atomic_load(&never) ? END_NS : FOR_EVER;
     if (!gate_enter(&cancellation, patience)) {
         return;
@@ -575,6 +610,7 @@ void postrun_gpu_forked(void) {
 
 int postrun_gpu(int on) {
     int cancellation;
+    postrun_cupti_teardown();
     if (!gate_enter(&cancellation, FOR_EVER)) {
         return -EDEADLK;
     }
@@ -582,6 +618,37 @@ int postrun_gpu(int on) {
     int result = set_window(on != 0);
     gate_leave(cancellation);
     return closed && !on ? 0 : result;
+}
+
+static int yield_to(const char *who) {
+    char why[REASON];
+    if (gpu.session == 0 || gpu.pid != getpid() || (!who && gpu.yields == 0)) {
+        return -EALREADY;
+    }
+    if (!who) {
+        gpu.yields--;
+        gpu.resumes = gpu.yields == 0 ? postrun_clock_monotonic() + RESUME_NS : 0;
+        return 0;
+    }
+    if (gpu.yields++ == 0 && (gpu.wanted || gpu.state == STATE_OPEN || postrun_periodic_armed())) {
+        snprintf(why, sizeof why, "%.200s was used by the program: while it was, nothing else could record GPU activity", who);
+        tell_reason(why);
+    }
+    if (gpu.state == STATE_OPEN) {
+        close_window(postrun_periodic_armed() ? "profiler" : NULL);
+    }
+    return 0;
+}
+
+int postrun_gpu_yield(const char *who) {
+    int cancellation;
+    if (!gate_enter(&cancellation, FOR_EVER)) {
+        return -EDEADLK;
+    }
+    int result = yield_to(who);
+    gate_leave(cancellation);
+    postrun_wake(&wake_word); /* it waits for another time now */
+    return result;
 }
 
 int postrun_gpu_reason(char *text, size_t size) {
@@ -625,7 +692,7 @@ void postrun_gpu_periodic(bool open) {
             look_for_cuda(false);
         }
         if (gpu.state == STATE_OPEN) { /* a window of seconds, or the one that ends */
-            close_periodic("steps");
+            close_window("steps");
         }
         if (open && gpu.state == STATE_READY) {
             open_periodic();
