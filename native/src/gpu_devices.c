@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "clock.h"
 #include "sampler_gpu.h"
 
 #define FAILURES_MAX 10     /* in a row: the question is put no more */
@@ -14,13 +15,20 @@
 #define POWER_MAX 10000000u /* mW */
 #define CLOCK_MAX 100000u   /* MHz */
 #define REASONS_MAX (1ull << 53) /* exact as a double */
+#define TEMPERATURE_MAX 200u /* degrees Celsius */
+#define LAST_AFTER_S 10 /* health that was read longer ago is read once more at the end */
 
 static const char *const questions[GPU_QUESTIONS] = {
     [ASK_UTILIZATION] = "gpu.utilization", [ASK_MEMORY] = "gpu.memory", [ASK_POWER] = "gpu.power", [ASK_SM_CLOCK] = "gpu.sm_clock",
-    [ASK_THROTTLE_REASONS] = "gpu.throttle_reasons",
+    [ASK_THROTTLE_REASONS] = "gpu.throttle_reasons", [ASK_TEMPERATURE] = "gpu.temperature", [ASK_MEMORY_CLOCK] = "gpu.memory_clock",
+    [ASK_MEMORY_TEMPERATURE] = "gpu.memory_temperature", [ASK_THROTTLE_TIME] = "gpu.throttle_time", [ASK_PCIE] = "gpu.pcie",
+    [ASK_NVLINK] = "gpu.nvlink", [ASK_ENERGY] = "gpu.energy", [ASK_ECC] = "gpu.ecc", [ASK_REMAPPED_ROWS] = "gpu.remapped_rows",
+    [ASK_XID] = "gpu.xid",
 };
 static const char *const units[GPU_QUESTIONS] = {
     [ASK_UTILIZATION] = " %", [ASK_MEMORY] = " B", [ASK_POWER] = " mW", [ASK_SM_CLOCK] = " MHz", [ASK_THROTTLE_REASONS] = "",
+    [ASK_TEMPERATURE] = " C", [ASK_MEMORY_CLOCK] = " MHz", [ASK_MEMORY_TEMPERATURE] = " C", [ASK_THROTTLE_TIME] = " %", [ASK_PCIE] = " B/s",
+    [ASK_NVLINK] = " B/s", [ASK_ENERGY] = " J", [ASK_ECC] = "", [ASK_REMAPPED_ROWS] = "", [ASK_XID] = "",
 };
 
 /* ---------------------------------------------------------------- text */
@@ -109,6 +117,10 @@ static void why_no_answer(const struct gpus *gpus, int number, int question, str
     const struct gpu *gpu = &gpus->gpu[number];
     const struct gpu_asked *asked = &gpu->asked[question];
     if (!gpu->there || asked->answer == ANSWER_FINE) {
+        return;
+    }
+    if (asked->code == GPU_NARROW_COUNTER) {
+        add(text, "left out until the driver's counter is above 4 GiB: it may have 32 bits, and wrap unseen");
         return;
     }
     if (asked->answer == ANSWER_SOMETIMES) {
@@ -259,6 +271,7 @@ int postrun_gpus_open(struct gpus *gpus) {
         fact(gpus, i, "mig", gpu->mig ? "1" : "");
         fact(gpus, i, "mig_devices", gpu->parts ? gpu->parts : "");
     }
+    postrun_gpu_xids_open(gpus);
     tell_visible(gpus);
     tell(gpus, "gpu.devices", why_not_there, 0);
     tell(gpus, "gpu.uuid", why_no_uuid, 0);
@@ -272,6 +285,7 @@ void postrun_gpus_close(struct gpus *gpus) {
     free(gpus->gpu);
     gpus->gpu = NULL;
     gpus->count = 0;
+    postrun_gpu_xids_close(gpus);
     if (gpus->nvml) {
         gpus->nvml->shutdown();
     }
@@ -280,9 +294,13 @@ void postrun_gpus_close(struct gpus *gpus) {
 
 /* ---------------------------------------------------------------- reading */
 
-static void put(struct gpus *gpus, enum sampler_metric metric, int unit, double value) {
+int64_t postrun_gpus_now(const struct gpus *gpus) {
+    return gpus->ticks + (int64_t)((double)(postrun_clock_monotonic() - gpus->asked_ns) / 1e9 * postrun_clock_rate());
+}
+
+void postrun_gpu_put(struct gpus *gpus, enum sampler_metric metric, int unit, double value) {
     if (gpus->fresh_count < GPU_READINGS) {
-        gpus->fresh[gpus->fresh_count++] = (struct gpu_reading){metric, unit, value};
+        gpus->fresh[gpus->fresh_count++] = (struct gpu_reading){metric, unit, gpus->stamp, value};
     }
 }
 
@@ -299,8 +317,7 @@ static int for_good(int code) { /* asking again would not help */
     }
 }
 
-/* What an answer means for the next time; 1 where it is a value. */
-static int judge(struct gpus *gpus, struct gpu *gpu, enum gpu_question question, int code) {
+int postrun_gpu_judge(struct gpus *gpus, struct gpu *gpu, enum gpu_question question, int code) {
     struct gpu_asked *asked = &gpu->asked[question];
     if (code == NVML_OK) {
         asked->failures = 0;
@@ -328,7 +345,7 @@ static int judge(struct gpus *gpus, struct gpu *gpu, enum gpu_question question,
     return 0;
 }
 
-static int sound(struct gpus *gpus, struct gpu *gpu, enum gpu_question question, int sound, unsigned long long value) {
+int postrun_gpu_sound(struct gpus *gpus, struct gpu *gpu, enum gpu_question question, int sound, unsigned long long value) {
     struct gpu_asked *asked = &gpu->asked[question];
     if (!sound && asked->answer == ANSWER_FINE) {
         asked->answer = ANSWER_SOMETIMES;
@@ -341,14 +358,14 @@ static int sound(struct gpus *gpus, struct gpu *gpu, enum gpu_question question,
 
 static void read_utilisation(struct gpus *gpus, struct gpu *gpu, int number) {
     struct nvml_utilisation used = {0, 0};
-    if (!judge(gpus, gpu, ASK_UTILIZATION, gpus->nvml->utilisation ? gpus->nvml->utilisation(gpu->handle, &used) : NVML_FUNCTION_NOT_FOUND)) {
+    if (!postrun_gpu_judge(gpus, gpu, ASK_UTILIZATION, gpus->nvml->utilisation ? gpus->nvml->utilisation(gpu->handle, &used) : NVML_FUNCTION_NOT_FOUND)) {
         return;
     }
-    if (sound(gpus, gpu, ASK_UTILIZATION, used.gpu <= 100, used.gpu)) {
-        put(gpus, M_GPU_UTILIZATION, number, used.gpu);
+    if (postrun_gpu_sound(gpus, gpu, ASK_UTILIZATION, used.gpu <= 100, used.gpu)) {
+        postrun_gpu_put(gpus, M_GPU_UTILIZATION, number, used.gpu);
     }
-    if (sound(gpus, gpu, ASK_UTILIZATION, used.memory <= 100, used.memory)) {
-        put(gpus, M_GPU_MEMORY_CONTROLLER, number, used.memory);
+    if (postrun_gpu_sound(gpus, gpu, ASK_UTILIZATION, used.memory <= 100, used.memory)) {
+        postrun_gpu_put(gpus, M_GPU_MEMORY_CONTROLLER, number, used.memory);
     }
 }
 
@@ -368,60 +385,55 @@ static void read_memory(struct gpus *gpus, struct gpu *gpu, int number) {
         total = memory.total;
         used = memory.used;
     }
-    if (!judge(gpus, gpu, ASK_MEMORY, code) || !sound(gpus, gpu, ASK_MEMORY, total > 0 && total < 1ull << 50, total) ||
-        !sound(gpus, gpu, ASK_MEMORY, used <= total, used)) {
+    if (!postrun_gpu_judge(gpus, gpu, ASK_MEMORY, code) || !postrun_gpu_sound(gpus, gpu, ASK_MEMORY, total > 0 && total < 1ull << 50, total) ||
+        !postrun_gpu_sound(gpus, gpu, ASK_MEMORY, used <= total, used)) {
         return;
     }
-    put(gpus, M_GPU_MEMORY_USED_PERCENT, number, 100.0 * (double)used / (double)total);
-    put(gpus, M_GPU_MEMORY_USED, number, (double)used);
+    postrun_gpu_put(gpus, M_GPU_MEMORY_USED_PERCENT, number, 100.0 * (double)used / (double)total);
+    postrun_gpu_put(gpus, M_GPU_MEMORY_USED, number, (double)used);
     if (total != gpu->total) {
         char text[32];
         snprintf(text, sizeof text, "%llu", total);
         fact(gpus, number, "memory_bytes", text);
-        put(gpus, M_GPU_MEMORY_TOTAL, number, (double)total);
+        postrun_gpu_put(gpus, M_GPU_MEMORY_TOTAL, number, (double)total);
         gpu->total = total;
     }
 }
 
 static void read_power(struct gpus *gpus, struct gpu *gpu, int number) {
     unsigned power = 0;
-    if (judge(gpus, gpu, ASK_POWER, gpus->nvml->power ? gpus->nvml->power(gpu->handle, &power) : NVML_FUNCTION_NOT_FOUND) &&
-        sound(gpus, gpu, ASK_POWER, power > 0 && power <= POWER_MAX, power)) {
-        put(gpus, M_GPU_POWER, number, power / 1e3);
+    if (postrun_gpu_judge(gpus, gpu, ASK_POWER, gpus->nvml->power ? gpus->nvml->power(gpu->handle, &power) : NVML_FUNCTION_NOT_FOUND) &&
+        postrun_gpu_sound(gpus, gpu, ASK_POWER, power > 0 && power <= POWER_MAX, power)) {
+        postrun_gpu_put(gpus, M_GPU_POWER, number, power / 1e3);
     }
 }
 
 static void read_clock(struct gpus *gpus, struct gpu *gpu, int number) {
     unsigned clock = 0;
-    if (judge(gpus, gpu, ASK_SM_CLOCK, gpus->nvml->clock ? gpus->nvml->clock(gpu->handle, NVML_SM_CLOCK, &clock) : NVML_FUNCTION_NOT_FOUND) &&
-        sound(gpus, gpu, ASK_SM_CLOCK, clock <= CLOCK_MAX, clock)) {
-        put(gpus, M_GPU_SM_CLOCK, number, clock);
+    if (postrun_gpu_judge(gpus, gpu, ASK_SM_CLOCK, gpus->nvml->clock ? gpus->nvml->clock(gpu->handle, NVML_SM_CLOCK, &clock) : NVML_FUNCTION_NOT_FOUND) &&
+        postrun_gpu_sound(gpus, gpu, ASK_SM_CLOCK, clock <= CLOCK_MAX, clock)) {
+        postrun_gpu_put(gpus, M_GPU_SM_CLOCK, number, clock);
     }
 }
 
 static void read_throttle_reasons(struct gpus *gpus, struct gpu *gpu, int number) {
     unsigned long long reasons = 0;
     int code = gpus->nvml->throttle_reasons ? gpus->nvml->throttle_reasons(gpu->handle, &reasons) : NVML_FUNCTION_NOT_FOUND;
-    if (judge(gpus, gpu, ASK_THROTTLE_REASONS, code) && sound(gpus, gpu, ASK_THROTTLE_REASONS, reasons < REASONS_MAX, reasons)) {
-        put(gpus, M_GPU_THROTTLE_REASONS, number, (double)reasons);
+    if (postrun_gpu_judge(gpus, gpu, ASK_THROTTLE_REASONS, code) && postrun_gpu_sound(gpus, gpu, ASK_THROTTLE_REASONS, reasons < REASONS_MAX, reasons)) {
+        postrun_gpu_put(gpus, M_GPU_THROTTLE_REASONS, number, (double)reasons);
     }
 }
 
-void postrun_gpus_read(struct gpus *gpus) {
-    static void (*const readers[GPU_QUESTIONS])(struct gpus *, struct gpu *, int) = {
-        [ASK_UTILIZATION] = read_utilisation, [ASK_MEMORY] = read_memory, [ASK_POWER] = read_power, [ASK_SM_CLOCK] = read_clock,
-        [ASK_THROTTLE_REASONS] = read_throttle_reasons,
-    };
-    gpus->fresh_count = 0;
-    for (int i = 0; i < gpus->count; i++) {
-        struct gpu *gpu = &gpus->gpu[i];
-        gpu->asleep -= gpu->asleep > 0;
-        for (int question = 0; question < GPU_QUESTIONS; question++) {
-            if (gpu->there && gpu->asleep == 0 && gpu->asked[question].answer != ANSWER_NEVER) {
-                readers[question](gpus, gpu, i);
-            }
-        }
+static void read_temperature(struct gpus *gpus, struct gpu *gpu, int number) {
+    unsigned degrees = 0;
+    int code = gpus->nvml->temperature ? gpus->nvml->temperature(gpu->handle, NVML_GPU_SENSOR, &degrees) : NVML_FUNCTION_NOT_FOUND;
+    if (postrun_gpu_judge(gpus, gpu, ASK_TEMPERATURE, code) &&
+        postrun_gpu_sound(gpus, gpu, ASK_TEMPERATURE, degrees <= TEMPERATURE_MAX, degrees)) {
+        postrun_gpu_put(gpus, M_GPU_TEMPERATURE, number, degrees);
     }
+}
+
+static void tell_changes(struct gpus *gpus) {
     for (int question = 0; gpus->changed && question < GPU_QUESTIONS; question++) {
         if (gpus->changed >> question & 1) {
             tell(gpus, questions[question], why_no_answer, question);
@@ -431,4 +443,39 @@ void postrun_gpus_read(struct gpus *gpus) {
         tell(gpus, "gpu.devices", why_not_there, 0);
     }
     gpus->changed = 0;
+}
+
+void postrun_gpus_read(struct gpus *gpus) {
+    static void (*const readers[EACH_SAMPLE])(struct gpus *, struct gpu *, int) = {
+        [ASK_UTILIZATION] = read_utilisation, [ASK_MEMORY] = read_memory, [ASK_POWER] = read_power, [ASK_SM_CLOCK] = read_clock,
+        [ASK_THROTTLE_REASONS] = read_throttle_reasons, [ASK_TEMPERATURE] = read_temperature,
+    };
+    gpus->fresh_count = 0;
+    gpus->stamp = gpus->ticks;
+    for (int i = 0; i < gpus->count; i++) {
+        struct gpu *gpu = &gpus->gpu[i];
+        gpu->asleep -= gpu->asleep > 0;
+        for (int question = 0; question < EACH_SAMPLE; question++) {
+            if (gpu->there && gpu->asleep == 0 && gpu->asked[question].answer != ANSWER_NEVER) {
+                readers[question](gpus, gpu, i);
+            }
+        }
+        if (gpu->there && gpu->asleep == 0) {
+            postrun_gpu_fields_read(gpus, gpu, i);
+        }
+    }
+    postrun_gpu_xids_read(gpus);
+    tell_changes(gpus);
+}
+
+void postrun_gpus_read_last(struct gpus *gpus) {
+    gpus->stamp = postrun_gpus_now(gpus);
+    postrun_gpu_xids_read(gpus);
+    for (int i = 0; i < gpus->count; i++) {
+        struct gpu *gpu = &gpus->gpu[i];
+        if (gpu->there && gpu->asleep == 0 && gpus->stamp - gpu->health_at > LAST_AFTER_S * (int64_t)postrun_clock_rate()) {
+            postrun_gpu_health_read(gpus, gpu, i);
+        }
+    }
+    tell_changes(gpus);
 }

@@ -31,6 +31,12 @@ static const struct {
     {offsetof(struct nvml, power), "nvmlDeviceGetPowerUsage", NULL, 0},
     {offsetof(struct nvml, clock), "nvmlDeviceGetClockInfo", NULL, 0},
     {offsetof(struct nvml, throttle_reasons), "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons", 0},
+    {offsetof(struct nvml, temperature), "nvmlDeviceGetTemperature", NULL, 0},
+    {offsetof(struct nvml, fields), "nvmlDeviceGetFieldValues", NULL, 0},
+    {offsetof(struct nvml, event_set), "nvmlEventSetCreate", NULL, 0},
+    {offsetof(struct nvml, register_events), "nvmlDeviceRegisterEvents", NULL, 0},
+    {offsetof(struct nvml, wait_event), "nvmlEventSetWait_v2", NULL, 0}, /* the older one has a shorter structure */
+    {offsetof(struct nvml, free_event_set), "nvmlEventSetFree", NULL, 0},
     {offsetof(struct nvml, mig_mode), "nvmlDeviceGetMigMode", NULL, 0},
     {offsetof(struct nvml, mig_count), "nvmlDeviceGetMaxMigDeviceCount", NULL, 0},
     {offsetof(struct nvml, mig_handle), "nvmlDeviceGetMigDeviceHandleByIndex", NULL, 0},

@@ -9,6 +9,8 @@
 typedef void *nvml_device;
 typedef int nvml_result;
 typedef unsigned nvml_clock;
+typedef unsigned nvml_sensor;
+typedef void *nvml_event_set;
 struct nvml_utilisation {
     unsigned gpu, memory; /* per cent of the time since the driver looked last */
 };
@@ -19,11 +21,49 @@ struct nvml_memory_v2 {
     unsigned version;
     unsigned long long total, reserved, free, used;
 };
+union nvml_value {
+    double dVal;
+    int siVal;
+    unsigned uiVal;
+    unsigned long ulVal;
+    unsigned long long ullVal;
+    signed long long sllVal;
+    unsigned short usVal;
+};
+struct nvml_field {
+    unsigned fieldId, scopeId;
+    long long timestamp, latencyUsec;
+    int valueType;
+    nvml_result nvmlReturn;
+    union nvml_value value;
+};
+struct nvml_event {
+    nvml_device device;
+    unsigned long long eventType, eventData;
+    unsigned gpuInstanceId, computeInstanceId;
+};
 #endif
 
 #define NVML_MEMORY_V2 ((unsigned)(sizeof(struct nvml_memory_v2) | 2u << 24))
 #define NVML_SM_CLOCK 1u
+#define NVML_MEMORY_CLOCK 2u
+#define NVML_GPU_SENSOR 0u
+#define NVML_XID_EVENT 8ull
+#define NVML_ALL_LINKS 0xffffffffu /* scope of a field of NVLink: the sum over the links */
 #define NVML_TEXT 96 /* bytes of the longest name, UUID or version */
+
+enum nvml_value_type {
+    NVML_DOUBLE = 0, NVML_UNSIGNED = 1, NVML_UNSIGNED_LONG = 2, NVML_UNSIGNED_LONG_LONG = 3, NVML_SIGNED_LONG_LONG = 4, NVML_SIGNED = 5,
+    NVML_UNSIGNED_SHORT = 6,
+};
+
+enum nvml_field_id {
+    NVML_ECC_CORRECTED_VOLATILE = 3, NVML_ECC_UNCORRECTED_VOLATILE = 4, NVML_ECC_CORRECTED_AGGREGATE = 5, NVML_ECC_UNCORRECTED_AGGREGATE = 6,
+    NVML_HELD_BY_POWER = 74, NVML_HELD_BY_HEAT = 75, NVML_HELD_BY_SYNC_BOOST = 76, NVML_HELD_BY_BOARD_LIMIT = 77,
+    NVML_HELD_BY_RELIABILITY = 79, NVML_MEMORY_TEMPERATURE = 82, NVML_ENERGY = 83, NVML_NVLINK_KIB_SENT = 138, NVML_NVLINK_KIB_RECEIVED = 139,
+    NVML_ROWS_CORRECTED = 142, NVML_ROWS_UNCORRECTED = 143, NVML_ROWS_PENDING = 144, NVML_ROWS_FAILED = 145,
+    NVML_PCIE_BYTES_SENT = 197, NVML_PCIE_BYTES_RECEIVED = 198, NVML_NVLINK_BYTES_SENT = 202, NVML_NVLINK_BYTES_RECEIVED = 204,
+};
 
 enum nvml_code {
     NVML_OK = 0, NVML_UNINITIALIZED = 1, NVML_INVALID_ARGUMENT = 2, NVML_NOT_SUPPORTED = 3, NVML_NO_PERMISSION = 4, NVML_NOT_FOUND = 6,
@@ -47,6 +87,12 @@ struct nvml {
     nvml_result (*power)(nvml_device, unsigned *); /* mW */
     nvml_result (*clock)(nvml_device, nvml_clock, unsigned *); /* MHz */
     nvml_result (*throttle_reasons)(nvml_device, unsigned long long *);
+    nvml_result (*temperature)(nvml_device, nvml_sensor, unsigned *); /* degrees Celsius */
+    nvml_result (*fields)(nvml_device, int, struct nvml_field *);
+    nvml_result (*event_set)(nvml_event_set *);
+    nvml_result (*register_events)(nvml_device, unsigned long long, nvml_event_set);
+    nvml_result (*wait_event)(nvml_event_set, struct nvml_event *, unsigned); /* ms */
+    nvml_result (*free_event_set)(nvml_event_set);
     nvml_result (*mig_mode)(nvml_device, unsigned *, unsigned *); /* now; after the next reset */
     nvml_result (*mig_count)(nvml_device, unsigned *);
     nvml_result (*mig_handle)(nvml_device, unsigned, nvml_device *);

@@ -26,7 +26,11 @@ static const char *const metric_names[SAMPLER_METRICS] = {
     "psi.cpu_some", "psi.memory_some", "psi.memory_full", "psi.io_some", "psi.io_full",
     "perf.ref_cycles", "perf.itlb_misses", "perf.cycles", "perf.instructions",
     "gpu_utilization", "gpu_memory_controller", "gpu_memory_used_percent", "gpu_memory_used_bytes", "gpu_memory_total_bytes", "gpu_power",
-    "gpu_sm_clock", "gpu_throttle_reasons",
+    "gpu_sm_clock", "gpu_throttle_reasons", "gpu_temperature", "gpu_memory_temperature", "gpu_memory_clock",
+    "gpu_throttle_power", "gpu_throttle_thermal", "gpu_throttle_sync_boost", "gpu_throttle_board_limit", "gpu_throttle_reliability",
+    "gpu_pcie_transmit", "gpu_pcie_receive", "gpu_nvlink_transmit", "gpu_nvlink_receive", "gpu_energy",
+    "gpu_ecc_corrected", "gpu_ecc_uncorrected", "gpu_ecc_corrected_lifetime", "gpu_ecc_uncorrected_lifetime",
+    "gpu_remapped_rows_corrected", "gpu_remapped_rows_uncorrected", "gpu_row_remapping_pending", "gpu_row_remapping_failed", "gpu_xid",
     "sampler.cost_us", "sampler.interval_ms",
 };
 

@@ -88,6 +88,14 @@ static void *ask(void *argument) {
             gpus->answered = 1;
             pthread_cond_broadcast(&gpus->news);
         } else if (gpus->stop) {
+            pthread_mutex_unlock(&gpus->lock);
+            gpus->fresh_count = 0;
+            postrun_gpus_read_last(gpus);
+            pthread_mutex_lock(&gpus->lock);
+            size_t room = GPU_READINGS - gpus->count_read, more = gpus->fresh_count < room ? gpus->fresh_count : room;
+            memcpy(gpus->reading + gpus->count_read, gpus->fresh, more * sizeof *gpus->fresh);
+            gpus->count_read += more;
+            gpus->answered |= more > 0;
             break;
         } else {
             pthread_cond_wait(&gpus->news, &gpus->lock);
@@ -150,11 +158,13 @@ static int64_t take(struct sampler *sampler, struct gpus *gpus) {
     if (!gpus->answered)
         return 0;
     int64_t ticks = sampler->ticks;
-    sampler->ticks = gpus->ticks;
-    for (size_t i = 0; i < gpus->count_read; i++)
+    for (size_t i = 0; i < gpus->count_read; i++) {
+        sampler->ticks = gpus->reading[i].ticks;
         postrun_sampler_emit(sampler, gpus->reading[i].metric, gpus->reading[i].unit, gpus->reading[i].value);
+    }
     sampler->ticks = ticks;
     sampler->anything |= gpus->count_read > 0;
+    gpus->count_read = 0;
     gpus->asked = gpus->answered = 0;
     return gpus->cost_ns;
 }

@@ -10,9 +10,17 @@
 #include "sampler.h"
 
 #define GPUS_MAX 64
-#define GPU_READINGS (GPUS_MAX * 8)
+#define GPU_READINGS (GPUS_MAX * 40)
+#define GPU_FIELDS 20 /* of nvmlDeviceGetFieldValues */
 
-enum gpu_question { ASK_UTILIZATION, ASK_MEMORY, ASK_POWER, ASK_SM_CLOCK, ASK_THROTTLE_REASONS, GPU_QUESTIONS };
+enum gpu_question {
+    ASK_UTILIZATION, ASK_MEMORY, ASK_POWER, ASK_SM_CLOCK, ASK_THROTTLE_REASONS, ASK_TEMPERATURE, /* at each sample */
+    ASK_MEMORY_CLOCK, ASK_MEMORY_TEMPERATURE, ASK_THROTTLE_TIME, ASK_PCIE, ASK_NVLINK, ASK_ENERGY, ASK_ECC, ASK_REMAPPED_ROWS, ASK_XID,
+    GPU_QUESTIONS
+};
+enum gpu_group { GPU_TRAFFIC, GPU_HEALTH, GPU_GROUPS }; /* of fields that are read together */
+#define EACH_SAMPLE (ASK_TEMPERATURE + 1)
+#define GPU_NARROW_COUNTER (-1) /* as a code: a counter that may have wrapped unseen */
 enum gpu_answer { ANSWER_FINE, ANSWER_SOMETIMES, ANSWER_NEVER };
 
 struct gpu_asked { /* a question to one GPU */
@@ -32,11 +40,21 @@ struct gpu {
     char *parts; /* UUIDs of MIG devices */
     unsigned long long total;
     struct gpu_asked asked[GPU_QUESTIONS];
+    int64_t due[GPU_GROUPS]; /* ticks at which each group of fields is read next; 0: now */
+    int begun[GPU_GROUPS];   /* was read before */
+    int64_t health_at; /* and at which its health was read */
+    int nvlink_bytes; /* the driver has the newer counters of NVLink only */
+    struct gpu_counter {
+        int known;
+        unsigned long long first, last;
+        int64_t at; /* ticks */
+    } counter[GPU_FIELDS];
 };
 
 struct gpu_reading {
     enum sampler_metric metric;
     int32_t unit;
+    int64_t ticks;
     double value;
 };
 
@@ -52,6 +70,9 @@ struct gpus {
     uint32_t changed; /* bits of the questions of which there is something new to tell */
     struct gpu_reading fresh[GPU_READINGS];
     size_t fresh_count;
+    int64_t stamp; /* ticks of the readings that follow */
+    nvml_event_set xids; /* NULL: none */
+    int xid_failures;    /* in a row */
 
     /* under the lock */
     pthread_mutex_t lock;
@@ -75,7 +96,23 @@ void postrun_gpus_capability(struct gpus *gpus, const char *what, const char *wh
 /* gpu_devices.c: 1 where there are GPUs, all in the thread of its own. */
 int postrun_gpus_open(struct gpus *gpus);
 void postrun_gpus_read(struct gpus *gpus); /* into fresh */
+void postrun_gpus_read_last(struct gpus *gpus); /* at the end: adds to fresh what is not to be missed */
 void postrun_gpus_close(struct gpus *gpus);
+int64_t postrun_gpus_now(const struct gpus *gpus); /* ticks */
+void postrun_gpu_put(struct gpus *gpus, enum sampler_metric metric, int unit, double value);
+/* What the driver's answer means for the next time; 1 where it is a value. */
+int postrun_gpu_judge(struct gpus *gpus, struct gpu *gpu, enum gpu_question question, int code);
+/* The same of a value: whether it is `sound`. */
+int postrun_gpu_sound(struct gpus *gpus, struct gpu *gpu, enum gpu_question question, int sound, unsigned long long value);
+
+/* gpu_fields.c */
+void postrun_gpu_fields_read(struct gpus *gpus, struct gpu *gpu, int number); /* those that are due */
+void postrun_gpu_health_read(struct gpus *gpus, struct gpu *gpu, int number); /* at once */
+
+/* gpu_xid.c */
+void postrun_gpu_xids_open(struct gpus *gpus);
+void postrun_gpu_xids_read(struct gpus *gpus);
+void postrun_gpu_xids_close(struct gpus *gpus);
 
 #pragma GCC visibility pop
 

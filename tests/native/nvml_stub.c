@@ -7,6 +7,9 @@
  *     fail FUNCTION DEVICE FIRST LAST CODE   calls number FIRST to LAST (from 1; 0: for ever) of this device (-1: of any, or none)
  *     value FUNCTION DEVICE FIRST LAST VALUE [VALUE]   what they give instead of what is made up below
  *     delay FUNCTION DEVICE FIRST LAST MS    how long they take
+ *     xid wait DEVICE CALL 0 CODE            an event of this device, from this call of nvmlEventSetWait on
+ *
+ * A field of nvmlDeviceGetFieldValues is a function, too: field82. Its second value is the type.
  *
  * When it is shut down it appends to the file in NVML_STUB_LOG how often each function was called for each device.
  * -DOLD: a driver of 2016, without later functions; -DBROKEN: one that cannot count; -DPOSTRUN_NVML_TYPES: with the vendor's nvml.h. */
@@ -26,17 +29,35 @@
 #define RULES 512
 enum function {
     INIT, SHUTDOWN, DRIVER, COUNT, HANDLE, UUID, NAME, UTILISATION, MEMORY, MEMORY_V2, POWER, CLOCK, THROTTLE, MIG_MODE, MIG_COUNT, MIG_HANDLE,
-    FUNCTIONS
+    MEMORY_CLOCK, TEMPERATURE, FIELDS, EVENT_SET, REGISTER, WAIT, FREE_SET, FIELD_3, FIELD_4, FIELD_5, FIELD_6, FIELD_74, FIELD_75, FIELD_76,
+    FIELD_77, FIELD_79, FIELD_82, FIELD_83, FIELD_138, FIELD_139, FIELD_142, FIELD_143, FIELD_144, FIELD_145, FIELD_197, FIELD_198, FIELD_202,
+    FIELD_204, FUNCTIONS
 };
+#ifndef OLD
+static const struct {
+    unsigned id;
+    int type;
+    unsigned long long first, step; /* the value: first + step * (call + device) */
+} made_up[FUNCTIONS - FIELD_3] = {
+    {3, 3, 0, 0}, {4, 3, 0, 0}, {5, 3, 7, 0}, {6, 3, 1, 0},
+    {74, 3, 1000, 1000000000}, {75, 3, 0, 500000000}, {76, 3, 0, 0}, {77, 3, 0, 0}, {79, 3, 0, 0},
+    {82, 1, 60, 1}, {83, 3, 5000000, 1500000}, {138, 3, 1024, 1048576}, {139, 3, 0, 2097152},
+    {142, 1, 2, 0}, {143, 1, 0, 0}, {144, 1, 0, 0}, {145, 1, 0, 0},
+    {197, 3, 1ull << 40, 5000000000}, {198, 3, 1ull << 41, 10000000000}, {202, 3, 0, 1000000000}, {204, 3, 0, 2000000000},
+};
+#endif
 static const char *const function_names[FUNCTIONS] = {
     "init", "shutdown", "driver", "count", "handle", "uuid", "name", "utilisation", "memory", "memory_v2", "power", "clock", "throttle",
-    "mig_mode", "mig_count", "mig_handle",
+    "mig_mode", "mig_count", "mig_handle", "memory_clock", "temperature", "fields", "event_set", "register", "wait", "free_set",
+    "field3", "field4", "field5", "field6", "field74", "field75", "field76", "field77", "field79", "field82", "field83", "field138",
+    "field139", "field142", "field143", "field144", "field145", "field197", "field198", "field202", "field204",
 };
 struct rule {
     char verb[8];
     int function, device;
     long first, last;
     unsigned long long value[2];
+    int second, done; /* the second value was given; the event was delivered */
 };
 struct device {
     int number, part; /* part -1: the whole GPU */
@@ -46,6 +67,7 @@ static char names[DEVICES][200], uuids[DEVICES][200], driver[200];
 static int parts[DEVICES], device_count, references;
 static struct rule rules[RULES];
 static int rule_count;
+static int sets; /* of events */
 static long calls[FUNCTIONS][DEVICES + 1]; /* the last: of none */
 
 static int function_of(const char *name) {
@@ -86,8 +108,9 @@ static void read_script(void) {
             snprintf(uuids[device], sizeof uuids[0], "%s", line + length);
         } else if (sscanf(line, "mig %d %d", &device, &length) == 2) {
             parts[device] = length;
-        } else if (sscanf(line, "%7s %19s %d %ld %ld %llu %llu", verb, function, &rule.device, &rule.first, &rule.last, &rule.value[0],
-                          &rule.value[1]) >= 6) {
+        } else if ((length = sscanf(line, "%7s %19s %d %ld %ld %llu %llu", verb, function, &rule.device, &rule.first, &rule.last,
+                                    &rule.value[0], &rule.value[1])) >= 6) {
+            rule.second = length == 7;
             snprintf(rule.verb, sizeof rule.verb, "%s", verb);
             rule.function = function_of(function);
             if (rule_count == RULES)
@@ -161,6 +184,8 @@ nvml_result nvmlInit_v2(void) { return init(); }
 nvml_result nvmlShutdown(void);
 nvml_result nvmlShutdown(void) {
     int code = called(SHUTDOWN, -1, NULL);
+    if (references == 1 && sets != 0)
+        abort(); /* each is freed before */
     const char *path = getenv("NVML_STUB_LOG");
     FILE *file = path ? fopen(path, "a") : NULL;
     if (--references == 0 && file) {
@@ -274,12 +299,106 @@ nvml_result nvmlDeviceGetClockInfo(nvml_device device, nvml_clock type, unsigned
 nvml_result nvmlDeviceGetClockInfo(nvml_device device, nvml_clock type, unsigned *clock) {
     int d = device_of(device)->number;
     long n;
-    int code = called(CLOCK, d, &n);
-    if ((unsigned)type != 1)
+    if ((unsigned)type != 1 && (unsigned)type != 2)
         abort();
-    *clock = (unsigned)valued(CLOCK, d, n, 0, (unsigned long long)(1000 + 10 * d + n));
+    enum function function = (unsigned)type == 1 ? CLOCK : MEMORY_CLOCK;
+    int code = called(function, d, &n);
+    *clock = (unsigned)valued(function, d, n, 0, (unsigned long long)((function == CLOCK ? 1000 : 2600) + 10 * d + n));
     return (nvml_result)code;
 }
+nvml_result nvmlDeviceGetTemperature(nvml_device device, nvml_sensor sensor, unsigned *degrees);
+nvml_result nvmlDeviceGetTemperature(nvml_device device, nvml_sensor sensor, unsigned *degrees) {
+    int d = device_of(device)->number;
+    long n;
+    int code = called(TEMPERATURE, d, &n);
+    if ((unsigned)sensor != 0)
+        abort();
+    *degrees = (unsigned)valued(TEMPERATURE, d, n, 0, (unsigned long long)(40 + d + n / 4));
+    return (nvml_result)code;
+}
+
+#ifndef OLD
+nvml_result nvmlDeviceGetFieldValues(nvml_device device, int count, struct nvml_field *fields);
+nvml_result nvmlDeviceGetFieldValues(nvml_device device, int count, struct nvml_field *fields) {
+    int d = device_of(device)->number;
+    int whole = called(FIELDS, d, NULL);
+    for (int i = 0; i < count && !whole; i++) {
+        enum function function = FIELD_3;
+        while (function < FUNCTIONS && made_up[function - FIELD_3].id != fields[i].fieldId)
+            function++;
+        int nvlink = function == FIELD_138 || function == FIELD_139 || function == FIELD_202 || function == FIELD_204;
+        if (function == FUNCTIONS || fields[i].scopeId != (nvlink ? 0xffffffffu : 0))
+            abort();
+        long n;
+        const struct rule *passed = rule_for("pass", function, d, calls[function][d] + 1);
+        int code = called(function, d, &n);
+        if (passed)
+            continue;
+        unsigned long long value = valued(function, d, n, 0, made_up[function - FIELD_3].first + made_up[function - FIELD_3].step * (unsigned)(n + d));
+        const struct rule *rule = rule_for("value", function, d, n);
+        int type = rule && rule->second ? (int)rule->value[1] : made_up[function - FIELD_3].type;
+        memset(&fields[i].value, 0xee, sizeof fields[i].value);
+        fields[i].nvmlReturn = (nvml_result)code;
+        fields[i].valueType = (__typeof__(fields[i].valueType))type;
+        switch (type) {
+        case NVML_DOUBLE: fields[i].value.dVal = (double)value; break;
+        case NVML_UNSIGNED: fields[i].value.uiVal = (unsigned)value; break;
+        case NVML_SIGNED: memcpy(&fields[i].value, &(int){(int)value}, sizeof(int)); break;
+        case NVML_UNSIGNED_SHORT: memcpy(&fields[i].value, &(unsigned short){(unsigned short)value}, sizeof(short)); break;
+        default: fields[i].value.ullVal = value;
+        }
+    }
+    return (nvml_result)whole;
+}
+
+static int registered[DEVICES];
+nvml_result nvmlEventSetCreate(nvml_event_set *set);
+nvml_result nvmlEventSetCreate(nvml_event_set *set) {
+    int code = called(EVENT_SET, -1, NULL);
+    *set = (nvml_event_set)(void *)&sets;
+    sets += code == 0;
+    memset(registered, 0, sizeof registered);
+    return (nvml_result)code;
+}
+static void check_set(nvml_event_set set) {
+    if ((void *)set != (void *)&sets || sets != 1)
+        abort();
+}
+nvml_result nvmlDeviceRegisterEvents(nvml_device device, unsigned long long types, nvml_event_set set);
+nvml_result nvmlDeviceRegisterEvents(nvml_device device, unsigned long long types, nvml_event_set set) {
+    check_set(set);
+    if (types != 8)
+        abort();
+    int d = device_of(device)->number, code = called(REGISTER, d, NULL);
+    registered[d] = code == 0;
+    return (nvml_result)code;
+}
+nvml_result nvmlEventSetWait_v2(nvml_event_set set, struct nvml_event *event, unsigned ms);
+nvml_result nvmlEventSetWait_v2(nvml_event_set set, struct nvml_event *event, unsigned ms) {
+    long n;
+    int code = called(WAIT, -1, &n);
+    check_set(set);
+    if (ms != 0)
+        abort();
+    for (int i = 0; i < rule_count && !code; i++) {
+        struct rule *rule = &rules[i];
+        if (strcmp(rule->verb, "xid") != 0 || rule->done || rule->first > n || (rule->device < DEVICES && !registered[rule->device]))
+            continue;
+        rule->done = 1;
+        event->device = (nvml_device)(void *)&devices[rule->device < DEVICES ? rule->device : 0][rule->device < DEVICES ? 0 : 1];
+        event->eventType = 8;
+        event->eventData = rule->value[0];
+        return (nvml_result)0;
+    }
+    return (nvml_result)(code ? code : NVML_TIMED_OUT);
+}
+nvml_result nvmlEventSetFree(nvml_event_set set);
+nvml_result nvmlEventSetFree(nvml_event_set set) {
+    check_set(set);
+    sets--;
+    return (nvml_result)called(FREE_SET, -1, NULL);
+}
+#endif
 
 static nvml_result throttle(nvml_device device, unsigned long long *reasons) {
     int d = device_of(device)->number;

@@ -22,15 +22,20 @@ from native_programs import WARNINGS, Programs
 
 GIB = 2**30
 PATIENCE_MS = 60_000  # of a sample; the answer comes within, however busy the machine
-QUESTIONS = ("utilisation", "memory_v2", "power", "clock", "throttle")
+QUESTIONS = ("utilisation", "memory_v2", "power", "clock", "throttle", "temperature")
 METRICS = {
     "utilisation": ("gpu_utilization", "gpu_memory_controller"),
     "memory_v2": ("gpu_memory_used_percent", "gpu_memory_used_bytes", "gpu_memory_total_bytes"),
     "power": ("gpu_power",),
     "clock": ("gpu_sm_clock",),
     "throttle": ("gpu_throttle_reasons",),
+    "temperature": ("gpu_temperature",),
 }
-CAPABILITY = {"utilisation": "utilization", "memory_v2": "memory", "power": "power", "clock": "sm_clock", "throttle": "throttle_reasons"}
+EACH_SAMPLE = {metric for metrics in METRICS.values() for metric in metrics}
+CAPABILITY = {
+    "utilisation": "utilization", "memory_v2": "memory", "power": "power", "clock": "sm_clock", "throttle": "throttle_reasons",
+    "temperature": "temperature",
+}  # fmt: skip
 FOR_GOOD = {1, 2, 3, 4, 13, 25, 26}
 LOST, NEEDS_RESET, TIMEOUT = 15, 16, 10
 
@@ -46,7 +51,23 @@ def said(device: int, call: int) -> dict[str, Any]:
         "gpu_power": (100000 + 1000 * device + call) / 1000,
         "gpu_sm_clock": 1000 + 10 * device + call,
         "gpu_throttle_reasons": 1 << (device + call) % 9,
+        "gpu_temperature": 40 + device + call // 4,
     } | ({"gpu_memory_total_bytes": total} if call == 1 else {})
+
+
+AT_FIRST: dict[str, Callable[[int], float]] = {  # of what is read less often; counters have no rate yet
+    "gpu_memory_temperature": lambda device: 61 + device,
+    "gpu_memory_clock": lambda device: 2601 + 10 * device,
+    "gpu_energy": lambda device: 0,
+    "gpu_ecc_corrected": lambda device: 0,
+    "gpu_ecc_uncorrected": lambda device: 0,
+    "gpu_ecc_corrected_lifetime": lambda device: 7,
+    "gpu_ecc_uncorrected_lifetime": lambda device: 1,
+    "gpu_remapped_rows_corrected": lambda device: 2,
+    "gpu_remapped_rows_uncorrected": lambda device: 0,
+    "gpu_row_remapping_pending": lambda device: 0,
+    "gpu_row_remapping_failed": lambda device: 0,
+}
 
 
 def uuid(device: int) -> str:
@@ -162,8 +183,11 @@ def test_every_value_of_every_gpu(play: Play, devices: int, variant: str) -> Non
         for call in range(1, 6):
             for metric, value in said(device, call).items():
                 expected.setdefault((metric, device), []).append(value)
-    assert got.values == expected
-    assert all(len(set(times)) == (1 if metric.endswith("total_bytes") else 5) for metric, times in got.times.items())
+    assert {(metric, device): values for (metric, device), values in got.values.items() if metric in EACH_SAMPLE} == expected
+    assert {metric for metric, _ in got.values} - EACH_SAMPLE == (set(AT_FIRST) if devices else set())
+    assert all(got.values[metric, device][0] == value(device) for metric, value in AT_FIRST.items() for device in range(devices))
+    times = {metric: len(set(times)) for metric, times in got.times.items() if metric in EACH_SAMPLE}
+    assert times == {metric: 1 if metric.endswith("total_bytes") else 5 for metric in times}
     assert got.capabilities == ({} if devices else {"samples": "the driver knows no GPU"})
     facts = {key: value for key, value in got.metadata.items() if key.startswith("gpu.")}
     assert facts.pop("gpu.count") == str(devices)
@@ -406,9 +430,199 @@ def test_visible_devices(play: Play, script: str, environment: dict[str, str], e
 def test_an_old_driver(play: Play) -> None:
     got = play("devices 2\n", 3, flags=("-DOLD",))
     assert got.values["gpu_memory_used_bytes", 1] == [said(1, call)["gpu_memory_used_bytes"] + GIB / 2 for call in (1, 2, 3)]
-    for metric in ("gpu_utilization", "gpu_power", "gpu_sm_clock", "gpu_throttle_reasons"):
+    for metric in ("gpu_utilization", "gpu_power", "gpu_sm_clock", "gpu_throttle_reasons", "gpu_temperature"):
         assert got.values[metric, 1] == [said(1, call)[metric] for call in (1, 2, 3)]
+    missing = {"memory_temperature", "throttle_time", "pcie", "nvlink", "energy", "ecc", "remapped_rows", "xid"}
+    assert got.capabilities == dict.fromkeys(missing, "GPU 0 to 1: the driver is too old for it")
+
+
+# -- what is read less often ------------------------------------------------------------------------------------------------------------
+
+
+def long(play: Play, script: str, samples: int, interval_ms: int = 1000, **environment: str) -> Recorded:
+    """Samples whose times are exactly so far apart."""
+    return play(script, None, "long", samples, interval_ms, **environment)
+
+
+def test_rates_of_counters(play: Play) -> None:
+    """20 s: traffic is read at 0, 5, 10, 15 s, health at 0 s and at the end. Each reading is a step further (nvml_stub.c)."""
+    got = long(play, "devices 1\n", 20)
+    per_s = {
+        "gpu_throttle_power": 20, "gpu_throttle_thermal": 10, "gpu_throttle_sync_boost": 0, "gpu_throttle_board_limit": 0,
+        "gpu_throttle_reliability": 0, "gpu_pcie_transmit": 1e9, "gpu_pcie_receive": 2e9,
+        "gpu_nvlink_transmit": 1024 * 2**20 / 5, "gpu_nvlink_receive": 2 * 1024 * 2**20 / 5,
+    }  # fmt: skip
+    for metric, rate in per_s.items():
+        assert got.values[metric, 0] == [pytest.approx(rate, rel=0.01)] * 3, metric
+        assert [round((at - got.times["gpu_power"][0]) / 1e9, 2) for at in got.times[metric]] == [5, 10, 15]
+    assert got.values["gpu_memory_clock", 0] == [2601, 2602, 2603, 2604]
+    assert got.values["gpu_memory_temperature", 0] == [61, 62, 63, 64]
+    assert got.values["gpu_energy", 0] == [0, 1500]
+    assert got.calls["fields", 0] == 4 + 2
     assert got.capabilities == {}
+
+
+def test_calls_of_the_driver_in_one_sample(play: Play) -> None:
+    """Six of each GPU and one of all, and over 100 s the few of what is read less often."""
+    got = long(play, "devices 8\n", 200, 500)
+    calls = {function: sum(count for (name, _), count in got.calls.items() if name == function) for function, _ in got.calls}
+    assert all(calls[function] == 8 * 200 for function in QUESTIONS)
+    assert calls["wait"] <= 201
+    assert calls["fields"] <= 8 * (1 + 100 / 5 + 1 + 100 / 60 + 1)
+    assert calls["memory_clock"] <= 8 * (1 + 100 / 5 + 1)
+
+
+def test_gpus_take_turns(play: Play) -> None:
+    got = long(play, "devices 8\n", 100, 500)
+    assert all(len(got.values["gpu_pcie_transmit", device]) >= 9 for device in range(8))
+    assert len(set(got.times["gpu_pcie_transmit"])) > 50  # not all in the same samples
+
+
+def test_errors_of_memory_are_written_when_they_change(play: Play) -> None:
+    script = [
+        "devices 2", "value field3 1 3 0 12", "value field4 1 4 0 1", "value field6 1 4 0 2", "value field142 1 3 0 3", "value field144 1 4 0 1",
+        "fail field5 0 1 0 3",
+    ]  # fmt: skip
+    got = long(play, "\n".join([*script, ""]), 40, 10000)
+    assert got.values["gpu_ecc_corrected", 1] == [0, 12]
+    assert got.values["gpu_ecc_uncorrected", 1] == [0, 1]
+    assert got.values["gpu_ecc_corrected_lifetime", 1] == [7]
+    assert got.values["gpu_ecc_uncorrected_lifetime", 1] == [1, 2]
+    assert got.values["gpu_remapped_rows_corrected", 1] == [2, 3]
+    assert got.values["gpu_row_remapping_pending", 1] == [0, 1]
+    assert ("gpu_ecc_corrected", 0) not in got.values
+    assert got.calls["field3", 0] == 1  # a question that is not answered is not asked again
+    assert got.capabilities == {"ecc": "GPU 0: not supported"}
+    assert got.values["gpu_energy", 0] == [1500 * call for call in range(len(got.values["gpu_energy", 0]))]
+
+
+def test_xid_errors(play: Play) -> None:
+    """With the time of the sample that finds them; several at once; memory errors are read again at once, not after a minute."""
+    script = ["devices 2", "xid wait 1 3 0 48", "xid wait 1 3 0 63", "xid wait 0 6 0 31", "value field4 1 2 0 5"]
+    got = long(play, "\n".join([*script, ""]), 10)
+    assert got.values["gpu_xid", 1] == [48, 63]
+    assert got.values["gpu_xid", 0] == [31]
+    seconds = [round((at - got.times["gpu_power"][0]) / 1e9) for at in got.times["gpu_xid"]]
+    assert sorted(seconds) == [2, 2, 3]  # the third poll; the sixth is in the sample after: two events, then "none", are three polls
+    assert got.values["gpu_ecc_uncorrected", 1] == [0, 5]
+    assert got.values["gpu_ecc_uncorrected", 0] == [0]
+
+
+def test_xid_errors_at_the_end(play: Play) -> None:
+    got = play("devices 2\nxid wait 1 4 0 79\n", 3)
+    assert got.values["gpu_xid", 1] == [79]
+
+
+def test_an_xid_error_of_an_unknown_device(play: Play) -> None:
+    assert play("devices 2\nxid wait 80 1 0 13\n", 3).values["gpu_xid", -1] == [13]
+
+
+def test_xid_errors_of_the_others_when_a_gpu_is_lost(play: Play) -> None:
+    """The set of events fails with the lost GPU, and is made anew without it."""
+    got = play(f"devices 3\nfail power 1 4 0 {LOST}\nfail wait -1 4 4 {LOST}\nxid wait 2 6 0 94\nxid wait 1 6 0 95\n", 8)
+    assert got.values["gpu_xid", 2] == [94]
+    assert ("gpu_xid", 1) not in got.values
+    assert got.capabilities == {"devices": f"GPU 1: has fallen off the bus ({uuid(1)}); not sampled any more"}
+    assert (got.calls["register", 0], got.calls["register", 1], got.calls["event_set", -1]) == (2, 1, 2)
+
+
+@pytest.mark.parametrize("code", [c for c in CODES if c != TIMEOUT])
+@pytest.mark.parametrize("function", ["event_set", "register", "wait"])
+def test_every_code_for_xid_errors(play: Play, function: str, code: int, project_root: Path) -> None:
+    got = play(f"devices 2\nfail {function} -1 1 0 {code}\n", 14)
+    lost = code in (LOST, NEEDS_RESET) and function == "register"
+    told = "unknown error of the driver" if code in (LOST, NEEDS_RESET) else words(project_root).get(code, f"error {code} of the driver")
+    assert lost or got.values["gpu_power", 1] == [said(1, call)["gpu_power"] for call in range(1, 15)]
+    assert got.calls.get(("free_set", -1), 0) == (0 if function == "event_set" else 10 if function == "wait" else 1)
+    assert got.calls.get(("wait", -1), 0) == (10 if function == "wait" else 0)
+    assert lost or told in got.capabilities["xid"]
+
+
+FIELD_CAPABILITY = {
+    "field82": "memory_temperature", "field75": "throttle_time", "field198": "pcie", "field83": "energy", "field5": "ecc",
+    "field144": "remapped_rows", "memory_clock": "memory_clock",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", [2, 3, 4, 13, 999, 4242, LOST, TIMEOUT])
+@pytest.mark.parametrize("field", FIELD_CAPABILITY)
+def test_fields_that_fail(play: Play, field: str, code: int, project_root: Path) -> None:
+    got = play(f"devices 2\nfail {field} 1 1 0 {code}\n", 3)
+    told = words(project_root).get(code, f"error {code} of the driver")
+    if code in (LOST, TIMEOUT):
+        assert set(got.capabilities) == {"devices"}
+        assert len(got.values["gpu_power", 1]) == 1
+    else:
+        before = "" if code in FOR_GOOD else "left out of some samples: "
+        assert got.capabilities == {FIELD_CAPABILITY[field]: f"GPU 1: {before}{told}"}
+        assert len(got.values["gpu_power", 1]) == 3
+    assert len(got.values["gpu_power", 0]) == 3
+
+
+@pytest.mark.parametrize("code", [2, 999, LOST])
+def test_fields_that_fail_all_at_once(play: Play, code: int) -> None:
+    got = play(f"devices 2\nfail fields 1 1 0 {code}\n", 3)
+    groups = {"memory_temperature", "throttle_time", "pcie", "nvlink", "energy", "ecc", "remapped_rows"}
+    assert set(got.capabilities) == ({"devices"} if code == LOST else groups - ({"nvlink"} if code == 2 else set()))
+    assert ("gpu_memory_temperature", 0) in got.values
+
+
+def test_fields_that_the_driver_passes_over(play: Play) -> None:
+    """Its answer says that all went well, but leaves a field as it was."""
+    got = play("devices 1\npass field82 0 1 0 0\npass field145 0 1 0 0\n", 3)
+    assert ("gpu_memory_temperature", 0) not in got.values
+    assert ("gpu_row_remapping_failed", 0) not in got.values
+    assert set(got.capabilities) == {"memory_temperature", "remapped_rows"}
+
+
+def test_newer_counters_of_nvlink(play: Play) -> None:
+    got = long(play, "devices 1\nfail field138 0 1 0 3\nfail field139 0 1 0 3\n", 20)
+    assert got.values["gpu_nvlink_transmit", 0] == [pytest.approx(2e8, rel=0.01)] * 2
+    assert got.values["gpu_nvlink_receive", 0] == [pytest.approx(4e8, rel=0.01)] * 2
+    assert got.capabilities == {}
+    got = long(play, "devices 1\n" + "".join(f"fail field{field} 0 1 0 3\n" for field in (138, 139, 202, 204)), 20)
+    assert got.capabilities == {"nvlink": "GPU 0: not supported"}
+    assert got.calls["field202", 0] == 1
+
+
+def test_a_counter_that_may_wrap_unseen_has_no_rate(play: Play) -> None:
+    """Bytes over PCIe below 4 GiB: of 32 bits, they may have wrapped several times in 5 s. Above, they have more bits."""
+    got = long(play, "devices 1\nvalue field197 0 1 0 4000000000 1\nvalue field198 0 2 2 3000000000\n", 20)
+    assert ("gpu_pcie_transmit", 0) not in got.values
+    assert len(got.values["gpu_pcie_receive", 0]) == 1  # the last interval begins and ends above
+    assert got.capabilities == {
+        "pcie": "GPU 0: left out until the driver's counter is above 4 GiB: it may have 32 bits, and wrap unseen"
+    }
+
+
+def test_counters_that_run_backwards_have_no_rate(play: Play) -> None:
+    got = long(play, f"devices 1\nvalue field138 0 3 3 5\nvalue field197 0 3 3 {2**33}\n", 20)
+    assert len(got.values["gpu_nvlink_transmit", 0]) == len(got.values["gpu_pcie_transmit", 0]) == 2
+    assert all(rate > 0 for rate in got.values["gpu_nvlink_transmit", 0])
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [("field82 0 1 0 0", "memory_temperature"), ("field82 0 1 0 201", "memory_temperature"), ("field144 0 1 0 2", "remapped_rows"),
+     ("field82 0 1 0 18446744073709551615 5", "memory_temperature"), ("temperature 0 1 0 255", "temperature"),
+     ("memory_clock 0 1 0 4294967295", "memory_clock"), (f"field4 0 1 0 {2**64 - 1}", "ecc")],
+)  # fmt: skip
+def test_fields_that_cannot_be(play: Play, value: str, what: str) -> None:
+    got = play(f"devices 2\nvalue {value}\n", 2)
+    assert set(got.capabilities) == {what}
+    assert "which cannot be" in got.capabilities[what]
+
+
+def test_all_types_of_values(play: Play) -> None:
+    for kind in range(7):
+        assert play(f"devices 1\nvalue field82 0 1 0 77 {kind}\n", 1).values["gpu_memory_temperature", 0] == [77]
+
+
+def test_a_driver_that_is_slow_with_fields_is_asked_less(play: Play) -> None:
+    """20 ms of each reading: 500 times as long until the next."""
+    got = long(play, "devices 1\ndelay fields 0 1 0 20\n", 31)
+    assert len(got.values["gpu_memory_temperature", 0]) in (3, 4)
+    assert len(got.values["gpu_power", 0]) == 31
 
 
 def test_a_driver_without_what_is_needed(play: Play) -> None:
@@ -504,6 +718,10 @@ typedef nvmlClockType_t nvml_clock;
 #define nvml_utilisation nvmlUtilization_st
 #define nvml_memory nvmlMemory_st
 #define nvml_memory_v2 nvmlMemory_v2_st
+typedef nvmlTemperatureSensors_t nvml_sensor;
+typedef nvmlEventSet_t nvml_event_set;
+#define nvml_field nvmlFieldValue_st
+#define nvml_event nvmlEventData_st
 """
 
 

@@ -77,7 +77,7 @@ def driver(request: pytest.FixtureRequest, project_root: Path, tmp_path_factory:
     built = tmp_path_factory.mktemp("driver") / "sampler_driver"
     native = project_root / "native"
     sources = [project_root / "tests" / "native" / "sampler_driver.c", *sorted((native / "src").glob("sampler*.c"))]
-    sources += [native / "src" / f"{part}.c" for part in ("gpu_devices", "gpu_visible", "nvml_loader")]
+    sources += [native / "src" / f"{part}.c" for part in ("gpu_devices", "gpu_fields", "gpu_xid", "gpu_visible", "nvml_loader")]
     flags = ["-std=c11", "-O2", "-g", *WARNINGS, f"-I{native / 'src'}", f"-I{native / 'include'}"]
     if request.param == "sanitized":
         flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
