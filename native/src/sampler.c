@@ -2,7 +2,7 @@
  *
  * Files stay open and are read with pread into one buffer; the first sample opens them and grows the buffer, later ones allocate nothing
  * unless a device appears. What a metric means is decided beside the code that reads it (sampler_proc.c, sampler_cgroup.c,
- * sampler_perf.c, gpu_devices.c) and listed in docs/capture-metrics.md. */
+ * sampler_perf.c, sampler_infiniband.c, gpu_devices.c, gpu_fields.c, gpu_xid.c) and listed in docs/capture-metrics.md. */
 #define _DEFAULT_SOURCE 1
 #include "sampler.h"
 
@@ -31,6 +31,9 @@ static const char *const metric_names[SAMPLER_METRICS] = {
     "gpu_pcie_transmit", "gpu_pcie_receive", "gpu_nvlink_transmit", "gpu_nvlink_receive", "gpu_energy",
     "gpu_ecc_corrected", "gpu_ecc_uncorrected", "gpu_ecc_corrected_lifetime", "gpu_ecc_uncorrected_lifetime",
     "gpu_remapped_rows_corrected", "gpu_remapped_rows_uncorrected", "gpu_row_remapping_pending", "gpu_row_remapping_failed", "gpu_xid",
+    "infiniband_transmit", "infiniband_receive", "infiniband_link_active", "infiniband_link_rate", "infiniband_symbol_errors",
+    "infiniband_link_downed", "infiniband_link_recoveries", "infiniband_receive_errors", "infiniband_transmit_discards",
+    "infiniband_transmit_wait", "roce_out_of_sequence", "roce_sequence_errors", "roce_ack_timeouts", "roce_congestion_notifications",
     "sampler.cost_us", "sampler.interval_ms",
 };
 
@@ -153,6 +156,7 @@ void postrun_sampler_free(struct sampler *sampler) {
         return;
     postrun_sampler_gpu_close(sampler);
     postrun_sampler_perf_close(sampler);
+    postrun_sampler_infiniband_close(sampler);
     postrun_sampler_cgroup_close(sampler);
     postrun_sampler_proc_close(sampler);
     free(sampler->buffer);
@@ -204,10 +208,12 @@ int postrun_sampler_sample(struct sampler *sampler, int64_t ticks) {
     if (first) {
         postrun_sampler_proc_open(sampler);
         postrun_sampler_cgroup_open(sampler);
+        postrun_sampler_infiniband_open(sampler);
         postrun_sampler_gpu_open(sampler);
     }
     postrun_sampler_proc_sample(sampler);
     postrun_sampler_cgroup_sample(sampler);
+    postrun_sampler_infiniband_sample(sampler);
     if (first)
         postrun_sampler_perf_open(sampler);
     if (!sampler->cores_off)

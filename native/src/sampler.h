@@ -79,6 +79,9 @@ enum sampler_metric {
     M_GPU_PCIE_TRANSMIT, M_GPU_PCIE_RECEIVE, M_GPU_NVLINK_TRANSMIT, M_GPU_NVLINK_RECEIVE, M_GPU_ENERGY,
     M_GPU_ECC_CORRECTED, M_GPU_ECC_UNCORRECTED, M_GPU_ECC_CORRECTED_LIFETIME, M_GPU_ECC_UNCORRECTED_LIFETIME,
     M_GPU_ROWS_CORRECTED, M_GPU_ROWS_UNCORRECTED, M_GPU_ROWS_PENDING, M_GPU_ROWS_FAILED, M_GPU_XID,
+    M_INFINIBAND_TRANSMIT, M_INFINIBAND_RECEIVE, M_INFINIBAND_LINK_ACTIVE, M_INFINIBAND_LINK_RATE, M_INFINIBAND_SYMBOL_ERRORS,
+    M_INFINIBAND_LINK_DOWNED, M_INFINIBAND_LINK_RECOVERIES, M_INFINIBAND_RECEIVE_ERRORS, M_INFINIBAND_TRANSMIT_DISCARDS,
+    M_INFINIBAND_TRANSMIT_WAIT, M_ROCE_OUT_OF_SEQUENCE, M_ROCE_SEQUENCE_ERRORS, M_ROCE_ACK_TIMEOUTS, M_ROCE_CONGESTION_NOTIFICATIONS,
     M_COST, M_INTERVAL, SAMPLER_METRICS
 };
 
@@ -163,6 +166,7 @@ struct sampler {
     int64_t gpu_patience_ns;              /* how long a sample waits for the GPUs; 0: the default */
     int64_t gpu_waiting_ns;               /* after which GPUs that do not answer are told of; 0: the default */
     struct gpus *gpus;
+    struct infiniband *infiniband; /* NULL: no ports */
 };
 
 void postrun_sampler_emit(struct sampler *sampler, enum sampler_metric metric, int32_t unit, double value);
@@ -174,6 +178,9 @@ void postrun_sampler_proc_close(struct sampler *sampler);
 void postrun_sampler_cgroup_open(struct sampler *sampler);
 void postrun_sampler_cgroup_sample(struct sampler *sampler);
 void postrun_sampler_cgroup_close(struct sampler *sampler);
+void postrun_sampler_infiniband_open(struct sampler *sampler);
+void postrun_sampler_infiniband_sample(struct sampler *sampler);
+void postrun_sampler_infiniband_close(struct sampler *sampler);
 void postrun_sampler_perf_open(struct sampler *sampler); /* after the first postrun_sampler_proc_sample, which knows the cores */
 void postrun_sampler_perf_sample(struct sampler *sampler);
 void postrun_sampler_perf_close(struct sampler *sampler);

@@ -26,7 +26,7 @@ WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes
 PARTS = ["version", "clock", "names", "ring", "handles", "record", "fork", "block", "crc32c", "zstd_loader"]
 SESSION = ["session", "drain", "rows", "losses", "trace_file", "output", "facts", "redact", "process", "sampling", "waiting"]
 SAMPLER = ["sampler", "sampler_proc", "sampler_cgroup", "sampler_perf", "sampler_gpu", "gpu_devices", "gpu_visible", "nvml_loader"]
-SAMPLER += ["gpu_fields", "gpu_xid"]
+SAMPLER += ["gpu_fields", "gpu_xid", "sampler_infiniband"]
 GPU = ["gpu", "gpu_window", "gpu_periodic", "cuda_driver", "device_rows", "nvtx"]
 GPU += ["cupti_loader", "cupti_attach", "cupti_subscription", "cupti_buffers", "cupti_records"]
 

@@ -20,6 +20,13 @@ import pytest
 WRAPPED = ("malloc", "calloc", "realloc", "clock_gettime", "syscall", "ioctl")
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Wvla", "-Werror"]
 SECOND = 1_000_000_000
+PORT_COUNTERS = {
+    "counters/symbol_error": "infiniband_symbol_errors", "counters/link_downed": "infiniband_link_downed",
+    "counters/link_error_recovery": "infiniband_link_recoveries", "counters/port_rcv_errors": "infiniband_receive_errors",
+    "counters/port_xmit_discards": "infiniband_transmit_discards", "counters/port_xmit_wait": "infiniband_transmit_wait",
+    "hw_counters/out_of_sequence": "roce_out_of_sequence", "hw_counters/packet_seq_err": "roce_sequence_errors",
+    "hw_counters/local_ack_timeout_err": "roce_ack_timeouts", "hw_counters/rp_cnp_handled": "roce_congestion_notifications",
+}  # fmt: skip
 ROUNDED = 0.0005001  # values have three decimals
 Values = dict[tuple[str, int], float]
 
@@ -130,6 +137,101 @@ def test_every_metric_is_documented(project_root: Path) -> None:
     table = [line for line in page.partition("\n## ")[0].splitlines() if line.startswith("| `")]
     documented = [name for line in table for name in re.findall(r"`([^`]+)`", line.split("|")[1])]
     assert sorted(documented) == sorted(re.findall(r'"([^"]+)"', names[1]))
+
+
+def port(write: Write, name: str, sent: int, received: int, state: str = "4: ACTIVE", rate: str = "400 Gb/sec (4X NDR)") -> str:
+    """A port of an adapter, with its counters of words of 4 bytes; its folder."""
+    folder = f"sys/class/infiniband/{name.replace('/', '/ports/')}"
+    write(f"{folder}/counters/port_xmit_data", f"{sent}\n")
+    write(f"{folder}/counters/port_rcv_data", f"{received}\n")
+    write(f"{folder}/state", f"{state}\n")
+    write(f"{folder}/rate", f"{rate}\n")
+    write(f"{folder}/link_layer", "InfiniBand\n")
+    return folder
+
+
+def infiniband(values: Values) -> Values:
+    return {key: value for key, value in values.items() if key[0].startswith(("infiniband", "roce"))}
+
+
+def test_infiniband(start: Start, write: Write) -> None:
+    """Bytes once a second, four to a word; the second port of an adapter is a unit of its own, and so is an adapter's number 10."""
+    ports = ("mlx5_0/1", "mlx5_0/2", "mlx5_1/1")
+    for number, name in enumerate(ports):
+        folder = port(write, name, 10**12 * number, 2**63)
+        for file in PORT_COUNTERS:
+            write(f"{folder}/{file}", f"{1000 + number}\n")
+    player = start()
+    first = infiniband(player.sample(SECOND))
+    assert first == {
+        **{("infiniband_link_active", unit): 1 for unit in range(3)}, **{("infiniband_link_rate", unit): 400 for unit in range(3)},
+        **{(metric, unit): 0 for metric in PORT_COUNTERS.values() for unit in range(3)},
+    }  # fmt: skip
+    assert infiniband(player.sample(SECOND * 3 // 2)) == {}
+    for number, name in enumerate(ports):
+        port(write, name, 10**12 * number + 250_000_000, 2**63 + 500_000_000 * (number + 1))
+    got = infiniband(player.sample(2 * SECOND))
+    assert got == {
+        **{("infiniband_transmit", unit): 1e9 for unit in range(3)}, **{("infiniband_receive", unit): 2e9 * (unit + 1) for unit in range(3)},
+    }  # fmt: skip
+    assert player.allocations == 0
+    assert "infiniband" not in player.capabilities
+
+
+def test_links_and_errors_of_infiniband_are_written_when_they_change(start: Start, write: Write) -> None:
+    folder = port(write, "mlx5_0/1", 0, 0, rate="2.5 Gb/sec (1X SDR)")
+    for file in PORT_COUNTERS:
+        write(f"{folder}/{file}", "7\n")
+    player = start()
+    assert infiniband(player.sample(SECOND))["infiniband_link_rate", 0] == 2.5
+    write(f"{folder}/counters/symbol_error", "12\n")
+    write(f"{folder}/state", "1: DOWN\n")
+    write(f"{folder}/rate", "10 Gb/sec (4X SDR)\n")
+    bytes_only = {("infiniband_transmit", 0): 0, ("infiniband_receive", 0): 0}
+    assert infiniband(player.sample(30 * SECOND)) == bytes_only
+    assert infiniband(player.sample(61 * SECOND)) == bytes_only | {
+        ("infiniband_symbol_errors", 0): 5, ("infiniband_link_active", 0): 0, ("infiniband_link_rate", 0): 10,
+    }  # fmt: skip
+    assert infiniband(player.sample(122 * SECOND)) == bytes_only
+    write(f"{folder}/counters/symbol_error", "2\n")  # reset, and two more
+    assert infiniband(player.sample(183 * SECOND)) == bytes_only | {("infiniband_symbol_errors", 0): 7}
+
+
+def test_infiniband_counters_that_do_not_count(start: Start, write: Write) -> None:
+    """Stopped at the end of 32 bits, gone back, not a number, gone; a port without any."""
+    port(write, "mlx5_0/1", 2**32 - 1, 100)
+    port(write, "mlx5_1/1", 1000, 1000, rate="garbage", state="")
+    write("sys/class/infiniband/hfi1_0/ports/1/state", "4: ACTIVE\n")
+    player = start()
+    first = infiniband(player.sample(SECOND))
+    units = {"hfi1_0": 0, "mlx5_0": 1, "mlx5_1": 2}  # in order of their names
+    assert first == {("infiniband_link_active", 0): 1, ("infiniband_link_active", 1): 1, ("infiniband_link_rate", 1): 400}
+    assert player.capabilities["infiniband"] == "some ports have no counters that can be read"
+    assert "32 bits" in player.capabilities["infiniband.bytes"]
+    port(write, "mlx5_0/1", 5, 350, rate="garbage")
+    port(write, "mlx5_1/1", 10, 2000, rate="garbage", state="")
+    assert infiniband(player.sample(2 * SECOND)) == {("infiniband_receive", units["mlx5_0"]): 1000, ("infiniband_receive", units["mlx5_1"]): 4000}
+    write("sys/class/infiniband/mlx5_1/ports/1/counters/port_rcv_data", "N/A (no PMA)\n")
+    assert ("infiniband_receive", 2) not in player.sample(3 * SECOND)
+    write("sys/class/infiniband/mlx5_1/ports/1/counters/port_rcv_data", "3000\n")
+    assert ("infiniband_receive", 2) not in player.sample(4 * SECOND)  # not known since when
+    write("sys/class/infiniband/mlx5_1/ports/1/counters/port_rcv_data", "3250\n")
+    assert player.sample(5 * SECOND)["infiniband_receive", 2] == 1000
+
+
+def test_a_machine_without_infiniband(start: Start, write: Write) -> None:
+    write("sys/class/net/lo/mtu", "1\n")
+    player = start()
+    assert infiniband(player.sample(SECOND)) == {}
+    assert not any(key.startswith("infiniband") for key in player.capabilities)
+
+
+def test_more_ports_than_are_sampled(start: Start, write: Write) -> None:
+    for number in range(70):
+        port(write, f"rxe{number:02}/1", 0, 0)
+    player = start()
+    assert len({unit for _, unit in infiniband(player.sample(SECOND))}) == 64
+    assert player.capabilities["infiniband"] == "more than 64 ports: those from 64 on are not sampled"
 
 
 def stat(cores: dict[int, list[int]]) -> str:
