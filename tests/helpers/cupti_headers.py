@@ -1,69 +1,75 @@
-"""Where do tests get the CUDA vendor's headers and libraries from? Wheels, fetched once; the licence keeps them out of this project."""
+"""NVIDIA's headers and libraries for tests: a CUDA version in, its CUPTI, CUDA, NVTX and NVML files out.
+
+The license keeps them out of this project: ``.ci/cuda-wheels`` installs them from wheels, one folder per CUDA version.
+$POSTRUN_CUPTI_WHEELS names the folder of these folders. Without it, each version is installed in the user's cache when first used.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
 import re
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
-CACHE = Path.home() / ".cache" / "postrun" / "cupti"
-VERSIONS = {
-    "11.7": "nvidia-cuda-cupti-cu11==11.7.101",
-    "11.8": "nvidia-cuda-cupti-cu11==11.8.87",
-    "12.1": "nvidia-cuda-cupti-cu12==12.1.105",
-    "12.4": "nvidia-cuda-cupti-cu12==12.4.127",
-    "12.6": "nvidia-cuda-cupti-cu12==12.6.80",
-    "12.9": "nvidia-cuda-cupti-cu12==12.9.79",
-    "13.0": "nvidia-cuda-cupti==13.0.85",
-    "13.2": "nvidia-cuda-cupti==13.2.86",
-    "13.5": "nvidia-cuda-cupti==13.5.25",
-}
-"""CUPTI of a CUDA toolkit, and the wheel that has it."""
-_TYPES = (
-    "nvidia-cuda-runtime==13.5.37",
-    "nvidia-cuda-crt==13.5.37",
-)  # cuda.h and what it includes; newer ones serve older headers of CUPTI
+_CI = Path(__file__).parents[2] / ".ci"
+VERSIONS = sorted((lock.stem for lock in (_CI / "cuda").glob("*.lock")), key=lambda version: [int(part) for part in version.split(".")])
+"""CUDA versions, oldest first."""
+_NEWEST = VERSIONS[-1]
+"""Its folder also has cuda.h, which serves older CUPTI headers, and the newest headers of NVTX and NVML."""
+_INSTALLED = os.environ.get("POSTRUN_CUPTI_WHEELS")
+_FOLDER = Path(_INSTALLED or Path.home() / ".cache" / "postrun" / "cuda-wheels")
 
 
 @functools.cache
-def wheel(requirement: str) -> Path:
-    """The folder of an unpacked wheel; skips the test where it cannot be fetched."""
-    name, _, version = requirement.partition("==")
-    pattern = f"{name.replace('-', '_')}-{version}-*.whl"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    if not any(CACHE.glob(pattern)):
-        command = [sys.executable, "-P", "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--retries", "1"]
-        done = subprocess.run([*command, "--timeout", "20", "-d", str(CACHE), requirement], capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"{requirement} cannot be fetched: {done.stderr[-200:].strip()}")
-    (archive,) = list(CACHE.glob(pattern))[:1]
-    folder = CACHE / f"{name}-{version}"
-    if not (folder / ".complete").exists():
-        with zipfile.ZipFile(archive) as packed:
-            packed.extractall(folder)
-        (folder / ".complete").touch()
-    return folder
+def _problem(version: str) -> str:
+    """Why the version's files cannot be had; empty if they are there."""
+    if _INSTALLED:
+        there = (_FOLDER / version / "installed.lock").exists()
+        return "" if there else f"no CUPTI of CUDA {version} (bash .ci/cuda-wheels $POSTRUN_CUPTI_WHEELS installs it)"
+    command = ["bash", str(_CI / "cuda-wheels"), str(_FOLDER), version]
+    try:
+        done = subprocess.run(command, env={**os.environ, "PYTHON": sys.executable}, capture_output=True, text=True, timeout=300)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"no CUPTI of CUDA {version}: {error}"
+    return f"no CUPTI of CUDA {version}: {done.stderr.strip()[-200:]}" if done.returncode else ""
+
+
+def wheels(version: str) -> Path:
+    """The folder with a CUDA version's files. Skips the test if they cannot be had."""
+    problem = _problem(version)
+    if problem:
+        pytest.skip(problem)
+    return _FOLDER / version
+
+
+def folder_of(version: str, header: str) -> Path:
+    """The folder with a header."""
+    return min(wheels(version).rglob(header), key=lambda path: len(path.parts)).parent
 
 
 def include(version: str) -> Path:
     """The folder with cupti.h."""
-    (header,) = wheel(VERSIONS[version]).rglob("cupti.h")
-    return header.parent
+    return folder_of(version, "cupti.h")
+
+
+def nvtx() -> Path:
+    """The folder to include nvtx3/nvToolsExt.h from."""
+    return folder_of(_NEWEST, "nvToolsExt.h").parent
 
 
 def library(version: str) -> Path:
     """libcupti itself."""
-    return next(path for path in sorted(wheel(VERSIONS[version]).rglob("libcupti.so*")) if path.is_file())
+    (path,) = wheels(version).rglob("libcupti.so*")
+    return path
 
 
 def flags(version: str) -> list[str]:
     """What a compiler needs for a source that includes cupti.h."""
-    folders = [include(version)] + [next(wheel(one).rglob(file)).parent for one, file in zip(_TYPES, ("cuda.h", "crt"), strict=True)]
+    folders = dict.fromkeys([include(version), folder_of(_NEWEST, "cuda.h")])
     return [part for folder in folders for part in ("-isystem", str(folder))]
 
 

@@ -263,7 +263,7 @@ def test_sanitized(machine: Callable[..., Machine], variant: str) -> None:
 
 def test_old_kernels_have_no_graph_node(machine: Callable[..., Machine]) -> None:
     """Of CUDA 10, whose records end there."""
-    here = machine("11.7")
+    here = machine("11.8")
     told = here.run("play", STUB_VERSION="12")
     compare(here.read(), expected(ALL, told["base"], graph_nodes=False))
 

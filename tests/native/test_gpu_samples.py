@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cupti_headers
 import native_programs
 import prt_reader
 import pytest
@@ -707,7 +708,8 @@ def test_many_sessions(play: Play, variant: str, tmp_path: Path) -> None:
     assert len(native_programs.files(tmp_path / "0")) == 30
 
 
-WHEELS = ("nvidia-nvml-dev-cu11", "nvidia-nvml-dev-cu12", "nvidia-nvml-dev")
+VERSIONS = ("11.8", "12.9", "13.5")
+"""CUDA versions whose lock file in .ci/cuda has nvml.h."""
 NAMED = """
 #define NVML_NO_UNVERSIONED_FUNC_DEFS 1
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -725,25 +727,12 @@ typedef nvmlEventSet_t nvml_event_set;
 """
 
 
-def header(wheel: str, folder: Path) -> Path:
-    """The folder of the vendor's nvml.h, from the package index; skips where that cannot be reached."""
-    command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
-    try:
-        done = subprocess.run([*command, "--target", str(folder), wheel], capture_output=True, text=True, timeout=90)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"{wheel} cannot be had from the package index: no answer in time")
-    if done.returncode:
-        pytest.skip(f"{wheel} cannot be had from the package index: {done.stderr.strip().splitlines()[-1:]}")
-    (found,) = folder.rglob("nvml.h")
-    return found.parent
-
-
-@pytest.mark.parametrize("wheel", WHEELS)
-def test_against_the_vendors_header(machine: Machine, project_root: Path, tmp_path: Path, wheel: str) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_against_the_vendors_header(machine: Machine, project_root: Path, tmp_path: Path, version: str) -> None:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler (cc)")
-    vendor = header(wheel, tmp_path / "wheel")
+    vendor = cupti_headers.folder_of(version, "nvml.h")
     (tmp_path / "nvml_vendor.h").write_text(NAMED)
     theirs = ["-DPOSTRUN_NVML_TYPES", f"-I{tmp_path}", "-isystem", str(vendor)]
     own = ["-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{project_root / 'native/src'}"]

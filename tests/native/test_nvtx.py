@@ -13,11 +13,11 @@ from native_programs import Programs, environment, read
 
 @pytest.mark.parametrize("variant", ["plain", "address", "thread"])
 def test_ranges(programs: Programs, tmp_path: Path, variant: str) -> None:
-    (header,) = cupti_headers.wheel("nvidia-nvtx-cu12==12.9.79").rglob("nvToolsExt.h")
+    headers = cupti_headers.nvtx()
     library = programs.library(variant) / "libpostrun.so"
     program = tmp_path / "nvtx_ranges"
     source = programs.root / "tests" / "native" / "nvtx_ranges.c"
-    programs.compile(variant, [source], program, "-isystem", str(header.parent.parent))
+    programs.compile(variant, [source], program, "-isystem", str(headers))
     out = tmp_path / "out"
     variables = environment(NVTX_INJECTION64_PATH=str(library), POSTRUN_CAPTURE="1", POSTRUN_DIR=str(out))
     done = subprocess.run([program], env=variables, capture_output=True, text=True)
@@ -39,10 +39,10 @@ def test_ranges(programs: Programs, tmp_path: Path, variant: str) -> None:
 
 
 def test_nothing_is_recorded_without_a_session(programs: Programs, tmp_path: Path) -> None:
-    (header,) = cupti_headers.wheel("nvidia-nvtx-cu12==12.9.79").rglob("nvToolsExt.h")
+    headers = cupti_headers.nvtx()
     program = tmp_path / "nvtx_ranges"
     source = programs.root / "tests" / "native" / "nvtx_ranges.c"
-    programs.compile("plain", [source], program, "-isystem", str(header.parent.parent))
+    programs.compile("plain", [source], program, "-isystem", str(headers))
     variables = environment(NVTX_INJECTION64_PATH=str(programs.library("plain") / "libpostrun.so"))
     done = subprocess.run([program], env=variables, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]

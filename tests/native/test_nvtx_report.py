@@ -15,9 +15,9 @@ from postrun.ingest import ingest
 
 @pytest.mark.parametrize("how", ["name", "payload", "handle"])
 def test_steps_of_a_program_with_nvtx(programs: Programs, tmp_path: Path, how: str) -> None:
-    (header,) = cupti_headers.wheel("nvidia-nvtx-cu12==12.9.79").rglob("nvToolsExt.h")
+    headers = cupti_headers.nvtx()
     program, out = tmp_path / "nvtx_steps", tmp_path / "out"
-    programs.compile("plain", [programs.root / "tests" / "native" / "nvtx_steps.c"], program, "-isystem", str(header.parent.parent))
+    programs.compile("plain", [programs.root / "tests" / "native" / "nvtx_steps.c"], program, "-isystem", str(headers))
     library = programs.library("plain") / "libpostrun.so"
     variables = environment(NVTX_INJECTION64_PATH=str(library), POSTRUN_CAPTURE="1", POSTRUN_DIR=str(out))
     done = subprocess.run([program, how], env=variables, capture_output=True, text=True)
