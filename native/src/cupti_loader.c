@@ -76,6 +76,10 @@ void postrun_cupti_tell_error(const struct cupti *c, const char *function, int e
     }
 }
 
+/* CUPTI 13.2 calls itself until the stack overflows if the driver does not give it what it needs; 13.3 reports an error. Its functions identify
+ * it, because a request for the version is such a call. */
+static bool overflows(void *library) { return dlsym(library, "cuptiActivityEnable_v2") && !dlsym(library, "cuptiActivityGetNextRecord_v2"); }
+
 /* Whether a library that is loaded is one that can be used. */
 static bool accept(void *library, const char *path, char *why, size_t size) {
     struct cupti c;
@@ -115,6 +119,12 @@ static bool accept(void *library, const char *path, char *why, size_t size) {
     find(library, "cuptiActivityGetEnabledKinds", &c.enabled_kinds);
     if (!c.get_version || !c.register_callbacks || !c.enable || !c.disable || !c.flush_all || !c.next_record) {
         snprintf(why, size, "%.150s is no CUPTI", c.path);
+        return false;
+    }
+    int driver = postrun_cuda_version();
+    if (overflows(library) && driver < 13020) {
+        snprintf(why, size, "%.150s: CUPTI 13.2 can crash with a driver that supports no more than CUDA %d.%d: POSTRUN_CUPTI can name another libcupti",
+                 c.path, driver / 1000, driver % 1000 / 10);
         return false;
     }
     int error = c.get_version(&c.version);
