@@ -77,11 +77,20 @@ NUMBERS = {
     "CUPTI_OTHER_SUBSCRIBER": "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED",
     "CUPTI_THREAD_ID_SYSTEM": "CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM",
     "CUPTI_FLUSH_FORCED": "CUPTI_ACTIVITY_FLAG_FLUSH_FORCED",
+    "CUPTI_ATTRIBUTE_THREAD_BUFFERS": "CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER",
+    "CUPTI_ATTRIBUTE_THREAD_IDS": "CUPTI_ACTIVITY_ATTR_THREAD_ID_TYPE",
+    "CUPTI_ATTRIBUTE_CLOCK": "CUPTI_ACTIVITY_ATTR_TIMESTAMP_CALLBACK",
 }
 """Constants of the C library that the vendor calls something else."""
 PREFIXES = ("CUPTI_", "CUPTI_ACTIVITY_KIND_", "CUPTI_ACTIVITY_ATTR_", "CUPTI_ACTIVITY_", "CUPTI_ERROR_", "CUPTI_CB_DOMAIN_")
 """The vendor's prefixes of the others."""
-NOT_THE_VENDORS = {"CUPTI_OLDEST", "CUPTI_GRAPH_NODES", "CUPTI_GRAPHS_SURVIVE", "CUPTI_MAY_DECLINE", "CUPTI_CALLS"}
+VERSION_OF = {"CUPTI_12_4": "12.4", "CUPTI_GRAPHS_SURVIVE": "12.6", "CUPTI_MULTIPLE": "13.3"}
+"""Constants that are the CUPTI version of a wheel."""
+NOT_THE_VENDORS = {
+    *VERSION_OF,
+    *("CUPTI_OLDEST", "CUPTI_GRAPH_NODES", "CUPTI_MAY_DECLINE", "CUPTI_13", "CUPTI_CLOCK_WORKS", "CUPTI_GRAPH_LAUNCHES"),
+    *("CUPTI_MULTIPLE_FIELD", "CUPTI_CALLS"),
+}
 """Versions and limits."""
 WORDS = {
     **{8: "OUT_OF_MEMORY", 14: "NOT_COMPATIBLE", 15: "NOT_INITIALIZED", 23: "DISABLED", 26: "HARDWARE_BUSY", 27: "NOT_SUPPORTED"},
@@ -95,6 +104,7 @@ SUBSCRIPTION = {
     "name": ("subscriberName", (13, 0)),
     "other": ("oldSubscriberName", (13, 0)),
     "other_size": ("oldSubscriberSize", (13, 0)),
+    "multiple": ("allowMultipleSubscribers", (13, 2)),
 }
 """Members of CUpti_SubscriberParams, and the CUDA version that they came with."""
 
@@ -170,8 +180,13 @@ def test_layouts_and_numbers(project_root: Path, tmp_path: Path, version: str) -
     names = {constant: vendors_name(constant, known) for constant in own_constants(project_root) - NOT_THE_VENDORS}
     lines += [equal(ours, theirs) for ours, theirs in sorted(names.items()) if theirs]
     lines += [equal(str(code), f"CUPTI_ERROR_{name}") for code, name in WORDS.items() if f"CUPTI_ERROR_{name}" in known]
+    lines += [equal(ours, "CUPTI_API_VERSION") for ours, wheel in VERSION_OF.items() if wheel == version]
     lines += [equal("offsetof(CUpti_CallbackData, callbackSite)", "0"), equal("CUPTI_API_EXIT", "1")]
     if "CUpti_SubscriberParams" in known:
+        size = (
+            "CUPTI_API_VERSION < CUPTI_MULTIPLE_FIELD ? offsetof(struct cupti_subscription, multiple) : sizeof(struct cupti_subscription)"
+        )
+        lines.append(equal(size, "sizeof(CUpti_SubscriberParams)"))
         for ours, (theirs, since) in SUBSCRIPTION.items():
             if parts(version) >= since:
                 lines.append(equal(f"offsetof(struct cupti_subscription, {ours})", f"offsetof(CUpti_SubscriberParams, {theirs})"))
@@ -187,7 +202,7 @@ def test_every_number_is_compared(project_root: Path) -> None:
     with_advice = own_text(project_root, "cupti_loader.c").split("static const char *words(int error)")[1].split("default:")[0]
     assert set(map(int, re.findall(r"case (\d+):", with_advice))) <= set(WORDS)
     members = own_text(project_root, "cupti_loader.h").split("struct cupti_subscription {")[1].split("}")[0]
-    assert set(re.findall(r"(\w+)(?:\[\w+\])?;", members)) - {"padding"} == set(SUBSCRIPTION)
+    assert set(re.findall(r"(\w+)(?:\[\w+\])?[;,]", members)) - {"padding"} == set(SUBSCRIPTION)
 
 
 SHAPES = """\
@@ -252,8 +267,10 @@ def own_calls(root: Path) -> set[str]:
     """Calls that the C library knows by name."""
     text = own_text(root, "cupti_records.c")
     noisy = text.split("static const char *const noisy[] = {")[1].split("}")[0]
-    asked = re.findall(r'postrun_cupti_call_id\(\w+, "(\w+)"\)', own_text(root, "cupti_attach.c"))
-    return set(re.findall(r'"(\w+)"', noisy)) | set(asked)
+    sources = "".join(path.read_text() for path in (root / "native" / "src").glob("cupti_*.c"))
+    asked = re.findall(r'postrun_cupti_call_id\(\w+, "(\w+)"\)', sources)
+    assert asked
+    return {*re.findall(r'"(\w+)"', noisy), *asked}
 
 
 @cache
