@@ -286,7 +286,9 @@ bool postrun_cupti_attach(char *why, size_t size) {
     }
     atomic_store(&system_threads, take_system_threads());
     set_clock();
-    postrun_device_rows_open(postrun_clock_realtime());
+    int64_t now = postrun_clock_realtime();
+    postrun_device_rows_open(now);
+    postrun_device_rows_check_launches(attached > 0 && cupti->version < CUPTI_GRAPH_LAUNCHES ? now : INT64_MAX);
     error = register_callbacks();
     if (error) {
         if (error == CUPTI_OTHER_SUBSCRIBER) {
@@ -301,7 +303,6 @@ bool postrun_cupti_attach(char *why, size_t size) {
         return fail();
     }
     attached++;
-    postrun_device_rows_check_launches(attached > 1 && cupti->version < CUPTI_GRAPH_LAUNCHES);
     atomic_store(&declined, 0);
     atomic_store(&dropped_told, 0);
     postrun_cupti_switch_noisy_off(cupti, postrun_subscription_shared());

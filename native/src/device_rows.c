@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +48,7 @@ static struct { /* under the lock */
 } queue = {.last = &queue.first};
 
 static _Atomic int64_t opened[2] = {INT64_MAX, INT64_MAX}, closed[2] = {INT64_MIN, INT64_MIN}; /* the last window, and the one before */
-static _Atomic bool check_launches;
+static _Atomic int64_t check_from = INT64_MAX; /* launches of kernels that start then or later */
 
 /* The drain thread's. */
 struct context {
@@ -78,7 +79,7 @@ void postrun_device_rows_open(int64_t ns) {
 
 void postrun_device_rows_close(int64_t ns) { atomic_store(&closed[0], ns); }
 
-void postrun_device_rows_check_launches(bool check) { atomic_store(&check_launches, check); }
+void postrun_device_rows_check_launches(int64_t from_ns) { atomic_store(&check_from, from_ns); }
 
 static bool in_a_window(int64_t start, int64_t end) {
     for (int i = 0; i < 2; i++) {
@@ -297,8 +298,7 @@ static void learn_contexts(const struct device_batch *batch) {
     }
 }
 
-/* Calls and kernels of a drain. */
-static void check_graph_launches(struct device_batch *batches) {
+static void check_launches(struct device_batch *batches, int64_t from) {
     uint64_t wrong = 0;
     for (const struct device_batch *batch = batches; batch; batch = batch->next) {
         for (size_t at = 0; at < batch->count; at += 1u + shapes[batch->words[at]].count) {
@@ -311,7 +311,7 @@ static void check_graph_launches(struct device_batch *batches) {
     for (struct device_batch *batch = batches; batch; batch = batch->next) {
         for (size_t at = 0; at < batch->count; at += 1u + shapes[batch->words[at]].count) {
             int64_t *row = batch->words + at + 1;
-            if (batch->words[at] != DEVICE_KERNEL || row[15] == 0) {
+            if (batch->words[at] != DEVICE_KERNEL || row[15] == 0 || row[1] < from) {
                 continue;
             }
             const struct launch *launch = &writer.launches[(uint64_t)row[6] % LAUNCHES];
@@ -407,8 +407,9 @@ static void write_batches(struct session *s, struct device_batch *batches) {
         postrun_loss(s, 0, PRT_LOSS_GPU, rows, now, now);
         return;
     }
-    if (atomic_load(&check_launches)) {
-        check_graph_launches(batches);
+    int64_t from = atomic_load(&check_from);
+    if (from < INT64_MAX) {
+        check_launches(batches, from);
     }
     pthread_mutex_lock(&postrun_state_lock);
     postrun_totals.recorded += rows;
@@ -417,6 +418,16 @@ static void write_batches(struct session *s, struct device_batch *batches) {
     for (int table = 0; table < DEVICE_CONTEXT; table++) {
         write_table(s, (enum device_table)table, batches);
     }
+}
+
+static void tell_count(struct session *s, const char *key, uint64_t count) {
+    char text[32];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)count);
+    pthread_mutex_lock(&postrun_state_lock);
+    if (count) {
+        postrun_facts_add(&s->facts, key, text, true);
+    }
+    pthread_mutex_unlock(&postrun_state_lock);
 }
 
 void postrun_device_rows_write(struct session *s, bool final) {
@@ -446,6 +457,10 @@ void postrun_device_rows_write(struct session *s, bool final) {
     }
     s->gpu_losses_at = now;
     if (final) {
+        struct device_counts counts;
+        postrun_device_rows_counts(&counts);
+        tell_count(s, "cupti.records_outside", counts.outside);
+        tell_count(s, "cupti.wrong_launches", counts.wrong_launches);
         free(writer.columns);
         writer.columns = NULL;
     }

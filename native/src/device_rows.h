@@ -34,8 +34,9 @@ void postrun_device_add(struct device_batch *batch, enum device_table table, con
  * come. */
 void postrun_device_rows_open(int64_t ns);
 void postrun_device_rows_close(int64_t ns);
-/* Whether the launches that kernels of CUDA graphs name may be wrong. A kernel that starts before its launch then names none. */
-void postrun_device_rows_check_launches(bool check);
+/* From this time on the launches that kernels of CUDA graphs name may be wrong: a kernel that starts before its launch then names none.
+ * INT64_MAX: they are right. */
+void postrun_device_rows_check_launches(int64_t from_ns);
 
 /* The queue of session `number`. What is put there after its end is dropped. */
 void postrun_device_rows_begin(uint32_t number);

@@ -174,8 +174,6 @@ static void tell_counts(void) {
     tell_count("cupti.unknown_records", counts.unknown);
     tell_count("cupti.negative_spans", counts.negative);
     tell_count("cupti.noisy_calls", counts.ignored);
-    tell_count("cupti.records_outside", counts.outside);
-    tell_count("cupti.wrong_launches", counts.wrong_launches);
 }
 
 /* When activity was recorded, for readers: outside of it nothing is known. `closed`: why a periodic window did, NULL: another one. */

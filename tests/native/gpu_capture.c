@@ -61,6 +61,11 @@ static int wait_attached(int wanted) {
     return 0;
 }
 
+static int other(const char *name) { return ((int (*)(void))stub(name))(); }
+static int other_subscribe(int multiple) {
+    return ((int (*)(const char *, int))stub("stub_other_subscribe"))("the other", multiple);
+}
+
 static char *text;
 static void *play_on_thread(void *times) {
     int (*function)(const char *, uint64_t) = (int (*)(const char *, uint64_t))stub("stub_play");
@@ -257,6 +262,95 @@ int main(int argc, char **argv) {
         gpu_session(folder, 0);
         tell("foreign", (uint64_t)((int (*)(void))stub("stub_foreign"))());
         play(text);
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "windows") == 0) { /* that many */
+        gpu_session(folder, POSTRUN_NO_GPU_YET);
+        for (int i = 0; i < number; i++) {
+            EQUAL(postrun_gpu(1), 0);
+            play(text);
+            EQUAL(postrun_gpu(0), 0);
+        }
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "teardown") == 0) { /* the program changes its mind while it is recorded */
+        gpu_session(folder, 0);
+        play(text);
+        setenv("TEARDOWN_CUPTI", "0", 1);
+        EQUAL(postrun_gpu(0), 0);
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "takeover") == 0) { /* another client ends CUPTI and never asked */
+        gpu_session(folder, 0);
+        play(text);
+        pause_ms(1300); /* the records come in */
+        tell("before", (uint64_t)postrun_now_ns());
+        other("stub_other_finalize");
+        pause_ms(number); /* the recorder asks for records, or not yet */
+        tell_reason("lost", number ? -ENOTSUP : 0);
+        tell("after", (uint64_t)play(text));
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "takeover_exit") == 0) {
+        gpu_session(folder, 0);
+        play(text);
+        pause_ms(1300);
+        other("stub_other_finalize");
+        fflush(stdout);
+        exit(0);
+    } else if (strcmp(mode, "refused") == 0) { /* another client asks while a window is open, and after it */
+        gpu_session(folder, 0);
+        tell("in", (uint64_t)other_subscribe(0));
+        play(text);
+        EQUAL(postrun_gpu(0), 0);
+        tell("after", (uint64_t)other_subscribe(0));
+        tell("with_it", (uint64_t)-postrun_gpu(1));
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "together") == 0) { /* two clients that both allow others */
+        gpu_session(folder, 0);
+        tell("in", (uint64_t)other_subscribe(1));
+        other("stub_other_profile");
+        play(text);
+        EQUAL(postrun_gpu(0), 0);
+        play(text);
+        ((void (*)(void))stub("stub_deliver"))();
+        tell("others", (uint64_t)other("stub_other_kernels"));
+        EQUAL(postrun_gpu(1), 0);
+        play(text);
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "yield") == 0) { /* number: the other one never ends its subscription */
+        gpu_session(folder, 0);
+        play(text);
+        EQUAL(postrun_gpu_yield("PyTorch's profiler"), 0);
+        EQUAL(postrun_gpu_yield("another one in it"), 0);
+        tell("attached", (uint64_t)other("stub_attached"));
+        tell("in", (uint64_t)other_subscribe(0));
+        other("stub_other_profile");
+        play(text);
+        EQUAL(postrun_gpu(1), -ENOTSUP);
+        ((void (*)(void))stub("stub_deliver"))();
+        tell("others", (uint64_t)other("stub_other_kernels"));
+        if (number) {
+            tell_reason("yielded", -ENOTSUP);
+        } else {
+            other("stub_other_finalize");
+        }
+        EQUAL(postrun_gpu_yield(NULL), 0);
+        EQUAL(postrun_gpu_yield(NULL), 0);
+        EQUAL(postrun_gpu_yield(NULL), -EALREADY);
+        if (number) {
+            pause_ms(2500);
+            tell_reason("stays", -ENOTSUP);
+        } else {
+            CHECK(wait_attached(1));
+            play(text);
+        }
+        EQUAL(postrun_stop(), 0);
+        EQUAL(postrun_gpu_yield("after the end"), -EALREADY);
+    } else if (strcmp(mode, "outside") == 0) { /* a kind is enabled after the window, and records come to us */
+        gpu_session(folder, 0);
+        play(text);
+        EQUAL(postrun_gpu(0), 0);
+        pause_ms(20);
+        ((int (*)(int))stub("stub_other_enable"))(10);
+        tell("played", (uint64_t)play(text));
+        ((void (*)(void))stub("stub_deliver"))();
         EQUAL(postrun_stop(), 0);
     } else if (strcmp(mode, "keeps") == 0) { /* CUPTI keeps all buffers of `number` windows */
         gpu_session(folder, POSTRUN_NO_GPU_YET);

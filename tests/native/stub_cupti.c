@@ -26,7 +26,8 @@
  * A second client of the same process, for programs that look these up (0: success, else the error of CUPTI):
  *   stub_other_subscribe(NAME, MULTIPLE)  subscribes; 39 while another one has subscribed
  *   stub_other_profile()                  replaces the buffer callbacks and enables kernels, without asking whether anybody records
- *   stub_other_records()                  the number of records that it received
+ *   stub_other_enable(KIND)               enables a kind, and leaves the buffer callbacks as they are
+ *   stub_other_kernels()                  the number of kernels that it received
  *   stub_other_unsubscribe(), stub_other_finalize()  ends its subscription; ends CUPTI in the process
  *
  * Each line of a text is a record or a command:
@@ -114,7 +115,7 @@ static struct client first = {.shared.lock = PTHREAD_MUTEX_INITIALIZER, .next = 
 static struct subscriber *_Atomic subscribers;
 static CUpti_TimestampCallbackFunc _Atomic timestamp;
 static _Atomic int registrations, broken, sessions, shared_buffers, torn; /* torn: by another client's cuptiFinalize */
-static _Atomic int other_records;
+static _Atomic int other_kernels;
 static struct subscriber *other_subscriber;
 static struct open_buffer *pending;
 struct text {
@@ -618,9 +619,11 @@ CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext context, uint32
     first_interface("cuptiActivityGetNumDroppedRecords");
     return dropped_records(&first, records);
 }
-static CUptiResult set_attribute(uint32_t attribute, const size_t *size, const void *value) {
+static CUptiResult set_attribute(struct client *client, uint32_t attribute, const size_t *size, const void *value) {
     CALL("cuptiActivitySetAttribute");
-    if (any_enabled(0)) abort(); /* too late */
+    for (int i = 0; i < 64; i++) {
+        if (client->enabled[i]) abort(); /* too late */
+    }
     if (attribute == 9) {
         if (*size != 1) return CUPTI_ERROR_PARAMETER_SIZE_NOT_SUFFICIENT;
         shared_buffers = *(const uint8_t *)value == 0;
@@ -634,7 +637,7 @@ static CUptiResult set_attribute(uint32_t attribute, const size_t *size, const v
 }
 CUptiResult CUPTIAPI cuptiActivitySetAttribute(CUpti_ActivityAttribute attribute, size_t *size, void *value) {
     first_interface("cuptiActivitySetAttribute");
-    return set_attribute((uint32_t)attribute, size, value);
+    return set_attribute(&first, (uint32_t)attribute, size, value);
 }
 CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, const char **text) {
     int error = failure("cuptiGetCallbackName");
@@ -819,8 +822,7 @@ CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords_v2(CUpti_SubscriberHandle
     return dropped_records(client_of(handle, "cuptiActivityGetNumDroppedRecords_v2"), records);
 }
 CUptiResult CUPTIAPI cuptiActivitySetAttribute_v2(CUpti_SubscriberHandle handle, CUpti_ActivityAttribute attribute, size_t *size, void *value) {
-    client_of(handle, "cuptiActivitySetAttribute_v2");
-    return set_attribute((uint32_t)attribute, size, value);
+    return set_attribute(client_of(handle, "cuptiActivitySetAttribute_v2"), (uint32_t)attribute, size, value);
 }
 CUptiResult CUPTIAPI cuptiActivityEnableDriverApi_v2(CUpti_SubscriberHandle handle, CUpti_CallbackId id, uint8_t enable) {
     int error = failure("cuptiActivityEnableDriverApi");
@@ -855,7 +857,11 @@ static void other_request(uint8_t **buffer, size_t *size, size_t *records) {
 }
 static void other_count(uint8_t *buffer, size_t valid) {
     uint64_t whole = 0;
-    for (size_t at = 0; at < valid; at += whole, other_records++) memcpy(&whole, buffer + at, 8);
+    uint32_t kind = 0;
+    for (size_t at = 0; at < valid; at += whole, other_kernels += kind == 10) {
+        memcpy(&whole, buffer + at, 8);
+        memcpy(&kind, buffer + at + 8, 4);
+    }
     free(buffer);
 }
 static void other_complete(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
@@ -901,7 +907,11 @@ EXPORT int stub_other_profile(void) {
     client->enabled[10] = 1;
     return 0;
 }
-EXPORT int stub_other_records(void) { return other_records; }
+EXPORT int stub_other_enable(int kind) {
+    first.enabled[kind] = 1;
+    return 0;
+}
+EXPORT int stub_other_kernels(void) { return other_kernels; }
 EXPORT int stub_other_unsubscribe(void) {
     if (!other_subscriber) return CUPTI_ERROR_INVALID_PARAMETER;
     other_subscriber->ended = 1;

@@ -5,6 +5,7 @@ The libraries are stubs built here from the vendor's headers; they play texts, a
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
 import subprocess
@@ -460,6 +461,31 @@ def test_a_clock_that_cannot_be_set(machine: Callable[..., Machine]) -> None:
     assert [(row["reason"], row["count"]) for row in tables["loss"]] == [(UNTIMED, untimed)]
 
 
+@pytest.mark.parametrize("version", ["12.6", "12.9", "13.0"])
+def test_kernels_keep_their_times_in_every_window(machine: Callable[..., Machine], version: str) -> None:
+    """These versions lose the times of as many kernels as a timestamp callback was registered before."""
+    here = machine(version)
+    here.run("windows", ALL, 4)
+    tables = here.read()
+    assert len(tables["kernel"]) == 4 * 3
+    assert tables["loss"] == []
+    assert "cuptiActivityRegisterTimestampCallback" not in [name for _, name in here.calls()]
+
+
+@pytest.mark.parametrize(
+    ("version", "wish", "registered"), [("13.0", "1", 1), ("12.9", "1", 1), (ONE_CLIENT, "1", 1), (ONE_CLIENT, "", 1), (ONE_CLIENT, "0", 0)]
+)
+def test_the_clock_is_set_once(machine: Callable[..., Machine], version: str, wish: str, registered: int) -> None:
+    here = machine(version)
+    here.run("windows", ALL, 4, POSTRUN_CUPTI_CLOCK=wish)
+    tables = here.read()
+    broken = 1 if registered and version != ONE_CLIENT else 0
+    assert sum(row["count"] for row in tables["loss"]) == broken
+    assert len(tables["kernel"]) == 4 * 3 - broken
+    assert Counter(name for _, name in here.calls())["cuptiActivityRegisterTimestampCallback"] == registered
+    assert facts_of(tables).get("cupti.stays") is None or "cuptiFinalize" not in [name for _, name in here.calls()]
+
+
 # ---------------------------------------------------------------- errors
 
 
@@ -742,6 +768,172 @@ def test_another_profiler_is_guessed(machine: Callable[..., Machine]) -> None:
     here = machine("12.1")
     here.run("play", STUB_OTHER="x", NSYS_PROFILING_SESSION_ID="17")
     assert here.facts()["capability.gpu"] == "another profiler uses CUPTI: probably NVIDIA Nsight Systems"
+
+
+TAKEN_OVER = "another profiler took CUPTI over (which one is not known): nothing is known of GPU activity after that"
+
+
+@pytest.mark.parametrize("pause_ms", [0, 1300])
+@pytest.mark.parametrize("version", ["12.9", "13.0", NEWEST])
+def test_another_client_ends_cupti_while_a_window_is_open(machine: Callable[..., Machine], version: str, pause_ms: int) -> None:
+    """CUPTI is not called any more, which the stub would answer with a crash; the window ends when it was last known to be good."""
+    here = machine(version)
+    told = here.run("takeover", ALL, pause_ms)
+    tables = here.read()
+    assert told["after"] == 0
+    assert len(tables["kernel"]) == 3
+    facts = facts_of(tables)
+    assert facts["capability.gpu"] == TAKEN_OVER
+    opened, closed = map(int, facts["gpu.window.0"].split())
+    assert told["before"] - 1_500_000_000 < closed <= told["before"] + 100_000_000
+    assert opened < closed
+    assert "gpu.window.1" not in facts
+    calls = [name for _, name in here.calls()]
+    assert not {"cuptiActivityDisable", "cuptiFinalize", "cuptiUnsubscribe", "cuptiActivityFlushAll.forced"} & set(calls)
+
+
+def test_another_client_ends_cupti_sanitized(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    here.run("takeover", ALL, 1300)
+    assert here.facts()["capability.gpu"] == TAKEN_OVER
+
+
+def test_another_client_ends_cupti_and_the_program_ends(machine: Callable[..., Machine]) -> None:
+    here = machine("13.0")
+    here.run("takeover_exit")
+    assert here.facts()["capability.gpu"] == TAKEN_OVER
+    assert len(here.read()["kernel"]) == 3
+
+
+@pytest.mark.parametrize("version", ["12.1", "12.9", "13.0", NEWEST])
+def test_another_client_is_refused_while_a_window_is_open(machine: Callable[..., Machine], version: str) -> None:
+    """And not after it; then it is this library that is refused."""
+    here = machine(version)
+    told = here.run("refused")
+    assert (told["in"], told["after"], told["with_it"]) == (39, 0, errno.ENOTSUP)
+    tables = here.read()
+    assert len(tables["kernel"]) == 3
+    named = "CUPTI for the other" if float(version) >= 13 else "which one is not known"
+    assert facts_of(tables)["capability.gpu"] == f"another profiler uses CUPTI: {named}"
+
+
+def test_two_clients_that_allow_each_other(machine: Callable[..., Machine], variant: str) -> None:
+    """Each has its own records; what is not finished for the other one is not flushed by force."""
+    here = machine(variant=variant)
+    told = here.run("together")
+    tables = here.read()
+    assert told["in"] == 0
+    assert told["others"] == 6
+    assert len(tables["kernel"]) == 6
+    assert "capability.gpu" not in facts_of(tables)
+    calls = [name for _, name in here.calls()]
+    assert not {"cuptiActivityFlushAll.forced", "cuptiFinalize"} & set(calls)
+
+
+@pytest.mark.parametrize(("variables", "driver"), [({"POSTRUN_CUPTI_MULTIPLE": "0"}, "13050"), ({}, "13020")])
+def test_one_client_where_several_cannot_be(machine: Callable[..., Machine], variables: dict[str, str], driver: str) -> None:
+    here = machine()
+    told = here.run("refused", STUB_DRIVER=driver, **variables)
+    assert (told["in"], told["after"]) == (39, 0)
+    assert len(here.read()["kernel"]) == 3
+
+
+@pytest.mark.parametrize("version", ["12.9", "13.0", NEWEST])
+def test_a_profiler_of_the_program_goes_first(machine: Callable[..., Machine], version: str) -> None:
+    here = machine(version)
+    told = here.run("yield")
+    assert (told["attached"], told["in"], told["others"]) == (0, 0, 3)
+    tables = here.read()
+    assert len(tables["kernel"]) == 6
+    facts = facts_of(tables)
+    assert facts["capability.gpu"] == "PyTorch's profiler was used by the program: while it was, nothing else could record GPU activity"
+    assert {"gpu.window.0", "gpu.window.1"} <= set(facts)
+    assert int(facts["gpu.window.1"].split()[0]) - int(facts["gpu.window.0"].split()[1]) > 900_000_000
+
+
+def test_a_profiler_of_the_program_goes_first_sanitized(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    here.run("yield")
+    assert len(here.read()["kernel"]) == 6
+
+
+def test_a_profiler_of_the_program_that_stays(machine: Callable[..., Machine]) -> None:
+    """As PyTorch's does without teardown: the window waits for it, and says so once."""
+    here = machine("13.0")
+    here.run("yield", ALL, 1)
+    tables = here.read()
+    assert len(tables["kernel"]) == 3
+    reasons = [row["value"] for row in tables["meta"] if row["key"] == "capability.gpu"]
+    assert reasons[-1] == "another profiler uses CUPTI: CUPTI for the other"
+    assert Counter(name for _, name in here.calls())["cuptiSubscribe"] >= 2
+
+
+def test_the_first_version_of_13_is_refused(machine: Callable[..., Machine]) -> None:
+    """It hangs and crashes, as the stub does; the reason names the version that does not."""
+    here = machine("13.0")
+    assert here.run("play", STUB_VERSION="130000")["played"] == 0
+    assert "Update 1 does not" in here.facts()["capability.gpu"]
+    assert not {"cuptiSubscribe", "cuptiActivityEnable"} & {name for _, name in here.calls()}
+
+
+def test_a_version_that_may_record_no_kernels_is_named(machine: Callable[..., Machine]) -> None:
+    here = machine("12.4")
+    here.run("play")
+    assert "CUDA 12.5 Update 1" in here.facts()["cupti.warning"]
+
+
+GRAPH_LAUNCHES = """\
+runtime cudaGraphLaunch_v10000 100 300 77 3
+kernel node 1000 2000 0 1 7 3 1 1 1 1 1 1 1 0 0 5
+runtime cudaGraphLaunch_v10000 5000 5300 77 4
+kernel node 6000 7000 0 1 7 4 1 1 1 1 1 1 1 0 0 5
+kernel plain 8000 9000 0 1 7 3 1 1 1 1 1 1 1 0 0 0
+"""
+
+
+@pytest.mark.parametrize(("version", "wrong"), [("12.9", True), ("13.0", True), (ONE_CLIENT, False), (NEWEST, False)])
+def test_kernels_of_graphs_before_their_launch(machine: Callable[..., Machine], version: str, wrong: bool) -> None:
+    """In windows after the first, some versions name the next launch: a kernel cannot start before its launch, so it names none."""
+    here = machine(version)
+    here.run("window2", GRAPH_LAUNCHES)
+    tables = here.read()
+    first, second = (sorted(tables["kernel"], key=lambda row: row["start_ns"])[part] for part in (slice(3), slice(3, 6)))
+    assert [row["correlation"] for row in first] == [3, 4, 3]
+    assert [row["correlation"] for row in second] == ([0, 5, 3] if wrong else [3, 4, 3])
+    facts = facts_of(tables)
+    assert facts.get("cupti.wrong_launches") == ("1" if wrong else None)
+    assert ("capability.gpu.graph_launches" in facts) == wrong
+
+
+@pytest.mark.parametrize("version", ["12.9", "13.0"])
+def test_records_of_work_after_the_window(machine: Callable[..., Machine], version: str) -> None:
+    here = machine(version)
+    here.run("outside", STUB_LATE="1")
+    tables = here.read()
+    assert len(tables["kernel"]) == 3
+    assert facts_of(tables)["cupti.records_outside"] == "3"
+    assert tables["loss"] == []
+
+
+def test_records_that_come_on_a_thread_of_the_library(machine: Callable[..., Machine], variant: str) -> None:
+    here = machine(variant=variant)
+    told = here.run("play", STUB_FOREIGN_THREAD="1")
+    compare(here.read(), expected(ALL, told["base"]))
+
+
+def test_records_of_cuda_events_are_known(machine: Callable[..., Machine]) -> None:
+    """Before CUDA 12.9 they come with those of synchronizations."""
+    here = machine("12.6")
+    here.run("play", "unknown 36 64\n" + ALL)
+    assert here.facts()["cupti.unknown_records"] == "2"
+
+
+def test_the_program_keeps_cupti_while_it_is_recorded(machine: Callable[..., Machine]) -> None:
+    """PyTorch sets TEARDOWN_CUPTI where it compiles to CUDA graphs."""
+    here = machine("12.9")
+    here.run("teardown")
+    assert here.facts()["cupti.stays"] == "TEARDOWN_CUPTI=0"
+    assert "cuptiFinalize" not in [name for _, name in here.calls()]
 
 
 # ---------------------------------------------------------------- windows
