@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-import zstandard
-
 MAGIC = b"\x89PRT\r\n\x1a\n"
 TYPES = [
     *("meta", "strings", "clock", "process", "thread", "annotation", "counter", "api", "kernel", "memcpy", "memset", "sync"),
@@ -222,6 +220,8 @@ def blocks(data: bytes) -> list[Block]:
         if not 1 <= kind <= 16 or codec not in (0, 2):
             continue
         if codec == 2:
+            import zstandard  # only for compressed files
+
             payload = zstandard.ZstdDecompressor().decompress(payload, max_output_size=raw)
         with suppress(MalformedError):
             found.append(Block(TYPES[kind - 1], count, source, sequence, first, payload))
