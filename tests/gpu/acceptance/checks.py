@@ -164,12 +164,15 @@ def kernels_per_window(tables: Tables, windows: Sequence[tuple[int, int]], expec
     return listed(problems) + equal(len(starts), expected * len(windows), "kernels in all windows")
 
 
-def missing_is_reported(phases: Sequence[Mapping[str, Any]], tables: Tables, tolerance_ns: int) -> tuple[list[str], list[dict[str, int]]]:
+def missing_is_reported(
+    phases: Sequence[Mapping[str, Any]], tables: Tables, tolerance_ns: int, name: str
+) -> tuple[list[str], list[dict[str, int]]]:
     """Kernels that were launched in a window are recorded, or a reason is, and no window goes on over what is missing.
 
-    ``phases``: launches with begin, end, launched, window. Also the launched and recorded kernels of each phase.
+    ``phases``: launches with begin, end, launched, window. ``name``: of the kernels; "": of any name.
+    Also returns the launched and recorded kernels of each phase.
     """
-    starts = sorted(row["start_ns"] for row in named(tables["kernel"], "postrun_alpha"))
+    starts = sorted(row["start_ns"] for row in (named(tables["kernel"], name) if name else tables["kernel"]))
     facts = facts_of(tables)
     windows = windows_of(facts)
     problems, figures = [], []
