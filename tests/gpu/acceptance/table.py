@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import basics, conflicts
+from . import against_torch, basics, conflicts, cycles, graphs, threads
 from .case import Case
 
 CASES = (
@@ -12,6 +12,11 @@ CASES = (
     Case(4, "times of kernels against the host's clock and events", 1, 60, basics.clock),
     Case(5, "20 windows, nothing between them", 1, 90, basics.windows),
     Case(12, "other profilers before, in and after a window", 1, 150, conflicts.other_profilers),
+    Case(3, "the same training as torch.profiler sees it", 1, 120, against_torch.against_torch, stub=False),
+    Case(6, "1,000 starts and stops", 1, 120, cycles.cycles),
+    Case(7, "CUDA graphs", 1, 110, graphs.graphs),
     Case(13, "a subscriber that only listens to calls", 1, 40, conflicts.listener),
+    Case(8, "graphs captured while windows open and close", 2, 40, graphs.captures),
+    Case(9, "many threads, streams and contexts", 2, 60, threads.threads),
     Case(14, "Nsight Compute and Compute Sanitizer around the program", 2, 130, conflicts.tools_around, stub=False),
 )

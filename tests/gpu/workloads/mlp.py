@@ -102,7 +102,7 @@ def main(how: str, steps: int, streams: int) -> None:
                 loss = step()
                 synchronize(torch)
                 times.append(time.perf_counter_ns() - begin)
-        report["loss"] = float(loss)
+        report["loss"] = float(loss.detach())
     if how == "profiler":
         report |= profiled(profile)
     report["median_step_ns"] = sorted(times)[len(times) // 2]

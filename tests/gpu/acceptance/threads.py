@@ -1,0 +1,44 @@
+"""Case 9: many threads, streams, a second context, and the default stream of each thread."""
+
+from __future__ import annotations
+
+from . import checks
+from .bench import Bench, Done
+
+THREADS, LAUNCHES = 64, 100
+
+
+def threads(bench: Bench) -> None:
+    count, launches = bench.scaled(THREADS, least=8), bench.scaled(LAUNCHES, least=5)
+    for program in ("workload", "workload_per_thread"):
+        done = bench.run(program, [bench.tools.programs[program], "threads", count, launches])
+        _check(bench, program, done)
+
+
+def _check(bench: Bench, program: str, done: Done) -> None:
+    tables = done.tables("meta", "kernel", "api", "loss")
+    report, kernels = done.report, tables["kernel"]
+    spins = checks.named(kernels, "postrun_spin")
+    streams = {row["stream"] for row in spins}
+    contexts = {row["context"] for row in kernels}
+    bench.figures[program] = {
+        "kernels": len(kernels),
+        "streams": len(streams),
+        "contexts": len(contexts),
+        "overlaps": checks.overlaps(spins),
+    }
+    bench.require(checks.launches_by_thread(tables, report["tids"], report["launches"]), program)
+    expected = {"postrun_alpha": report["threads"] * report["launches"], "postrun_spin": report["spins"]}
+    if report["context_error"] == 0:
+        expected["postrun_gamma"] = report["launches"]
+        bench.require(checks.equal(len(contexts), 2, "contexts"), program)
+    else:
+        bench.figures[program]["second_context"] = f"error {report['context_error']}"
+    bench.require(checks.counts_equal([row["name"] for row in kernels], expected, "kernels"), program)
+    bench.require(checks.equal(len(streams), report["streams"], "streams with spin kernels"), program)
+    if program.endswith("per_thread") and not bench.tools.stub:
+        own = {row["stream"] for row in checks.named(kernels, "postrun_alpha")}
+        bench.require(checks.equal(len(own), report["threads"], "default streams of threads"), program)
+    if not bench.tools.stub:
+        bench.demand(checks.overlaps(spins) > 0, f"{program}: spin kernels on different streams never overlap")
+    bench.require(checks.nothing_lost(tables), program)
