@@ -55,6 +55,7 @@ class Done:
     output: str
     errors: str
     folder: Path
+    ended_ns: int  # when it had ended, in ns since the Unix epoch
     report: dict[str, Any] = field(default_factory=dict)  # the JSON object in the last line of its output
 
     def files(self) -> list[Path]:
@@ -66,6 +67,9 @@ class Done:
         if not files:
             raise Failed(f"{self.name}: no trace file was written; it printed: {tail(self.errors) or 'nothing'}")
         return traces.read(files, names)
+
+    def rows(self, table: str) -> int:
+        return traces.count(self.files(), table)
 
 
 def tail(text: str, lines: int = ERROR_LINES) -> str:
@@ -88,6 +92,7 @@ class Bench:
 
     tools: Tools
     folder: Path
+    out: Path  # of the suite
     seconds: float  # that the case may take
     figures: dict[str, Any] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -147,8 +152,9 @@ class Bench:
                 process.kill()
                 process.wait()
                 code = None
+        ended_ns = time.time_ns()
         done = Done(
-            name, -signal.SIGKILL if code is None else code, time.monotonic() - begun, _text(log), _text(errors), folder
+            name, -signal.SIGKILL if code is None else code, time.monotonic() - begun, _text(log), _text(errors), folder, ended_ns
         )  # fmt: skip
         if code is None:
             raise Failed(f"{name}: did not end within {limit:.0f} s; it printed: {tail(done.errors) or 'nothing'}")

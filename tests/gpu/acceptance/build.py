@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from .bench import Tools, tail
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ROOT / "tests" / "gpu" / "workloads"
-WORKLOAD = ("workload", "basics", "cycles", "threads", "graphs", "clients")  # C sources of the program that begins sessions
+WORKLOAD = ("workload", "basics", "cycles", "threads", "graphs", "clients", "costs")  # C sources of the program that begins sessions
 BUILD_SECONDS = 300  # for the longest step
 
 
@@ -25,7 +26,8 @@ class BuildError(Exception):
 def build(folder: Path) -> Tools:
     """The package and the programs for a real device. Raises BuildError."""
     nvcc = _nvcc()
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     site = folder / "site"
     with ThreadPoolExecutor(3) as pool:
         package = pool.submit(_package, folder, site)
@@ -40,6 +42,9 @@ def build(folder: Path) -> Tools:
         programs[f"workload{suffix}"] = _link(nvcc, folder / f"workload{suffix}", [*built, device_object], native / "lib")
     plain = _object(SOURCES / "plain.c", folder, native / "include")
     programs["plain"] = _link(nvcc, folder / "plain", [plain, objects[""]], None)
+    with suppress(BuildError):  # without the headers of NVTX the case says so
+        _call([nvcc, "-o", folder / "nvtx_ranges", ROOT / "tests" / "native" / "nvtx_ranges.c", "-ldl", "-lpthread"])
+        programs["nvtx_ranges"] = str(folder / "nvtx_ranges")
     return Tools(sys.executable, str(site), str(native / "lib" / "libpostrun.so"), programs, str(SOURCES))
 
 
@@ -47,7 +52,8 @@ def build_for_stubs(folder: Path, stub: dict[str, str], scale: float) -> Tools:
     """The programs for stub libraries; postrun is the one that this Python has. Raises BuildError."""
     import postrun.native
 
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     library = postrun.native.library()
     include, device = postrun.native.include_dir(), _object(SOURCES / "device_stub.c", folder, postrun.native.include_dir())
     link = ["-L", library.parent, "-lpostrun", f"-Wl,-rpath,{library.parent}"]

@@ -16,7 +16,7 @@ class Case:
 
     number: int
     title: str
-    part: int  # 1 or 2
+    part: int  # 1, 2, or 0: both
     limit: int  # seconds; the case starts only if this much time is left
     check: Callable[[Bench], None]
     stub: bool = True  # whether it can also run with the stub libraries

@@ -73,7 +73,7 @@ def _numbers(text: str) -> list[int]:
 
 def _chosen(cases: Sequence[Case], part: int | None, numbers: list[int] | None) -> list[Case]:
     """Decisive cases first, otherwise as listed."""
-    chosen = [case for case in cases if (part is None or case.part == part) and (numbers is None or case.number in numbers)]
+    chosen = [case for case in cases if (part is None or case.part in (0, part)) and (numbers is None or case.number in numbers)]
     if not chosen:
         raise SystemExit("accept.py: no such case")
     return sorted(chosen, key=lambda case: case.number if case.decisive else OTHERS_LAST)

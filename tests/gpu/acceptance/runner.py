@@ -37,7 +37,12 @@ class Suite:
     expected: dict[str, Any] = field(default_factory=dict)  # name of an example -> counts and sums
 
     def run(self, cases: Sequence[Case], why_not: str = "") -> int:
-        """The exit code: 1 where a case failed, or a decisive one was skipped. ``why_not``: why no case can run."""
+        """Runs them; results of other cases from an earlier call stay. ``why_not``: why no case can run.
+
+        Returns the exit code: 1 if one of these cases failed, or a decisive one was not run.
+        """
+        self.results = {result["case"]: result for result in _read_json(self.out / "accept.json").get("cases", [])}
+        self.expected = _read_json(self.out / "expected.json")
         for case in cases:
             self.results[case.number] = _result(case, "NOT RUN", reason="the suite ended before it")
         self.write()
@@ -56,10 +61,9 @@ class Suite:
             print(f"{result['verdict']:4} case {case.number:2} {result.get('seconds', 0):6.1f} s  {case.title}", flush=True)
             if result["reason"]:
                 print(f"     {result['reason'][:600]}", flush=True)
-        failed = [number for number, result in self.results.items() if result["verdict"] == "FAIL" or _is_missing(result)]
-        print(
-            f"{len(self.results)} cases; not passed: {', '.join(map(str, sorted(failed))) or 'none'}; results: {self.out / 'accept.json'}"
-        )
+        own = {case.number: self.results[case.number] for case in cases}
+        failed = [number for number, result in own.items() if result["verdict"] == "FAIL" or _is_missing(result)]
+        print(f"{len(own)} cases; not passed: {', '.join(map(str, sorted(failed))) or 'none'}; results: {self.out / 'accept.json'}")
         return 1 if failed else 0
 
     def run_one(self, case: Case, left: float) -> dict[str, Any]:
@@ -67,7 +71,12 @@ class Suite:
         folder = self.work / f"case{case.number}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        task = {"case": case.number, "tools": json.loads(self.tools.to_json()) if self.tools else None, "seconds": min(case.limit, left)}
+        task = {
+            "case": case.number,
+            "tools": json.loads(self.tools.to_json()) if self.tools else None,
+            "seconds": min(case.limit, left),
+            "out": str(self.out),
+        }
         (folder / "task.json").write_text(json.dumps(task))
         begun = time.monotonic()
         with (folder / "log.txt").open("wb") as log:
@@ -111,7 +120,7 @@ def do_task(folder: Path, cases: Sequence[Case]) -> int:
     """In the process of a case: runs it and writes result.json."""
     task = json.loads((folder / "task.json").read_text())
     (case,) = (case for case in cases if case.number == task["case"])
-    bench = Bench(Tools(**task["tools"]), folder, task["seconds"])
+    bench = Bench(Tools(**task["tools"]), folder, Path(task["out"]), task["seconds"])
     if bench.tools.site:  # for reading the recordings
         sys.path.insert(0, bench.tools.site)
     verdict, reason = "PASS", ""
@@ -143,6 +152,14 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _write_json(path: Path, value: object) -> None:

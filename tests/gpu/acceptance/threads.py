@@ -1,11 +1,12 @@
-"""Case 9: many threads, streams, a second context, and the default stream of each thread."""
+"""Cases 9 and 17: many threads, streams and contexts; Python threads while a window closes."""
 
 from __future__ import annotations
 
 from . import checks
-from .bench import Bench, Done
+from .bench import Bench, Done, Skipped
 
 THREADS, LAUNCHES = 64, 100
+PAUSE_MS, PAUSE_MS_STUB = 100, 600  # the longest pause of another Python thread; a busy machine with stubs needs more
 
 
 def threads(bench: Bench) -> None:
@@ -42,3 +43,17 @@ def _check(bench: Bench, program: str, done: Done) -> None:
     if not bench.tools.stub:
         bench.demand(checks.overlaps(spins) > 0, f"{program}: spin kernels on different streams never overlap")
     bench.require(checks.nothing_lost(tables), program)
+
+
+def gil(bench: Bench) -> None:
+    """While a window closes behind a long kernel, another Python thread runs on."""
+    if not bench.tools.stub and not bench.has("torch"):
+        raise Skipped("PyTorch is not installed")
+    variables = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_GPU_STEPS": "2:4"}
+    if bench.tools.stub:
+        variables["STUB_BUSY"] = "1"
+    done = bench.script("steps", "gil.py", **variables)
+    bench.figures |= done.report
+    bench.demand("gpu.window.0" in checks.facts_of(done.tables("meta")), "no window opened")
+    limit = PAUSE_MS_STUB if bench.tools.stub else PAUSE_MS
+    bench.require(checks.at_most(done.report["longest_pause_ms"], limit, "longest pause of the other thread", " ms"))

@@ -10,5 +10,9 @@ int mode_threads(int argc, char **argv);  /* threads.c */
 int mode_graphs(int argc, char **argv);   /* graphs.c */
 int mode_captures(int argc, char **argv);
 int mode_clients(int argc, char **argv);  /* clients.c */
+int mode_overhead(int argc, char **argv); /* costs.c */
+int mode_rate(int argc, char **argv);
+int mode_long(int argc, char **argv);
+int mode_load(int argc, char **argv);
 
 #endif
