@@ -228,9 +228,10 @@ static void at_exit(void) {
     }
     if (gpu.state == STATE_OPEN && gpu.pid == getpid() && window_lasts()) {
         postrun_cuda_wait(DEVICE_NS);
+        int64_t end = postrun_clock_realtime();
         postrun_cupti_detach(false);
         gpu.state = STATE_READY;
-        tell_window(true, postrun_clock_realtime(), postrun_periodic_armed() ? "end" : NULL);
+        tell_window(true, end, postrun_periodic_armed() ? "end" : NULL);
         tell_counts();
     }
     gate_leave(cancellation);
@@ -263,9 +264,10 @@ static void close_window(const char *closed) { /* as tell_window */
         return;
     }
     postrun_cuda_wait(DEVICE_NS);
+    int64_t end = postrun_clock_realtime(); /* what starts while CUPTI is detached may be missing */
     postrun_cupti_detach(true);
     gpu.state = STATE_READY;
-    tell_window(true, postrun_clock_realtime(), closed);
+    tell_window(true, end, closed);
     tell_counts();
 }
 

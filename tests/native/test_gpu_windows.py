@@ -111,7 +111,8 @@ def test_without_steps_windows_last_seconds(machine: Callable[..., Machine], var
         assert 0.1 * NS <= end - begin < 0.35 * NS
     assert windows[1][0] - windows[0][0] >= 0.4 * NS
     assert len(here.kernels()) > 20
-    assert all(any(begin <= row["start_ns"] <= end for begin, end, _ in windows) for row in here.tables["kernel"])
+    opens = 0.02 * NS  # kernels that start while a window opens or closes
+    assert all(any(begin - opens <= row["start_ns"] <= end + opens for begin, end, _ in windows) for row in here.tables["kernel"])
 
 
 def test_steps_end_windows_of_seconds(machine: Callable[..., Machine]) -> None:
