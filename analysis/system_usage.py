@@ -37,7 +37,7 @@ _FIGURES: Final[dict[str, tuple[str, ...]]] = {
     "io_wait": ("cpu_iowait",),
     "disk_read": ("disk_read",),
     "disk_write": ("disk_write",),
-    # What DCGM's profiling counters measure; other quantities than the utilisation, and only in the table.
+    # Only in the table: what DCGM's profiling counters measure, other quantities than the utilization; temperatures and links.
     "gpu_engine_active": ("gpu_engine_active",),
     "gpu_sm_active": ("gpu_sm_active",),
     "gpu_sm_occupancy": ("gpu_sm_occupancy",),
@@ -46,6 +46,13 @@ _FIGURES: Final[dict[str, tuple[str, ...]]] = {
     "gpu_fp32_active": ("gpu_fp32_active",),
     "gpu_fp16_active": ("gpu_fp16_active",),
     "gpu_dram_active": ("gpu_dram_active",),
+    "gpu_throttle_power": ("gpu_throttle_power",),
+    "gpu_throttle_thermal": ("gpu_throttle_thermal",),
+    "gpu_temperature": ("gpu_temperature",),
+    "gpu_memory_temperature": ("gpu_memory_temperature",),
+    "gpu_pcie": ("gpu_pcie_transmit", "gpu_pcie_receive"),
+    "gpu_nvlink": ("gpu_nvlink_transmit", "gpu_nvlink_receive"),
+    "infiniband": ("infiniband_transmit", "infiniband_receive"),
 }
 _RECORDED_MEMORY: Final = "gpu_memory_controller"
 _DRAWN: Final = ("gpu", "cpu", "gpu_memory", "io_wait", "cpu_memory", "network")

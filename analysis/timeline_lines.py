@@ -27,6 +27,11 @@ _GPU: Final = {
     "gpu_memory_used_percent": ("memory", "percent", 1.0),
     "gpu_power": ("power", "W", 1.0),
     "gpu_sm_clock": ("clock", "MHz", 1.0),
+    "gpu_temperature": ("temperature", "°C", 1.0),
+    "gpu_pcie_transmit": ("PCIe, sent", "MiB/s", 1 / _MIB),
+    "gpu_pcie_receive": ("PCIe, received", "MiB/s", 1 / _MIB),
+    "gpu_nvlink_transmit": ("NVLink, sent", "MiB/s", 1 / _MIB),
+    "gpu_nvlink_receive": ("NVLink, received", "MiB/s", 1 / _MIB),
 }
 _MACHINE: Final = {
     "cpu_utilization": ("Average utilisation", "percent", 1.0),

@@ -23,6 +23,7 @@ from .categories import features
 from .identity import Placement
 from .job_record import PREFIXES, PROCESS_ID, Jobs, duration, is_recorder
 from .limits import cut_text
+from .machine_health import note_health, port_names
 from .profiling_notes import note_elsewhere, note_profiling, note_sampled
 from .registry import UNKNOWN_HOST, ReadResult
 from .store import COUNTER, ENUM_VALUES, METRICS, Severity, Store
@@ -197,6 +198,7 @@ class Captures:
         self.devices.settle()
         self.windows.settle()
         self.jobs.settle()
+        note_health(self.store, port_names((one.machine, one.metadata) for one in self._missing))
 
     def _spans(self) -> dict[int, tuple[int, int]]:
         """From when to when the sessions of each process were, all together."""

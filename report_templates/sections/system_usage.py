@@ -28,6 +28,13 @@ _NAMES = {
     "gpu_fp32_active": "FP32 units active",
     "gpu_fp16_active": "FP16 units active",
     "gpu_dram_active": "Device memory interface active",
+    "gpu_throttle_power": "Time at lower clocks because of the power cap",
+    "gpu_throttle_thermal": "Time at lower clocks because of heat",
+    "gpu_temperature": "GPU temperature",
+    "gpu_memory_temperature": "GPU memory temperature",
+    "gpu_pcie": "PCIe, both directions, per GPU",
+    "gpu_nvlink": "NVLink, both directions, per GPU",
+    "infiniband": "InfiniBand or RoCE, both directions, per port",
 }
 _HEAT_MAPS = 4
 _NAMED = 6

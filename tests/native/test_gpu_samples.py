@@ -481,8 +481,8 @@ def test_gpus_take_turns(play: Play) -> None:
 
 def test_errors_of_memory_are_written_when_they_change(play: Play) -> None:
     script = [
-        "devices 2", "value field3 1 3 0 12", "value field4 1 4 0 1", "value field6 1 4 0 2", "value field142 1 3 0 3", "value field144 1 4 0 1",
-        "fail field5 0 1 0 3",
+        "devices 2", "value field3 1 3 0 12", "value field4 1 4 0 1", "value field6 1 4 0 2", "value field142 1 3 0 3",
+        "value field144 1 4 0 1", "fail field5 0 1 0 3",
     ]  # fmt: skip
     got = long(play, "\n".join([*script, ""]), 40, 10000)
     assert got.values["gpu_ecc_corrected", 1] == [0, 12]
@@ -591,9 +591,7 @@ def test_a_counter_that_may_wrap_unseen_has_no_rate(play: Play) -> None:
     got = long(play, "devices 1\nvalue field197 0 1 0 4000000000 1\nvalue field198 0 2 2 3000000000\n", 20)
     assert ("gpu_pcie_transmit", 0) not in got.values
     assert len(got.values["gpu_pcie_receive", 0]) == 1  # the last interval begins and ends above
-    assert got.capabilities == {
-        "pcie": "GPU 0: left out until the driver's counter is above 4 GiB: it may have 32 bits, and wrap unseen"
-    }
+    assert got.capabilities == {"pcie": "GPU 0: left out until the driver's counter is above 4 GiB: it may have 32 bits, and wrap unseen"}
 
 
 def test_counters_that_run_backwards_have_no_rate(play: Play) -> None:
@@ -764,6 +762,7 @@ def test_samples_reach_the_report(play: Play, tmp_path: Path) -> None:
         "value throttle 0 101 140 72", "value throttle 0 201 210 4",
         "value throttle -1 1 0 0", "value power 0 1 0 80000",
         "value power 1 1 750 600000", "value power 1 751 0 650000", "value clock -1 1 0 1410",
+        "value temperature 0 1 0 85", "value temperature 1 1 0 65", "xid wait 1 100 0 94", "value field4 1 2 0 1",
     ]  # fmt: skip
     play("\n".join([*script, ""]), None, "long", 1500, 500)
     with ingest([str(tmp_path / "0")]) as store:
@@ -782,6 +781,12 @@ def test_samples_reach_the_report(play: Play, tmp_path: Path) -> None:
         1: tuple(pytest.approx(seconds * 1e9, rel=1e-3) for seconds in (750, 0, 0, 0)),
     }
     assert len(report.system_usage.throttling) == 2
+    assert (usage["gpu_temperature"].p50, usage["gpu_temperature"].unit) == (75, "°C")
+    assert usage["gpu_pcie"].p50 == pytest.approx(3e9, rel=0.01)
+    assert {"gpu_nvlink", "gpu_throttle_power", "gpu_throttle_thermal", "gpu_memory_temperature"} <= set(usage)
+    notes = {note.code: note.message for note in report.data_quality}
+    assert "GPU 1: XID 94 (an uncorrectable memory error that was contained to one program)." in notes["gpu_xid"]
+    assert "GPU 1: 1 uncorrected ECC error." in notes["gpu_memory_errors"]
     rules = {result.rule: result for result in report.rules}
     low = {row["device"]: row["state"] for row in rules["LowGPUUtilization"].details["devices"]}
     assert low == {0: "under-utilised", 1: "fine"}

@@ -172,8 +172,9 @@ def test_infiniband(start: Start, write: Write) -> None:
         port(write, name, 10**12 * number + 250_000_000, 2**63 + 500_000_000 * (number + 1))
     got = infiniband(player.sample(2 * SECOND))
     assert got == {
-        **{("infiniband_transmit", unit): 1e9 for unit in range(3)}, **{("infiniband_receive", unit): 2e9 * (unit + 1) for unit in range(3)},
-    }  # fmt: skip
+        **{("infiniband_transmit", unit): 1e9 for unit in range(3)},
+        **{("infiniband_receive", unit): 2e9 * (unit + 1) for unit in range(3)},
+    }
     assert player.allocations == 0
     assert "infiniband" not in player.capabilities
 
@@ -210,7 +211,8 @@ def test_infiniband_counters_that_do_not_count(start: Start, write: Write) -> No
     assert "32 bits" in player.capabilities["infiniband.bytes"]
     port(write, "mlx5_0/1", 5, 350, rate="garbage")
     port(write, "mlx5_1/1", 10, 2000, rate="garbage", state="")
-    assert infiniband(player.sample(2 * SECOND)) == {("infiniband_receive", units["mlx5_0"]): 1000, ("infiniband_receive", units["mlx5_1"]): 4000}
+    expected = {("infiniband_receive", units["mlx5_0"]): 1000, ("infiniband_receive", units["mlx5_1"]): 4000}
+    assert infiniband(player.sample(2 * SECOND)) == expected
     write("sys/class/infiniband/mlx5_1/ports/1/counters/port_rcv_data", "N/A (no PMA)\n")
     assert ("infiniband_receive", 2) not in player.sample(3 * SECOND)
     write("sys/class/infiniband/mlx5_1/ports/1/counters/port_rcv_data", "3000\n")
