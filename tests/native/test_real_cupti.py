@@ -415,25 +415,21 @@ sys.path.insert(0, sys.argv[1])
 import pynvml
 print(json.dumps({name: value for name, value in vars(pynvml).items() if isinstance(value, int)}))
 """
-NVML_NAMES = {"NVML_SM_CLOCK": "NVML_CLOCK_SM"}
-"""Constants of nvml_loader.h that NVIDIA calls something else; further ones are in nvml_check.c."""
-NOT_NVMLS = {"NVML_TEXT"}
+NOT_NVMLS = {"NVML_TEXT", "NVML_ALL_LINKS"}
 
 
 def test_nvml(project_root: Path) -> None:
-    """Each number in nvml_loader.h is that of NVIDIA's Python package; a new one is recognized by its name, or by nvml_check.c."""
+    """Each number in nvml_loader.h is that of NVIDIA's Python package, by the name that nvml_check.c compares it with, or its own."""
     text = own_text(project_root, "nvml_loader.h")
-    pairs = re.findall(r"\b(NVML_[A-Z0-9_]+) = (\d+)", text) + re.findall(r"#define (NVML_\w+) (\d+)u?\b", text)
+    numbers = re.findall(r"\b(NVML_[A-Z0-9_]+) = (\d+)", text) + re.findall(r"#define (NVML_\w+) (\d+|0x[0-9a-f]+)u?l*\b", text)
     checked = (project_root / "tests" / "native" / "nvml_check.c").read_text()
-    names = NVML_NAMES | dict(re.findall(r"CODE\((NVML_\w+), (\w+)\)", checked))
-    assert len(pairs) > 20
+    names = dict(re.findall(r"(?:CODE|FIELD)\((NVML_\w+), (\w+)\)", checked) + re.findall(r"(NVML_\w+) == (?:\(int\))?(\w+)", checked))
     theirs = json.loads(run([sys.executable, "-P", "-c", PYNVML, cupti_headers.wheels(cupti_headers.VERSIONS[-1])]))
-    unknown, wrong = [], []
-    for name, value in pairs:
-        candidates = [names[name]] if name in names else [name, name.replace("NVML_", "NVML_ERROR_", 1)]
+    assert len(numbers) > 40
+    wrong = []
+    for name, number in numbers:
+        candidates = [names.get(name, name), name.replace("NVML_", "NVML_ERROR_", 1)]
         values = [theirs[candidate] for candidate in candidates if candidate in theirs]
-        if values and values[0] != int(value):
-            wrong.append((name, value, values[0]))
-        if not values and name not in NOT_NVMLS:
-            unknown.append(name)
-    assert (wrong, unknown) == ([], [])
+        if values[:1] != [int(number, 0)] and name not in NOT_NVMLS:
+            wrong.append((name, number, values))
+    assert wrong == []
