@@ -74,6 +74,8 @@ def options(gpu: bool | str | None) -> dict[str, bool]:
 def begins(gpu: bool | str | None, stacklevel: int) -> None:
     """What is left to do when a session has begun with these options; warns where what was asked for cannot be had."""
     off = capture_environment.gpu() == "0"
+    if gpu is not False and not off:
+        _let_profilers_go_first()
     if off and gpu:
         library.metadata("capability.gpu", "POSTRUN_GPU=0, as of postrun record --no-gpu, turns it off")
     elif gpu is True:
@@ -92,9 +94,24 @@ def begins_in_job(stacklevel: int) -> None:
     if capture_environment.gpu() == "0":
         begins(True, stacklevel + 1)
         return
+    _let_profilers_go_first()
     library.gpu_when_used()
     if not capture_environment.gpu_by_windows() and library.gpu(True) is None:
         _warn(stacklevel + 1)
+
+
+def begins_by_environment() -> None:
+    """In the session that POSTRUN_CAPTURE=1 began at import."""
+    if capture_environment.session_lasts() and capture_environment.gpu() == "1":
+        _let_profilers_go_first()
+
+
+def _let_profilers_go_first() -> None:
+    """Those of the program, before they use CUPTI."""
+    if library.gpu_driver():
+        from .framework_profiling import other_profilers
+
+        other_profilers.watch()
 
 
 def _warn(stacklevel: int) -> None:

@@ -58,5 +58,6 @@ def disarm() -> None:
 
 def arm_by_environment() -> None:
     """In the session that POSTRUN_CAPTURE=1 began at import."""
+    capture_gpu.begins_by_environment()
     if capture_environment.session_lasts() and capture_environment.has_profiler_config():
         arm(plan_of(None), False)

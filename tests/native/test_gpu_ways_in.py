@@ -404,6 +404,34 @@ def test_another_profiler_is_named_and_the_rest_is_recorded(machine: Machine) ->
     assert machine.store("SELECT index, device_events FROM step ORDER BY index") == [(0, 0), (1, 0), (2, 0)]
 
 
+OWN_PROFILER = """
+from enum import Enum
+from types import ModuleType
+Activity = Enum("Activity", ["CUDA"])
+torch = sys.modules["torch.autograd.profiler"] = ModuleType("torch.autograd.profiler")
+torch._enable_profiler = lambda config, activities: cupti().stub_other_subscribe(b"PyTorch", 0)
+torch._disable_profiler = lambda: cupti().stub_other_finalize()
+
+from postrun import capture
+with capture.session("run", gpu=True, sample_ms=0):
+    play(0)
+    assert torch._enable_profiler(None, {Activity.CUDA}) == 0
+    assert not play(1)
+    torch._disable_profiler()
+    wait_for(True)
+    play(2)
+"""
+
+
+def test_a_profiler_that_the_program_starts_goes_first(machine: Machine) -> None:
+    """It finds CUPTI free, and the recorder takes it up again afterwards."""
+    assert machine.python(OWN_PROFILER) == [0, 2]
+    assert machine.kernels() == [0, 2]
+    facts = machine.facts()
+    assert facts["capability.gpu"].startswith("PyTorch's profiler was used by the program")
+    assert {"gpu.window.0", "gpu.window.1"} <= set(facts)
+
+
 def test_an_injection_that_the_user_has_set_is_kept_and_told(machine: Machine) -> None:
     machine.record("--interval-ms", "100", script="cuda_init()", CUDA_INJECTION64_PATH="/opt/other/libToolsInjection64.so")
     assert "CUDA_INJECTION64_PATH is kept as it is set (/opt/other/libToolsInjection64.so)" in machine.said

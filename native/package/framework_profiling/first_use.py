@@ -20,9 +20,10 @@ _MODULES: Final = "torch.nn.modules.module"
 
 def hook() -> None:
     """Acts on the first use of what torch offers for training."""
-    from . import active
+    from . import active, other_profilers
     from .engine import windows
 
+    other_profilers.watch()
     plan = active.of_environment()
     if plan is None or not plan.of_framework or "postrun.capture" in sys.modules:
         return
