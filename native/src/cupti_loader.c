@@ -107,7 +107,6 @@ static bool accept(void *library, const char *path, char *why, size_t size) {
     find(library, "cuptiSubscribe_v2", &c.subscribe_2);
     find(library, "cuptiUnsubscribe", &c.unsubscribe);
     find(library, "cuptiEnableCallback", &c.enable_callback);
-    find(library, "cuptiActivitySetAttribute", &c.set_attribute);
     find(library, "cuptiActivityRegisterCallbacks_v2", &c.register_callbacks_2);
     find(library, "cuptiActivityEnable_v2", &c.enable_2);
     find(library, "cuptiActivityDisable_v2", &c.disable_2);

@@ -29,7 +29,6 @@
 #define CUPTI_RUNTIME_API 2
 #define CUPTI_FLUSH_FORCED 1u
 #define CUPTI_THREAD_ID_SYSTEM 1
-#define CUPTI_ATTRIBUTE_THREAD_BUFFERS 9 /* uint8_t; from CUDA 13.0 on 1: a buffer for each thread */
 #define CUPTI_ATTRIBUTE_THREAD_IDS 21
 #define CUPTI_ATTRIBUTE_CLOCK 22
 #define CUPTI_CALLS 2048 /* numbers of calls in a domain are below; by far */
@@ -69,7 +68,6 @@ struct cupti {
     int (*subscribe_2)(void **, cupti_callback, void *, struct cupti_subscription *);
     int (*unsubscribe)(void *);
     int (*enable_callback)(uint32_t, void *, int, uint32_t);
-    int (*set_attribute)(int, size_t *, void *);
     /* those of one of several clients */
     int (*register_callbacks_2)(void *, cupti_request_2, cupti_complete_2);
     int (*enable_2)(void *, int, void *);
