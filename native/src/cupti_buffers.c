@@ -1,7 +1,8 @@
 /* cupti_buffers.c - where do the buffers come from that CUPTI fills?
  *
- * From a pool with a cap. Above it a library that can bear it is declined; an older one crashes then, and gets a small buffer instead; and
- * when there are too many of these, one that all share and nobody reads.
+ * From a pool with a cap. Those that CUPTI gives back are kept until the window closes, as new memory costs the launching thread a page fault
+ * for each page. Above the cap a library that can bear it is declined; an older one crashes then, and gets a small buffer instead; and when
+ * there are too many of these, one that all share and nobody reads.
  *
  * They are mapped, not allocated: on the program's heap each window could leave a hole of a buffer's size, which what the program allocates
  * meanwhile splits, so that the next window's does not fit it. */
@@ -12,7 +13,6 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 
-#define KEPT 4u
 #define SMALL 65536u
 #define SMALL_MAX 64u
 #define HEAD 64u /* in front of each: which list it is of; keeps the alignment */
@@ -25,19 +25,19 @@ struct head {
 static _Alignas(64) uint8_t shared[SMALL];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct head *kept, *given; /* of ours; those that CUPTI holds */
-static uint32_t kept_count, held, small_held, generation;
+static uint32_t held, small_held, generation; /* held: by CUPTI; with the kept ones never more than the limit */
 static uint32_t limit = (128u << 20) / CUPTI_BUFFER;
 
 void postrun_buffers_limit(size_t bytes) {
     size_t buffers = bytes / CUPTI_BUFFER;
     pthread_mutex_lock(&lock);
-    limit = buffers < 1 ? 1 : buffers > 4096 ? 4096 : (uint32_t)buffers;
+    limit = buffers < 1 ? 1 : buffers > 32768 ? 32768 : (uint32_t)buffers;
     pthread_mutex_unlock(&lock);
 }
 
 static uint8_t *bytes_of(struct head *head) { return (uint8_t *)head + HEAD; }
 
-static size_t mapped(bool small) { return HEAD + (small ? SMALL : CUPTI_BUFFER); }
+static size_t mapped(bool small) { return small ? SMALL : CUPTI_BUFFER; }
 
 static struct head *make(bool small) {
     void *memory = mmap(NULL, mapped(small), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -77,7 +77,6 @@ uint8_t *postrun_buffer_get(size_t *size, int may_decline) {
     if (!small && kept) {
         head = kept;
         kept = head->next;
-        kept_count--;
         give(head, generation);
     }
     uint32_t counted = generation;
@@ -96,7 +95,7 @@ uint8_t *postrun_buffer_get(size_t *size, int may_decline) {
         }
         pthread_mutex_unlock(&lock);
     }
-    *size = head ? small ? SMALL : CUPTI_BUFFER : may_decline ? 0 : sizeof shared;
+    *size = head ? mapped(small) - HEAD : may_decline ? 0 : sizeof shared;
     return head ? bytes_of(head) : may_decline ? NULL : shared;
 }
 
@@ -121,12 +120,9 @@ void postrun_buffer_put(uint8_t *buffer) {
     if (head->generation == generation) {
         held -= !head->small;
         small_held -= head->small;
-    }
-    if (!head->small) {
-        if (kept_count < KEPT) {
+        if (!head->small) {
             head->next = kept;
             kept = head;
-            kept_count++;
             unused = NULL;
         }
     }
@@ -140,7 +136,6 @@ void postrun_buffers_trim(void) {
     pthread_mutex_lock(&lock);
     struct head *list = kept;
     kept = NULL;
-    kept_count = 0;
     pthread_mutex_unlock(&lock);
     while (list) {
         struct head *next = list->next;
@@ -159,5 +154,5 @@ void postrun_buffers_abandon(void) {
 void postrun_buffers_forked(void) {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     kept = given = NULL;
-    kept_count = held = small_held = 0;
+    held = small_held = 0;
 }

@@ -7,7 +7,7 @@
 
 #pragma GCC visibility push(hidden)
 
-#define CUPTI_BUFFER (4u << 20)
+#define CUPTI_BUFFER (512u << 10) /* bytes, with what is in front: CUPTI 13 may take a buffer for each thread, and most are nearly empty */
 
 void postrun_buffers_limit(size_t bytes);          /* of all that CUPTI holds; default 128 MiB */
 uint8_t *postrun_buffer_get(size_t *size, int may_decline); /* NULL: declined */
@@ -15,7 +15,7 @@ uint8_t *postrun_buffer_get(size_t *size, int may_decline); /* NULL: declined */
 enum buffer_origin { BUFFER_OWN, BUFFER_SHARED, BUFFER_FOREIGN };
 enum buffer_origin postrun_buffer_origin(const uint8_t *buffer);
 void postrun_buffer_put(uint8_t *buffer); /* only BUFFER_OWN */
-void postrun_buffers_trim(void); /* frees those that CUPTI does not hold */
+void postrun_buffers_trim(void); /* frees those that CUPTI does not hold: until then they are kept for its next request */
 void postrun_buffers_abandon(void); /* CUPTI gives back no more: what it holds counts no longer */
 void postrun_buffers_forked(void);
 

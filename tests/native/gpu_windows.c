@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <time.h>
 
 static void pause_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
@@ -45,13 +46,25 @@ static void step(int number, long ms) {
     postrun_end();
 }
 
-static int steps_of_thread, first_of_thread;
+#define LAUNCHES 100
+static pthread_barrier_t barrier;
+static int threads_count, rounds;
+static _Atomic long faults; /* page faults of launches, from the second round on */
 static void *launch_on_thread(void *argument) {
     int own = (int)(intptr_t)argument;
-    for (int i = 0; i < steps_of_thread; i++) launch((uint32_t)(first_of_thread + own * steps_of_thread + i));
+    for (int round = 0; round < rounds; round++) {
+        struct rusage before, after;
+        pthread_barrier_wait(&barrier);
+        getrusage(RUSAGE_THREAD, &before);
+        for (int i = 0; i < LAUNCHES; i++) launch((uint32_t)((round * threads_count + own) * LAUNCHES + i));
+        getrusage(RUSAGE_THREAD, &after);
+        faults += round ? after.ru_minflt - before.ru_minflt : 0;
+        pthread_barrier_wait(&barrier);
+    }
     return NULL;
 }
 
+static int steps_of_thread;
 static void *step_on_thread(void *argument) {
     (void)argument;
     for (int i = 0; i < steps_of_thread; i++) step(i, 0);
@@ -120,27 +133,27 @@ int main(int argc, char **argv) {
         steps_of_thread = number;
         for (int i = 0; i < 4; i++) EQUAL(pthread_create(&threads[i], NULL, step_on_thread, NULL), 0);
         for (int i = 0; i < 4; i++) EQUAL(pthread_join(threads[i], NULL), 0);
-    } else if (strcmp(mode, "launches") == 0) { /* `number` threads of 100 launches, `ms` times with a flush in between */
+    } else if (strcmp(mode, "launches") == 0) { /* `number` threads of 100 launches, `ms` rounds of them, each with a flush at its end */
         pthread_t threads[256];
         cuda_init();
         CHECK(number <= 256 && wait_attached(1));
         uint64_t (*requests)(void) = (uint64_t (*)(void))stub("stub_requests");
         void *cupti = dlopen(getenv("POSTRUN_CUPTI"), RTLD_NOW | RTLD_NOLOAD);
         int (*flush)(uint32_t) = (int (*)(uint32_t))dlsym(cupti, "cuptiActivityFlushAll");
-        steps_of_thread = 100;
-        for (int round = 0; round < ms; round++) {
-            for (intptr_t i = 0; i < number; i++) EQUAL(pthread_create(&threads[i], NULL, launch_on_thread, (void *)i), 0);
-            for (int i = 0; i < number; i++) EQUAL(pthread_join(threads[i], NULL), 0);
-            first_of_thread += number * steps_of_thread;
+        threads_count = number, rounds = (int)ms;
+        EQUAL(pthread_barrier_init(&barrier, NULL, (unsigned)number + 1), 0);
+        for (intptr_t i = 0; i < number; i++) EQUAL(pthread_create(&threads[i], NULL, launch_on_thread, (void *)i), 0);
+        for (int round = 0; round < rounds; round++) {
+            pthread_barrier_wait(&barrier);
+            pthread_barrier_wait(&barrier);
             EQUAL(flush(0), 0);
         }
+        for (int i = 0; i < number; i++) EQUAL(pthread_join(threads[i], NULL), 0);
+        tell("faults", (uint64_t)faults);
+        struct rusage all;
+        getrusage(RUSAGE_SELF, &all);
         tell("requests", requests());
-        FILE *maps = fopen("/proc/self/status", "r");
-        char line[256];
-        long peak = 0;
-        while (fgets(line, sizeof line, maps)) sscanf(line, "VmHWM: %ld kB", &peak);
-        fclose(maps);
-        tell("peak_kib", (uint64_t)peak);
+        tell("peak_kib", (uint64_t)all.ru_maxrss);
     } else {
         CHECK(!"a mode");
     }

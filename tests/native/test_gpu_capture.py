@@ -396,7 +396,7 @@ def test_a_buffer_that_cannot_be_read(machine: Callable[..., Machine], variant: 
 def test_more_buffers_than_there_is_room_for(machine: Callable[..., Machine], variant: str, version: str) -> None:
     """A version that crashes without a buffer gets one that is not read; the others are declined. The stub tells what crashes."""
     here = machine(version, variant)
-    told = here.run("hoard", ALL, 200, POSTRUN_GPU_MEMORY="8")
+    told = here.run("hoard", ALL, 200, POSTRUN_GPU_MEMORY="1")
     tables = here.read()
     losses = sum(row["count"] for row in tables["loss"] if row["reason"] == GPU_LOST)
     if version == FIRST_TO_DECLINE:
@@ -419,7 +419,7 @@ def test_buffers_that_do_not_come_back(machine: Callable[..., Machine], version:
     """With CUPTI go the buffers that it holds: windows after it have as much room as ever."""
     here = machine(version)
     text = ALL.replace("9007199254740993", "0")
-    told = here.run("keeps", text, 5, POSTRUN_GPU_MEMORY="8")
+    told = here.run("keeps", text, 5, POSTRUN_GPU_MEMORY="1")
     compare(here.read(), expected(text, told["base"]))
     assert here.read()["loss"] == []
 

@@ -9,27 +9,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import prt_reader
 import pytest
+from launch_stubs import stubs
 from native_programs import Programs, call, environment, files
 
 NS = 1_000_000_000
-
-
-@cache
-def stubs(programs: Programs, variant: str) -> dict[str, str]:
-    folder = programs.library(variant) / "launches"
-    folder.mkdir()
-    tests, source = programs.root / "tests" / "native", programs.root / "native" / "src"
-    flags = ("-fPIC", "-shared", "-fvisibility=hidden", "-Wno-unused-result", "-Wno-pedantic", "-std=gnu11")
-    programs.compile(variant, [tests / "stub_cuda.c"], folder / "libcuda.so.1", *flags)
-    programs.compile(variant, [tests / "stub_launches.c"], folder / "libcupti.so.13", f"-I{source}", *flags)
-    return {"LD_LIBRARY_PATH": str(folder), "POSTRUN_CUPTI": str(folder / "libcupti.so.13")}
 
 
 class Machine:
