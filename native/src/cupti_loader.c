@@ -1,7 +1,8 @@
-/* cupti_loader.c - which libcupti is used?
+/* cupti_loader.c - finds the libcupti to use.
  *
  * The one that is in the process already, as two of them get into each other's way; else POSTRUN_CUPTI; else one that fits the CUDA runtime
- * of the process, or the driver: beside the runtime, beside PyTorch, as pip installs it, of the CUDA toolkit, of the loader's path. */
+ * of the process, or the driver: beside the runtime, beside PyTorch, as pip installs it, of the CUDA toolkit, of the loader's path. One of a
+ * newer CUDA than the driver's can crash the program: it is not loaded, and if the program has loaded it, no function of it is called. */
 #define _GNU_SOURCE
 #include "cupti_loader.h"
 
@@ -12,15 +13,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cuda_driver.h"
+#include "elf_soname.h"
 #include "postrun.h"
 
 #define FOLDERS 40
 #define REASON 480
+#define OLDEST_MAJOR 10 /* of CUDA; CUPTI_OLDEST is of it */
 
 static struct cupti cupti;
 static bool found;
+static struct {
+    char cupti[PATH_MAX], home[PATH_MAX], path[PATH_MAX];
+} settings; /* POSTRUN_CUPTI, CUDA_HOME, CUDA_PATH as the session began */
+
+static void keep(const char *variable, char *value) {
+    const char *text = getenv(variable);
+    snprintf(value, PATH_MAX, "%s", text ? text : "");
+}
+
+void postrun_cupti_environment(void) {
+    keep("POSTRUN_CUPTI", settings.cupti);
+    keep("CUDA_HOME", settings.home);
+    keep("CUDA_PATH", settings.path);
+}
 
 static void find(void *library, const char *name, void *function) {
     void *at = dlsym(library, name);
@@ -32,6 +50,31 @@ static int major_of(const char *name) {
     const char *end = strstr(name, ".so.");
     int major = end ? atoi(end + 4) : 0;
     return major < 1000 ? major : 0;
+}
+
+/* The major version of CUDA that a library file is of, by its name or its SONAME: the newer one, if they differ. 0: not known. */
+static int major_of_file(const char *path) {
+    char name[256];
+    const char *slash = strrchr(path, '/');
+    int by_name = major_of(slash ? slash : path), by_soname = postrun_elf_soname(path, name, sizeof name) ? major_of(name) : 0;
+    return by_name > by_soname ? by_name : by_soname;
+}
+
+/* Whether the driver supports this major version of CUDA; 0: not known. */
+static bool fits_driver(int major, const char *path, char *why, size_t size) {
+    int driver = postrun_cuda_version();
+    if (major > 0 && major <= driver / 1000) {
+        return true;
+    }
+    if (driver <= 0) {
+        snprintf(why, size, "the driver does not say which CUDA it supports (cuDriverGetVersion), so no CUPTI is known to be safe");
+    } else if (major > 0) {
+        snprintf(why, size, "%.150s is of CUDA %d, and the driver supports no more than %d.%d: POSTRUN_CUPTI can name an older libcupti", path,
+                 major, driver / 1000, driver % 1000 / 10);
+    } else {
+        snprintf(why, size, "%.150s: neither its name nor its SONAME contains its version of CUDA, so it may be newer than the driver", path);
+    }
+    return false;
 }
 
 /* Of which CUDA it is, as 13; 0: not known. Since 13.0 its version tells. */
@@ -118,6 +161,9 @@ static bool accept(void *library, const char *path, char *why, size_t size) {
     find(library, "cuptiActivityGetEnabledKinds", &c.enabled_kinds);
     if (!c.get_version || !c.register_callbacks || !c.enable || !c.disable || !c.flush_all || !c.next_record) {
         snprintf(why, size, "%.150s is no CUPTI", c.path);
+        return false;
+    }
+    if (!fits_driver(major_of_file(c.path), c.path, why, size)) {
         return false;
     }
     int driver = postrun_cuda_version();
@@ -214,7 +260,7 @@ static void add_site_packages(struct places *places, const char *site) { /* as p
 }
 
 static void add_toolkit(struct places *places, const char *home) {
-    if (home && *home) {
+    if (*home) {
         add(places, "%.3000s/extras/CUPTI/lib64", home);
         add(places, "%.3000s/lib64", home);
         add(places, "%.3000s/lib", home);
@@ -245,36 +291,52 @@ static void collect(struct places *places, const struct mapped *mapped) {
     if (dladdr(here, &own) && own.dli_fname && above(own.dli_fname, 4, folder)) { /* <site>/postrun/native/lib/libpostrun.so */
         add_site_packages(places, folder);
     }
-    add_toolkit(places, getenv("CUDA_HOME"));
-    add_toolkit(places, getenv("CUDA_PATH"));
+    add_toolkit(places, settings.home);
+    add_toolkit(places, settings.path);
     add_toolkit(places, "/usr/local/cuda");
 }
 
+/* `major`: of CUDA; 0: any that the driver supports. */
 static bool try_folder(const char *folder, int major, char *why, size_t size) {
     DIR *directory = opendir(folder);
     if (!directory) {
         return false;
     }
-    char best[PATH_MAX] = "";
+    char best[2 * PATH_MAX] = "", path[2 * PATH_MAX], last[REASON];
     for (struct dirent *entry; (entry = readdir(directory));) {
-        bool fits = starts(entry->d_name, "libcupti.so") && (major == 0 || major_of(entry->d_name) == major);
-        if (fits && (!best[0] || strcmp(entry->d_name, best) > 0)) {
-            snprintf(best, sizeof best, "%s", entry->d_name);
+        if (!starts(entry->d_name, "libcupti.so")) {
+            continue;
+        }
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        int is = major_of_file(path);
+        bool fits = fits_driver(is, path, last, sizeof last);
+        if (!fits && !major) {
+            snprintf(why, size, "%s", last);
+        }
+        if (fits && (major == 0 || is == major) && strcmp(path, best) > 0) {
+            memcpy(best, path, sizeof best);
         }
     }
     closedir(directory);
-    char path[2 * PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", folder, best);
-    return best[0] && try_path(path, why, size);
+    return best[0] && try_path(best, why, size);
 }
 
+/* By the loader's path, where the name alone says of which CUDA it is. */
 static bool try_name(int major, char *why, size_t size) {
     char name[64];
     static const char *const eleven[] = {"libcupti.so.11.8", "libcupti.so.11.7", "libcupti.so.11.6", "libcupti.so.11.5",
                                          "libcupti.so.11.4", "libcupti.so.11.3", "libcupti.so.11.2", "libcupti.so.11.1"};
+    if (major == 0) {
+        for (int newest = postrun_cuda_version() / 1000; newest >= OLDEST_MAJOR; newest--) {
+            if (try_name(newest, why, size)) {
+                return true;
+            }
+        }
+        return false;
+    }
     snprintf(name, sizeof name, "libcupti.so.%d", major);
     if (major != 11) {
-        return try_path(major ? name : "libcupti.so", why, size);
+        return try_path(name, why, size);
     }
     for (size_t i = 0; i < sizeof eleven / sizeof *eleven; i++) {
         if (try_path(eleven[i], why, size)) {
@@ -300,9 +362,9 @@ static bool search(char *why, size_t size) {
             goto end; /* a second one would get into its way */
         }
     }
-    const char *told = getenv("POSTRUN_CUPTI");
-    if (told && *told) {
-        done = try_path(told, why, size);
+    if (settings.cupti[0]) {
+        bool missing = strchr(settings.cupti, '/') && access(settings.cupti, R_OK) != 0; /* the loader has words for that */
+        done = (missing || fits_driver(major_of_file(settings.cupti), settings.cupti, why, size)) && try_path(settings.cupti, why, size);
         goto end;
     }
     collect(places, mapped);

@@ -22,6 +22,7 @@
 #include "cuda_driver.h"
 #include "cupti_attach.h"
 #include "cupti_buffers.h"
+#include "cupti_loader.h"
 #include "device_rows.h"
 #include "gpu_periodic.h"
 #include "gpu_window.h"
@@ -443,6 +444,7 @@ static void read_environment(void) {
     postrun_cupti_environment();
     const char *memory = getenv("POSTRUN_GPU_MEMORY");
     char *end = NULL;
+    postrun_cupti_environment();
     int64_t mib = memory ? strtoll(memory, &end, 10) : 0;
     if (mib > 0 && mib < 16384 && *end == 0) {
         postrun_buffers_limit((size_t)mib << 20);

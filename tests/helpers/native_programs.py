@@ -28,7 +28,7 @@ SESSION = ["session", "drain", "rows", "losses", "trace_file", "output", "facts"
 SAMPLER = ["sampler", "sampler_proc", "sampler_cgroup", "sampler_perf", "sampler_gpu", "gpu_devices", "gpu_visible", "nvml_loader"]
 SAMPLER += ["gpu_fields", "gpu_xid", "sampler_infiniband"]
 GPU = ["gpu", "gpu_window", "gpu_periodic", "cuda_driver", "device_rows", "nvtx"]
-GPU += ["cupti_loader", "cupti_attach", "cupti_subscription", "cupti_buffers", "cupti_records"]
+GPU += ["elf_soname", "cupti_loader", "cupti_attach", "cupti_subscription", "cupti_buffers", "cupti_records"]
 
 Rows = list[dict[str, Any]]
 

@@ -87,6 +87,8 @@ int main(int argc, char **argv) {
             launch(i);
             pause_ms(2);
         }
+    } else if (strcmp(mode, "no-cuda") == 0) {
+        pause_ms(ms);
     } else if (strcmp(mode, "late-steps") == 0) { /* they begin in a window of seconds */
         cuda_init();
         CHECK(wait_attached(1));

@@ -25,6 +25,8 @@ NEWEST, LAST_TO_CRASH, FIRST_TO_DECLINE = "13.5", "12.6", "12.9"
 ONE_CLIENT = "13.2"
 """The newest version here that several clients cannot use at a time."""
 GRAPHS_SURVIVE, STAYS = 12.6, 13.0
+SONAME = "-Wl,-soname,libcupti.so.11"
+"""The oldest, which no driver here refuses."""
 RECORDS = {"KERNEL": "Kernel", "MEMCPY": "Memcpy", "PEER": "MemcpyPtoP", "MEMSET": "Memset", "SYNC": "Synchronization"}
 CODES = [*range(1, 47), 999, 123456]
 """Every error that the interface of CUPTI 13.5 has, and one that it has not."""
@@ -76,8 +78,8 @@ class Stubs:
             types.append("-DSUBSCRIBE_2")
         if "cuptiActivityEnableDriverApi" in (cupti_headers.include(version) / "cupti_activity.h").read_text(errors="replace"):
             types.append("-DCALL_SWITCHES")
-        self.compile(variant, "stub_cupti.c", folder / "libcupti.so.99", f"-I{folder}", *types, *cupti_headers.flags(version))
-        return folder / "libcupti.so.99"
+        self.compile(variant, "stub_cupti.c", folder / "libcupti.so.11", f"-I{folder}", *types, *cupti_headers.flags(version), SONAME)
+        return folder / "libcupti.so.11"
 
     def compile(self, variant: str, source: str, built: Path, *flags: str) -> None:
         sources = [self.programs.root / "tests" / "native" / source]

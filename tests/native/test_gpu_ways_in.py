@@ -98,8 +98,8 @@ def stubs(programs: Programs) -> dict[str, str]:
     tests = programs.root / "tests" / "native"
     programs.compile("plain", [tests / "stub_cuda.c"], folder / "libcuda.so.1", *flags)
     headers = cupti_headers.flags(VERSION)
-    programs.compile("plain", [tests / "stub_cupti.c"], folder / "libcupti.so.99", f"-I{folder}", *types, *headers, *flags)
-    return {"LD_LIBRARY_PATH": str(folder), "POSTRUN_CUPTI": str(folder / "libcupti.so.99")}
+    programs.compile("plain", [tests / "stub_cupti.c"], folder / "libcupti.so.11", f"-I{folder}", *types, *headers, *flags)
+    return {"LD_LIBRARY_PATH": str(folder), "POSTRUN_CUPTI": str(folder / "libcupti.so.11")}
 
 
 class Machine:
