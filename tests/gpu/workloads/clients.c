@@ -126,6 +126,7 @@ static void phase(long kernels, int window, int client) {
     }
     device_synchronize();
     phases[phase_count].end = realtime_ns();
+    pause_ms(5); /* so that it is clear to which phase a record belongs */
     phases[phase_count].launched = kernels;
     phases[phase_count].window = window;
     phases[phase_count++].client = client;

@@ -4,7 +4,7 @@
  *   lose       every 50th kernel has no record          twice      every 50th launch call is recorded twice
  *   shape      kernels have one thread more             late       kernels are recorded 2 s late
  *   bytes      copies have one byte more                capture    a capture is invalidated
- *   thread     launch calls name another thread         leak       each synchronization leaks 64 KiB
+ *   thread     launch calls name another thread         leak       each wait of the main thread leaks 4 MiB
  *   graph      graph kernels name the launch before     nothing    no record at all */
 #define _GNU_SOURCE
 #include "device.h"
@@ -20,11 +20,13 @@
 #include <unistd.h>
 
 #define US 1000
+#define LEAK_BYTES (4 << 20)
 #define PLAY_BYTES (256 << 10) /* a text of this size is played at once */
 
 static const char *const kernel_names[] = {"postrun_alpha", "postrun_beta", "postrun_gamma"};
 static _Atomic uint64_t correlations, launches;
 static uint64_t checksum;
+static char *volatile leaked; /* volatile: else the compiler leaves it out */
 static int graph_kernels, graph_copies;
 static _Thread_local struct {
     char *text;
@@ -148,8 +150,9 @@ static void wait_and_play(void) {
     if (left > 0) {
         nanosleep(&(struct timespec){left / 1000000000, left % 1000000000}, NULL);
     }
-    if (planted("leak")) {
-        memset(malloc(64 << 10), 1, 64 << 10);
+    if (planted("leak") && gettid() == getpid()) {
+        leaked = malloc(LEAK_BYTES);
+        memset((void *)leaked, 1, LEAK_BYTES);
     }
     play();
 }

@@ -34,6 +34,7 @@ def main(order: str) -> None:
         if DEVICE == "cuda":
             torch.cuda.synchronize()
         phases.append({"begin": begin, "end": time.time_ns(), "launched": LAUNCHES, **state})
+        time.sleep(0.01)  # so that it is clear to which phase a record belongs
 
     @contextmanager
     def profiled() -> Iterator[None]:
