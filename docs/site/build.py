@@ -29,7 +29,7 @@ ROOT: Final = DOCS.parent
 NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     "Start": ("quick-start", "samples", "recipes", "command-line", "configuration", "troubleshooting"),
     "Reports": ("definitions", "rules", "timeline", "inputs", "compare", "nightly", "tickets", "export"),
-    "Recording": ("record", "capture", "profiling-configuration", "c-library", "capture-metrics", "gpu-capture"),
+    "Recording": ("record", "capture", "profiling-configuration", "c-library", "capture-metrics", "gpu-capture", "gpu-acceptance"),
     "From Python": ("rules-api", "custom-rules"),
     "Formats": ("run-store", "report-json", "trace-format"),
     "About": ("security", "other-tools", "checklist", "decisions", "development", "benchmarks", "changes"),

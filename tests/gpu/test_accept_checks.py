@@ -139,7 +139,8 @@ def node(start: int, correlation: int) -> Row:
     ],
 )
 def test_replays_have_their_own_kernels(nodes: list[tuple[int, int]], expected: list[str]) -> None:
-    found = checks.graph_replays(tables(kernel=[node(*at) for at in nodes], api=LAUNCHES), REPLAYS)
+    rows = tables(kernel=[node(*at) for at in nodes], api=LAUNCHES)
+    found = checks.graph_replays(rows, REPLAYS) + checks.replay_correlations(rows, REPLAYS)
     assert len(found) == len(expected)
     assert all(text in problem for text, problem in zip(expected, found, strict=True)), found
 

@@ -99,6 +99,15 @@ def test_no_cupti_is_a_failure_with_its_reason(run: Run, tools: Built, tmp_path:
     assert "capability.gpu: " in results[0]["reason"]
 
 
+def test_a_clock_that_breaks_kernel_times_is_seen(run: Run) -> None:
+    """CUPTI 13.0 loses kernels if it is given a clock: the figures show it, and the recorder does not give it one."""
+    results = run({5}, "13.0")
+    figures = results[5]["figures"]
+    assert verdicts(results) == {5: "PASS"}
+    assert (figures["default"], figures["without_clock"]) == ("exact", "exact")
+    assert any("kernels in window 0" in problem for problem in figures["with_clock"])
+
+
 @pytest.mark.skipif(not ALL, reason="POSTRUN_ACCEPT=all tries more versions of CUPTI")
 @pytest.mark.parametrize("version", MORE_VERSIONS)
 def test_other_versions_of_cupti(version: str, run: Run) -> None:

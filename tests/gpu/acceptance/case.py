@@ -17,9 +17,15 @@ class Case:
     number: int
     title: str
     part: int  # 1, 2, or 0: both
-    limit: int  # seconds; the case starts only if this much time is left
+    limit: int  # seconds
     check: Callable[[Bench], None]
     stub: bool = True  # whether it can also run with the stub libraries
+    least: int = 0  # seconds with which the case can start, if fewer than its limit
+
+    @property
+    def needs(self) -> int:
+        """Seconds that have to be left when the case starts."""
+        return self.least or self.limit
 
     @property
     def decisive(self) -> bool:

@@ -195,26 +195,38 @@ def missing_is_reported(
 
 
 def graph_replays(tables: Tables, report: Mapping[str, Any]) -> list[str]:
-    """Each replay has all nodes of the graph, under the correlation of its own launch call, after that call and before the next one."""
-    calls = sorted((row for row in tables["api"] if "GraphLaunch" in (row["name"] or "")), key=lambda row: int(row["start_ns"]))
-    calls = [row for number, row in enumerate(calls) if not number or row["correlation"] != calls[number - 1]["correlation"]]
+    """Each replay has all nodes of the graph."""
     nodes = [row for row in tables["kernel"] if row["graph_node"]]
-    problems = equal(len(calls), report["replays"], "graph launches")
-    problems += equal(len(nodes), report["replays"] * report["kernels"], "kernels of graphs")
-    problems += equal(len(tables["memcpy"]), report["replays"] * report["copies"], "copies of graphs")
-    problems += equal(len(tables["memset"]), report["replays"] * report["memsets"], "memsets of graphs")
+    return (
+        equal(len(_graph_launches(tables)), report["replays"], "graph launches")
+        + equal(len(nodes), report["replays"] * report["kernels"], "kernels of graphs")
+        + equal(len(tables["memcpy"]), report["replays"] * report["copies"], "copies of graphs")
+        + equal(len(tables["memset"]), report["replays"] * report["memsets"], "memsets of graphs")
+    )
+
+
+def replay_correlations(tables: Tables, report: Mapping[str, Any]) -> list[str]:
+    """The kernels of a replay have the correlation of its own launch call, and start after that call and before the next one."""
+    calls = _graph_launches(tables)
     by_correlation: dict[int, Rows] = defaultdict(list)
-    for row in nodes:
-        by_correlation[row["correlation"]].append(row)
-    wrong = []
+    for row in tables["kernel"]:
+        if row["graph_node"]:
+            by_correlation[row["correlation"]].append(row)
+    problems = []
     for number, call in enumerate(calls):
         own = by_correlation.get(call["correlation"], [])
         next_start = calls[number + 1]["start_ns"] if number + 1 < len(calls) else None
         if len(own) != report["kernels"]:
-            wrong.append(f"replay {number}: {len(own)} kernels have its correlation")
+            problems.append(f"replay {number}: {len(own)} kernels have its correlation")
         elif any(row["start_ns"] < call["start_ns"] or (next_start is not None and row["start_ns"] >= next_start) for row in own):
-            wrong.append(f"replay {number}: kernels of another replay have its correlation")
-    return problems + listed(wrong)
+            problems.append(f"replay {number}: kernels of another replay have its correlation")
+    return listed(problems)
+
+
+def _graph_launches(tables: Tables) -> Rows:
+    """In order of time; a call of the runtime and the one of the driver inside of it are one launch."""
+    calls = sorted((row for row in tables["api"] if "GraphLaunch" in (row["name"] or "")), key=lambda row: int(row["start_ns"]))
+    return [row for number, row in enumerate(calls) if not number or row["correlation"] != calls[number - 1]["correlation"]]
 
 
 def launches_by_thread(tables: Tables, tids: Sequence[int], launches: int) -> list[str]:

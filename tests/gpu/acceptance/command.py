@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 from .build import ROOT, BuildError, build, build_for_stubs
 from .case import Case
 from .runner import Suite, do_task
+from .samples import nvidia_smi
 
 PART_SECONDS = 480  # of one part, with the build
 OTHERS_LAST = 1000  # place of cases that are not decisive, after those that are
@@ -31,6 +33,7 @@ def main(accept: Path, arguments: Sequence[str] | None = None) -> int:
     if options.out is None:
         _parser(CASES).error("--out DIR is required")
     begun = time.monotonic()
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])  # CMake as a package
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     cases = _chosen(CASES, options.part, options.cases)
@@ -84,7 +87,7 @@ def _versions() -> dict[str, Any]:
     versions: dict[str, Any] = {"python": platform.python_version(), "system": platform.platform(), "executable": sys.executable}
     questions = {
         "commit": ["git", "-C", str(ROOT), "rev-parse", "HEAD"],
-        "gpu": ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"],
+        "gpu": [nvidia_smi() or "nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"],
         "nvcc": ["nvcc", "--version"],
         "torch": [sys.executable, "-c", "import torch; print(torch.__version__, torch.version.cuda)"],
     }

@@ -12,7 +12,8 @@ KINDS = {"launches": 20000, "replays": 1000}  # operations in a block
 TORCH_STEPS = 150
 STEP_ON, STEP_AFTER, STEP_AFTER_STAYING, CPU_ON = 0.03, 0.01, 0.02, 0.05
 LAUNCH_ON_NS = 2500
-VARIANTS: dict[str, dict[str, str]] = {"": {}, "_stay": {"POSTRUN_CUPTI_STAY": "1"}, "_finalize": {"POSTRUN_CUPTI_STAY": "0"}}
+PLAIN = {"MALLOC_PERTURB_": "0"}  # no cost that the recorder does not cause
+VARIANTS = {"": PLAIN, "_stay": PLAIN | {"POSTRUN_CUPTI_STAY": "1"}, "_finalize": PLAIN | {"POSTRUN_CUPTI_STAY": "0"}}
 EVENTS, PER_SECOND, BYTES = 1_000_000, 150_000, 24
 LONG_SECONDS, SHORTEST_SECONDS, LONG_KERNELS_PER_SECOND, LONG_GROWTH = 180, 60, 11_111, 0.20
 LONG_MARGIN_S = 25  # of the case, around the recorded time
@@ -67,7 +68,7 @@ def _costs(blocks: Mapping[str, Sequence[float]]) -> dict[str, Any]:
 def size(bench: Bench) -> None:
     """Bytes of a kernel and its call, and whether the recorder keeps up."""
     events = bench.scaled(EVENTS, least=2000)
-    done = bench.workload("rate", "rate", events, PER_SECOND, limit=60)
+    done = bench.workload("rate", "rate", events, PER_SECOND, limit=60, **PLAIN)
     files = done.files()
     kernels, lost = done.rows("kernel"), done.tables("loss")
     stored = sum(file.stat().st_size for file in files)
@@ -85,7 +86,7 @@ def long_window(bench: Bench) -> None:
     if bench.tools.stub:
         seconds = 3
     kernels = seconds * (LONG_KERNELS_PER_SECOND if not bench.tools.stub else 400)
-    done = bench.workload("long", "long", seconds, kernels, limit=bench.left())
+    done = bench.workload("long", "long", seconds, kernels, limit=bench.left(), **PLAIN)
     report = done.report
     first, _, last = report["cpu_s"]
     bench.figures |= report | {"seconds": seconds, "recorded": done.rows("kernel")}

@@ -13,10 +13,8 @@ MEDIAN_MS, MAXIMUM_MS = 50, 2000
 def cycles(bench: Bench) -> None:
     count = bench.scaled(CYCLES, least=20)
     first = min(FROM, count // 2)
-    done = bench.together(
-        {how: lambda how=how: bench.workload(how, "cycles", count, first, how, limit=bench.left()) for how in ("sessions", "windows")}
-    )
-    for how, run in done.items():
+    for how in ("sessions", "windows"):  # one after the other, as free device memory is that of all processes
+        run = bench.workload(how, "cycles", count, first, how, limit=bench.left())
         report = dict(run.report)
         bench.figures[how] = report | {"recorded": _recorded(run)}
         bench.require(checks.equal(_recorded(run), count * KERNELS, "kernels of the first thread"), how)

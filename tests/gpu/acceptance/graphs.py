@@ -37,12 +37,13 @@ def _native(bench: Bench, order: str, run: Done, alone: Done | None) -> None:
     tables = run.tables("meta", "kernel", "memcpy", "memset", "api", "loss")
     found = checks.facts_of(tables)
     problems = checks.graph_replays(tables, run.report) + checks.nothing_lost(tables)
+    correlations = checks.replay_correlations(tables, run.report)
     none = not any(row["graph_node"] for row in tables["kernel"])
-    bench.figures[order] = {"kernels": len(tables["kernel"]), "problems": problems, "note": found.get(NOTE)}
+    bench.figures[order] = {"kernels": len(tables["kernel"]), "problems": problems + correlations, "note": found.get(NOTE)}
     if order == "before" and none:  # CUPTI cannot see them: then the recorder has to say so
         problems = [] if "capability.gpu" in found else ["graphs captured before the first window are missing and no reason is recorded"]
-    elif NOTE in found:
-        problems = [problem for problem in problems if "correlation" not in problem]
+    elif NOTE not in found:
+        problems += correlations
     bench.require(problems, order)
     if alone is not None:
         bench.require(checks.equal(run.report["checksum"], alone.report["checksum"], "result of the graphs"), order)

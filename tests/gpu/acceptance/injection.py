@@ -11,6 +11,7 @@ from .bench import Bench, Done
 
 EXIT_CODE, FRAMEWORK_EXIT_CODE = 7, 9  # of the programs, to be kept
 FRAMEWORKS = ("cupy", "triton", "jax", "numba")
+SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # JAX leaves memory to the others
 
 
 def injection(bench: Bench) -> None:
@@ -27,7 +28,7 @@ def injection(bench: Bench) -> None:
     for name in FRAMEWORKS:
         if bench.has(name):
             jobs[name] = lambda name=name: bench.script(
-                name, "frameworks.py", name, expect=FRAMEWORK_EXIT_CODE, limit=90, **bench.injection()
+                name, "frameworks.py", name, expect=FRAMEWORK_EXIT_CODE, limit=90, **bench.injection(), **SHARED
             )
         else:
             bench.figures[name] = "not installed"

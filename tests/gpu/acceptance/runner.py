@@ -52,8 +52,8 @@ class Suite:
                 result = _result(case, "FAIL", reason=why_not)
             elif self.tools.stub and not case.stub:
                 result = _result(case, "SKIP", reason="it needs a GPU, not the stub libraries")
-            elif left < case.limit:
-                result = _result(case, "SKIP", reason=f"it may take {case.limit} s, and {max(left, 0):.0f} s are left")
+            elif left < case.needs:
+                result = _result(case, "SKIP", reason=f"it needs {case.needs} s, and {max(left, 0):.0f} s are left")
             else:
                 result = self.run_one(case, left)
             self.results[case.number] = result
@@ -85,7 +85,7 @@ class Suite:
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
             try:
-                code: int | None = process.wait(case.limit + GRACE)
+                code: int | None = process.wait(task["seconds"] + GRACE)
             except subprocess.TimeoutExpired:
                 code = None
             finally:
@@ -94,7 +94,7 @@ class Suite:
             result: dict[str, Any] = json.loads((folder / "result.json").read_text())
         except (OSError, ValueError):
             log_text = tail((folder / "log.txt").read_text(errors="replace"))
-            why = f"did not end within {case.limit} s" if code is None else exit_name(code)
+            why = f"did not end within {task['seconds']:.0f} s" if code is None else exit_name(code)
             result = _result(case, "FAIL", reason=f"{why}: {log_text}")
         result["seconds"] = round(time.monotonic() - begun, 1)
         for example in result.pop("examples", []):

@@ -22,7 +22,7 @@ QUERY = "uuid,power.draw,memory.used,clocks.sm"
 
 
 def nvml(bench: Bench) -> None:
-    smi = shutil.which("nvidia-smi") or next((str(path) for path in Path("/usr/local/nvidia/bin").glob("nvidia-smi")), None)
+    smi = nvidia_smi()
     over = threading.Event()
     polls: list[tuple[int, str, float, float, float]] = []
     poller = threading.Thread(target=_poll, args=(smi, over, polls))
@@ -63,6 +63,11 @@ def nvml(bench: Bench) -> None:
     bench.require(checks.at_most(memory, TOLERANCE_MEMORY, "memory against nvidia-smi", " bytes"))
     bench.require(checks.at_most(sm_clock, TOLERANCE_CLOCK_MHZ, "SM clock against nvidia-smi", " MHz"))
     bench.require(checks.equal(polls[0][1], found.get(f"gpu.{unit}.uuid"), "UUID of the GPU in nvidia-smi"))
+
+
+def nvidia_smi() -> str | None:
+    """The path of nvidia-smi."""
+    return shutil.which("nvidia-smi") or next((str(path) for path in Path("/usr/local/nvidia/bin").glob("nvidia-smi")), None)
 
 
 def _poll(smi: str, over: threading.Event, polls: list[tuple[int, str, float, float, float]]) -> None:

@@ -27,7 +27,7 @@ CASES = (
     Case(5, "20 windows, nothing between them", 1, 90, basics.windows),
     Case(12, "other profilers before, in and after a window", 1, 150, conflicts.other_profilers),
     Case(3, "the same training as torch.profiler sees it", 1, 120, against_torch.against_torch, stub=False),
-    Case(6, "1,000 starts and stops", 1, 120, cycles.cycles),
+    Case(6, "1,000 starts and stops", 1, 130, cycles.cycles),
     Case(7, "CUDA graphs", 1, 110, graphs.graphs),
     Case(13, "a subscriber that only listens to calls", 1, 40, conflicts.listener),
     Case(17, "Python threads while a window closes", 2, 40, threads.gil),
@@ -41,6 +41,6 @@ CASES = (
     Case(11, "samples of the GPU", 2, 45, samples.nvml, stub=False),
     Case(21, "a CUPTI that does not fit", 2, 40, libraries.libraries),
     Case(14, "Nsight Compute and Compute Sanitizer around the program", 2, 70, conflicts.tools_around, stub=False),
-    Case(20, "a window of minutes", 2, 85, costs.long_window),
+    Case(20, "a window of minutes", 2, 230, costs.long_window, least=90),
     Case(22, "examples for tests without a GPU", 0, 10, examples.examples),
 )

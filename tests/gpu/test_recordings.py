@@ -1,0 +1,79 @@
+"""Recordings of real GPUs are ingested with the counts and sums that the acceptance suite found on the machine itself.
+
+tests/gpu/recordings/MACHINE/ has what one run of the suite brought back: *.prt and expected.json.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acceptance.bench import Tools
+from acceptance.runner import Suite
+from acceptance.table import CASES
+
+pytest.importorskip("postrun.ingest", reason="postrun is not installed")
+from postrun.ingest import ingest
+from postrun.ingest.demangle import demangled
+
+HERE = Path(__file__).parent
+RECORDINGS = sorted((HERE / "recordings").rglob("expected.json"))
+LIMIT = 1 << 20  # bytes of a recording in the repository
+KERNELS = (
+    "SELECT n.text, count(*), sum(e.duration_ns) FROM device_event AS e JOIN name AS n ON n.id = e.name"
+    " WHERE e.kind = 'kernel' GROUP BY n.text ORDER BY n.text"
+)
+OTHERS = "SELECT count(*), coalesce(sum(bytes), 0), coalesce(sum(duration_ns), 0) FROM device_event WHERE kind = '{}'"
+
+
+def ingested(file: Path) -> dict[str, Any]:
+    """Counts and sums of a recording, as the product's own reader finds them."""
+    with ingest([file]) as store:
+        found: dict[str, Any] = {
+            "kernels": {name: {"count": count, "total_ns": total} for name, count, total in store.frame(KERNELS).rows()},
+            "api_rows": store.frame("SELECT count(*) FROM host_event").item(),
+        }
+        for kind in ("memcpy", "memset"):
+            ((count, size, total),) = store.frame(OTHERS.format(kind)).rows()
+            found[kind] = {"count": count, "bytes": size, "total_ns": total}
+    return found
+
+
+def check(expected: Path) -> None:
+    """Every recording beside an expected.json has what that says of it."""
+    examples = json.loads(expected.read_text())
+    assert examples
+    for name, wanted in examples.items():
+        file = expected.parent / f"{name}.prt"
+        assert file.stat().st_size < LIMIT
+        names = dict(zip(wanted["kernels"], demangled(list(wanted["kernels"])), strict=True))
+        kernels: dict[str, dict[str, int]] = {}
+        for symbol, sums in wanted["kernels"].items():
+            entry = kernels.setdefault(names[symbol], {"count": 0, "total_ns": 0})
+            entry["count"] += sums["count"]
+            entry["total_ns"] += sums["total_ns"]
+        found = ingested(file)
+        assert found["kernels"] == kernels, name
+        assert {key: found[key] for key in ("memcpy", "memset")} == {key: wanted[key] for key in ("memcpy", "memset")}, name
+        assert found["api_rows"] == wanted["api_rows"], name
+
+
+@pytest.mark.skipif(not RECORDINGS, reason="no recordings from a GPU yet: see docs/gpu-acceptance.md")
+@pytest.mark.parametrize("expected", RECORDINGS, ids=lambda path: path.parent.name)
+def test_recordings_of_gpus(expected: Path) -> None:
+    check(expected)
+
+
+def test_a_recording_of_the_suite_is_ingested_as_it_says(tools: Callable[[str], Tools], tmp_path: Path) -> None:
+    suite = Suite(HERE / "accept.py", tmp_path, tmp_path / "work", time.monotonic() + 300, tools("13.5"), {})
+    assert suite.run([case for case in CASES if case.number in (2, 7)]) == 0
+    expected = tmp_path / "expected.json"
+    assert sorted(json.loads(expected.read_text())) == ["graphs", "kernels"]
+    check(expected)
+    expected.write_text(expected.read_text().replace('"count": 100', '"count": 101'))
+    with pytest.raises(AssertionError, match="kernels"):
+        check(expected)
