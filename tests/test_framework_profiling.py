@@ -649,8 +649,8 @@ def heard(hooks: Hooks, optimizers: list[object]) -> list[int]:
     """The steps that end where these optimizers step in turn."""
     ended: list[int] = []
     listener = types.SimpleNamespace(begins=lambda step: None, ends=ended.append)
-    native = types.SimpleNamespace(watch_steps=lambda watcher: None, range_begin=lambda *_: 1, range_end=lambda _: None)
-    source = Steps(listener, native, from_zero=False)  # type: ignore[arg-type]
+    native = types.SimpleNamespace(watch_steps=lambda watcher: None, turn=lambda *_: 1, range_drop=lambda _: None, nvtx_steps=lambda: False)
+    source = Steps(listener, native)  # type: ignore[arg-type]
     source.watch()
     for one in optimizers:
         hooks.steps(one)
@@ -807,6 +807,8 @@ def test_the_environment_of_a_job_with_windows(tmp_path: Path) -> None:
     assert told.applied(found, {}, explicit=False)["PYTHONPATH"] == found["PYTHONPATH"]
     assert told.applied(before, gpus, explicit=True)["POSTRUN_GPU"] == "1"
     assert record_profiling.told(None, None).applied(before, gpus, explicit=False) == before
+    hooked = record_profiling.told(None, None, hooks=True).applied(before, gpus, explicit=False)
+    assert hooked == before | {"POSTRUN_HOOKS": "1", "PYTHONPATH": f"{record_profiling.STARTUP}:a:b"}
 
 
 def test_the_age_of_trace_files_goes_to_the_job(tmp_path: Path) -> None:

@@ -101,6 +101,8 @@ POSTRUN_API int postrun_gpu_yield(const char *who);
 POSTRUN_API int InitializeInjection(void);
 /* For NVTX, whose ranges become annotations when NVTX_INJECTION64_PATH names this library. */
 POSTRUN_API int InitializeInjectionNvtx2(const void *(*get)(uint32_t));
+/* 1 once the program has begun a range of NVTX that is named as a step (step, step_10, ProfilerStep#10), else 0. */
+POSTRUN_API int postrun_nvtx_steps(void);
 
 /* What a session has done so far. */
 typedef struct postrun_statistics {
@@ -133,6 +135,8 @@ POSTRUN_API void postrun_end(void);
  * postrun_range_end: 0, or -EINVAL for a handle that is not open. */
 POSTRUN_API uint64_t postrun_range_begin(uint32_t name, int64_t value);
 POSTRUN_API int postrun_range_end(uint64_t handle);
+/* Ends a range that is not recorded after all. As postrun_range_end. */
+POSTRUN_API int postrun_range_drop(uint64_t handle);
 
 /* The value of a counter at this time. */
 POSTRUN_API void postrun_counter(uint32_t name, double value);

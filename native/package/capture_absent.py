@@ -73,6 +73,13 @@ def range_end(handle: Range, /) -> None:
         raise ValueError(f"{handle!r} is no range that was begun")
 
 
+range_drop = range_end
+
+
+def turn(before: Range | None, number: int | None, /) -> Range | None:
+    return None if number is None else Range()
+
+
 def counter(name: str, value: SupportsFloat | SupportsIndex, /) -> None:
     _check(name)
     float(value)
@@ -141,6 +148,10 @@ def gpu_reason() -> str:
 
 def watch_steps(watcher: Callable[[bool, int | None], bool] | None, /) -> None:
     return None
+
+
+def nvtx_steps() -> bool:
+    return False
 
 
 def set_decorator(decorator: Callable[[Callable[..., Any], str, int | None], Callable[..., Any]], /) -> None:

@@ -9,12 +9,11 @@ import functools
 import inspect
 import itertools
 from collections.abc import AsyncGenerator, Callable, Generator
-from typing import Any, Final
+from typing import Any
 
 from .capture_library import annotate, range_begin, range_end
+from .decorator_name import ANNOTATED
 
-ANNOTATED: Final = "annotated "
-"""What the names of the functions that are made here begin with."""
 _numbers = itertools.count(1)
 
 

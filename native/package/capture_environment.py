@@ -8,6 +8,7 @@ from typing import Any, Final
 from . import capture_library as library
 
 _PROFILER_CONFIG: Final = "POSTRUN_PROFILER_CONFIG"
+_HOOKS: Final = "POSTRUN_HOOKS"
 _GPU: Final = "POSTRUN_GPU"
 _GPU_WINDOWS: Final = ("POSTRUN_GPU_STEPS", "POSTRUN_GPU_TIME", "POSTRUN_GPU_SIGNAL")
 
@@ -28,6 +29,11 @@ def session_ended() -> None:
 def has_profiler_config() -> bool:
     """Whether the job has a profiling configuration."""
     return bool(os.environ.get(_PROFILER_CONFIG))
+
+
+def has_hooks() -> bool:
+    """Whether hooks in frameworks find the steps of the job."""
+    return os.environ.get(_HOOKS) == "1"
 
 
 def gpu() -> str | None:

@@ -57,7 +57,14 @@ def disarm() -> None:
 
 
 def arm_by_environment() -> None:
-    """In the session that POSTRUN_CAPTURE=1 began at import."""
+    """In the session that POSTRUN_CAPTURE=1 began at import: the windows of the job's configuration, and the hooks that find steps."""
     capture_gpu.begins_by_environment()
-    if capture_environment.session_lasts() and capture_environment.has_profiler_config():
-        arm(plan_of(None), False)
+    if not capture_environment.session_lasts():
+        return
+    armed = capture_environment.has_profiler_config() and arm(plan_of(None), False)
+    if capture_environment.has_hooks():
+        from .framework_profiling import active, loading
+
+        if not armed:
+            active.arm_hooks()
+        loading.hook()  # around what profiles data loaders: a step begins before its batch is requested

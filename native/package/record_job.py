@@ -55,6 +55,7 @@ class Wanted:
     quiet: bool = False
     redact: tuple[str, ...] = ()
     mode: int = modes.PRIVATE
+    hooks: bool = True
     gpu: bool | None = None
     window: record_gpu.Window = field(default_factory=record_gpu.Window)
 
@@ -69,7 +70,7 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
         os.environ.pop(name, None)
     capture = _library()
     file = record_child.find(command[0])
-    profiling = record_profiling.told(wanted.profiler_config, wanted.interval_ms)
+    profiling = record_profiling.told(wanted.profiler_config, wanted.interval_ms, hooks=wanted.hooks)
     if profiling.disabled:
         if not wanted.quiet:
             _say(profiling.remarks[0])
@@ -98,6 +99,8 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
     environment = outer | {"POSTRUN_CAPTURE": "1", "POSTRUN_DIR": os.fspath(folder.path), "POSTRUN_FOLLOW_FORK": "1"}
     environment = {key: value for key, value in environment.items() if key not in gpus.dropped} | dict(gpus.variables)
     environment = profiling.applied(environment, gpus.variables, explicit=_asks_for_gpus(wanted))
+    if not wanted.hooks:
+        environment.pop(record_profiling.HOOKS, None)
     environment[RECORDER] = outer[RECORDER] if sampled else f"{socket.gethostname()}:{os.getpid()}"
     if early := record_child.asked_to_end(0):  # Ctrl-C, before there is a job that it could reach
         _abandon(folder, session)

@@ -63,6 +63,8 @@ RECORD_OPTIONS = [
             help="How often the system is sampled: 100, 200, 500 (default), 1000, 5000 or 60000 ms; 0: never."),
     option("--profiler-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
             help="What is profiled in which steps: a JSON file as of the hosted profiler, or TOML."),
+    option("--hooks/--no-hooks", default=True,
+            help="Find steps and waits for data by hooks in PyTorch, Keras, TensorFlow and JAX (default: on)."),
     option("--gpu/--no-gpu", default=None,
             help="Record the GPUs: their samples, and what runs on them; --no-gpu: neither (default: where there are NVIDIA GPUs)."),
     option("--steps", envvar="POSTRUN_GPU_STEPS", callback=_gpu_window, metavar="A:B",

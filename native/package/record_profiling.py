@@ -1,7 +1,8 @@
-"""What does `postrun record --profiler-config` change: the sampler, the environment of the job, or everything, where it is disabled?
+"""What `postrun record` changes in the environment of a job so that steps are found, and by --profiler-config: the sampler, the environment,
+or everything, if it disables the profiler.
 
 The processes of the job read the copy of the file in the recording's folder, which a variable names. Python processes get a start-up hook,
-by a folder put first on PYTHONPATH, that profiles programs which do not import postrun: see framework_profiling/startup.
+by a folder put first on PYTHONPATH, that finds the steps of programs which do not import postrun: see framework_profiling/startup.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .record_child import CommandError
 from .record_ranks import MARKS
 
 CONFIG: Final = "POSTRUN_PROFILER_CONFIG"
+HOOKS: Final = "POSTRUN_HOOKS"
 ROTATE: Final = "POSTRUN_ROTATE_S"
 STARTUP: Final = Path(__file__).parent / "framework_profiling" / "startup"
 _INTERVAL_MS: Final = 500
@@ -28,9 +30,10 @@ _NOBODY: Final = "no process of the job annotated steps or trained with PyTorch"
 
 @dataclass(frozen=True, slots=True)
 class Profiling:
-    """``interval_ms``: of the sampler; ``file``: the user's; ``remarks``: what the user is told; ``facts``: what the recording says."""
+    """``interval_ms``: of the sampler; ``hooks``: steps are found by hooks in frameworks; ``file``: the user's; ``remarks``: what the user is told; ``facts``: what the recording says."""
 
     interval_ms: int = _INTERVAL_MS
+    hooks: bool = False
     plan: ProfilingPlan | None = None
     file: Path | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -60,6 +63,11 @@ class Profiling:
     def applied(self, environment: Mapping[str, str], of_gpus: Mapping[str, str], *, explicit: bool) -> dict[str, str]:
         """The environment of the job. Where kernels are profiled in some steps, all are only recorded where that is ``explicit``."""
         found = dict(environment)
+        if self.hooks:
+            found[HOOKS] = "1"
+        if self.hooks or (self.plan is not None and self.plan.of_framework):
+            others = [entry for entry in found.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != os.fspath(STARTUP)]
+            found["PYTHONPATH"] = os.pathsep.join([os.fspath(STARTUP), *others])
         if self.plan is None or self.file is None:
             return found
         found[CONFIG] = os.fspath(self._copied(Path(found["POSTRUN_DIR"]) / MARKS))
@@ -69,9 +77,6 @@ class Profiling:
             for name in (record_gpu.GPU, record_gpu.INJECTION):
                 if name in of_gpus:
                     found.pop(name, None)
-        if self.plan.of_framework:
-            others = [entry for entry in found.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != os.fspath(STARTUP)]
-            found["PYTHONPATH"] = os.pathsep.join([os.fspath(STARTUP), *others])
         return found
 
     def finish(self, folder: Path, *, alone: bool) -> tuple[str, ...]:
@@ -104,10 +109,10 @@ class Profiling:
         return folder / f"profiler-config{suffix if suffix in ('.json', '.toml') else ''}"
 
 
-def told(file: Path | None, interval_ms: int | None) -> Profiling:
+def told(file: Path | None, interval_ms: int | None, *, hooks: bool = False) -> Profiling:
     """Raises UsageError where the file is not as it has to be."""
     if file is None:
-        return Profiling(_INTERVAL_MS if interval_ms is None else interval_ms)
+        return Profiling(_INTERVAL_MS if interval_ms is None else interval_ms, hooks)
     from .profiler_config_file import read_profiler_config
 
     file = file.absolute()
@@ -119,13 +124,14 @@ def told(file: Path | None, interval_ms: int | None) -> Profiling:
     variables = {CONFIG: os.fspath(file)}
     if plan.disabled:
         remark = f"{file} disables the profiler: the command runs, and nothing is recorded"
-        return Profiling(0, plan, file, variables, (remark,))
+        return Profiling(0, plan=plan, file=file, variables=variables, remarks=(remark,))
     remarks = tuple(f"{file}: {doubt.message}" for doubt in doubts)
     if interval_ms is not None and plan.sample_ms not in (None, interval_ms):
         often = f"every {interval_ms} ms" if interval_ms else "never"
         remarks += (f"the system is sampled {often}, as --interval-ms says, and not every {plan.sample_ms} ms, as {file} does",)
     facts = {"profiling.config": os.fspath(file)}
-    return Profiling(interval_ms if interval_ms is not None else plan.sample_ms or _INTERVAL_MS, plan, file, variables, remarks, facts)
+    often_ms = interval_ms if interval_ms is not None else plan.sample_ms or _INTERVAL_MS
+    return Profiling(often_ms, hooks, plan, file, variables, remarks, facts)
 
 
 def run_alone(file: str, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:

@@ -285,6 +285,12 @@ static PyObject *py_watch_steps(PyObject *module, PyObject *watcher) {
     Py_RETURN_NONE;
 }
 
+static PyObject *py_nvtx_steps(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(postrun_nvtx_steps());
+}
+
 /* ---------------------------------------------------------------- ranges on the thread's stack */
 
 static PyObject *py_begin(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
@@ -351,7 +357,7 @@ static PyObject *py_range_begin(PyObject *module, PyObject *const *args, Py_ssiz
     return range_begin(state, name, value);
 }
 
-static PyObject *py_range_end(PyObject *module, PyObject *object) {
+static PyObject *end_range(PyObject *module, PyObject *object, int (*end)(uint64_t)) {
     capture_state *state = PyModule_GetState(module);
     if (Py_TYPE(object) != state->range) return PyErr_Format(PyExc_ValueError, "%R is no range that was begun", object);
     range_object *self = (range_object *)object;
@@ -362,9 +368,37 @@ static PyObject *py_range_end(PyObject *module, PyObject *object) {
     ALONE_END();
     if (before) return PyErr_Format(PyExc_ValueError, "the range has been ended before");
     /* one of a session that has stopped was closed there */
-    if (self->handle && self->generation == now_generation()) postrun_range_end(self->handle);
+    if (self->handle && self->generation == now_generation()) end(self->handle);
     if (WATCHED() && watch_end(PyModule_GetState(module), object)) return NULL;
     Py_RETURN_NONE;
+}
+
+static PyObject *py_range_end(PyObject *module, PyObject *object) { return end_range(module, object, postrun_range_end); }
+
+static PyObject *py_range_drop(PyObject *module, PyObject *object) { return end_range(module, object, postrun_range_drop); }
+
+/* turn(range, number): what a hook does between two steps, in one call and unseen by who watches steps. */
+static PyObject *py_turn(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    static _Atomic uint32_t step;
+    capture_state *state = PyModule_GetState(module);
+    int64_t number = POSTRUN_NO_VALUE;
+    if (count != 2 || (args[0] != Py_None && Py_TYPE(args[0]) != state->range)) {
+        return PyErr_Format(PyExc_TypeError, "a range or None, and a number or None are taken");
+    }
+    if (read_value(args[1], &number)) return NULL;
+    if (args[0] != Py_None) {
+        range_object *before = (range_object *)args[0];
+        if (before->handle && !before->ended && before->generation == now_generation()) postrun_range_end(before->handle);
+        before->ended = true;
+    }
+    if (number == POSTRUN_NO_VALUE || postrun_nvtx_steps()) Py_RETURN_NONE;
+    if (!step) step = postrun_name("step", 4);
+    range_object *self = PyObject_New(range_object, state->range);
+    if (!self) return NULL;
+    self->generation = now_generation();
+    self->ended = false;
+    self->handle = postrun_recording() ? postrun_range_begin(step, number) : 0;
+    return (PyObject *)self;
 }
 
 static PyType_Slot range_slots[] = {
@@ -980,6 +1014,9 @@ static PyMethodDef functions[] = {
      "annotate(name, value=None): a range for \"with\" and \"async with\", or a decorator."},
     {"range_begin", FAST(py_range_begin), METH_FASTCALL | METH_KEYWORDS, "range_begin(name, value=None): a handle for range_end."},
     {"range_end", py_range_end, METH_O, "range_end(handle): ends the range, in any order and on any thread."},
+    {"range_drop", py_range_drop, METH_O, "range_drop(handle): ends the range, which is not recorded."},
+    {"turn", FAST(py_turn), METH_FASTCALL,
+     "turn(range, number): ends the range of a step, and begins that of the next; None without a number, and where NVTX marks steps."},
     {"counter", FAST(py_counter), METH_FASTCALL, "counter(name, value): the value of a counter now."},
     {"metadata", py_metadata, METH_VARARGS, "metadata(key, value): a fact of the run."},
     {"configure", FAST(py_configure), METH_VARARGS | METH_KEYWORDS, "configure(**options): what the next session does."},
@@ -998,6 +1035,7 @@ static PyMethodDef functions[] = {
     {"gpu_reason", py_gpu_reason, METH_NOARGS, "gpu_reason(): why GPU activity is not recorded; empty where it is, or can be."},
     {"watch_steps", py_watch_steps, METH_O,
      "watch_steps(f): f(begins, number) is told of steps, whether it wants them, until watch_steps(None); always the same f."},
+    {"nvtx_steps", py_nvtx_steps, METH_NOARGS, "nvtx_steps(): whether the program has marked a step with NVTX."},
     {"now_ns", py_now_ns, METH_NOARGS, "now_ns(): the time of the library's clock."},
     {"set_decorator", py_set_decorator, METH_O, "set_decorator(f): f(function, name, value) is what a decorator does."},
     {NULL, NULL, 0, NULL},

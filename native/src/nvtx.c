@@ -9,8 +9,10 @@
 #include <string.h>
 #include <wchar.h>
 
+#include "names.h"
 #include "postrun.h"
 #include "ring.h"
+#include "step_name.h"
 
 #define CALLBACKS 1 /* number of the table of modules */
 #define CORE 1
@@ -52,6 +54,7 @@ static _Thread_local struct {
     uint32_t depth, beyond;
 } stack;
 static _Atomic uintptr_t domains;
+static _Atomic bool has_steps; /* a range that began was named as a step */
 
 /* ---------------------------------------------------------------- texts */
 
@@ -109,6 +112,19 @@ static int64_t value_of(const struct attributes *a) {
 
 /* ---------------------------------------------------------------- ranges */
 
+static uint32_t noted(uint32_t name) {
+    int64_t number;
+    if (!atomic_load_explicit(&has_steps, memory_order_relaxed) && name != 0 && name <= postrun_names_count()) {
+        prt_text text = postrun_names_text(name);
+        if (step_name(text.at, text.length, &number)) {
+            atomic_store_explicit(&has_steps, true, memory_order_relaxed);
+        }
+    }
+    return name;
+}
+
+int postrun_nvtx_steps(void) { return atomic_load_explicit(&has_steps, memory_order_relaxed); }
+
 static int push(const void *domain, uint32_t name, int64_t value) {
     if (stack.depth == DEPTH) {
         stack.beyond++;
@@ -135,18 +151,18 @@ static int pop(const void *domain) {
     return -2; /* NVTX: nothing to pop */
 }
 
-static int push_text(const char *text) { return postrun_recording() ? push(NULL, name_of(text), POSTRUN_NO_VALUE) : push(NULL, 0, 0); }
-static int push_wide(const wchar_t *text) { return postrun_recording() ? push(NULL, name_of_wide(text), POSTRUN_NO_VALUE) : push(NULL, 0, 0); }
+static int push_text(const char *text) { return postrun_recording() ? push(NULL, noted(name_of(text)), POSTRUN_NO_VALUE) : push(NULL, 0, 0); }
+static int push_wide(const wchar_t *text) { return postrun_recording() ? push(NULL, noted(name_of_wide(text)), POSTRUN_NO_VALUE) : push(NULL, 0, 0); }
 static int domain_push(const void *domain, const struct attributes *a) {
-    return postrun_recording() ? push(domain, message_of(a), value_of(a)) : push(domain, 0, 0);
+    return postrun_recording() ? push(domain, noted(message_of(a)), value_of(a)) : push(domain, 0, 0);
 }
 static int push_attributes(const struct attributes *a) { return domain_push(NULL, a); }
 static int pop_default(void) { return pop(NULL); }
-static uint64_t begin_text(const char *text) { return postrun_recording() ? postrun_range_begin(name_of(text), POSTRUN_NO_VALUE) : 0; }
-static uint64_t begin_wide(const wchar_t *text) { return postrun_recording() ? postrun_range_begin(name_of_wide(text), POSTRUN_NO_VALUE) : 0; }
+static uint64_t begin_text(const char *text) { return postrun_recording() ? postrun_range_begin(noted(name_of(text)), POSTRUN_NO_VALUE) : 0; }
+static uint64_t begin_wide(const wchar_t *text) { return postrun_recording() ? postrun_range_begin(noted(name_of_wide(text)), POSTRUN_NO_VALUE) : 0; }
 static uint64_t domain_begin(const void *domain, const struct attributes *a) {
     (void)domain;
-    return postrun_recording() ? postrun_range_begin(message_of(a), value_of(a)) : 0;
+    return postrun_recording() ? postrun_range_begin(noted(message_of(a)), value_of(a)) : 0;
 }
 static uint64_t begin_attributes(const struct attributes *a) { return domain_begin(NULL, a); }
 static void end(uint64_t handle) { postrun_range_end(handle); }

@@ -179,6 +179,16 @@ int postrun_range_end(uint64_t handle) {
     return 0;
 }
 
+int postrun_range_drop(uint64_t handle) {
+    uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
+    struct open_range range;
+    if (handle == 0 || handle == HANDLE_UNHELD) {
+        return 0;
+    }
+    struct thread *thread = session == SESSION_NONE || session == SESSION_LAZY ? NULL : recording_thread(session);
+    return postrun_handle_close(thread, handle, &range) ? 0 : -EINVAL;
+}
+
 void postrun_counter(uint32_t name, double value) {
     uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
     if (session == SESSION_NONE) {

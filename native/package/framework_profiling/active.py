@@ -10,12 +10,14 @@ import atexit
 import os
 import warnings
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from ..profiling_plan import ProfilingPlan
-from .engine import Engine
-from .steps import forget_in_child
+from .steps import Steps, current, forget_in_child
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 VARIABLE: Final = "POSTRUN_PROFILER_CONFIG"
 
@@ -23,6 +25,18 @@ _engine: Engine | None = None
 _of_environment: ProfilingPlan | None = None
 _read: str | None = None
 _known = False
+_hooks = False
+
+
+def arm_hooks() -> None:
+    """Steps that hooks find in the running session are recorded; no window depends on them."""
+    global _hooks
+    from .. import capture, capture_library
+
+    if not _hooks:
+        _hooks = True
+        _know_of_forks()
+    Steps(None, capture_library, capture.metadata).watch()
 
 
 def plan(config: object) -> ProfilingPlan:
@@ -57,19 +71,25 @@ def of_environment() -> ProfilingPlan | None:
 
 def arm(wanted: ProfilingPlan) -> bool:
     """Profiles the running session as planned; False where there is nothing to do, or an engine runs already."""
-    global _engine, _known
+    global _engine
     from .. import capture, capture_library
+    from .engine import Engine
 
     file = capture.path()
     if _engine is not None or file is None or not wanted.of_framework:
         return False
-    if not _known:
-        _known = True
-        atexit.register(disarm)
-        os.register_at_fork(after_in_child=_forget)
+    _know_of_forks()
     _engine = Engine(wanted, Path(file).parent, capture.metadata, capture_library)
     _engine.start()
     return True
+
+
+def _know_of_forks() -> None:
+    global _known
+    if not _known:
+        _known = True
+        atexit.register(_at_exit)
+        os.register_at_fork(after_in_child=_forget)
 
 
 def disarm() -> None:
@@ -80,7 +100,16 @@ def disarm() -> None:
         engine.close()
 
 
+def _at_exit() -> None:
+    disarm()
+    steps = current()
+    if steps is not None:
+        steps.close()
+
+
 def _forget() -> None:
     global _engine
     _engine = None
     forget_in_child()
+    if _hooks:
+        arm_hooks()

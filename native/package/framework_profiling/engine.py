@@ -108,8 +108,7 @@ class Engine:
             self._slots.append(_Slot(kind, window, part, start_s))
         tell("profiling.plan", json.dumps(plain(plan), separators=(",", ":")))
         self._waiting = list(self._slots)
-        from_zero = any(slot.window.holds(0) for slot in self._slots)
-        self.steps = steps_of.Steps(self, native, from_zero=from_zero)
+        self.steps = steps_of.Steps(self, native, tell)
 
     def start(self) -> None:
         """Listens to steps from now on."""
@@ -152,7 +151,7 @@ class Engine:
         self._closed = True
         if os.getpid() != self._pid:
             return
-        if (unfinished := self.steps.unfinished()) is not None:
+        if (unfinished := self.steps.open) is not None:
             self._forget_step(unfinished)
         for slot in reversed(self._waiting):
             self._close(slot)

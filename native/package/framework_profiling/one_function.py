@@ -13,7 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
-from ..capture_decorators import ANNOTATED
+from ..decorator_name import ANNOTATED
 
 _HERE: Final = Path(__file__).parent
 _UNSEEN: Final = os.fspath(_HERE / "unseen.py")

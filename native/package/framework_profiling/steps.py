@@ -1,29 +1,22 @@
-"""When does a step begin and end? As the program annotates it; where it annotates none, as the optimizers of PyTorch step.
+"""When training steps begin and end: as the program annotates them, else as the hooks of its framework find them.
 
-A step of an optimizer goes from the end of one ``optimizer.step()`` to the end of the next; it is recorded as an annotation ``step`` with
-its number. When number 0 begins is not known: it is not recorded, and counts from the first module that is called for training. Of
-several optimizers the one that steps first counts, until it is gone, or another has stepped a hundred times without it. As soon as the
-program annotates a step, optimizers count no more.
-
-Steps count on one thread: the one that makes the first.
+A step that a hook finds is recorded as an annotation ``step`` with its number. As soon as the program annotates a step, also with NVTX, the
+hooks record no more. Steps count on one thread: the one that makes the first. The sources, best first, are :mod:`.keras_steps`,
+:mod:`.torch_steps` and :mod:`.jit_steps`; a better source replaces one that was found before.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
-import weakref
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, Final, Protocol
 
+from . import torch_steps
 from .unseen import unseen
-from .when_imported import when_imported
 
-OPTIMIZERS: Final = "torch.optim.optimizer"
-_MODULES: Final = "torch.nn.modules.module"
-_WITHOUT_THE_FIRST: Final = 100
+SOURCE_KEY: Final = "steps.source"
+"""Metadata: who made the steps of a process, in words."""
+ANNOTATIONS: Final = "annotations"
 
 
 class Listener(Protocol):
@@ -40,57 +33,74 @@ class Native(Protocol):
     """What is needed of the C library."""
 
     def watch_steps(self, watcher: Callable[[bool, int | None], bool] | None, /) -> None: ...
-    def range_begin(self, name: str, value: int, /) -> Any: ...
-    def range_end(self, handle: Any, /) -> None: ...
+    def turn(self, before: Any, number: int | None, /) -> Any: ...
+    def range_drop(self, handle: Any, /) -> None: ...
+    def nvtx_steps(self) -> bool: ...
 
 
 class Steps:
-    """Tells ``listener`` of steps until it is closed. ``from_zero``: step 0 matters."""
+    """Tells ``listener`` of steps until it is closed, and records those that hooks find. ``tell`` writes a fact of the run."""
 
-    def __init__(self, listener: Listener, native: Native, *, from_zero: bool) -> None:
+    def __init__(self, listener: Listener | None, native: Native, tell: Callable[[str, object], None] = lambda key, value: None) -> None:
         self.source: str | None = None
-        """``annotations`` or ``optimizer``; None: no step yet."""
-        self._listener: Listener | None = listener
+        """``annotations``, ``optimizer`` or another kind of hook; None: no step yet."""
+        self.open: int | None = None
+        """The step that a hook found to begin, and that has not ended."""
+        self._listener = listener
         self._native = native
-        self._from_zero = from_zero
-        self._thread: int | None = None
-        self._counted = 0
+        self._tell = tell
+        self.thread: int | None = None
+        """The one that makes the steps, once it has."""
         self._annotated: int | None = None
-        self._optimizers: _Optimizers | None = None
-        self._call_off: Callable[[], None] = lambda: None
+        self._counted = 0
+        self._rank = 0
+        self._next = 0
+        self._handle: Any = None
+        self._closed = False
+        self._torch = torch_steps.TorchSteps(self)
 
     def watch(self) -> None:
         """From now on."""
         global _current
+        if _current is not None:
+            _current.close()
         _current = self
         self._native.watch_steps(_told)
-        self._call_off = when_imported(OPTIMIZERS, self._hook)
+        self._torch.watch()
 
     def listen_no_more(self) -> None:
-        """The listener is told nothing more; annotations cost what they do without it. Steps of optimizers are recorded on."""
+        """The listener is told nothing more; steps that hooks find are recorded on."""
         self._listener = None
-        self._native.watch_steps(None)
-
-    def unfinished(self) -> int | None:
-        """The step of an optimizer that has begun and not ended: where training is over there is no such step."""
-        return None if self._optimizers is None else self._optimizers.unfinished
+        if self.source == ANNOTATIONS:
+            self._native.watch_steps(None)  # annotations cost what they do without it
 
     def close(self) -> None:
         """The end of all."""
         global _current
         self._listener = None
         self._native.watch_steps(None)
-        self._call_off()
-        if self._optimizers is not None:
-            self._optimizers.remove()
-            self._optimizers = None
+        self._closed = True
+        self._drop()
+        self._torch.remove()
         if _current is self:
             _current = None
+
+    def mine(self) -> bool:
+        """Whether this is the thread that makes the steps."""
+        here = threading.get_ident()
+        if self.thread is None:
+            self.thread = here
+        return self.thread == here
+
+    @property
+    def has_listener(self) -> bool:
+        """Whether something is profiled in some steps."""
+        return self._listener is not None
 
     # -------------------------------------------------------------- annotations
 
     def annotated(self, begins: bool, number: int | None) -> bool:
-        """What the C library tells; whether it is to tell of the end, too."""
+        """What the C library tells; whether it is to tell of the end as well."""
         if not self.mine():
             return False
         if not begins:
@@ -98,132 +108,108 @@ class Steps:
             if number is not None and self._listener is not None:
                 self._listener.ends(number)
             return False
-        if self._optimizers is not None:
-            self._optimizers.remove()
-            self._optimizers = None
-        self._call_off()
-        self.source = "annotations"
+        if self.source != ANNOTATIONS:
+            self._leave_to_annotations()
+        if self._listener is None:
+            self._native.watch_steps(None)
+            return False
         if number is None:
             number, self._counted = self._counted, self._counted + 1
         self._annotated = number
-        if self._listener is not None:
-            self._listener.begins(number)
+        self._listener.begins(number)
         return True
 
-    def mine(self) -> bool:
-        """Whether this is the thread that makes the steps."""
-        here = threading.get_ident()
-        if self._thread is None:
-            self._thread = here
-        return self._thread == here
+    def _leave_to_annotations(self) -> None:
+        """The program makes its steps itself; what a hook began is no step."""
+        self._closed = True
+        self._drop()
+        self._torch.stop()
+        self.source = ANNOTATIONS
+        self._tell(SOURCE_KEY, ANNOTATIONS)
 
-    # -------------------------------------------------------------- optimizers
+    # -------------------------------------------------------------- steps that hooks find
 
-    def _hook(self, module: ModuleType) -> None:
-        if self.source is None and hasattr(module, "register_optimizer_step_post_hook"):
-            self._optimizers = _Optimizers(self, module, from_zero=self._from_zero)
+    def takes(self, kind: str, rank: int, words: str) -> bool:
+        """Whether a hook makes the steps of this thread: it is the first one, or of a higher ``rank`` than the one before."""
+        if self._closed or not self.mine():
+            return False
+        if self.source == kind:
+            return True
+        if self.source is not None and rank <= self._rank:
+            return False
+        if self._native.nvtx_steps():
+            self._leave_to_annotations()
+            return False
+        if self.source is not None:
+            self.forgets()  # what the other source began is no step
+        self.source, self._rank = kind, rank
+        self._tell(SOURCE_KEY, words)
+        return True
 
-    def boundary(self, ended: int | None, begins: int | None, handle: Any) -> Any:
-        """A step of the optimizer ends, its range with it, and the next one begins; the handle of its range."""
-        global _recording_own
-        self.source = "optimizer"
-        if handle is not None:
-            self._native.range_end(handle)
+    def passes(self) -> None:
+        """A step has ended that nobody saw begin."""
+        self._next += 1
+
+    def turns(self) -> None:
+        """The step that is open ends, and the next one begins."""
+        number = self._next
+        if self._listener is not None:
+            self._tell_of_turn(number)
+        else:
+            self._handle = self._native.turn(self._handle, number)
+        if self._handle is None:  # NVTX marks steps
+            self._leave_to_annotations()
+            return
+        self.open = number
+        self._next = number + 1
+
+    def ends(self) -> None:
+        """The step that is open ends."""
+        if self.open is not None:
+            self._tell_of_turn(None)
+            self.open = None
+
+    def _tell_of_turn(self, begins: int | None) -> None:
+        """What is done for a listener is in no step."""
+        ended, self.open = self.open, None
+        self._native.turn(self._handle, None)
+        self._handle = None
         if ended is not None and self._listener is not None:
             self._listener.ends(ended)
         if begins is not None and self._listener is not None:
             self._listener.begins(begins)
-        if not begins:
-            return None
-        _recording_own = True
-        try:
-            return self._native.range_begin("step", begins)
-        finally:
-            _recording_own = False
+        if begins is not None:
+            self._handle = self._native.turn(None, begins)
 
+    def forgets(self) -> None:
+        """The step that is open is none: its number goes to the next one."""
+        if self.open is not None:
+            self._next -= 1
+            self._drop()
 
-class _Optimizers:
-    """Counts the steps of PyTorch's optimizers."""
-
-    def __init__(self, steps: Steps, module: ModuleType, *, from_zero: bool) -> None:
-        self._steps: Steps | None = steps
-        self._number = 0
-        self._handle: Any = None
-        self._began = False
-        self._first: weakref.ref[Any] | None = None
-        self._others: dict[int, int] = {}
-        self._pid = os.getpid()
-        self._hook = module.register_optimizer_step_post_hook(unseen(self._stepped))
-        self._forward: Any = None
-        modules = sys.modules.get(_MODULES)
-        if from_zero and modules is not None:
-            self._forward = modules.register_module_forward_pre_hook(unseen(self._called))
-
-    def remove(self) -> None:
-        """Counts no more. The range that is open, of a step that has not ended, stays so until the session ends, and is no step then."""
-        self._steps = self._handle = None
-        self._forget_forward()
-        self._hook.remove()
-
-    @property
-    def unfinished(self) -> int | None:
-        return self._number if self._began else None
-
-    def _forget_forward(self) -> None:
-        if self._forward is not None:
-            self._forward.remove()
-            self._forward = None
-
-    def _called(self, module: Any, arguments: Any) -> None:
-        steps = self._steps
-        if steps is None or not module.training or not sys.modules["torch"].is_grad_enabled() or os.getpid() != self._pid:
-            return
-        self._forget_forward()
-        if self._number == 0 and not self._began and steps.mine():
-            self._began = True
-            steps.boundary(None, 0, None)
-
-    def _stepped(self, optimizer: Any, arguments: Any, keywords: Any) -> None:
-        steps = self._steps
-        if steps is None or os.getpid() != self._pid or not steps.mine() or not self._counts(optimizer):
-            return
-        self._forget_forward()
-        ended = self._number if self._began else None
-        self._number += 1
-        self._began = True
-        self._handle = steps.boundary(ended, self._number, self._handle)
-
-    def _counts(self, optimizer: Any) -> bool:
-        """Whether this is the one whose steps are counted."""
-        first = None if self._first is None else self._first()
-        if first is optimizer:
-            if self._others:
-                self._others.clear()
-            return True
-        here = id(optimizer)
-        self._others[here] = self._others.get(here, 0) + 1
-        if first is not None and self._others[here] < _WITHOUT_THE_FIRST:
-            return False
-        self._first = weakref.ref(optimizer)
-        self._others.clear()
-        return True
+    def _drop(self) -> None:
+        handle, self._handle, self.open = self._handle, None, None
+        if handle is not None:
+            self._native.range_drop(handle)
 
 
 _current: Steps | None = None
-_recording_own = False
+
+
+def current() -> Steps | None:
+    """The steps of this process."""
+    return _current
+
+
+def torch_current() -> torch_steps.TorchSteps | None:
+    """Those of PyTorch's optimizers."""
+    return None if _current is None else _current._torch
 
 
 @unseen
 def _told(begins: bool, number: int | None) -> bool:
     """What the C library calls: always the same function."""
-    return _current is not None and not _recording_own and _current.annotated(begins, number)
-
-
-@unseen
-def called_now(module: Any) -> None:
-    """A module is being called whose call the hooks did not see, as they were not there yet."""
-    if _current is not None and _current._optimizers is not None:
-        _current._optimizers._called(module, ())
+    return _current is not None and _current.annotated(begins, number)
 
 
 def forget_in_child() -> None:
@@ -231,4 +217,5 @@ def forget_in_child() -> None:
     global _current
     steps, _current = _current, None
     if steps is not None:
+        steps._torch.stop()
         steps._native.watch_steps(None)

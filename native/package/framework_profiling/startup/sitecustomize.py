@@ -1,8 +1,7 @@
-"""How is a program profiled that does not import postrun? Python runs this when it starts, as `postrun record --profiler-config` puts this
-folder first on PYTHONPATH, also for processes that the program starts.
+"""Hooks the framework that a program imports, so that steps are found in programs that do not import postrun.
 
-Nothing is imported until the program has imported torch and trains: runs a data loader, or an optimizer. A sitecustomize of the user
-runs as it would without this one.
+Python runs this when it starts, as `postrun record` puts this folder first on PYTHONPATH, also for processes that the program starts.
+Nothing is imported until the program has imported a framework. A sitecustomize of the user runs as it would without this one.
 """
 
 from __future__ import annotations
@@ -32,23 +31,25 @@ def _the_users() -> None:
             sys.modules.setdefault(__name__, own)
 
 
-class _Torch:
-    """Finds torch as the finders after it do, and hooks it when it has been imported."""
+class _Frameworks:
+    """Finds the frameworks as the finders after it do, and hooks each when it has been imported."""
+
+    left = {"torch", "jax", "tensorflow", "keras", "tf_keras"}
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        if fullname != "torch":
+        if fullname not in self.left:
             return None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+        self.left.discard(fullname)
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
             spec = find(fullname, path, target) if find is not None else None
             if spec is not None:
-                self._then_hook(spec.loader)
+                self._then_hook(spec.loader, fullname)
                 return spec
+        self.left.add(fullname)  # it may be there later
         return None
 
-    def _then_hook(self, loader: Any) -> None:
+    def _then_hook(self, loader: Any, framework: str) -> None:
         execute = getattr(loader, "exec_module", None)
         if execute is None:
             return
@@ -56,22 +57,23 @@ class _Torch:
         def exec_module(module: Any) -> None:
             del loader.exec_module
             execute(module)
-            _hook()
+            _hook(framework)
 
         loader.exec_module = exec_module
 
 
-def _hook() -> None:
+def _hook(framework: str) -> None:
     first_use = "postrun.framework_profiling.first_use"
     try:
         __import__(first_use)
-        sys.modules[first_use].hook()
+        sys.modules[first_use].hook(framework)
     except ImportError:
-        print(f"postrun: {sys.executable} has no postrun; what it trains is not profiled (pip install postrun there)", file=sys.stderr)
-    except Exception as error:  # the program's import of torch goes on
-        print(f"postrun: this process is not profiled ({type(error).__name__}: {error})", file=sys.stderr)
+        text = f"{sys.executable} has no postrun, so its steps are not recorded. Try: pip install postrun there"
+        print(f"postrun: {text}", file=sys.stderr)
+    except Exception as error:  # the program's import goes on
+        print(f"postrun: the steps of this process are not recorded ({type(error).__name__}: {error})", file=sys.stderr)
 
 
-if os.environ.get("POSTRUN_PROFILER_CONFIG") and os.environ.get("POSTRUN_CAPTURE") == "1":
-    sys.meta_path.insert(0, _Torch())
+if os.environ.get("POSTRUN_CAPTURE") == "1" and (os.environ.get("POSTRUN_HOOKS") == "1" or os.environ.get("POSTRUN_PROFILER_CONFIG")):
+    sys.meta_path.insert(0, _Frameworks())
 _the_users()
