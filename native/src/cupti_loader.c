@@ -34,7 +34,7 @@ static void keep(const char *variable, char *value) {
     snprintf(value, PATH_MAX, "%s", text ? text : "");
 }
 
-void postrun_cupti_environment(void) {
+void postrun_cupti_places(void) {
     keep("POSTRUN_CUPTI", settings.cupti);
     keep("CUDA_HOME", settings.home);
     keep("CUDA_PATH", settings.path);

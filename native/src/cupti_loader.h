@@ -83,7 +83,7 @@ struct cupti {
 /* The library, loaded at the first call and kept; NULL, and why. Only where the CUDA driver is READY: some versions crash without it. One
  * call at a time. */
 const struct cupti *postrun_cupti(char *why, size_t size);
-void postrun_cupti_environment(void); /* reads POSTRUN_CUPTI, CUDA_HOME and CUDA_PATH, on the thread that begins the session */
+void postrun_cupti_places(void); /* reads POSTRUN_CUPTI, CUDA_HOME and CUDA_PATH, on the thread that begins the session */
 /* "function: NAME (number): what its user can do" */
 void postrun_cupti_tell_error(const struct cupti *cupti, const char *function, int error, char *why, size_t size);
 

@@ -442,9 +442,9 @@ static void begin_periodic(void) {
 static void read_environment(void) {
     char why[256];
     postrun_cupti_environment();
+    postrun_cupti_places();
     const char *memory = getenv("POSTRUN_GPU_MEMORY");
     char *end = NULL;
-    postrun_cupti_environment();
     int64_t mib = memory ? strtoll(memory, &end, 10) : 0;
     if (mib > 0 && mib < 16384 && *end == 0) {
         postrun_buffers_limit((size_t)mib << 20);
