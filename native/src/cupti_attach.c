@@ -108,9 +108,19 @@ static void requested_2(uint8_t **buffer, size_t *size, size_t *records, const v
     requested(buffer, size, records);
 }
 
+/* Without a subscription its records can no longer be read. */
 static void completed_2(uint8_t *buffer, size_t size, size_t valid, const void *information) {
     (void)information;
-    completed(NULL, 0, buffer, size, valid);
+    if (postrun_subscription_shared()) {
+        completed(NULL, 0, buffer, size, valid);
+        return;
+    }
+    if (buffer && postrun_buffer_origin(buffer) == BUFFER_OWN) {
+        postrun_buffer_put(buffer);
+    }
+    if (buffer && valid) {
+        postrun_device_rows_lost(1);
+    }
 }
 
 static uint64_t timestamp(void) { return (uint64_t)postrun_clock_realtime(); }
@@ -214,6 +224,9 @@ static void leave(void) {
     const char *stays = has_to_stay();
     if (stays) {
         postrun_metadata("cupti.stays", stays);
+        if (atomic_load(&system_threads) && !postrun_subscription_shared()) {
+            cupti->thread_id_type(CUPTI_THREAD_ID_DEFAULT); /* as other clients expect it */
+        }
         postrun_unsubscribe(cupti);
         return;
     }
@@ -263,6 +276,18 @@ static bool enable_kinds(char *why, size_t size) {
     return true;
 }
 
+#define NOT_SUBSCRIBED (-1)
+
+/* What comes before anything is enabled: 0, an error of CUPTI, or NOT_SUBSCRIBED, as `other` has it. */
+static int prepare(char *other, size_t size) {
+    if (postrun_subscribe(cupti, other, size) == CUPTI_OTHER_SUBSCRIBER) {
+        return NOT_SUBSCRIBED;
+    }
+    atomic_store(&system_threads, take_system_threads());
+    set_clock();
+    return register_callbacks();
+}
+
 bool postrun_cupti_attach(char *why, size_t size) {
     const struct cupti *library = postrun_cupti(why, size);
     if (!library) {
@@ -279,17 +304,19 @@ bool postrun_cupti_attach(char *why, size_t size) {
     }
     postrun_cupti_learn_calls(cupti);
     char other[128];
-    int error = postrun_subscribe(cupti, other, sizeof other);
-    if (error == CUPTI_OTHER_SUBSCRIBER) {
+    int error = prepare(other, sizeof other);
+    if (error && postrun_subscription_shared()) { /* some versions refuse the callbacks of a second subscription */
+        postrun_unsubscribe(cupti);
+        postrun_subscription_never_shared();
+        error = prepare(other, sizeof other);
+    }
+    if (error == NOT_SUBSCRIBED) {
         tell_other(other, why, size);
         return false;
     }
-    atomic_store(&system_threads, take_system_threads());
-    set_clock();
     int64_t now = postrun_clock_realtime();
     postrun_device_rows_open(now);
     postrun_device_rows_check_launches(attached > 0 && cupti->version < CUPTI_GRAPH_LAUNCHES ? now : INT64_MAX);
-    error = register_callbacks();
     if (error) {
         if (error == CUPTI_OTHER_SUBSCRIBER) {
             postrun_subscription_guess(other, sizeof other);

@@ -17,7 +17,7 @@
 static void *held; /* NULL: none */
 static void *_Atomic shared; /* the same, if other clients may have one too; callbacks read it */
 static bool listening; /* to the call that postrun_cuda_call makes */
-static bool nsight_systems, never_shared;
+static bool nsight_systems, never_shared, refused_shared; /* refused: by this version */
 static const struct cupti *used;
 static int (*_Atomic leaving)(void); /* called once, at the end of this thread's next call */
 static _Atomic int leaving_result;
@@ -118,7 +118,7 @@ static int try_to_subscribe(const struct cupti *cupti, bool multiple, char *name
 }
 
 static bool may_share(const struct cupti *cupti) {
-    return cupti->version >= CUPTI_MULTIPLE && !never_shared && cupti->subscribe_2 && cupti->enable_2 && cupti->disable_2 &&
+    return cupti->version >= CUPTI_MULTIPLE && !never_shared && !refused_shared && cupti->subscribe_2 && cupti->enable_2 && cupti->disable_2 &&
            cupti->register_callbacks_2 && cupti->next_record_2 && cupti->dropped_2 && cupti->set_attribute_2 && cupti->enabled_kinds;
 }
 
@@ -158,6 +158,8 @@ bool postrun_subscription_lasts(void) {
 }
 
 void *postrun_subscription_shared(void) { return atomic_load(&shared); }
+
+void postrun_subscription_never_shared(void) { refused_shared = true; }
 
 void postrun_unsubscribe(const struct cupti *cupti) {
     if (held && cupti->unsubscribe && cupti->unsubscribe(held) == 0) {

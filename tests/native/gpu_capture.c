@@ -300,6 +300,7 @@ int main(int argc, char **argv) {
         play(text);
         EQUAL(postrun_gpu(0), 0);
         tell("after", (uint64_t)other_subscribe(0));
+        tell("threads", (uint64_t)other("stub_other_thread_ids"));
         tell("with_it", (uint64_t)-postrun_gpu(1));
         EQUAL(postrun_stop(), 0);
     } else if (strcmp(mode, "together") == 0) { /* two clients that both allow others */

@@ -27,6 +27,7 @@
  *   stub_other_subscribe(NAME, MULTIPLE)  subscribes; 39 while another one has subscribed
  *   stub_other_profile()                  replaces the buffer callbacks and enables kernels, without asking whether anybody records
  *   stub_other_enable(KIND)               enables a kind, and leaves the buffer callbacks as they are
+ *   stub_other_thread_ids()               the kind of thread ids that it gets
  *   stub_other_kernels()                  the number of kernels that it received
  *   stub_other_unsubscribe(), stub_other_finalize()  ends its subscription; ends CUPTI in the process
  *
@@ -115,7 +116,7 @@ static struct client first = {.shared.lock = PTHREAD_MUTEX_INITIALIZER, .next = 
 static struct subscriber *_Atomic subscribers;
 static CUpti_TimestampCallbackFunc _Atomic timestamp;
 static _Atomic int registrations, broken, sessions, shared_buffers, torn; /* torn: by another client's cuptiFinalize */
-static _Atomic int other_kernels;
+static _Atomic int other_kernels, thread_ids;
 static struct subscriber *other_subscriber;
 static struct open_buffer *pending;
 struct text {
@@ -658,7 +659,7 @@ static void end_all(void) {
     }
     for (struct subscriber *s = subscribers; s; s = s->next) s->ended = 1, s->listens = 0;
     timestamp = NULL;
-    shared_buffers = 0;
+    shared_buffers = thread_ids = 0;
 }
 CUptiResult CUPTIAPI cuptiFinalize(void) {
     not_torn("cuptiFinalize");
@@ -681,7 +682,9 @@ CUptiResult CUPTIAPI cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallb
 }
 CUptiResult CUPTIAPI cuptiSetThreadIdType(CUpti_ActivityThreadIdType type) {
     CALL("cuptiSetThreadIdType");
-    return type == 1 ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER;
+    if (any_enabled(0)) abort(); /* in the middle */
+    thread_ids = (int)type;
+    return type == 0 || type == 1 ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER;
 }
 #ifdef CALL_SWITCHES
 CUptiResult CUPTIAPI cuptiActivityEnableDriverApi(CUpti_CallbackId id, uint8_t enable) {
@@ -798,7 +801,7 @@ static struct client *client_of(CUpti_SubscriberHandle handle, const char *name)
 }
 CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks_v2(CUpti_SubscriberHandle handle, CUpti_BuffersCallbackRequestFunc_v2 r,
                                                        CUpti_BuffersCallbackCompleteFunc_v2 c) {
-    CALL("cuptiActivityRegisterCallbacks");
+    CALL("cuptiActivityRegisterCallbacks_v2");
     struct client *client = client_of(handle, "cuptiActivityRegisterCallbacks_v2");
     client->request_2 = (void *)r;
     client->complete_2 = (void *)c;
@@ -911,6 +914,7 @@ EXPORT int stub_other_enable(int kind) {
     first.enabled[kind] = 1;
     return 0;
 }
+EXPORT int stub_other_thread_ids(void) { return thread_ids; }
 EXPORT int stub_other_kernels(void) { return other_kernels; }
 EXPORT int stub_other_unsubscribe(void) {
     if (!other_subscriber) return CUPTI_ERROR_INVALID_PARAMETER;

@@ -505,7 +505,7 @@ NEEDED = {"cuptiGetVersion", "cuptiActivityRegisterCallbacks", "cuptiActivityEna
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_every_error_of_every_function(machine: Callable[..., Machine], function: str) -> None:
     """The session is whole, and the reason is told where nothing can be recorded."""
-    here = machine("12.9" if function == "cuptiFinalize" else NEWEST)
+    here = machine({"cuptiFinalize": "12.9", "cuptiActivityRegisterCallbacks": ONE_CLIENT}.get(function, NEWEST))
     for code in CODES:
         here.run("open", STUB_ERRORS=f"{function}={code}")
         tables = here.read()
@@ -813,6 +813,7 @@ def test_another_client_is_refused_while_a_window_is_open(machine: Callable[...,
     here = machine(version)
     told = here.run("refused")
     assert (told["in"], told["after"], told["with_it"]) == (39, 0, errno.ENOTSUP)
+    assert told["threads"] == 0, "the kind of thread ids that others expect"
     tables = here.read()
     assert len(tables["kernel"]) == 3
     named = "CUPTI for the other" if float(version) >= 13 else "which one is not known"
@@ -838,6 +839,15 @@ def test_one_client_where_several_cannot_be(machine: Callable[..., Machine], var
     told = here.run("refused", STUB_DRIVER=driver, **variables)
     assert (told["in"], told["after"]) == (39, 0)
     assert len(here.read()["kernel"]) == 3
+
+
+def test_one_client_where_the_callbacks_of_several_are_refused(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    here.run("windows", ALL, 2, STUB_ERRORS="cuptiActivityRegisterCallbacks_v2=999")
+    tables = here.read()
+    assert len(tables["kernel"]) == 2 * 3
+    assert "capability.gpu" not in facts_of(tables)
+    assert Counter(name for _, name in here.calls())["cuptiActivityRegisterCallbacks_v2"] == 1
 
 
 @pytest.mark.parametrize("version", ["12.9", "13.0", NEWEST])
