@@ -26,7 +26,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 # The folders whose files take longest. A process takes file after file: a long one at the end would leave the others without work.
-LONG = ("packaging", "nightly", "real", "native", "report_templates")
+LONG = ("packaging", "nightly", "real", "native", "gpu", "report_templates")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
