@@ -119,10 +119,6 @@ static void why_no_answer(const struct gpus *gpus, int number, int question, str
     if (!gpu->there || asked->answer == ANSWER_FINE) {
         return;
     }
-    if (asked->code == GPU_NARROW_COUNTER) {
-        add(text, "left out until the driver's counter is above 4 GiB: it may have 32 bits, and wrap unseen");
-        return;
-    }
     if (asked->answer == ANSWER_SOMETIMES) {
         add(text, "left out of some samples: ");
     }
@@ -451,6 +447,7 @@ void postrun_gpus_read(struct gpus *gpus) {
         [ASK_THROTTLE_REASONS] = read_throttle_reasons, [ASK_TEMPERATURE] = read_temperature,
     };
     gpus->fresh_count = 0;
+    postrun_gpu_windows_put(gpus);
     gpus->stamp = gpus->ticks;
     for (int i = 0; i < gpus->count; i++) {
         struct gpu *gpu = &gpus->gpu[i];
@@ -469,6 +466,7 @@ void postrun_gpus_read(struct gpus *gpus) {
 }
 
 void postrun_gpus_read_last(struct gpus *gpus) {
+    postrun_gpu_windows_put(gpus);
     gpus->stamp = postrun_gpus_now(gpus);
     postrun_gpu_xids_read(gpus);
     for (int i = 0; i < gpus->count; i++) {

@@ -2,7 +2,10 @@
  * over PCIe and NVLink, energy, memory errors.
  *
  * Two groups, each read by one nvmlDeviceGetFieldValues, at a rate that also follows from how long the driver takes for it: TRAFFIC every 5 s,
- * HEALTH every 60 s. nvmlDeviceGetPcieThroughput is not used: it measures for 20 ms a call. */
+ * HEALTH every 60 s. nvmlDeviceGetPcieThroughput is not used: it waits for 20 ms in each call.
+ *
+ * Bytes over PCIe below 4 GiB may come from a counter of 32 bits, which can wrap unseen within 5 s. Their rate is that of a short window
+ * instead: two readings, between which the thread waits after it has answered the sampler. */
 #define _GNU_SOURCE
 #include <limits.h>
 
@@ -13,6 +16,8 @@
 #define COST_FACTOR 500   /* at most 1/500 of the time is spent in one group of one GPU */
 #define SHORTEST_S 0.05   /* between two readings of a counter, for a rate */
 #define WRAP (1ull << 32) /* a counter beyond has more than 32 bits */
+#define WINDOW_LEAST_NS 10000000 /* between the two readings of a window */
+#define WINDOW_MOST_NS 33000000  /* in which 128 GB/s are 4 GiB */
 
 static const double period_s[GPU_GROUPS] = {[GPU_TRAFFIC] = 5, [GPU_HEALTH] = 60};
 
@@ -66,20 +71,6 @@ static unsigned long long whole(const struct nvml_field *answer) {
     }
 }
 
-/* Bytes over PCIe: where a counter of 32 bits wraps several times between two readings, nothing shows it. */
-static int wide_enough(struct gpus *gpus, struct gpu *gpu, unsigned long long value) {
-    struct gpu_asked *asked = &gpu->asked[ASK_PCIE];
-    if (value >= WRAP) {
-        return 1;
-    }
-    if (asked->answer == ANSWER_FINE) {
-        asked->answer = ANSWER_SOMETIMES;
-        asked->code = GPU_NARROW_COUNTER;
-        gpus->changed |= 1u << ASK_PCIE;
-    }
-    return 0;
-}
-
 static void take_value(struct gpus *gpus, struct gpu *gpu, int number, const struct field *field, unsigned long long value, int64_t at) {
     struct gpu_counter *counter = &gpu->counter[field - fields];
     struct gpu_counter before = *counter;
@@ -97,10 +88,9 @@ static void take_value(struct gpus *gpus, struct gpu *gpu, int number, const str
         result = value < counter->first ? -1 : (double)(value - counter->first) * factor;
     }
     if (field->kind == RATE) {
-        if (field->question == ASK_PCIE && !wide_enough(gpus, gpu, value)) {
-            return;
-        }
-        if (first || value < before.last || (field->question == ASK_PCIE && before.last < WRAP)) {
+        int narrow = field->question == ASK_PCIE && value < WRAP;
+        gpu->window = narrow && gpu->window == WINDOW_NONE ? WINDOW_WANTED : gpu->window;
+        if (first || value < before.last || narrow || (field->question == ASK_PCIE && before.last < WRAP)) {
             return;
         }
         result = (double)(value - before.last) * factor / elapsed;
@@ -155,6 +145,74 @@ static void read_memory_clock(struct gpus *gpus, struct gpu *gpu, int number) {
         postrun_gpu_put(gpus, M_GPU_MEMORY_CLOCK, number, clock);
     }
 }
+
+/* ---------------------------------------------------------------- windows */
+
+/* Both counters of bytes over PCIe, and about when. */
+static int read_pcie(const struct gpus *gpus, const struct gpu *gpu, uint32_t value[2], int64_t *at_ns) {
+    struct nvml_field answers[2];
+    memset(answers, 0, sizeof answers);
+    answers[0].fieldId = NVML_PCIE_BYTES_SENT;
+    answers[1].fieldId = NVML_PCIE_BYTES_RECEIVED;
+    answers[0].nvmlReturn = answers[1].nvmlReturn = (nvml_result)NVML_UNKNOWN;
+    int64_t begun = postrun_clock_monotonic();
+    int code = (int)gpus->nvml->fields(gpu->handle, 2, answers);
+    *at_ns = begun + (postrun_clock_monotonic() - begun) / 2;
+    for (int i = 0; i < 2; i++) {
+        code = code == NVML_OK ? (int)answers[i].nvmlReturn : code;
+        value[i] = (uint32_t)whole(&answers[i]);
+    }
+    return code == NVML_OK;
+}
+
+int postrun_gpu_windows_begin(struct gpus *gpus) {
+    int begun = 0;
+    for (int i = 0; i < gpus->count; i++) {
+        struct gpu *gpu = &gpus->gpu[i];
+        if (gpu->window == WINDOW_WANTED) {
+            gpu->window = gpu->there && read_pcie(gpus, gpu, gpu->window_bytes, &gpu->window_ns) ? WINDOW_BEGUN : WINDOW_NONE;
+            begun += gpu->window == WINDOW_BEGUN;
+        }
+    }
+    return begun;
+}
+
+void postrun_gpu_windows_end(struct gpus *gpus) {
+    for (int i = 0; i < gpus->count; i++) {
+        struct gpu *gpu = &gpus->gpu[i];
+        uint32_t value[2];
+        int64_t at_ns;
+        if (gpu->window != WINDOW_BEGUN) {
+            continue;
+        }
+        gpu->window = WINDOW_NONE;
+        if (!read_pcie(gpus, gpu, value, &at_ns)) {
+            continue;
+        }
+        int64_t elapsed = at_ns - gpu->window_ns;
+        if (elapsed >= WINDOW_LEAST_NS && elapsed <= WINDOW_MOST_NS) {
+            for (int k = 0; k < 2; k++) {
+                gpu->window_rate[k] = (double)(uint32_t)(value[k] - gpu->window_bytes[k]) * 1e9 / (double)elapsed;
+            }
+            gpu->window_ticks = postrun_gpus_now(gpus);
+            gpu->window = WINDOW_DONE;
+        }
+    }
+}
+
+void postrun_gpu_windows_put(struct gpus *gpus) {
+    for (int i = 0; i < gpus->count; i++) {
+        struct gpu *gpu = &gpus->gpu[i];
+        if (gpu->window == WINDOW_DONE) {
+            gpus->stamp = gpu->window_ticks;
+            postrun_gpu_put(gpus, M_GPU_PCIE_TRANSMIT, i, gpu->window_rate[0]);
+            postrun_gpu_put(gpus, M_GPU_PCIE_RECEIVE, i, gpu->window_rate[1]);
+            gpu->window = WINDOW_NONE;
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- groups */
 
 void postrun_gpu_health_read(struct gpus *gpus, struct gpu *gpu, int number) {
     read_group(gpus, gpu, number, GPU_HEALTH);

@@ -30,6 +30,7 @@ void postrun_sampler_gpu_close(struct sampler *sampler) {
 
 #define PATIENCE_NS 50000000     /* of a sample */
 #define LAST_PATIENCE_NS 2000000000 /* of the end */
+#define WINDOW_NS 20000000       /* of bytes over PCIe */
 #define WAITING_NS 10000000000   /* after which a GPU that does not answer is told of */
 
 /* ---------------------------------------------------------------- the thread that asks */
@@ -71,6 +72,22 @@ static void destroy(struct gpus *gpus) {
     free(gpus);
 }
 
+/* Under the lock, which is open meanwhile: the sampler has its answer and is not kept. */
+static void watch_windows(struct gpus *gpus) {
+    pthread_mutex_unlock(&gpus->lock);
+    int begun = postrun_gpu_windows_begin(gpus);
+    pthread_mutex_lock(&gpus->lock);
+    if (!begun)
+        return;
+    int64_t until = now_ns(CLOCK_MONOTONIC) + WINDOW_NS;
+    struct timespec time = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+    while (!gpus->stop && !gpus->abandoned && pthread_cond_timedwait(&gpus->news, &gpus->lock, &time) != ETIMEDOUT) {
+    }
+    pthread_mutex_unlock(&gpus->lock);
+    postrun_gpu_windows_end(gpus);
+    pthread_mutex_lock(&gpus->lock);
+}
+
 static void *ask(void *argument) {
     struct gpus *gpus = argument;
     pthread_setname_np(pthread_self(), "postrun-gpus");
@@ -87,6 +104,7 @@ static void *ask(void *argument) {
             gpus->cost_ns = cost;
             gpus->answered = 1;
             pthread_cond_broadcast(&gpus->news);
+            watch_windows(gpus);
         } else if (gpus->stop) {
             pthread_mutex_unlock(&gpus->lock);
             gpus->fresh_count = 0;

@@ -20,7 +20,6 @@ enum gpu_question {
 };
 enum gpu_group { GPU_TRAFFIC, GPU_HEALTH, GPU_GROUPS }; /* of fields that are read together */
 #define EACH_SAMPLE (ASK_TEMPERATURE + 1)
-#define GPU_NARROW_COUNTER (-1) /* as a code: a counter that may have wrapped unseen */
 enum gpu_answer { ANSWER_FINE, ANSWER_SOMETIMES, ANSWER_NEVER };
 
 struct gpu_asked { /* a question to one GPU */
@@ -43,6 +42,10 @@ struct gpu {
     int64_t due[GPU_GROUPS]; /* ticks at which each group of fields is read next; 0: now */
     int begun[GPU_GROUPS];   /* was read before */
     int64_t health_at; /* and at which its health was read */
+    enum { WINDOW_NONE, WINDOW_WANTED, WINDOW_BEGUN, WINDOW_DONE } window; /* of bytes over PCIe, where the counter may have 32 bits */
+    uint32_t window_bytes[2]; /* at its begin: sent, received */
+    int64_t window_ns, window_ticks; /* its begin, its end */
+    double window_rate[2];
     int nvlink_bytes; /* the driver has the newer counters of NVLink only */
     struct gpu_counter {
         int known;
@@ -108,6 +111,10 @@ int postrun_gpu_sound(struct gpus *gpus, struct gpu *gpu, enum gpu_question ques
 /* gpu_fields.c */
 void postrun_gpu_fields_read(struct gpus *gpus, struct gpu *gpu, int number); /* those that are due */
 void postrun_gpu_health_read(struct gpus *gpus, struct gpu *gpu, int number); /* at once */
+
+int postrun_gpu_windows_begin(struct gpus *gpus); /* whether there are any */
+void postrun_gpu_windows_end(struct gpus *gpus);
+void postrun_gpu_windows_put(struct gpus *gpus); /* into fresh */
 
 /* gpu_xid.c */
 void postrun_gpu_xids_open(struct gpus *gpus);

@@ -586,12 +586,43 @@ def test_newer_counters_of_nvlink(play: Play) -> None:
     assert got.calls["field202", 0] == 1
 
 
-def test_a_counter_that_may_wrap_unseen_has_no_rate(play: Play) -> None:
-    """Bytes over PCIe below 4 GiB: of 32 bits, they may have wrapped several times in 5 s. Above, they have more bits."""
-    got = long(play, "devices 1\nvalue field197 0 1 0 4000000000 1\nvalue field198 0 2 2 3000000000\n", 20)
-    assert ("gpu_pcie_transmit", 0) not in got.values
-    assert len(got.values["gpu_pcie_receive", 0]) == 1  # the last interval begins and ends above
-    assert got.capabilities == {"pcie": "GPU 0: left out until the driver's counter is above 4 GiB: it may have 32 bits, and wrap unseen"}
+def test_a_counter_that_may_wrap_unseen_is_read_twice_in_20_ms(play: Play) -> None:
+    """Bytes over PCIe below 4 GiB: a counter of 32 bits may wrap several times in 5 s, but in 20 ms once at most."""
+    windows = [(2, 3, 2**32 - 40_000_000, 60_000_000), (5, 6, 1000, 100_001_000)]  # calls of each window, values: 100 MB each
+    sent = [f"value field197 0 {call} {call} {value} 1" for one, two, a, b in windows for call, value in ((one, a), (two, b))]
+    idle = ["value field197 0 1 0 4000000000 1", "value field198 0 1 0 7 1"]
+    for _ in range(10):  # a window in which the thread was kept waiting for a core gives no rate
+        got = long(play, "\n".join(["devices 1", *sent, *idle, ""]), 8)
+        rates = got.values.get(("gpu_pcie_transmit", 0), [])
+        if len(rates) == 2:
+            break
+    assert len(rates) == 2
+    assert all(100e6 / 0.033 <= rate <= 100e6 / 0.02 for rate in rates)
+    assert got.values["gpu_pcie_receive", 0] == [0, 0]
+    assert got.capabilities == {}
+    assert got.calls["field197", 0] == 2 * 3
+
+
+def test_a_counter_that_grows_beyond_32_bits(play: Play) -> None:
+    """The window is given up; the rate is that of the whole time between two readings above."""
+    narrow = "".join(f"value field{field} 0 1 3 4000000000\n" for field in (197, 198))
+    got = long(play, f"devices 1\n{narrow}", 20)
+    transmitted = got.values["gpu_pcie_transmit", 0]
+    assert transmitted[-2:] == [pytest.approx(1e9, rel=0.01)] * 2
+    assert transmitted[:-2] in ([0], [])
+    assert got.calls["field197", 0] == 3 + 3
+
+
+def test_a_window_keeps_nobody(play: Play) -> None:
+    """Samples do not wait for it, and neither does the end."""
+    script = "devices 2\nvalue field197 -1 1 0 5\nvalue field198 -1 1 0 5\n"
+    got = play(script, 1)
+    assert len(got.values["gpu_power", 0]) == 1
+    got = play(script, None, "session", 0, 300, variant="thread")
+    assert len(got.values["gpu_power", 0]) >= 2
+    assert got.capabilities == {}
+    for fails in (f"fail fields 0 2 0 {LOST}\n", "fail field198 0 2 0 999\n"):
+        assert ("gpu_pcie_transmit", 0) not in long(play, script + fails, 3, variant="address").values
 
 
 def test_counters_that_run_backwards_have_no_rate(play: Play) -> None:
