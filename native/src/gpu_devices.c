@@ -291,7 +291,7 @@ void postrun_gpus_close(struct gpus *gpus) {
 /* ---------------------------------------------------------------- reading */
 
 int64_t postrun_gpus_now(const struct gpus *gpus) {
-    return gpus->ticks + (int64_t)((double)(postrun_clock_monotonic() - gpus->asked_ns) / 1e9 * postrun_clock_rate());
+    return gpus->base_ticks + (int64_t)((double)(postrun_clock_monotonic() - gpus->base_ns) / 1e9 * postrun_clock_rate());
 }
 
 void postrun_gpu_put(struct gpus *gpus, enum sampler_metric metric, int unit, double value) {
@@ -447,8 +447,10 @@ void postrun_gpus_read(struct gpus *gpus) {
         [ASK_THROTTLE_REASONS] = read_throttle_reasons, [ASK_TEMPERATURE] = read_temperature,
     };
     gpus->fresh_count = 0;
+    gpus->base_ticks = gpus->ticks; /* the sampler changes neither while it waits for the answer */
+    gpus->base_ns = gpus->asked_ns;
     postrun_gpu_windows_put(gpus);
-    gpus->stamp = gpus->ticks;
+    gpus->stamp = gpus->base_ticks;
     for (int i = 0; i < gpus->count; i++) {
         struct gpu *gpu = &gpus->gpu[i];
         gpu->asleep -= gpu->asleep > 0;

@@ -222,7 +222,7 @@ void postrun_gpu_fields_read(struct gpus *gpus, struct gpu *gpu, int number) {
     double rate = postrun_clock_rate();
     int64_t near = (int64_t)(gpus->interval_ms * rate / 2e3); /* half an interval: rather now than at the sample after */
     for (int group = 0; group < GPU_GROUPS; group++) {
-        int64_t now = gpus->ticks;
+        int64_t now = gpus->base_ticks;
         if (!gpu->there || gpu->asleep || (gpu->due[group] != 0 && now + near < gpu->due[group])) {
             continue;
         }

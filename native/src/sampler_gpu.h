@@ -73,7 +73,8 @@ struct gpus {
     uint32_t changed; /* bits of the questions of which there is something new to tell */
     struct gpu_reading fresh[GPU_READINGS];
     size_t fresh_count;
-    int64_t stamp; /* ticks of the readings that follow */
+    int64_t base_ticks, base_ns; /* of the last sample, by both clocks */
+    int64_t stamp;               /* ticks of the readings that follow */
     nvml_event_set xids; /* NULL: none */
     int xid_failures;    /* in a row */
 
