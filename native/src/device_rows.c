@@ -329,7 +329,7 @@ static void check_launches(struct device_batch *batches, int64_t from) {
 static void write_block(struct session *s, const struct shape *shape, uint32_t count) {
     prt_column columns[DEVICE_WORDS];
     int64_t first = 0, last = 0;
-    for (uint8_t c = 0; c < shape->count; c++) {
+    for (uint8_t c = 0; c < shape->count && c < DEVICE_WORDS; c++) {
         bool start = c == shape->start, duration = shape->start != NO_START && c == shape->start + 1;
         columns[c] = (prt_column){shape->ids[c], start ? PRT_COLUMN_TIME : duration ? PRT_COLUMN_DURATION : PRT_COLUMN_INT,
                                   writer.columns + (size_t)c * BLOCK_ROWS};
