@@ -94,11 +94,10 @@ def test_without_steps_windows_last_seconds(machine: Callable[..., Machine], var
     here = machine(variant)
     here.run("seconds=0.1,every=0.4", "no-steps", 0, 900)
     windows = here.windows()
-    assert len(windows) in (2, 3)
-    assert set(here.closed()[:2]) == {"time"}
-    for begin, end, _ in windows[:2]:
-        assert 0.1 * NS <= end - begin < 0.35 * NS
-    assert windows[1][0] - windows[0][0] >= 0.4 * NS
+    assert set(here.closed()[:-1]) == {"time"}
+    assert len(windows) >= 2
+    assert all(end - begin >= 0.1 * NS for begin, end, reason in windows if reason == "time")
+    assert all(second[0] - first[0] >= 0.4 * NS for first, second in pairwise(windows))
     assert len(here.kernels()) > 20
     opens = 0.02 * NS  # kernels that start while a window opens or closes
     assert all(any(begin - opens <= row["start_ns"] <= end + opens for begin, end, _ in windows) for row in here.tables["kernel"])
