@@ -386,7 +386,8 @@ static void tell_graphs(void) {
     }
 }
 
-void postrun_cupti_detach(bool whole) {
+void postrun_cupti_detach(bool whole, int64_t end_ns) {
+    postrun_device_rows_close(end_ns);
     if (!whole) {
         flush_rest();
         last_losses();
@@ -395,7 +396,6 @@ void postrun_cupti_detach(bool whole) {
     }
     cupti->flush_all(0);
     disable_all();
-    postrun_device_rows_close(postrun_clock_realtime());
     flush_rest();
     last_losses();
     tell_graphs();

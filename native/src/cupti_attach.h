@@ -19,8 +19,8 @@ bool postrun_cupti_attach(char *why, size_t size); /* false: not attached; `why`
 bool postrun_cupti_lasts(void);
 void postrun_cupti_flush(void); /* records of work that is done come in */
 /* Everything comes in, nothing is recorded any more, and other clients may use CUPTI. `whole` false: it only gives what it has, as when the
- * program ends. */
-void postrun_cupti_detach(bool whole);
+ * program ends. Records of work that begins after `end_ns` are not taken. */
+void postrun_cupti_detach(bool whole, int64_t end_ns);
 /* Records of work that begins after `last_ns` are not taken; `other`: who it may have been. */
 void postrun_cupti_lost(int64_t last_ns, char *other, size_t size);
 void postrun_cupti_forked(void);

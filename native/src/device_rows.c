@@ -93,8 +93,7 @@ static bool in_a_window(int64_t start, int64_t end) {
 
 void postrun_device_add(struct device_batch *batch, enum device_table table, const int64_t *values) {
     size_t count = shapes[table].count, start = shapes[table].start;
-    bool timed = start != NO_START;
-    if (!in_a_window(timed ? values[start] : batch->now, timed ? values[start] + values[start + 1] : batch->now)) {
+    if (start != NO_START && !in_a_window(values[start], values[start] + values[start + 1])) { /* others belong to rows with times */
         batch->outside++;
         return;
     }

@@ -72,6 +72,7 @@ static struct {
     uint32_t windows; /* of this session, so far */
     int64_t opened_at, good_at; /* CLOCK_REALTIME; good_at: when CUPTI was last known to record for us */
     uint32_t yields;        /* the program's own profilers that run now */
+    char yielded_to[128];   /* the first of them */
     int64_t resumes;        /* CLOCK_MONOTONIC: not before then a window opens again; 0: none waits for that */
 } gpu;
 static _Atomic uint32_t wake_word, quit;
@@ -136,6 +137,13 @@ static void tell_reason(const char *why) {
         set_reason(why);
         postrun_session_capability("gpu", why);
     }
+}
+
+static bool has_reason(void) {
+    pthread_mutex_lock(&reason.lock);
+    bool has = reason.why[0] != 0;
+    pthread_mutex_unlock(&reason.lock);
+    return has;
 }
 
 static void fail(const char *why) {
@@ -230,7 +238,7 @@ static void at_exit(void) {
     if (gpu.state == STATE_OPEN && gpu.pid == getpid() && window_lasts()) {
         postrun_cuda_wait(DEVICE_NS);
         int64_t end = postrun_clock_realtime();
-        postrun_cupti_detach(false);
+        postrun_cupti_detach(false, end);
         gpu.state = STATE_READY;
         tell_window(true, end, postrun_periodic_armed() ? "end" : NULL);
         tell_counts();
@@ -238,11 +246,21 @@ static void at_exit(void) {
     gate_leave(cancellation);
 }
 
+static void tell_yield(void) {
+    char why[REASON];
+    snprintf(why, sizeof why, "%s was used by the program: while it was, nothing else could record GPU activity", gpu.yielded_to);
+    tell_reason(why);
+}
+
 static int open_window(void) {
     static bool registered;
     char why[REASON] = "";
-    if (atomic_load(&never) || gpu.yields || postrun_clock_monotonic() < gpu.resumes) {
+    if (atomic_load(&never)) {
         return -ENOTSUP;
+    }
+    if (gpu.yields || postrun_clock_monotonic() < gpu.resumes) {
+        tell_yield();
+        return -ENOTSUP; /* it opens when that profiler has ended, if it is still wanted */
     }
     if (!postrun_cupti_attach(why, sizeof why)) {
         tell_reason(why);
@@ -266,7 +284,7 @@ static void close_window(const char *closed) { /* as tell_window */
     }
     postrun_cuda_wait(DEVICE_NS);
     int64_t end = postrun_clock_realtime(); /* what starts while CUPTI is detached may be missing */
-    postrun_cupti_detach(true);
+    postrun_cupti_detach(true, end);
     gpu.state = STATE_READY;
     tell_window(true, end, closed);
     tell_counts();
@@ -566,7 +584,7 @@ void postrun_gpu_end(uint32_t number) {
         }
         if (gpu.state == STATE_WAITING) {
             postrun_session_capability("gpu", "the program did not use CUDA");
-        } else if (gpu.state == STATE_READY && !gpu.opened && (gpu.window.by_steps || gpu.window.by_time || gpu.window.by_signal)) {
+        } else if (gpu.state == STATE_READY && !gpu.opened && !has_reason() && (gpu.window.by_steps || gpu.window.by_time || gpu.window.by_signal)) {
             char why[160];
             postrun_window_missed(&gpu.window, why, sizeof why);
             postrun_session_capability("gpu", why);
@@ -623,7 +641,6 @@ int postrun_gpu(int on) {
 }
 
 static int yield_to(const char *who) {
-    char why[REASON];
     if (gpu.session == 0 || gpu.pid != getpid() || (!who && gpu.yields == 0)) {
         return -EALREADY;
     }
@@ -632,11 +649,11 @@ static int yield_to(const char *who) {
         gpu.resumes = gpu.yields == 0 ? postrun_clock_monotonic() + RESUME_NS : 0;
         return 0;
     }
-    if (gpu.yields++ == 0 && (gpu.wanted || gpu.state == STATE_OPEN || postrun_periodic_armed())) {
-        snprintf(why, sizeof why, "%.200s was used by the program: while it was, nothing else could record GPU activity", who);
-        tell_reason(why);
+    if (gpu.yields++ == 0) {
+        snprintf(gpu.yielded_to, sizeof gpu.yielded_to, "%s", who);
     }
     if (gpu.state == STATE_OPEN) {
+        tell_yield();
         close_window(postrun_periodic_armed() ? "profiler" : NULL);
     }
     return 0;

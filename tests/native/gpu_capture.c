@@ -383,6 +383,28 @@ int main(int argc, char **argv) {
         EQUAL(pthread_create(&other, NULL, leave_soon, &self), 0);
         postrun_gpu(0);
         CHECK(!"interrupted");
+    } else if (strcmp(mode, "yield_window") == 0) { /* the program asks for a window while its own profiler runs */
+        gpu_session(folder, POSTRUN_NO_GPU_YET);
+        EQUAL(postrun_gpu_yield("PyTorch's profiler"), 0);
+        EQUAL(postrun_gpu(1), -ENOTSUP);
+        tell_reason("in", -ENOTSUP);
+        EQUAL(postrun_gpu_yield(NULL), 0);
+        EQUAL(postrun_gpu(1), -ENOTSUP);
+        CHECK(wait_attached(1));
+        tell_reason("after", 0);
+        play(text);
+        EQUAL(postrun_stop(), 0);
+    } else if (strcmp(mode, "yield_steps") == 0) { /* the steps of the window pass meanwhile */
+        cuda_init();
+        EQUAL(postrun_gpu_yield("PyTorch's profiler"), 0);
+        for (int i = 0; i < 8; i++) {
+            postrun_begin(name_of("step"), i);
+            postrun_end();
+        }
+        EQUAL(postrun_gpu_yield(NULL), 0);
+        pause_ms(1300);
+        CHECK(!stub("stub_attached"));
+        EQUAL(postrun_stop(), 0);
     } else if (strcmp(mode, "exit") == 0) {
         gpu_session(folder, 0);
         pause_ms(number); /* until the recorder asks for records, as it does each second */

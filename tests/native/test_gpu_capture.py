@@ -488,6 +488,20 @@ def test_the_clock_is_set_once(machine: Callable[..., Machine], version: str, wi
     assert facts_of(tables).get("cupti.stays") is None or "cuptiFinalize" not in [name for _, name in here.calls()]
 
 
+@pytest.mark.parametrize("version", ["12.9", "13.0", NEWEST])
+def test_the_clock_under_wsl(machine: Callable[..., Machine], tmp_path: Path, version: str) -> None:
+    """There CUPTI has a clock of its own. A version that bears a callback once keeps it, and CUPTI with it."""
+    here = machine(version)
+    here.stubs.compile("plain", "stub_wsl.c", tmp_path / "stub_wsl.so")
+    here.run("windows", ALL, 4, STUB_CLOCK="1", LD_PRELOAD=str(tmp_path / "stub_wsl.so"), POSTRUN_CUPTI_STAY="0")
+    tables = here.read()
+    broken = 0 if version == NEWEST else 1
+    assert len(tables["kernel"]) == 4 * 3 - broken
+    assert sum(row["count"] for row in tables["loss"]) == broken
+    stays = facts_of(tables)["cupti.stays"]
+    assert stays == ("its clock was set, which this version bears only once" if broken else "other profilers may use it at the same time")
+
+
 # ---------------------------------------------------------------- errors
 
 
@@ -867,6 +881,20 @@ def test_a_profiler_of_the_program_goes_first_sanitized(machine: Callable[..., M
     here = machine(variant=variant)
     here.run("yield")
     assert len(here.read()["kernel"]) == 6
+
+
+def test_a_window_waits_for_a_profiler_of_the_program(machine: Callable[..., Machine]) -> None:
+    here = machine("13.0")
+    told = here.run("yield_window")
+    compare(here.read(), expected(ALL, told["base"]))
+
+
+def test_a_window_of_steps_that_pass_while_a_profiler_of_the_program_runs(machine: Callable[..., Machine]) -> None:
+    """The reason is that profiler, not the steps."""
+    here = machine("13.0")
+    begun = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(here.folder / "out1")}
+    here.run("yield_steps", ALL, **begun, POSTRUN_GPU_STEPS="2:5")
+    assert here.facts()["capability.gpu"].startswith("PyTorch's profiler was used by the program")
 
 
 def test_a_profiler_of_the_program_that_stays(machine: Callable[..., Machine]) -> None:
