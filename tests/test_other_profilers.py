@@ -85,6 +85,17 @@ def test_a_profiler_that_does_not_start_gives_cupti_back(monkeypatch: pytest.Mon
     assert calls == [("yield", "PyTorch's profiler"), "_enable_profiler", ("yield", None)]
 
 
+def test_functions_that_a_module_has_taken_before(monkeypatch: pytest.MonkeyPatch, calls: list[Any]) -> None:
+    """As jax.profiler has, once jax is imported."""
+    source = fake(monkeypatch, "jax._src.profiler", calls, "start_trace", "stop_trace")
+    public = fake(monkeypatch, "jax.profiler", calls)
+    public.__dict__.update(start_trace=source.start_trace, stop_trace=source.stop_trace)
+    other_profilers.watch()
+    public.start_trace("logs")
+    public.stop_trace()
+    assert calls == [("yield", "JAX's profiler"), "start_trace", "stop_trace", ("yield", None)]
+
+
 @pytest.mark.parametrize(
     ("module", "starts", "ends", "name"),
     [

@@ -99,7 +99,9 @@ static const char *words(int error) {
     case 43: return "the GPU is divided (MIG), of which this version records nothing: a newer CUPTI and driver may";
     case 44: return "GPUs joined by SLI cannot be recorded";
     case 45: return "under WSL this driver records nothing: update the driver of Windows, and allow all users its GPU performance counters";
-    case 999: return "CUPTI cannot start: the driver may be too old for it, another profiler or a debugger may be attached, or this user may not profile";
+    case 999:
+        return "CUPTI cannot start: the driver may be too old for it, another profiler or a debugger may be attached, or this user may not"
+               " profile";
     default: return "";
     }
 }

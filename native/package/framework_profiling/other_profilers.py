@@ -6,6 +6,7 @@ them; another one is refused by CUPTI while a window is open.
 
 from __future__ import annotations
 
+import sys
 import threading
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -50,15 +51,21 @@ class _Hook:
         self._runs = False
 
     def put(self, module: ModuleType) -> None:
-        """On the functions of the module."""
+        """On the functions of the module, also where other modules of the framework have taken them from it."""
+        framework = module.__name__.partition(".")[0]
+        others = [other for name, other in list(sys.modules.items()) if name.partition(".")[0] == framework]
         for names, before, after in (
             (self._profiler.starts, self._starts, self._has_started),
             (self._profiler.ends, _nothing, self._has_ended),
         ):
             for name in names:
                 function = getattr(module, name, None)
-                if function is not None:
-                    setattr(module, name, around(function, before, after))
+                if function is None:
+                    continue
+                hooked = around(function, before, after)
+                for other in {id(other): other for other in (module, *others)}.values():
+                    if getattr(other, "__dict__", {}).get(name) is function:
+                        setattr(other, name, hooked)
 
     def _starts(self, *arguments: Any, **keywords: Any) -> bool:
         """Whether CUPTI has been left to it by this call."""
