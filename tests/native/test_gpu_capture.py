@@ -1132,6 +1132,15 @@ def test_by_the_environment(machine: Callable[..., Machine], variant: str) -> No
     assert Counter(name for _, name in here.calls())["cuInit"] == 1
 
 
+def test_threads_of_the_recorder_leave_the_environment_alone(machine: Callable[..., Machine], tmp_path: Path) -> None:
+    """The program may be changing it."""
+    here = machine("12.9")
+    here.stubs.compile("plain", "stub_getenv.c", tmp_path / "stub_getenv.so")
+    begun = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(here.folder / "out1"), "POSTRUN_GPU_TIME": "0.3:1.5"}
+    told = here.run("time", ALL, **begun, LD_PRELOAD=str(tmp_path / "stub_getenv.so"))
+    compare(here.read(), expected(ALL, told["base"]))
+
+
 def test_a_program_that_uses_no_cuda(machine: Callable[..., Machine]) -> None:
     here = machine()
     here.run("unused", ALL, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_DIR=str(here.folder / "out1"))
