@@ -33,7 +33,7 @@ def test_counts_name_what_is_missing_and_what_is_too_much() -> None:
 
 
 def test_windows_and_what_lies_in_them() -> None:
-    facts = {"gpu.window.1": f"{5 * S} {6 * S}", "gpu.window.0": f"{S} {2 * S}", "gpu.window.2": f"{9 * S}"}
+    facts = {"gpu.window.1": f"{5 * S} {6 * S}", "gpu.window.0": f"{S} {2 * S}", "gpu.window.2": f"{9 * S}", "gpu.window.0.closed": "time"}
     windows = checks.windows_of(facts)
     assert windows == [(S, 2 * S), (5 * S, 6 * S), (9 * S, 0)]
     assert checks.inside_window([kernel(S), kernel(2 * S - 10), kernel(99 * S)], windows) == []

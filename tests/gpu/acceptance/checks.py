@@ -37,9 +37,10 @@ def windows_of(facts: Mapping[str, str]) -> list[tuple[int, int]]:
     """Begin and end of each window in ns since the Unix epoch; an end of 0: still open when the file ended."""
     found: dict[int, tuple[int, int]] = {}
     for key, value in facts.items():
-        if key.startswith("gpu.window."):
+        number = key.removeprefix("gpu.window.")
+        if number != key and number.isdecimal():
             begin, *end = map(int, value.split())
-            found[int(key.rpartition(".")[2])] = (begin, end[0] if end else 0)
+            found[int(number)] = (begin, end[0] if end else 0)
     return [found[number] for number in sorted(found)]
 
 

@@ -12,7 +12,8 @@ from .bench import Bench, Done, Failed, Skipped, exit_name, tail
 TOLERANCE_NS = 1500 * checks.MS  # how long a window may last after another client took CUPTI over
 PAUSE_MS = 1300  # longer than the recorder takes to notice it
 TORCH_ORDERS = ("before", "inside", "after", "around", "twice")
-CLIENT_ORDERS = ("before", "inside", "after", "stays")
+CLIENT_ORDERS = ("before", "inside", "yields", "stays", "after")
+FREE_ORDERS = ("before", "yields", "after")  # in which CUPTI is free for the client, so that it misses nothing
 TEARDOWN = {"": {}, "_teardown_0": {"TEARDOWN_CUPTI": "0"}, "_teardown_1": {"TEARDOWN_CUPTI": "1"}}
 LAUNCH_TOLERANCE, LAUNCH_TOLERANCE_NS = 0.03, 100
 
@@ -28,6 +29,8 @@ def other_profilers(bench: Bench) -> None:
         for finalizes in (0, 1)
     }
     clients = bench.together(runs)
+    if not bench.tools.stub:
+        bench.figures["client_seizes"] = _seized(bench, library)
     torch: dict[str, Done] = {}
     if bench.has("torch"):
         jobs: dict[str, Callable[[], Done]] = {
@@ -43,6 +46,13 @@ def other_profilers(bench: Bench) -> None:
     for name, done in clients.items():
         bench.figures[name] = _recorded(bench, done, "postrun_alpha")
         bench.figures[name]["client"] = {key: done.report[key] for key in ("error", "client_records")}
+        if name.split("_")[1] in FREE_ORDERS:
+            bench.require(checks.equal(done.report["error"], 0, f"{name}: error of the client"))
+            launched = sum(phase["launched"] for phase in done.report["phases"] if phase["client"])
+            bench.require(checks.equal(done.report["client_records"], launched, f"{name}: kernels that the client recorded"))
+        if "yields" in name:
+            after = bench.figures[name]["phases"][-1]
+            bench.require(checks.equal(after["recorded"], after["launched"], f"{name}: kernels after the client had ended"))
     for suffix in TEARDOWN:
         alone = torch.get(f"torch_alone{suffix}")
         expected = _profiled(alone) if alone else []
@@ -54,6 +64,17 @@ def other_profilers(bench: Bench) -> None:
     kept = torch.get("torch_inside") or clients.get("client_inside_1")
     if kept:
         bench.keep(kept, "conflict")
+
+
+def _seized(bench: Bench, library: str) -> Any:
+    """What a client does that profiles without a subscription, against the rules of CUPTI: only a figure."""
+    try:
+        done = bench.workload("client_seizes", "clients", "seizes", library, 1, PAUSE_MS, limit=30, expect=None)
+        if done.code != 0:
+            return f"{exit_name(done.code)}: {tail(done.errors)}"
+        return checks.missing_is_reported(done.report["phases"], done.tables("meta", "kernel", "loss"), TOLERANCE_NS, "postrun_alpha")
+    except Failed as failure:
+        return str(failure)
 
 
 def _profiled(done: Done) -> list[float]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from . import checks
-from .bench import Bench, Done, Skipped
+from .bench import Bench, Done
 
 REPLAYS, CAPTURE_WINDOWS = 20, 50
+TIMED_MS, TIMED_MS_STUB = 8000, 3500
 ORDERS = ("inside", "before", "across")
 TORCH_HOWS = ("graph", "compile")
 NOTE = "capability.gpu.graph_launches"  # known of this CUPTI: kernels may name another launch
@@ -64,11 +65,18 @@ def _torch(bench: Bench, how: str, run: Done, alone: Done | None) -> None:
 
 
 def captures(bench: Bench) -> None:
-    """Opening and closing windows never invalidates a capture of another thread."""
-    count = bench.scaled(CAPTURE_WINDOWS, least=5)
-    done = bench.workload("captures", "captures", count)
-    bench.figures |= done.report
-    if not bench.tools.stub and done.report["captured"] == 0:
-        raise Skipped("no graph was captured")
-    bench.require(checks.equal(done.report["invalidated"], 0, "captures that failed"))
-    bench.require(checks.equal(done.report["opened"], count, "windows that opened"))
+    """Opening and closing windows, by the program or by time, never invalidates a capture of another thread."""
+    count, ms = bench.scaled(CAPTURE_WINDOWS, least=5), bench.scaled(TIMED_MS, least=TIMED_MS_STUB)
+    timed = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_GPU_WINDOWS": "seconds=1,every=2"}
+    done = bench.together(
+        {
+            "by_program": lambda: bench.workload("by_program", "captures", count),
+            "by_time": lambda: bench.workload("by_time", "captures", 0, ms, **timed),
+        }
+    )
+    for name, run in done.items():
+        windows = len(checks.windows_of(checks.facts_of(run.tables("meta"))))
+        bench.figures[name] = run.report | {"windows": windows}
+        bench.demand(run.report["captured"] > 0, f"{name}: no graph was captured")
+        bench.require(checks.equal(run.report["invalidated"], 0, f"{name}: captures that failed"))
+        bench.demand(windows >= (count if name == "by_program" else 2), f"{name}: only {windows} windows opened")

@@ -80,33 +80,35 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
     }
 }
 
-/* 0, or why the client cannot profile. */
-static int client_begins(int profiles) {
-    int error = cupti.subscribe(&subscriber, listen, NULL);
-    if (error == 0 && profiles) {
-        error = cupti.register_callbacks(requested, completed);
-        if (error == 0) {
-            error = cupti.enable(KERNEL_KIND);
-        }
-    } else if (error == 0) {
-        error = cupti.enable_callback(1, subscriber, DRIVER_API, LAUNCH_KERNEL);
-    } else {
+enum client { LISTENS, PROFILES, SEIZES }; /* SEIZES: profiles without a subscription, and whoever has one */
+
+/* 0, or why the client cannot do it. */
+static int client_begins(enum client how) {
+    int error = how == SEIZES ? 0 : cupti.subscribe(&subscriber, listen, NULL);
+    if (error != 0) {
         subscriber = NULL;
+        return error;
     }
-    return error;
+    if (how == LISTENS) {
+        return cupti.enable_callback(1, subscriber, DRIVER_API, LAUNCH_KERNEL);
+    }
+    error = cupti.register_callbacks(requested, completed);
+    return error ? error : cupti.enable(KERNEL_KIND);
 }
 
-static void client_ends(int profiles, int finalizes) {
-    if (!subscriber) {
+static void client_ends(enum client how, int error, int finalizes) {
+    if (error != 0) {
         return;
     }
-    if (profiles) {
+    if (how != LISTENS) {
         cupti.flush(1);
         cupti.disable(KERNEL_KIND);
         cupti.flush(1);
     }
-    cupti.unsubscribe(subscriber);
-    subscriber = NULL;
+    if (subscriber) {
+        cupti.unsubscribe(subscriber);
+        subscriber = NULL;
+    }
     if (finalizes) {
         cupti.finalize();
     }
@@ -147,7 +149,26 @@ static double launch_ns(void) {
     return least;
 }
 
-/* clients inside|before|after|stays|listens LIBRARY FINALIZES PAUSE_MS */
+/* In a window: launches before, while and after the client is there. `yields`: the recorder is asked to make room. */
+static int client_inside(enum client how, int yields, int finalizes, long pause) {
+    if (yields) {
+        postrun_gpu_yield("the client of the suite");
+    }
+    int error = client_begins(how);
+    pause_ms(pause);
+    phase(100, 1, error == 0);
+    client_ends(how, error, finalizes);
+    if (yields) {
+        postrun_gpu_yield(NULL);
+        pause_ms(pause); /* the window opens again */
+    }
+    pause_ms(pause);
+    phase(100, 1, 0);
+    return error;
+}
+
+/* clients ORDER LIBRARY FINALIZES PAUSE_MS. ORDER: before, inside, yields (inside, and says so), seizes (inside, without a subscription),
+ * stays (until after the window), after, listens (to calls only). */
 int mode_clients(int argc, char **argv) {
     if (argc < 5) {
         return 64;
@@ -159,9 +180,9 @@ int mode_clients(int argc, char **argv) {
     device_begin();
     load(argv[2]);
     if (strcmp(order, "before") == 0) {
-        error = client_begins(1);
+        error = client_begins(PROFILES);
         phase(100, 0, 1);
-        client_ends(1, finalizes);
+        client_ends(PROFILES, error, finalizes);
     }
     if (strcmp(order, "listens") == 0) {
         before = launch_ns();
@@ -169,31 +190,30 @@ int mode_clients(int argc, char **argv) {
     session_start(POSTRUN_NO_GPU_YET);
     session_window(1);
     phase(100, 1, 0);
-    if (strcmp(order, "inside") == 0 || strcmp(order, "stays") == 0) {
-        error = client_begins(1);
+    if (strcmp(order, "inside") == 0 || strcmp(order, "yields") == 0) {
+        error = client_inside(PROFILES, order[0] == 'y', finalizes, pause);
+    } else if (strcmp(order, "seizes") == 0) {
+        error = client_inside(SEIZES, 0, finalizes, pause);
+    } else if (strcmp(order, "stays") == 0) {
+        error = client_begins(PROFILES);
         pause_ms(pause);
         phase(100, 1, error == 0);
-        if (strcmp(order, "inside") == 0) {
-            client_ends(1, finalizes);
-            pause_ms(pause);
-            phase(100, 1, 0);
-        }
     } else if (strcmp(order, "listens") == 0) {
-        error = client_begins(0);
+        error = client_begins(LISTENS);
     }
     session_window(0);
     if (strcmp(order, "after") == 0) {
-        error = client_begins(1);
+        error = client_begins(PROFILES);
         phase(100, 0, 1);
-        client_ends(1, finalizes);
+        client_ends(PROFILES, error, finalizes);
     } else if (strcmp(order, "stays") == 0) {
         session_window(1);
         phase(100, 1, error == 0);
         session_window(0);
-        client_ends(1, finalizes);
+        client_ends(PROFILES, error, finalizes);
     } else if (strcmp(order, "listens") == 0) {
         phase(500, 0, 0);
-        client_ends(0, 0);
+        client_ends(LISTENS, error, 0);
         after = launch_ns();
     }
     session_stop();

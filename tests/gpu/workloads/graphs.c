@@ -61,13 +61,16 @@ static void *capture_always(void *argument) {
     return NULL;
 }
 
-/* captures WINDOWS: one thread captures graphs in global mode while another one opens and closes windows. */
+/* captures WINDOWS [MS]: one thread captures graphs in global mode while another one opens and closes windows. With WINDOWS 0 the windows
+ * are those of the environment, for MS. */
 int mode_captures(int argc, char **argv) {
     long windows = NUMBER(1, 50), opened = 0;
     pthread_t other;
     device_begin();
     device_capture();
-    session_start(POSTRUN_NO_GPU_YET);
+    if (windows > 0) {
+        session_start(POSTRUN_NO_GPU_YET);
+    }
     if (pthread_create(&other, NULL, capture_always, NULL) != 0) {
         return 72;
     }
@@ -76,6 +79,9 @@ int mode_captures(int argc, char **argv) {
         pause_ms(15 + i % 7);
         session_window(0);
         pause_ms(5 + i % 5);
+    }
+    if (windows == 0) {
+        pause_ms(NUMBER(2, 8000));
     }
     atomic_store(&over, 1);
     pthread_join(other, NULL);

@@ -75,7 +75,6 @@ def profiled(profile: Any) -> dict[str, Any]:
 def main(how: str, steps: int, streams: int) -> None:
     import torch
 
-    torch.backends.cuda.matmul.allow_tf32 = False
     report: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda}
     if how in ("session", "window"):
         from postrun import capture
