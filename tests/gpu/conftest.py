@@ -32,7 +32,7 @@ def stub_variables(project_root: Path, tmp_path_factory: pytest.TempPathFactory)
             types.append("-DSUBSCRIBE_2")
         if "cuptiActivityEnableDriverApi" in (include / "cupti_activity.h").read_text(errors="replace"):
             types.append("-DCALL_SWITCHES")
-        cupti, cuda = folder / "libcupti.so.99", folder / "libcuda.so.1"
+        cupti, cuda = folder / f"libcupti.so.{version.partition('.')[0]}", folder / "libcuda.so.1"
         for source, built, flags in (
             ("stub_cuda.c", cuda, []),
             ("stub_cupti.c", cupti, [f"-I{folder}", *types, *cupti_headers.flags(version)]),

@@ -6,12 +6,14 @@ tests/gpu/recordings/MACHINE/ has what one run of the suite brought back: *.prt 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from acceptance import traces
 from acceptance.bench import Tools
 from acceptance.runner import Suite
 from acceptance.table import CASES
@@ -68,12 +70,20 @@ def test_recordings_of_gpus(expected: Path) -> None:
     check(expected)
 
 
-def test_a_recording_of_the_suite_is_ingested_as_it_says(tools: Callable[[str], Tools], tmp_path: Path) -> None:
+def test_a_recording_of_the_suite_is_ingested_as_it_says(
+    tools: Callable[[str], Tools], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     suite = Suite(HERE / "accept.py", tmp_path, tmp_path / "work", time.monotonic() + 300, tools("13.5"), {})
     assert suite.run([case for case in CASES if case.number in (2, 7)]) == 0
     expected = tmp_path / "expected.json"
     assert sorted(json.loads(expected.read_text())) == ["graphs", "kernels"]
     check(expected)
+    files = sorted(tmp_path.glob("*.prt"))
+    rows = traces.read(files)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "pyarrow", None)
+        plain = traces.read(files)
+    assert traces.summary(plain) == traces.summary(rows), "the plain reader serves a machine without pyarrow"
     expected.write_text(expected.read_text().replace('"count": 100', '"count": 101'))
     with pytest.raises(AssertionError, match="kernels"):
         check(expected)
