@@ -334,6 +334,8 @@ nvml_result nvmlDeviceGetFieldValues(nvml_device device, int count, struct nvml_
         int code = called(function, d, &n);
         if (passed)
             continue;
+        if (parts[d] >= 0 && function >= FIELD_142 && function <= FIELD_145)
+            code = NVML_NOT_SUPPORTED; /* as of divided GPUs */
         unsigned long long value = valued(function, d, n, 0, made_up[function - FIELD_3].first + made_up[function - FIELD_3].step * (unsigned)(n + d));
         const struct rule *rule = rule_for("value", function, d, n);
         int type = rule && rule->second ? (int)rule->value[1] : made_up[function - FIELD_3].type;

@@ -366,10 +366,13 @@ def test_mig(play: Play, variant: str) -> None:
     got = play("devices 3\nmig 1 3\nmig 2 0\nfail memory_v2 1 1 0 4\n", 3, variant=variant, CUDA_VISIBLE_DEVICES="MIG-1-2")
     assert got.capabilities == {
         "utilization": "GPU 1 to 2: the GPU is divided (MIG), for which the driver has none", "memory": "GPU 1: not permitted to this user",
+        "remapped_rows": "GPU 1 to 2: not supported",
     }  # fmt: skip
     assert ("gpu_utilization", 1) not in got.values
     assert got.values["gpu_power", 1] == [said(1, call)["gpu_power"] for call in (1, 2, 3)]
     assert got.calls["utilisation", 1] == got.calls["memory_v2", 1] == 1
+    assert got.values["gpu_memory_temperature", 1][0] == 62
+    assert got.values["gpu_ecc_corrected", 1] == [0]
     assert got.metadata["gpu.1.mig"] == got.metadata["gpu.2.mig"] == "1"
     assert got.metadata["gpu.1.mig_devices"] == "MIG-1-0,MIG-1-1,MIG-1-2"
     assert not {"gpu.0.mig", "gpu.2.mig_devices", "gpu.0.mig_devices"} & set(got.metadata)
