@@ -24,7 +24,7 @@ from .command_parts import CONFIG, VERBOSITY, commands_of, option, print_json, p
 from .errors import PostrunError, Terminated
 from .lazy_commands import LazyGroup
 from .messages import echo, echo_line, show
-from .record_options import RECORD_OPTIONS
+from .record_options import RECORD_OPTIONS, RecordCommand
 from .report_options import MEMORY_LIMIT, MODE, REDACT, REPORT_OPTIONS, STORE_OPTIONS, THREADS, chosen_look, chosen_rules, fail_if
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def _recorded(output: Path, seed: int, quiet: bool, verbose: bool, store_options
             _write_report(store, progress, printer, quiet=quiet, output=output, **options)
 
 
-@main.command(short_help="Run a command and record it.", context_settings={"allow_interspersed_args": False})
+@main.command(cls=RecordCommand, short_help="Run a command and record it.", context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND [ARG]...")
 @with_options(RECORD_OPTIONS)
 def record(command: tuple[str, ...], **options: Any) -> None:
@@ -254,8 +254,12 @@ def record(command: tuple[str, ...], **options: Any) -> None:
     wanted = {name: options.pop(name) for name in ("gpu", "steps", "seconds", "window_signal")}
     ctx = click.get_current_context()
     typed = {name for name in wanted if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    gpu, window = record_gpu.chosen(typed, **wanted)
-    record_child.leave(record_job.record(command, record_job.Wanted(**options, mode=modes.current(), gpu=gpu, window=window)))
+    if options.pop("no_gpu"):
+        wanted["gpu"] = "off"
+        typed.add("gpu")
+    gpu, always, window = record_gpu.chosen(typed, **wanted)
+    choice = record_job.Wanted(**options, mode=modes.current(), gpu=gpu, always=always, window=window)
+    record_child.leave(record_job.record(command, choice))
 
 
 @main.command(short_help="Show what trace files of the capture library hold.")

@@ -9,6 +9,7 @@ from typing import Final
 
 import polars as pl
 
+from ..loss_reasons import loss_reason
 from .store import Severity, Store
 from .trace_format import Problem, TraceFile
 
@@ -51,21 +52,6 @@ _PROBLEMS: Final[dict[str, tuple[Severity, str]]] = {
     "out_of_range": ("warning", "Numbers beyond the range of their column were read as missing"),
     "unreadable": ("error", "The file could not be read to its end"),
 }  # fmt: skip
-_RING, _DISK, _FORK, _DEPTH, _DEVICE, _NO_TIMES = 1, 2, 3, 4, 5, 6
-_LOSSES: Final = {
-    _RING: ("ring_full", "Records were lost: a thread made them faster than they could be written. Give its ring more records"),
-    _DISK: ("disk_full", "Records were lost: they could not be written to disk. Free some space, or record to another place"),
-    _FORK: ("lost_at_fork", "Records were lost when the process forked"),
-    _DEPTH: ("too_deep", "Ranges nested deeper than 64 were left out"),
-    _DEVICE: (
-        "device_records_lost",
-        "Records of kernels, copies or calls were lost: the device made more than there was memory for. What they took is missing from"
-        " every figure of devices; record fewer steps at a time",
-    ),
-    _NO_TIMES: ("device_times_lost", "Kernels, copies or calls were left out: the device's tracer did not say when they ran"),
-}
-
-
 _NO_ACTIVITY: Final = ("no NVIDIA driver", "no CUDA device", "the program did not use CUDA")
 _GPU: Final = ("capability.gpu", "capability.cuda")
 _WORKER_NO_END: Final = (
@@ -107,9 +93,9 @@ def note_losses(store: Store, source: int, file: str, opened: TraceFile) -> bool
     assert isinstance(losses, pl.DataFrame)
     sums = losses.group_by("reason").agg(pl.col("count").sum(), pl.col("first_ns").min(), pl.col("last_ns").max()).sort("reason")
     for reason, count, first, last in sums.iter_rows():
-        code, text = _LOSSES.get(reason, ("records_lost", "Records were lost"))
-        store.note("warning", code, f"{text}.", count=count, source=source, file=file, first_ns=first, last_ns=last)
-    return bool(losses["reason"].is_in([_DISK, _DEVICE, _NO_TIMES]).any())
+        lost = loss_reason(reason)
+        store.note("warning", lost.code, f"{lost.text}.", count=count, source=source, file=file, first_ns=first, last_ns=last)
+    return any(loss_reason(reason).missing for reason in sums["reason"])
 
 
 _LOST: Final = "capability.gpu.devices"

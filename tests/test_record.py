@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import pty
 import shutil
 import signal
@@ -114,7 +115,9 @@ def test_a_job_is_recorded_with_its_facts_and_its_annotations(tmp_path: Path) ->
                   *python("print('out')\n" + TRAIN), cwd=tmp_path)  # fmt: skip
     after = time.time_ns()
     assert (done.returncode, done.stdout) == (0, "out\n")
-    assert done.stderr == "postrun: recorded to run; report it with: postrun report run\n"
+    said = done.stderr.splitlines()
+    assert re.fullmatch(r"postrun: recorded 8 steps \(annotations\), 1 process, [\d,]+ samples? of the machine", said[0])
+    assert said[1:] == ["postrun: recorded to run; report it with: postrun report run"]
     known = said(tmp_path / "run")
     assert {key: value for key, value in known.items() if key.startswith("param.")} == {
         "param.optimizer.lr": "0.2", "param.optimizer.name": "sgd", "param.layers": "[1, 2]", "param.debug": "false", "param.epochs": "3",

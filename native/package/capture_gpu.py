@@ -85,7 +85,7 @@ def begins(gpu: bool | str | None, stacklevel: int) -> None:
         library.gpu_when_used()
     elif gpu is None and not off and library.gpu_driver():
         library.gpu_when_used()
-        if not capture_environment.gpu_by_windows():
+        if not capture_environment.gpu_by_windows() and not capture_environment.gpu_in_periodic_windows():
             library.gpu(True)  # now, where the program has used CUDA before
 
 

@@ -23,8 +23,9 @@ class session:  # noqa: N801 - used like a function
 
     ``directory``: where trace files go; else $POSTRUN_DIR, else "postrun-traces". ``sample_ms``: interval of the system sampler (100,
     200, 500, 1000, 5000, 60000; 0: none), ``sample_for_s``: how long it samples. ``follow_fork``: forked processes record, too.
-    ``gpu``: True records what runs on the GPUs, and initialises CUDA for it; None does from when the program has initialised CUDA itself;
-    "windows" does so only in :class:`gpu_window`; False does not. ``profiler_config``: what is profiled in which steps, a ProfilerConfig or
+    ``gpu``: True records all GPU activity, and initializes CUDA for it. None records it in bounded windows (20 steps after 10, and again
+    every 10 minutes; see docs/gpu-capture.md) once the program has initialized CUDA itself. "windows" records it only in
+    :class:`gpu_window`; False does not record it. ``profiler_config``: what is profiled in which steps, a ProfilerConfig or
     a JSON or TOML file; where it has an interval of the sampler, or of files, that holds unless ``sample_ms`` or ``rotate_s`` is given.
     ``rotate_s``: a file that is older, in seconds, is closed and another begun (0: as $POSTRUN_ROTATE_S says, else never).
     ``mode``: permissions of the files, such as 0o640 (None: as $POSTRUN_MODE says, else 0o600).
@@ -81,18 +82,22 @@ class session:  # noqa: N801 - used like a function
     def __enter__(self) -> session:
         if self._plan is not None and self._plan.disabled:
             return self
-        if not library.recording():
-            options = capture_environment.of_job(self._options)
-            modes.of_session(self._mode)
-            library.configure(**options)
-            self._started = start_in(options["directory"])
-        if self._started:
-            try:
-                capture_gpu.begins(self._gpu, stacklevel=3)
-            except BaseException:  # a warning that is an error: there will be no __exit__
-                self.__exit__(None, None, None)
-                raise
-        elif self._gpu == "windows" and capture_environment.session_lasts():
+        with capture_environment.gpu_in_default_windows(self._gpu):
+            if not library.recording():
+                options = capture_environment.of_job(self._options)
+                modes.of_session(self._mode)
+                library.configure(**options)
+                started = start_in(options["directory"])
+                if started is None:
+                    return self
+                self._started = started
+            if self._started:
+                try:
+                    capture_gpu.begins(self._gpu, stacklevel=3)
+                except BaseException:  # a warning that is an error: there will be no __exit__
+                    self.__exit__(None, None, None)
+                    raise
+        if not self._started and self._gpu == "windows" and capture_environment.session_lasts():
             capture_gpu.leave_to_windows()
         if not self._started and not capture_environment.session_lasts():
             warnings.warn(f"a session is recording already, to {library.path()}; this one is part of it", RuntimeWarning, stacklevel=2)
@@ -128,10 +133,20 @@ def tell_framework_at_exit() -> None:
         atexit.register(tell_framework)
 
 
-def start_in(directory: str | os.PathLike[str] | None) -> bool:
-    """Begins to record. Raises OSError that names the folder."""
+_told = False
+
+
+def start_in(directory: str | os.PathLike[str] | None) -> bool | None:
+    """Begins to record; False where a session is recording. If no file can be written, raises OSError that names the folder; under
+    `postrun record`, whose command goes on, it says so once and returns None."""
+    global _told
     try:
         return library.start()
     except OSError as error:
         folder = os.fspath(directory) if directory is not None else os.environ.get("POSTRUN_DIR") or "postrun-traces"
+        if capture_environment.of_recorder():
+            if not _told:
+                _told = True
+                print(f"postrun: process {os.getpid()} is not recorded: cannot write to {folder!a}: {error.strerror}", file=sys.stderr)
+            return None
         raise OSError(error.errno, f"no trace file can be written ({error.strerror})", folder) from None

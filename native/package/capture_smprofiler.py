@@ -21,16 +21,24 @@ class Config:
         self.profiler: Mapping[str, str | int | bool] = dict(profiler or {})
 
 
-class SMProfiler:
-    """The profiler of this process; there is one, :meth:`instance`."""
+_profilers: Final[dict[type, SMProfiler]] = {}
 
-    def __init__(self) -> None:
-        self._config: dict[str, str] = {}
+
+class SMProfiler:
+    """The profiler of this process. There is one: ``SMProfiler()`` and :meth:`instance` return the same object."""
+
+    _config: dict[str, str]
+
+    def __new__(cls) -> SMProfiler:
+        if (profiler := _profilers.get(cls)) is None:
+            profiler = _profilers.setdefault(cls, super().__new__(cls))
+            profiler._config = {}
+        return profiler
 
     @classmethod
     def instance(cls) -> SMProfiler:
         """The profiler of this process."""
-        return _PROFILER
+        return cls()
 
     @property
     def config(self) -> Mapping[str, str]:
@@ -67,8 +75,10 @@ class SMProfiler:
         sampled = {"sample_ms": capture_profiling.sample_ms(None, plan), "cpu_for_s": (plan and plan.cpu_seconds) or 0}
         files = {"rotate_s": capture_profiling.rotate_s(None, plan), "follow_fork": follow_fork}
         library.configure(**capture_environment.of_job({**sampled, **files, **capture_gpu.options(self._gpu())}))
-        if not start_in(None):
-            _warn("start_profiling: recording already")
+        started = start_in(None)
+        if not started:
+            if started is False:
+                _warn("start_profiling: recording already")
             return
         self._tell()
         try:
@@ -98,9 +108,6 @@ class SMProfiler:
         """Under `postrun record --gpu` also what does not ask for it, unless it says no."""
         asked = self._config.get("EnableCuda", "").lower()
         return True if asked in _TRUE else None if not asked and capture_environment.gpu() == "1" else False
-
-
-_PROFILER: Final = SMProfiler()
 
 
 def _text(value: object, what: str) -> str:

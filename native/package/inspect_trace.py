@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .errors import InputError
+from .loss_reasons import loss_reason
 from .messages import escaped_line
 
 _TIMES: Final = {
@@ -15,7 +16,6 @@ _TIMES: Final = {
     "kernel": ("start_ns", "duration_ns"), "memcpy": ("start_ns", "duration_ns"), "memset": ("start_ns", "duration_ns"),
     "sync": ("start_ns", "duration_ns"), "metric": ("time_ns", None),
 }  # fmt: skip
-_LOSS_REASONS: Final = {1: "ring full", 2: "disk", 3: "fork", 4: "nested too deep"}
 _SHOWN: Final = 20
 """How many threads, names and places of damage the text lists; JSON has all."""
 
@@ -66,7 +66,7 @@ def contents(path: Path) -> dict[str, Any]:
         "threads": found["thread"],
         "metadata": metadata,
         "names": [{"name": texts[index], "rows": rows} for index, rows in sorted(names.items(), key=lambda one: (-one[1], texts[one[0]]))],
-        "losses": [loss | {"reason": _LOSS_REASONS.get(loss["reason"], str(loss["reason"]))} for loss in losses],
+        "losses": [loss | {"reason": loss_reason(loss["reason"]).name} for loss in losses],
         "problems": problems,
         "end": found["end"][-1] if found["end"] else None,
     }

@@ -23,6 +23,10 @@ NVTX: Final = "NVTX_INJECTION64_PATH"
 STEPS: Final = "POSTRUN_GPU_STEPS"
 SECONDS: Final = "POSTRUN_GPU_TIME"
 SIGNAL: Final = "POSTRUN_GPU_SIGNAL"
+WINDOWS: Final = "POSTRUN_GPU_WINDOWS"
+"""Bounded windows that open again and again: ``auto``, or a list such as ``warmup=10,steps=20,every=600``; unset: all the time."""
+_AUTO: Final = "auto"
+_VENDORS: Final = {"0x1002": "AMD", "0x8086": "Intel"}
 _NSIGHT: Final = "NSYS_PROFILING_SESSION_ID"
 _SECONDS: Final = r"\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}"
 
@@ -76,41 +80,89 @@ def signal_name(text: str) -> str:
 
 
 def chosen(
-    typed: Collection[str], gpu: bool | None, steps: str | None, seconds: str | None, window_signal: str | None
-) -> tuple[bool | None, Window]:
-    """What is meant, where several are given: what was ``typed`` counts before what the environment says. Raises UsageError."""
+    typed: Collection[str], gpu: str | None, steps: str | None, seconds: str | None, window_signal: str | None
+) -> tuple[bool | None, bool, Window]:
+    """What is meant if several options are given: what was ``typed`` counts before what the environment says. Returns whether GPUs are
+    recorded (None: if there is a driver), whether all of their activity is, and the window. Raises UsageError."""
     given = {"steps": steps, "seconds": seconds, "window_signal": window_signal}
     names = [name for name, value in given.items() if value is not None]
-    off = gpu is False and ("gpu" in typed or not set(names) & set(typed))
-    names = [name for name in names if name in typed] or ([] if off else names)
-    spelled = ["--" + name.replace("_", "-") for name in names] + (["--no-gpu"] if off else [])
+    strong = gpu if gpu in ("off", "always") and ("gpu" in typed or not set(names) & set(typed)) else None
+    names = [name for name in names if name in typed] or ([] if strong else names)
+    spelled = ["--" + name.replace("_", "-") for name in names]
+    spelled += {"off": ["--no-gpu"], "always": ["--gpu always"]}.get(strong or "", [])
     if len(spelled) > 1:
         raise UsageError(f"{' and '.join(spelled)} exclude each other; give one of them")
     window = Window(**{name.removeprefix("window_"): value for name, value in given.items() if name in names})
-    return False if off else gpu or None, window
+    if strong == "off":
+        return False, False, window
+    return True if gpu not in (None, "off") else None, strong == "always", window
 
 
-def told(gpu: bool | None, window: Window, environment: Mapping[str, str], library: Path, *, explicit: bool, driver: bool) -> Told:
+def other_gpus(root: Path = Path("/")) -> str | None:
+    """The maker of the machine's GPUs that are not NVIDIA's: AMD, or Intel for a card with memory of its own; None: there are none."""
+    for card in sorted((root / "sys/class/drm").glob("card*/device")):
+        vendor = _VENDORS.get(_line(card / "vendor"), "")
+        # Graphics in a processor have no memory of their own (AMD), or are at this address (Intel).
+        if vendor == "AMD" and int(_line(card / "mem_info_vram_total") or 0) >= _DISCRETE_BYTES:
+            return vendor
+        if vendor == "Intel" and not card.resolve().name.endswith(":00:02.0"):
+            return vendor
+    for node in sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("*/gpu_id")):
+        if _line(node) not in ("", "0"):
+            return "AMD"
+    return None
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text("ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+_DISCRETE_BYTES: Final = 2 << 30
+"""Memory of a GPU; what a processor's graphics reserve is less."""
+
+
+def told(
+    gpu: bool | None,
+    window: Window,
+    environment: Mapping[str, str],
+    library: Path,
+    *,
+    explicit: bool,
+    driver: bool,
+    always: bool = False,
+    other: str | None = None,
+) -> Told:
     """``gpu`` is what the user wants, None: where there is a ``driver``. ``explicit``: something about GPUs was asked for. ``environment``:
-    the recorder's own."""
+    the recorder's own. ``always``: all GPU activity, else that of bounded windows. ``other``: the maker of GPUs that are not NVIDIA's."""
     windows = {STEPS: window.steps, SECONDS: window.seconds, SIGNAL: window.signal}
     unused = frozenset(name for name, value in windows.items() if value is None)
-    other = environment.get(INJECTION)
-    ours = other is not None and _same(other, library)
+    injected = environment.get(INJECTION)
+    ours = injected is not None and _same(injected, library)
     ranges = {} if environment.get(NVTX) else {NVTX: os.fspath(library)}  # of processors, too
     if gpu is False:
-        return Told({GPU: "0"} | ranges, unused | set(windows) | ({INJECTION} if ours else set()))
-    if not driver and not explicit:
-        return Told(ranges)
-    variables = {GPU: "1"} | ranges | {name: value for name, value in windows.items() if value is not None}
+        return Told({GPU: "0"} | ranges, unused | set(windows) | {WINDOWS} | ({INJECTION} if ours else set()))
     remarks, facts = [], {}
+    if other and not driver:
+        why = f"GPU activity is not captured on {other} GPUs; use PyTorch's profiler"
+        remarks.append(why)
+        facts["capability.gpu"] = f"{other} GPUs are not supported; use PyTorch's profiler"
+    if not driver and not explicit:
+        return Told(ranges, remarks=tuple(remarks), facts=facts)
+    variables = {GPU: "1"} | ranges | {name: value for name, value in windows.items() if value is not None}
+    if always or window != Window():
+        unused |= {WINDOWS}
+    else:
+        variables[WINDOWS] = environment.get(WINDOWS) or _AUTO
     if explicit:
         facts["recording.gpu"] = "asked for"
-    if not driver:
+    if not driver and not other:
         remarks.append("there is no NVIDIA driver here (libcuda.so.1); what runs on GPUs is recorded where the job finds one")
         facts["capability.gpu"] = "no NVIDIA driver: libcuda.so.1 is not on this machine"
-    if other and not ours:
-        tool = "NVIDIA Nsight Systems" if environment.get(_NSIGHT) else other
+    if injected and not ours:
+        tool = "NVIDIA Nsight Systems" if environment.get(_NSIGHT) else injected
         why = f"{INJECTION} is kept as it is set ({tool}): what runs on GPUs is recorded only of programs that import postrun.capture"
         remarks.append(f"{why}, and only where no other profiler uses CUPTI")
         facts["capability.gpu.injection"] = why

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from . import modes, record_child, record_facts, record_gpu, record_params, record_profiling, record_ranks, redaction
+from . import modes, record_child, record_facts, record_gpu, record_params, record_profiling, record_ranks, record_summary, redaction
 from .errors import PostrunError
 from .host_name import VARIABLE
 from .messages import echo
@@ -57,6 +57,7 @@ class Wanted:
     mode: int = modes.PRIVATE
     hooks: bool = True
     gpu: bool | None = None
+    always: bool = False
     window: record_gpu.Window = field(default_factory=record_gpu.Window)
 
 
@@ -140,8 +141,9 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
         _say(nothing)
     if lost:
         _say(f"the recording of the recorder is incomplete ({os.strerror(-lost)})")
-    if nobody and not wanted.quiet:
-        _say('only the machine was recorded; a program with `with postrun.capture.annotate("step", value=i):` shows its steps, too')
+    if where.first and not inside and not wanted.quiet:
+        for line in record_summary.lines(folder.path):
+            _say(line)
     if where.first and not inside:
         _finish(folder, where, wanted, end, blocked)
     return end
@@ -195,7 +197,10 @@ def _gpus(wanted: Wanted, environment: Mapping[str, str]) -> record_gpu.Told:
     from . import native
 
     driver = wanted.gpu is not False and native.gpu_driver()
-    return record_gpu.told(wanted.gpu, wanted.window, environment, native.library(), explicit=_asks_for_gpus(wanted), driver=driver)
+    return record_gpu.told(
+        wanted.gpu, wanted.window, environment, native.library(), explicit=_asks_for_gpus(wanted), driver=driver, always=wanted.always,
+        other=None if driver else record_gpu.other_gpus(),
+    )  # fmt: skip
 
 
 def _asks_for_gpus(wanted: Wanted) -> bool:

@@ -1,9 +1,9 @@
-"""Which options does `postrun record` have?"""
+"""The options of `postrun record`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -43,6 +43,36 @@ def _parameter_files(_ctx: click.Context, _param: click.Parameter, value: tuple[
         return tuple(record_params.of_file(Path(text)) for text in value)
 
 
+class _Gpu(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions
+    """How GPU activity is recorded; the environment may have a flag."""
+
+    name = "choice"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value).lower()
+        word = "windows" if text in ("1", "true", "yes", "on") else "off" if text in ("0", "false", "no") else text
+        if word not in GPU_MODES:
+            self.fail(f"{value!r} is not a mode; choose from {', '.join(GPU_MODES)}", param, ctx)
+        return word
+
+
+GPU_MODES: Final = ("windows", "always", "off")
+
+
+class RecordCommand(click.Command):
+    """`postrun record`, whose --gpu takes the next argument only if that is one of its modes: it may be the command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = [param for param in self.params if isinstance(param, click.Option)]
+        takes_value = {name: not param.is_flag for param in options for name in param.opts}
+        args, at = list(args), 0
+        while at < len(args) and args[at].startswith("-") and args[at] != "--":
+            if args[at] == "--gpu" and (at + 1 == len(args) or args[at + 1] not in GPU_MODES):
+                args[at] = "--gpu=windows"
+            at += 1 + takes_value.get(args[at], False)
+        return super().parse_args(ctx, args)
+
+
 class _Interval(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions
     """An interval of the system sampler."""
 
@@ -65,8 +95,10 @@ RECORD_OPTIONS = [
             help="What is profiled in which steps: a JSON file as of the hosted profiler, or TOML."),
     option("--hooks/--no-hooks", default=True,
             help="Find steps and waits for data by hooks in PyTorch, Keras, TensorFlow and JAX (default: on)."),
-    option("--gpu/--no-gpu", default=None,
-            help="Record the GPUs: their samples, and what runs on them; --no-gpu: neither (default: where there are NVIDIA GPUs)."),
+    option("--gpu", type=_Gpu(), is_flag=False, flag_value="windows", metavar="[windows|always|off]",
+            help="Record samples of the GPUs, and GPU activity in bounded windows, all the time (always) or not at all (off; default:"
+            " windows, if there are NVIDIA GPUs)."),
+    option("--no-gpu", is_flag=True, envvar=None, help="The same as --gpu off."),
     option("--steps", envvar="POSTRUN_GPU_STEPS", callback=_gpu_window, metavar="A:B",
             help="Record what runs on GPUs in steps A to B-1 only, as the program annotates them."),
     option("--seconds", envvar="POSTRUN_GPU_TIME", callback=_gpu_window, metavar="A:B",

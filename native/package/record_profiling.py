@@ -1,5 +1,4 @@
-"""What `postrun record` changes in the environment of a job so that steps are found, and by --profiler-config: the sampler, the environment,
-or everything, if it disables the profiler.
+"""The changes of `postrun record` to the environment of a job so that steps are found, and those of --profiler-config.
 
 The processes of the job read the copy of the file in the recording's folder, which a variable names. Python processes get a start-up hook,
 by a folder put first on PYTHONPATH, that finds the steps of programs which do not import postrun: see framework_profiling/startup.
@@ -30,7 +29,8 @@ _NOBODY: Final = "no process of the job annotated steps or trained with PyTorch"
 
 @dataclass(frozen=True, slots=True)
 class Profiling:
-    """``interval_ms``: of the sampler; ``hooks``: steps are found by hooks in frameworks; ``file``: the user's; ``remarks``: what the user is told; ``facts``: what the recording says."""
+    """``interval_ms``: of the sampler; ``hooks``: steps are found by hooks in frameworks; ``file``: the user's; ``remarks``: what the user
+    is told; ``facts``: what the recording says."""
 
     interval_ms: int = _INTERVAL_MS
     hooks: bool = False
@@ -74,7 +74,7 @@ class Profiling:
         if self.plan.rotate_s is not None:
             found[ROTATE] = str(self.plan.rotate_s)
         if self.plan.detailed is not None and not explicit:
-            for name in (record_gpu.GPU, record_gpu.INJECTION):
+            for name in (record_gpu.GPU, record_gpu.INJECTION, record_gpu.WINDOWS):
                 if name in of_gpus:
                     found.pop(name, None)
         return found

@@ -171,7 +171,8 @@ for number in range(3):
 
 def test_a_program_that_knows_nothing_of_postrun_is_recorded_and_reported(machine: Machine) -> None:
     assert machine.record(script=UNMODIFIED) == [0, 1, 2]
-    assert machine.said == "postrun: recorded to run; report it with: postrun report run\n"
+    assert machine.said.startswith("postrun: recorded 1 window of GPU activity with 6 kernels, 1 process, ")
+    assert machine.said.endswith("postrun: recorded to run; report it with: postrun report run\n")
     assert machine.kernels() == [0, 1, 2]
     report = machine.report()
     table = {row["name"]: (row["count"], row["total_ns"]) for row in report["kernels"]}
@@ -280,7 +281,11 @@ def test_signals_to_the_recorder_open_and_close_windows(name: str, machine: Mach
 
 # -- what the job is told --------------------------------------------------------------------------------------------------
 
-NAMES = ("POSTRUN_GPU", "POSTRUN_GPU_STEPS", "POSTRUN_GPU_TIME", "POSTRUN_GPU_SIGNAL", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
+AUTO = {"POSTRUN_GPU": "1", "POSTRUN_GPU_WINDOWS": "auto"}
+NAMES = (
+    "POSTRUN_GPU", "POSTRUN_GPU_WINDOWS", "POSTRUN_GPU_STEPS", "POSTRUN_GPU_TIME", "POSTRUN_GPU_SIGNAL", "CUDA_INJECTION64_PATH",
+    "NVTX_INJECTION64_PATH",
+)  # fmt: skip
 SHOW = f"""
 import json, os
 print(json.dumps({{name: os.environ[name] for name in {NAMES} if name in os.environ}}))
@@ -301,14 +306,18 @@ INJECT, NVTX = {"CUDA_INJECTION64_PATH": LIBRARY}, {"NVTX_INJECTION64_PATH": LIB
 @pytest.mark.parametrize(
     ("options", "variables", "expected"),
     [
-        ([], {}, {"POSTRUN_GPU": "1"} | INJECT),
-        (["--gpu"], {}, {"POSTRUN_GPU": "1"} | INJECT),
+        ([], {}, AUTO | INJECT),
+        (["--gpu"], {}, AUTO | INJECT),
+        (["--gpu", "windows"], {"POSTRUN_GPU_WINDOWS": "steps=5"}, {"POSTRUN_GPU": "1", "POSTRUN_GPU_WINDOWS": "steps=5"} | INJECT),
+        (["--gpu=always"], {"POSTRUN_GPU_WINDOWS": "steps=5"}, {"POSTRUN_GPU": "1"} | INJECT),
+        (["--gpu", "off"], {"POSTRUN_GPU_WINDOWS": "steps=5"}, {"POSTRUN_GPU": "0"}),
+        ([], {"POSTRUN_GPU": "always"}, {"POSTRUN_GPU": "1"} | INJECT),
         (["--no-gpu"], {}, {"POSTRUN_GPU": "0"}),
         (["--no-gpu"], INJECT | {"POSTRUN_GPU_STEPS": "1:2"}, {"POSTRUN_GPU": "0"}),
         (["--no-gpu"], {"CUDA_INJECTION64_PATH": "/o.so"}, {"POSTRUN_GPU": "0", "CUDA_INJECTION64_PATH": "/o.so"}),
-        ([], {"NVTX_INJECTION64_PATH": "/o.so"}, {"POSTRUN_GPU": "1"} | INJECT | {"NVTX_INJECTION64_PATH": "/o.so"}),
+        ([], {"NVTX_INJECTION64_PATH": "/o.so"}, AUTO | INJECT | {"NVTX_INJECTION64_PATH": "/o.so"}),
         ([], {"POSTRUN_GPU": "0"}, {"POSTRUN_GPU": "0"}),
-        (["--gpu"], {"POSTRUN_GPU": "0"}, {"POSTRUN_GPU": "1"} | INJECT),
+        (["--gpu"], {"POSTRUN_GPU": "0"}, AUTO | INJECT),
         (["--steps", "1:2"], {}, {"POSTRUN_GPU": "1", "POSTRUN_GPU_STEPS": "1:2"} | INJECT),
         (["--steps", "1:2"], {"POSTRUN_GPU_TIME": "1:2"}, {"POSTRUN_GPU": "1", "POSTRUN_GPU_STEPS": "1:2"} | INJECT),
         (["--steps", "1:2"], {"POSTRUN_GPU": "0"}, {"POSTRUN_GPU": "1", "POSTRUN_GPU_STEPS": "1:2"} | INJECT),
@@ -329,7 +338,7 @@ def test_without_a_driver_nothing_is_set_and_only_who_asked_is_told(machine: Mac
     assert shown(machine) == NVTX
     assert "driver" not in machine.said
     machine.out.rename(machine.folder / "before")
-    assert shown(machine, "--gpu") == {"POSTRUN_GPU": "1"} | INJECT | NVTX
+    assert shown(machine, "--gpu") == AUTO | INJECT | NVTX
     assert machine.said.startswith("postrun: there is no NVIDIA driver here")
 
 
@@ -393,7 +402,7 @@ for number in range(3):
 
 
 def test_another_profiler_is_named_and_the_rest_is_recorded(machine: Machine) -> None:
-    machine.record(script=WITH_OTHERS, STUB_OTHER="Kineto", NSYS_PROFILING_SESSION_ID="1")
+    machine.record("--gpu", "always", script=WITH_OTHERS, STUB_OTHER="Kineto", NSYS_PROFILING_SESSION_ID="1")
     assert "NVIDIA Nsight Systems profiles this job" in machine.said
     assert machine.kernels() == []
     assert machine.facts()["capability.gpu"] == "another profiler uses CUPTI: probably NVIDIA Nsight Systems"
@@ -441,9 +450,8 @@ def test_an_injection_that_the_user_has_set_is_kept_and_told(machine: Machine) -
 
 
 def test_a_program_that_imports_postrun_needs_no_injection(machine: Machine) -> None:
-    assert machine.record("-q", script=STEPS.replace("cuda_init()", "cuda_init(); wait_for(True)"), CUDA_INJECTION64_PATH="/none.so") == [
-        *range(8)
-    ]
+    script = STEPS.replace("cuda_init()", "cuda_init(); wait_for(True)")
+    assert machine.record("-q", "--gpu", "always", script=script, CUDA_INJECTION64_PATH="/none.so") == [*range(8)]
     assert machine.said == ""
     assert machine.kernels() == [*range(8)]
 
@@ -511,7 +519,7 @@ with capture.session("run", gpu={gpu!r}, sample_ms=0):
     ("gpu", "before", "inside", "windows", "heard"),
     [
         (True, "", "", False, range(6)),
-        (None, "cuda_init()", "", False, range(6)),
+        (None, "cuda_init()", "wait_for(True)", False, range(6)),
         (None, "", "cuda_init(); wait_for(True)", False, range(6)),
         (None, "", "", False, ()),
         (False, "cuda_init()", "", True, ()),

@@ -1,4 +1,4 @@
-"""When a process that imports a framework trains: then, and not before, it is recorded. A launcher that imports torch is no part of the run.
+"""The begin of a recording: the first use that a program makes of a framework for training. A launcher that imports torch is not recorded.
 
 A process trains when a module of PyTorch is called for training, an optimizer steps, a data loader is iterated, Keras fits, or a compiled
 function is called again. The hooks here begin the session by importing postrun.capture. Training goes on whatever happens.

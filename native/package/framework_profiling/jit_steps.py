@@ -185,7 +185,7 @@ def _chooses(function: int, named: Any) -> bool:
     if len(counts) >= _MOST and function not in counts:
         return False
     counts[function] = times = counts.get(function, 0) + 1
-    if times < 2:  # noqa: PLR2004 - a call that repeats
+    if times == 1:
         return False
     name = _name(named)
     if _EVALUATES.search(name) or str(getattr(named, "__module__", "")).startswith(_KERAS):

@@ -34,7 +34,8 @@ def _the_users() -> None:
 class _Frameworks:
     """Finds the frameworks as the finders after it do, and hooks each when it has been imported."""
 
-    left = {"torch", "jax", "tensorflow", "keras", "tf_keras"}
+    def __init__(self) -> None:
+        self.left = {"torch", "jax", "tensorflow", "keras", "tf_keras"}
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname not in self.left:
