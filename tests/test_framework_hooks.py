@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-
 import importlib.util
 import json
 import os
-
 import subprocess
 import sys
 from pathlib import Path
@@ -66,7 +64,8 @@ def source_of(file: dict[str, Any]) -> str | None:
     [
         ("for epoch in 0, 1:\n    for batch in DataLoader(A): step()", range(10)),
         ("for i in range(6): step()", range(6)),
-        ("for epoch in 0, 1:\n    for i, batch in enumerate(DataLoader(A * 2)):\n        model(1)\n        if i % 2: optimizer.step()", range(10)),
+        ("for epoch in 0, 1:\n    for i, batch in enumerate(DataLoader(A * 2)):\n        model(1)\n        if i % 2: optimizer.step()",
+         range(10)),
         ("for a, b in zip(DataLoader(A), DataLoader(B)): step()", range(5)),
         # the iteration without a step of the optimizer, as with GradScaler, belongs to the next step
         ("for i, batch in enumerate(DataLoader(A)):\n    model(1)\n    if i != 2: optimizer.step()", range(4)),
@@ -163,7 +162,17 @@ else:
 
 
 def test_a_forked_trainer_has_steps_of_its_own(frameworks: Path, tmp_path: Path) -> None:
-    script = TORCH + "import os\nfor batch in DataLoader(A): step()\nif os.fork() == 0:\n    for b in DataLoader(B): step()\nelse: os.wait()"
+    script = (
+        TORCH
+        + """
+import os
+for batch in DataLoader(A): step()
+if os.fork() == 0:
+    for batch in DataLoader(B): step()
+else:
+    os.wait()
+"""
+    )
     assert [steps_of(file) for file in run(script, frameworks, tmp_path)] == [[*range(5)]] * 2
 
 

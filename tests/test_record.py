@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -115,9 +115,9 @@ def test_a_job_is_recorded_with_its_facts_and_its_annotations(tmp_path: Path) ->
                   *python("print('out')\n" + TRAIN), cwd=tmp_path)  # fmt: skip
     after = time.time_ns()
     assert (done.returncode, done.stdout) == (0, "out\n")
-    said = done.stderr.splitlines()
-    assert re.fullmatch(r"postrun: recorded 8 steps \(annotations\), 1 process, [\d,]+ samples? of the machine", said[0])
-    assert said[1:] == ["postrun: recorded to run; report it with: postrun report run"]
+    lines = done.stderr.splitlines()
+    assert re.fullmatch(r"postrun: recorded 8 steps \(annotations\), 1 process, [\d,\u2009]+ samples? of the machine", lines[0])
+    assert lines[1:] == ["postrun: recorded to run; report it with: postrun report run"]
     known = said(tmp_path / "run")
     assert {key: value for key, value in known.items() if key.startswith("param.")} == {
         "param.optimizer.lr": "0.2", "param.optimizer.name": "sgd", "param.layers": "[1, 2]", "param.debug": "false", "param.epochs": "3",

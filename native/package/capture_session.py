@@ -147,6 +147,6 @@ def start_in(directory: str | os.PathLike[str] | None) -> bool | None:
         if capture_environment.of_recorder():
             if not _told:
                 _told = True
-                print(f"postrun: process {os.getpid()} is not recorded: cannot write to {folder!a}: {error.strerror}", file=sys.stderr)
+                sys.stderr.write(f"postrun: process {os.getpid()} is not recorded: cannot write to {folder!a}: {error.strerror}\n")
             return None
         raise OSError(error.errno, f"no trace file can be written ({error.strerror})", folder) from None

@@ -142,8 +142,7 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
     if lost:
         _say(f"the recording of the recorder is incomplete ({os.strerror(-lost)})")
     if where.first and not inside and not wanted.quiet:
-        for line in record_summary.lines(folder.path):
-            _say(line)
+        _summarize(folder.path)
     if where.first and not inside:
         _finish(folder, where, wanted, end, blocked)
     return end
@@ -218,6 +217,15 @@ def _abandon(folder: record_ranks.Folder, session: Any) -> None:
 def _flush(capture: ModuleType) -> None:
     with suppress(OSError):  # told at the end
         capture.flush()
+
+
+def _summarize(folder: Path) -> None:
+    """Say what was recorded. Whatever happens to it, the recorder ends as its command did."""
+    try:
+        for line in record_summary.lines(folder):
+            _say(line)
+    except Exception as error:
+        _say(f"the recording could not be summarized ({type(error).__name__}: {error})")
 
 
 # -- when the job has ended ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -50,15 +51,14 @@ def lines(folder: Path) -> Iterator[str]:
 
         yield f"recorded {size(sum(sizes))} in {len(files)} trace files"
         return
+    from pyarrow import ArrowException
+
     found = _Contents()
     for path in files:
         try:
             _add(found, path)
-        except (InputError, OSError):
+        except (InputError, OSError, ArrowException):
             continue
-        except Exception as error:  # the recording is there whatever happens to its summary
-            if type(error).__module__.partition(".")[0] != "pyarrow":
-                raise
     yield from _told(found)
     if _is_full(folder):
         yield f"the disk of {folder} is full: what came after that is not recorded. Free some space, or choose another place with --out"
@@ -143,10 +143,11 @@ def _size(path: Path) -> int:
 def _is_full(folder: Path) -> bool:
     """Whether nothing more can be written to the folder."""
     trial = folder / f".postrun-space-{os.getpid()}"
-    try:
-        trial.write_bytes(bytes(4096))
-    except OSError as error:
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    finally:
-        trial.unlink(missing_ok=True)
+    with suppress(OSError):
+        try:
+            trial.write_bytes(bytes(4096))
+        except OSError as error:
+            return error.errno in (errno.ENOSPC, errno.EDQUOT)
+        finally:
+            trial.unlink(missing_ok=True)
     return False
