@@ -172,10 +172,8 @@ def test_losses_and_odd_records() -> None:
     assert checks.untimed(lost) == ["3 device records without times"]
     assert checks.untimed(tables(loss=[{"reason": 5, "count": 1}])) == []
     assert checks.clean_records({"cupti.unknown_records": "4"}) == ["cupti.unknown_records is 4"]
-    assert checks.capability({"capability.gpu.memory": "no", "capability.gpu": "no", "capability.cpu": "no"}) == [
-        "capability.gpu.memory: no",
-        "capability.gpu: no",
-    ]
+    facts = {"capability.gpu.memcpy": "no", "capability.gpu": "no", "capability.gpu.power": "no", "capability.cpu": "no"}
+    assert checks.capability(facts) == ["capability.gpu: no", "capability.gpu.memcpy: no"]
 
 
 def test_many_problems_of_a_kind_are_counted() -> None:

@@ -31,6 +31,7 @@ def against_torch(bench: Bench) -> None:
         "median_step_us": [done.report["median_step_ns"] / 1000 for done in recorded],
         "median_step_us_of_profiler": [done.report["median_step_ns"] / 1000 for done in profiled],
     }
+    bench.demand(all(run["kernels"] for run in expected), "torch.profiler recorded no kernels")
     for pair, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         about = f"pair {pair}"
         bench.require(checks.listed(_counts(ours, theirs)), about)

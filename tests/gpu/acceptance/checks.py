@@ -14,6 +14,7 @@ MS = 1_000_000  # ns
 UNTIMED = 6  # reason of LOSS rows: device records without times
 LAUNCH = 0  # kind of API rows
 STREAM_SYNCHRONIZATION = 3  # type of SYNC rows, as CUPTI numbers them
+ACTIVITY = ("kernels", "memcpy", "memcpy_peer", "memset", "runtime", "driver", "synchronization", "records")
 SLACK_NS = MS  # between the time of a window and the times of its records
 MOST_TEXTS = 5  # problems of one kind that are listed one by one
 
@@ -49,8 +50,8 @@ def nothing_lost(tables: Tables) -> list[str]:
 
 
 def capability(facts: Mapping[str, str]) -> list[str]:
-    """GPU activity was recorded, by what the recorder says."""
-    return [f"{key}: {value}" for key, value in facts.items() if key == "capability.gpu" or key.startswith("capability.gpu.")]
+    """No reason is recorded why GPU activity, or a kind of it, is missing. What NVML cannot sample does not matter."""
+    return [f"{key}: {facts[key]}" for key in ("capability.gpu", *(f"capability.gpu.{kind}" for kind in ACTIVITY)) if key in facts]
 
 
 def clean_records(facts: Mapping[str, str]) -> list[str]:
