@@ -257,8 +257,13 @@ print(json.dumps(longest[0]))
 """
 
 
-@pytest.mark.parametrize("windows", [{"POSTRUN_GPU_STEPS": "1:3"}, {"POSTRUN_GPU_WINDOWS": "warmup=1,steps=2,seconds=0.001,every=60"}])
-@pytest.mark.parametrize("caller", ["annotate", "begin", "handle", "held", "released"])
+EXPLICIT, PERIODIC = {"POSTRUN_GPU_STEPS": "1:3"}, {"POSTRUN_GPU_WINDOWS": "warmup=1,steps=2,seconds=0.001,every=60"}
+
+
+@pytest.mark.parametrize(
+    ("caller", "windows"),
+    [("annotate", EXPLICIT), ("begin", PERIODIC), ("handle", EXPLICIT), ("held", PERIODIC), ("released", PERIODIC)],
+)
 def test_other_threads_of_python_run_while_a_step_opens_or_closes_a_window(
     programs: Programs, tmp_path: Path, caller: str, windows: dict[str, str]
 ) -> None:
