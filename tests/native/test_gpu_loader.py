@@ -139,7 +139,7 @@ def test_without_a_driver_cupti_is_not_loaded(machine: Machine) -> None:
 @pytest.mark.parametrize("windows", [{}, {"POSTRUN_GPU_WINDOWS": "seconds=0.005,every=0.01"}])
 def test_the_environment_is_read_where_the_session_begins(machine: Machine, windows: dict[str, str]) -> None:
     """Also where a thread of the recorder finds CUPTI, and opens and closes windows."""
-    guard = machine.put("guard.so", source="getenv_guard.c")
+    guard = machine.put("guard.so", source="stub_getenv.c")
     facts = machine.run(LD_PRELOAD=str(guard), POSTRUN_CUPTI=machine.stubs["POSTRUN_CUPTI"], **windows)
     assert facts["cupti.library"] == machine.stubs["POSTRUN_CUPTI"]
     assert facts.get("gpu.window.0.closed") == ("time" if windows else None)
