@@ -17,6 +17,7 @@ from typing import Any
 from . import traces
 
 RECORDER_VARIABLES = ("POSTRUN_", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "TEARDOWN_CUPTI")
+ATTACH_MS, ATTACH_MS_STUB = 2000, 500  # until a recorder that the driver has loaded records, generously
 PARALLEL_JOBS = 5  # processes that use the GPU at the same time, in cases that measure no time
 ERROR_LINES = 6  # of a failed program's standard error, kept in the reason
 
@@ -125,6 +126,7 @@ class Bench:
         clean = {key: value for key, value in os.environ.items() if not key.startswith(RECORDER_VARIABLES)}
         fixed = {
             "POSTRUN_DIR": str(folder),
+            "POSTRUN_REDACT": "hosts",  # examples are published
             "PYTHONFAULTHANDLER": "1",
             "PYTHONUNBUFFERED": "1",
             "MALLOC_PERTURB_": "165",
@@ -168,6 +170,11 @@ class Bench:
     def workload(self, name: str, *arguments: object, limit: float = 120, expect: int | None = 0, **variables: str) -> Done:
         """Runs a mode of the program ``workload``, which begins sessions itself."""
         return self.run(name, [self.tools.programs["workload"], *arguments], limit=limit, expect=expect, **variables)
+
+    def plain(self, name: str, *arguments: object, expect: int | None = 0) -> Done:
+        """Runs a mode of the program ``plain``, into which the driver loads the recorder."""
+        attach_ms = ATTACH_MS_STUB if self.tools.stub else ATTACH_MS
+        return self.run(name, [self.tools.programs["plain"], attach_ms, *arguments], expect=expect, **self.injection())
 
     def script(self, name: str, file: str, *arguments: object, limit: float = 120, expect: int | None = 0, **variables: str) -> Done:
         """Runs a Python workload."""

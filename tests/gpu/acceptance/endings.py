@@ -22,9 +22,7 @@ PYTHON = {"fork": 0, "spawn": 0, "exception": 1, "thread": 0}
 
 def endings(bench: Bench) -> None:
     jobs: dict[str, Callable[[], Done]] = {
-        how: lambda how=how, code=code: bench.run(
-            how, [bench.tools.programs["plain"], "ends", how, RUN_MS, bench.folder / f"{how}.times"], expect=code, **bench.injection()
-        )
+        how: lambda how=how, code=code: bench.plain(how, "ends", how, RUN_MS, bench.folder / f"{how}.times", expect=code)
         for how, code in NATIVE.items()
     }
     if bench.has("torch"):

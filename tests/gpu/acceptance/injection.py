@@ -15,9 +15,7 @@ SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # JAX leaves memory to the 
 
 
 def injection(bench: Bench) -> None:
-    done = bench.run(
-        "plain", [bench.tools.programs["plain"], "counts", bench.scaled(1000, least=20)], expect=EXIT_CODE, **bench.injection()
-    )
+    done = bench.plain("plain", "counts", bench.scaled(1000, least=20), expect=EXIT_CODE)
     tables = done.tables()
     bench.figures["plain"] = len(tables["kernel"])
     bench.require(checks.known_work(tables, done.report), "program in C")

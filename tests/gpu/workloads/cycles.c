@@ -7,6 +7,8 @@
 #include "modes.h"
 #include "session.h"
 
+#define SETTLE_MS 50 /* until threads that only wait for the device have ended */
+
 static _Atomic int over;
 
 static void *launch_always(void *argument) {
@@ -87,9 +89,11 @@ int mode_cycles(int argc, char **argv) {
         }
         ns[i] = program_time(CLOCK_MONOTONIC) - begin;
         if (i == from) {
+            pause_ms(SETTLE_MS);
             first = usage_now();
         }
     }
+    pause_ms(SETTLE_MS);
     struct usage last = usage_now();
     atomic_store(&over, 1);
     pthread_join(other, NULL);

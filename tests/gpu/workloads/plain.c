@@ -1,4 +1,6 @@
-/* plain.c - a CUDA program that knows nothing of postrun: `plain counts SCALE`, `plain ends HOW MS FILE`.
+/* plain.c - a CUDA program that knows nothing of postrun: `plain ATTACH_MS counts SCALE`, `plain ATTACH_MS ends HOW MS FILE`.
+ *
+ * ATTACH_MS is the time in which the recorder attaches, after CUDA has been initialized.
  *
  * The static CUDA runtime is linked, so that only the driver loads what CUDA_INJECTION64_PATH names. */
 #include <fcntl.h>
@@ -8,7 +10,6 @@
 
 #include "work.h"
 
-#define ATTACH_MS 500 /* until the recorder has attached */
 #define MOST_LAUNCHES 65536
 
 static void *leave(void *argument) {
@@ -17,7 +18,7 @@ static void *leave(void *argument) {
 }
 
 /* One launch a millisecond, each with its time in FILE, which survives the process; then the end. */
-static int ends(const char *how, long ms, const char *path) {
+static int ends(long attach_ms, const char *how, long ms, const char *path) {
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, MOST_LAUNCHES * sizeof(int64_t)) != 0) {
         return 72;
@@ -27,7 +28,7 @@ static int ends(const char *how, long ms, const char *path) {
         return 72;
     }
     device_begin();
-    pause_ms(ATTACH_MS);
+    pause_ms(attach_ms);
     int64_t last = program_time(CLOCK_MONOTONIC) + ms * 1000000;
     for (int i = 0; i < MOST_LAUNCHES - 1 && program_time(CLOCK_MONOTONIC) < last; i++) {
         device_launch_small(DEVICE_ALPHA);
@@ -55,17 +56,18 @@ static int ends(const char *how, long ms, const char *path) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "counts") == 0) {
-        long scale = NUMBER(2, 1000);
+    long attach_ms = NUMBER(1, 500);
+    if (argc > 2 && strcmp(argv[2], "counts") == 0) {
+        long scale = NUMBER(3, 1000);
         device_begin();
-        pause_ms(ATTACH_MS);
+        pause_ms(attach_ms);
         known_work(scale);
         device_synchronize();
         report_known_work(scale);
         return 7; /* an exit code to be kept */
     }
-    if (argc > 4 && strcmp(argv[1], "ends") == 0) {
-        return ends(argv[2], NUMBER(3, 3000), argv[4]);
+    if (argc > 5 && strcmp(argv[2], "ends") == 0) {
+        return ends(attach_ms, argv[3], NUMBER(4, 3000), argv[5]);
     }
     fprintf(stderr, "plain: unknown mode\n");
     return 64;

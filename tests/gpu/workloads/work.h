@@ -1,4 +1,4 @@
-/* work.h - the known amount of work that `workload counts` records and `plain counts` does without postrun in the program. */
+/* work.h - the known amount of work that `workload counts` records and `plain ... counts` does without postrun in the program. */
 #ifndef WORK_H
 #define WORK_H
 
