@@ -1,4 +1,4 @@
-"""The criteria of the acceptance suite, on rows made by hand: each of them accepts what is right and finds what is wrong."""
+"""The criteria of the acceptance suite, on rows made by hand: each of them accepts right rows and finds wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The acceptance suite itself, with stub libraries in the place of a GPU: it passes, and each case fails where a defect is planted.
+"""The acceptance suite itself, with stub libraries instead of a GPU: it passes, and each case fails if a defect is planted.
 
 POSTRUN_ACCEPT=all tries every defect with every case that sees it, and more versions of CUPTI.
 """
@@ -121,7 +121,7 @@ def test_other_versions_of_cupti(version: str, run: Run) -> None:
 
 
 def program(tmp_path: Path, text: str) -> dict[str, str]:
-    """A program in the place of the workload."""
+    """A program instead of the workload."""
     path = tmp_path / "program.sh"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)

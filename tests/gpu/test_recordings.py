@@ -1,6 +1,6 @@
 """Recordings of real GPUs are ingested with the counts and sums that the acceptance suite found on the machine itself.
 
-tests/gpu/recordings/MACHINE/ has what one run of the suite brought back: *.prt and expected.json.
+tests/gpu/recordings/MACHINE/ contains *.prt and expected.json of one run of the suite.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def ingested(file: Path) -> dict[str, Any]:
 
 
 def check(expected: Path) -> None:
-    """Every recording beside an expected.json has what that says of it."""
+    """Every recording has the counts and sums that the expected.json next to it lists."""
     examples = json.loads(expected.read_text())
     assert examples
     for name, wanted in examples.items():

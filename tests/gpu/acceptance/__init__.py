@@ -1,1 +1,1 @@
-"""The acceptance suite of GPU recording: known work on a device -> whether the recording is exact, what it costs, and examples."""
+"""The acceptance suite of GPU recording: known work on a device -> whether the recording is exact, its cost, and examples."""

@@ -35,8 +35,8 @@ def against_torch(bench: Bench) -> None:
     for pair, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         about = f"pair {pair}"
         bench.require(checks.listed(_counts(ours, theirs)), about)
-        for what in ("copies", "sets", "launches"):
-            bench.require(checks.equal(ours[what], theirs[what], what), about)
+        for figure in ("copies", "sets", "launches"):
+            bench.require(checks.equal(ours[figure], theirs[figure], figure), about)
     bench.require(checks.same_kernels(_pooled(found), _pooled(expected)), "all pairs together")
 
 

@@ -1,4 +1,4 @@
-"""What a case works with: programs run with a time limit, checks that are collected, figures, and examples that are kept."""
+"""The means of a case: programs run with a time limit, checks that are collected, figures, and examples that are kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ERROR_LINES = 6  # of a failed program's standard error, kept in the reason
 
 
 class Failed(Exception):  # noqa: N818 - a verdict, not a defect of the suite
-    """The case ends here: what was recorded is wrong, or nothing could be recorded."""
+    """The case ends here: the recording is wrong or missing."""
 
 
 class Skipped(Exception):  # noqa: N818 - a verdict
@@ -32,7 +32,7 @@ class Skipped(Exception):  # noqa: N818 - a verdict
 
 @dataclass(frozen=True)
 class Tools:
-    """What was built for the cases; paths as text, so that it goes to the case's process as JSON."""
+    """The programs and paths that were built for the cases; text, so that it goes to the case's process as JSON."""
 
     python: str
     site: str | None  # folder with the package postrun; None: this Python has it installed
@@ -110,7 +110,7 @@ class Bench:
         return max(least, round(number * self.tools.scale))
 
     def require(self, problems: Iterable[str], about: str = "") -> None:
-        """Collects what a check found: any problem fails the case."""
+        """Collects the problems of a check: any problem fails the case."""
         self.failures += [f"{about}: {problem}" if about else problem for problem in problems]
 
     def has(self, module: str) -> bool:
@@ -137,7 +137,7 @@ class Bench:
         return clean | fixed | (self.tools.stub or {}) | dict(variables)
 
     def run(self, name: str, command: Sequence[object], *, limit: float = 120, expect: int | None = 0, **variables: str) -> Done:
-        """Runs a program into a folder of its own. Raises Failed if it hangs, or ends otherwise than ``expect`` (None: anyhow)."""
+        """Runs a program into a folder of its own. Raises Failed if it hangs or its exit code is not ``expect`` (None: any)."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         limit = min(limit, max(1.0, self.left()))
@@ -182,7 +182,7 @@ class Bench:
         return self.run(name, [self.tools.python, "-P", source, *arguments], limit=limit, expect=expect, **variables)
 
     def together(self, jobs: Mapping[str, Any], at_once: int = PARALLEL_JOBS) -> dict[str, Done]:
-        """Runs callables that return a Done at the same time; what one raises becomes a failure of the case."""
+        """Runs callables that return a Done at the same time; a Failed that one raises becomes a failure of the case."""
         finished: dict[str, Done] = {}
         with ThreadPoolExecutor(at_once) as pool:
             futures = {name: pool.submit(job) for name, job in jobs.items()}

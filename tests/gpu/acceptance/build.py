@@ -1,4 +1,4 @@
-"""Builds what the cases run: the package postrun from this checkout, and the workloads; checkout and compilers -> Tools."""
+"""Builds the software of the cases: the package postrun from this checkout, and the workloads; checkout and compilers -> Tools."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ DECISIVE = frozenset({0, 1, 2, 4, 5, 12})
 
 @dataclass(frozen=True)
 class Case:
-    """``check`` runs programs on the bench, collects problems, and raises Failed or Skipped where it cannot go on."""
+    """``check`` runs programs on the bench, collects problems, and raises Failed or Skipped if it cannot go on."""
 
     number: int
     title: str

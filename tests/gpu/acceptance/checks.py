@@ -50,7 +50,7 @@ def nothing_lost(tables: Tables) -> list[str]:
 
 
 def capability(facts: Mapping[str, str]) -> list[str]:
-    """No reason is recorded why GPU activity, or a kind of it, is missing. What NVML cannot sample does not matter."""
+    """No reason is recorded why GPU activity, or a kind of it, is missing. Metrics that NVML does not have do not matter."""
     return [f"{key}: {facts[key]}" for key in ("capability.gpu", *(f"capability.gpu.{kind}" for kind in ACTIVITY)) if key in facts]
 
 
@@ -69,11 +69,11 @@ def inside_window(rows: Rows, windows: Sequence[tuple[int, int]]) -> list[str]:
     return listed(problems)
 
 
-def counts_equal(rows: Iterable[Any], expected: Mapping[Any, int], what: str) -> list[str]:
+def counts_equal(rows: Iterable[Any], expected: Mapping[Any, int], about: str) -> list[str]:
     """As many rows of each key as expected, and of no other key. ``rows`` are the keys."""
     found = Counter(rows)
     return [
-        f"{what} {key}: {found[key]} instead of {expected.get(key, 0)}"
+        f"{about} {key}: {found[key]} instead of {expected.get(key, 0)}"
         for key in sorted(found.keys() | expected.keys(), key=str)
         if found[key] != expected.get(key, 0)
     ]
@@ -107,7 +107,7 @@ def one_launch_each(tables: Tables) -> list[str]:
 
 
 def known_work(tables: Tables, report: Mapping[str, Any]) -> list[str]:
-    """What `workload counts` did is recorded exactly."""
+    """The work of `workload counts` is recorded exactly."""
     kernels = tables["kernel"]
     shape = {
         "postrun_alpha": (1, 1, 1, 32, 1, 1, 0),
@@ -125,12 +125,12 @@ def known_work(tables: Tables, report: Mapping[str, Any]) -> list[str]:
     return problems + shapes(kernels, shape) + one_launch_each(tables)
 
 
-def equal(found: object, expected: object, what: str) -> list[str]:
-    return [] if found == expected else [f"{what}: {found} instead of {expected}"]
+def equal(found: object, expected: object, about: str) -> list[str]:
+    return [] if found == expected else [f"{about}: {found} instead of {expected}"]
 
 
-def at_most(found: float, limit: float, what: str, unit: str = "") -> list[str]:
-    return [] if found <= limit else [f"{what}: {found:.6g}{unit}, the limit is {limit:.6g}{unit}"]
+def at_most(found: float, limit: float, about: str, unit: str = "") -> list[str]:
+    return [] if found <= limit else [f"{about}: {found:.6g}{unit}, the limit is {limit:.6g}{unit}"]
 
 
 def spins(rows: Rows, reported: Sequence[Sequence[float]]) -> list[str]:
@@ -169,7 +169,7 @@ def kernels_per_window(tables: Tables, windows: Sequence[tuple[int, int]], expec
 def missing_is_reported(
     phases: Sequence[Mapping[str, Any]], tables: Tables, tolerance_ns: int, name: str
 ) -> tuple[list[str], list[dict[str, int]]]:
-    """Kernels that were launched in a window are recorded, or a reason is, and no window goes on over what is missing.
+    """Kernels that were launched in a window are recorded, or a reason is, and no window covers those that are missing.
 
     ``phases``: launches with begin, end, launched, window. ``name``: of the kernels; "": of any name.
     Also returns the launched and recorded kernels of each phase.
@@ -239,7 +239,7 @@ def launches_by_thread(tables: Tables, tids: Sequence[int], launches: int) -> li
 
 
 def overlaps(rows: Rows) -> int:
-    """Pairs of neighbors, in order of their start, of which the second one starts before the first one ends."""
+    """Pairs of neighbors, in order of their start, with a second one that starts before the first one ends."""
     spans = sorted((row["start_ns"], row["start_ns"] + row["duration_ns"]) for row in rows)
     return sum(second[0] < first[1] for first, second in pairwise(spans))
 

@@ -83,7 +83,7 @@ def _chosen(cases: Sequence[Case], part: int | None, numbers: list[int] | None) 
 
 
 def _versions() -> dict[str, Any]:
-    """What the machine has; what cannot be asked is left out."""
+    """Versions on the machine; those that cannot be determined are left out."""
     versions: dict[str, Any] = {"python": platform.python_version(), "system": platform.platform(), "executable": sys.executable}
     questions = {
         "commit": ["git", "-C", str(ROOT), "rev-parse", "HEAD"],

@@ -67,7 +67,7 @@ def other_profilers(bench: Bench) -> None:
 
 
 def _seized(bench: Bench, library: str) -> Any:
-    """What a client does that profiles without a subscription, against the rules of CUPTI: only a figure."""
+    """The effect of a client that profiles without a subscription, against the rules of CUPTI: only a figure."""
     try:
         done = bench.workload("client_seizes", "clients", "seizes", library, 1, PAUSE_MS, limit=30, expect=None)
         if done.code != 0:

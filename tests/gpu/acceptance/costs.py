@@ -1,4 +1,4 @@
-"""Cases 18, 19 and 20: what recording costs in time, bytes and memory, also over minutes."""
+"""Cases 18, 19 and 20: the cost of recording in time, bytes and memory, also over minutes."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ def cycles(bench: Bench) -> None:
         report = dict(run.report)
         bench.figures[how] = report | {"recorded": _recorded(run)}
         bench.require(checks.equal(_recorded(run), count * KERNELS, "kernels of the first thread"), how)
-        for what in ("resident_kib", "device_kib"):
-            bench.require(checks.at_most(report[what], GROWTH_KIB, f"growth of {what}", " KiB"), how)
-        for what in ("threads", "descriptors"):
-            bench.require(checks.at_most(report[what], 0, f"growth of {what}"), how)
+        for resource in ("resident_kib", "device_kib"):
+            bench.require(checks.at_most(report[resource], GROWTH_KIB, f"growth of {resource}", " KiB"), how)
+        for resource in ("threads", "descriptors"):
+            bench.require(checks.at_most(report[resource], 0, f"growth of {resource}"), how)
         bench.require(checks.at_most(report["median_ms"], MEDIAN_MS, "median cycle", " ms"), how)
         bench.require(checks.at_most(report["maximum_ms"], MAXIMUM_MS, "longest cycle", " ms"), how)
 

@@ -1,4 +1,4 @@
-"""Case 16: however a program ends, its file can be read, its exit code is kept, and what is older than 1.5 s is there."""
+"""Case 16: however a program ends, its file can be read, its exit code is kept, and records older than 1.5 s are in it."""
 
 from __future__ import annotations
 

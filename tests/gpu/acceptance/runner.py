@@ -25,7 +25,7 @@ GRACE = 10  # seconds that a case's process gets beyond the limit of its program
 
 @dataclass
 class Suite:
-    """One call of the suite: where results go and how much time there is."""
+    """One call of the suite: its results and the time that it has."""
 
     accept: Path  # accept.py
     out: Path
@@ -67,7 +67,7 @@ class Suite:
         return 1 if failed else 0
 
     def run_one(self, case: Case, left: float) -> dict[str, Any]:
-        """Runs a case in a process group of its own, and ends what it left running."""
+        """Runs a case in a process group of its own, and ends all processes that it left."""
         folder = self.work / f"case{case.number}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -102,7 +102,7 @@ class Suite:
         return result
 
     def keep(self, example: dict[str, Any]) -> None:
-        """Copies an example next to accept.json, and writes what a reader has to find in it."""
+        """Copies an example next to accept.json, and writes its counts and sums."""
         file = Path(example["file"])
         if file.stat().st_size >= EXAMPLE_BYTES:
             self.versions.setdefault("examples_left_out", {})[example["name"]] = file.stat().st_size

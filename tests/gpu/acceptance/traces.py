@@ -1,4 +1,4 @@
-"""Trace files (.prt) -> rows, by the native reader and pyarrow, or by the plain reader of the tests where pyarrow is missing."""
+"""Trace files (.prt) -> rows, by the native reader and pyarrow, or by the plain reader of the tests if pyarrow is missing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def count(files: Sequence[Path], table: str) -> int:
 
 
 def summary(tables: Tables) -> dict[str, Any]:
-    """Counts and sums of what is on the device, and of what the host did: what a reader of the same file has to find."""
+    """Counts and sums of device and host rows, which every reader of the same file has to find."""
     found: dict[str, Any] = {f"{table}_rows": len(tables[table]) for table in ("api", "annotation", "sync", "metric", "loss")}
     kernels: dict[str, list[int]] = {}
     for row in tables["kernel"]:

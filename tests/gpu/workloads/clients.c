@@ -134,7 +134,7 @@ static void phase(long kernels, int window, int client) {
     phases[phase_count++].client = client;
 }
 
-/* The smallest of five means, in ns: what a launch costs. */
+/* The smallest of five means, in ns: the cost of a launch. */
 static double launch_ns(void) {
     double least = 1e18;
     for (int round = 0; round < 5; round++) {

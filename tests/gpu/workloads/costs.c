@@ -1,4 +1,4 @@
-/* costs.c - what recording costs: time per launch and replay, bytes, and how both develop; load for the sampler. */
+/* costs.c - the cost of recording: time per launch and replay, bytes, growth over minutes; load for the sampler. */
 #define _GNU_SOURCE
 #include <dirent.h>
 

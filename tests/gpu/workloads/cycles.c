@@ -1,4 +1,4 @@
-/* cycles.c - many starts and stops, with another thread that launches all the time: what grows, and how long a cycle takes. */
+/* cycles.c - many starts and stops, with another thread that launches all the time: the growth of the process and the time of a cycle. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* device_stub.c - device.h with the stub libraries of tests/native: what is done becomes a text that the stub of CUPTI plays.
+/* device_stub.c - device.h with the stub libraries of tests/native: each operation becomes a line of a text that the stub of CUPTI plays.
  *
  * A thread's operations are played when it synchronizes. STUB_DEVICE plants a defect, so that a check is known to fail:
  *   lose       every 50th kernel has no record          twice      every 50th launch call is recorded twice
@@ -31,7 +31,7 @@ static int graph_kernels, graph_copies;
 static _Thread_local struct {
     char *text;
     size_t length, size;
-    int64_t base, device_free; /* ns of CLOCK_REALTIME: what times count from; when the device has done what it was given */
+    int64_t base, device_free; /* ns of CLOCK_REALTIME: the zero of times in the text; when the device is idle again */
 } queue;
 static _Thread_local int context = 1;
 
@@ -73,7 +73,7 @@ __attribute__((format(printf, 1, 2))) static void put(const char *format, ...) {
     queue.length += length;
 }
 
-/* The call that begins an operation: its correlation. `duration` ns later than what the stream has to do, the device is free again. */
+/* The call that begins an operation: its correlation. `duration` ns after the work that is queued, the device is idle again. */
 static uint64_t call(const char *name, int64_t duration, int64_t *start) {
     if (queue.length > PLAY_BYTES) {
         play();

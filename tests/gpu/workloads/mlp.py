@@ -52,7 +52,7 @@ def synchronize(torch: Any) -> None:
 
 
 def profiled(profile: Any) -> dict[str, Any]:
-    """What torch.profiler counted: durations of kernels by name, bytes of copies and memsets, launch calls by name."""
+    """The counts of torch.profiler: durations of kernels by name, bytes of copies and memsets, launch calls by name."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profile.export_chrome_trace(str(path))

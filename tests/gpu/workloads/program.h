@@ -1,4 +1,4 @@
-/* program.h - what the modes of the program `workload` share. Each mode prints one JSON object, its report, as its last line. */
+/* program.h - shared by the modes of the program `workload`. Each mode prints one JSON object, its report, as its last line. */
 #ifndef PROGRAM_H
 #define PROGRAM_H
 

@@ -1,4 +1,4 @@
-"""What a window costs a training, in one process: torch_overhead.py STEPS; times of blocks before, in and after windows."""
+"""The cost of a window for a training, in one process: torch_overhead.py STEPS; times of blocks before, in and after windows."""
 
 from __future__ import annotations
 
