@@ -40,6 +40,7 @@ class Tools:
     programs: dict[str, str]  # name -> path of the built program
     sources: str  # folder of the workloads
     stub: dict[str, str] | None = None  # environment of the stub libraries, or None: a real device
+    cupti: str | None = None  # libcupti of this Python's packages, for programs that have none of their own
     scale: float = 1.0  # repetitions and waits, relative to the criteria of the suite
 
     def to_json(self) -> str:
@@ -141,6 +142,8 @@ class Bench:
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         limit = min(limit, max(1.0, self.left()))
+        if str(command[0]) != self.tools.python:
+            variables = self.cupti() | variables
         begun = time.monotonic()
         log, errors = folder / "output.txt", folder / "errors.txt"
         with log.open("wb") as out, errors.open("wb") as err:
@@ -192,6 +195,10 @@ class Bench:
                 except Failed as failure:
                     self.failures.append(str(failure))
         return finished
+
+    def cupti(self) -> dict[str, str]:
+        """The variable that names a CUPTI, for a machine whose CUDA toolkit has none; PyTorch's programs have theirs."""
+        return {"POSTRUN_CUPTI": self.tools.cupti} if self.tools.cupti else {}
 
     def injection(self) -> dict[str, str]:
         """Variables with which the CUDA driver loads the recorder into a program that knows nothing of it."""

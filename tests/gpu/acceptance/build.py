@@ -45,7 +45,7 @@ def build(folder: Path) -> Tools:
     with suppress(BuildError):  # without the headers of NVTX the case says so
         _call([nvcc, "-o", folder / "nvtx_ranges", ROOT / "tests" / "native" / "nvtx_ranges.c", "-ldl", "-lpthread"])
         programs["nvtx_ranges"] = str(folder / "nvtx_ranges")
-    return Tools(sys.executable, str(site), str(native / "lib" / "libpostrun.so"), programs, str(SOURCES))
+    return Tools(sys.executable, str(site), str(native / "lib" / "libpostrun.so"), programs, str(SOURCES), cupti=_cupti())
 
 
 def build_for_stubs(folder: Path, stub: dict[str, str], scale: float) -> Tools:
@@ -63,7 +63,13 @@ def build_for_stubs(folder: Path, stub: dict[str, str], scale: float) -> Tools:
     plain = folder / "plain"
     _call([_compiler(), "-o", plain, _object(SOURCES / "plain.c", folder, include), device, "-ldl", "-lpthread"])
     programs = {"workload": str(workload), "workload_per_thread": str(workload), "plain": str(plain)}
-    return Tools(sys.executable, None, str(library), programs, str(SOURCES), stub, scale)
+    return Tools(sys.executable, None, str(library), programs, str(SOURCES), stub, scale=scale)
+
+
+def _cupti() -> str | None:
+    """The newest libcupti of the packages of this Python."""
+    found = [path for folder in sys.path for path in Path(folder or ".").glob("nvidia/*/lib/libcupti.so.*")]
+    return str(max(found, key=lambda path: path.name)) if found else None
 
 
 def _call(command: Sequence[object]) -> None:

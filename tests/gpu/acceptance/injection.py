@@ -26,7 +26,7 @@ def injection(bench: Bench) -> None:
     for name in FRAMEWORKS:
         if bench.has(name):
             jobs[name] = lambda name=name: bench.script(
-                name, "frameworks.py", name, expect=FRAMEWORK_EXIT_CODE, limit=90, **bench.injection(), **SHARED
+                name, "frameworks.py", name, expect=FRAMEWORK_EXIT_CODE, limit=90, **bench.injection(), **bench.cupti(), **SHARED
             )
         else:
             bench.figures[name] = "not installed"

@@ -18,7 +18,7 @@ MOST = 8
 def libraries(bench: Bench) -> None:
     garbage = bench.folder / "libcupti.so.13"
     garbage.write_bytes(b"\x7fELF" + b"garbage " * 512)
-    tried = {"garbage": str(garbage), "missing": str(bench.folder / "none" / "libcupti.so.13"), "folder": str(bench.folder)}
+    tried = {"garbage": str(garbage), "missing": str(bench.folder / "none" / "libcupti.so.13"), "folder": str(bench.folder), "unset": ""}
     for number, path in enumerate(_libraries(bench)):
         tried[f"library{number}"] = path
     jobs: dict[str, Callable[[], Done]] = {
@@ -27,16 +27,16 @@ def libraries(bench: Bench) -> None:
     }
     for name, done in bench.together(jobs).items():
         if done.code != 0:
-            bench.require([f"{tried[name]}: {exit_name(done.code)}: {tail(done.errors)}"])
+            bench.require([f"{tried[name] or name}: {exit_name(done.code)}: {tail(done.errors)}"])
             continue
         tables = done.tables("meta", "kernel")
         found = checks.facts_of(tables)
-        bench.figures[tried[name]] = {
+        bench.figures[tried[name] or name] = {
             "kernels": len(tables["kernel"]),
             **{key: found[key] for key in ("cupti.library", "cupti.version", "capability.gpu") if key in found},
         }
         complete = len(tables["kernel"]) == sum(done.report["kernels"].values())
-        bench.demand(complete or "capability.gpu" in found, f"{tried[name]}: kernels are missing and no reason is recorded")
+        bench.demand(complete or "capability.gpu" in found, f"{tried[name] or name}: kernels are missing and no reason is recorded")
 
 
 def _libraries(bench: Bench) -> list[str]:
