@@ -6,6 +6,7 @@ store, some hundred thousand at a time. Several files of one process (a file is 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -75,6 +76,7 @@ _DEVICE_TABLES: Final = frozenset({"kernel", "memcpy", "memset", "sync"})
 _VERSION: Final = r"^(cuda[A-Z]\w*?)(?:_ptsz|_ptds)?(?:_v\d{4,})?$|^(cu[A-Z]\w*?)(?:_ptsz|_ptds)?$"
 _DRIVER: Final = re.compile("cu[A-Z]")
 _LOADER: Final = "enumerate(DataLoader)#"
+_LOADER_MADE: Final = "DataLoaderIter.__init__"
 _SYNC_KINDS: Final = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _SHAPE: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory", "graph_node")
 
@@ -481,7 +483,19 @@ class _File:
         return "annotation", frame.select(
             tid=self._tids(frame["source"]), side=pl.lit("host", _SIDE), name=ids, value=pl.coalesce("value", numbers), start_ns="start_ns",
             duration_ns="duration_ns", depth="depth", complete=pl.col("flags").fill_null(0) & _ENDED_BY_STOP == 0,
+            arguments=self._loader_settings(frame),
         )  # fmt: skip
+
+    def _loader_settings(self, frame: pl.DataFrame) -> pl.Expr:
+        """The settings of the process's data loaders, as JSON, for the ranges in which one was made."""
+        texts = {key: self.metadata.get(f"dataloader.{key}", "") for key in ("num_workers", "pin_memory", "prefetch_factor")}
+        settings: dict[str, int | bool] = {key: int(text) for key, text in texts.items() if text.isascii() and text.isdigit()}
+        if not settings:
+            return pl.lit(None, pl.String)
+        if "pin_memory" in settings:
+            settings["pin_memory"] = bool(settings["pin_memory"])
+        made = self.names.texts(frame["name"]).str.ends_with(_LOADER_MADE).fill_null(False)
+        return pl.when(pl.lit(made)).then(pl.lit(json.dumps(settings)))
 
     def _counters(self, frame: pl.DataFrame) -> tuple[str, pl.DataFrame]:
         text = self.names.texts(frame["name"]).fill_null(_NO_NAME)

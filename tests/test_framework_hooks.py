@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from fake_frameworks import write_frameworks
 from postrun import native, record_profiling
+from postrun.ingest.load import ingest
 from prt_reader import read
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="this installation has no C library")
@@ -104,6 +105,17 @@ def test_waits_for_data_are_inside_of_their_steps(frameworks: Path, tmp_path: Pa
         sum(step["start_ns"] <= wait["start_ns"] < step["start_ns"] + step["duration_ns"] for wait in waits) for step in steps.values()
     ]
     assert inside == [0, 1, 1, 1, 1], "step 0 begins with the model"
+
+
+def test_the_settings_of_data_loaders_reach_the_rule(frameworks: Path, tmp_path: Path) -> None:
+    (file,) = run(TORCH + "for epoch in 0, 1:\n    for batch in DataLoader(A): step()", frameworks, tmp_path)
+    assert {row["key"]: row["value"] for row in file["meta"] if "dataloader" in row["key"]} == {
+        "dataloader.num_workers": "3", "dataloader.pin_memory": "1"
+    }  # fmt: skip
+    assert sum(row["name"] == "_SingleProcessDataLoaderIter.__init__" for row in file["annotation"]) == 2
+    with ingest([tmp_path]) as store:
+        rows = store.frame("SELECT DISTINCT arguments FROM annotation WHERE arguments IS NOT NULL")["arguments"].to_list()
+    assert [json.loads(row) for row in rows] == [{"num_workers": 3, "pin_memory": True}]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,9 @@ class _BaseDataLoaderIter:
     def __init__(self, loader): self._dataset, self._left = loader.dataset, iter(loader.dataset)
     def __iter__(self): return self
     def __next__(self): return next(self._left)
-class _SingleProcessDataLoaderIter(_BaseDataLoaderIter): pass
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    _num_workers, _pin_memory = 3, True
+    def __init__(self, loader): super().__init__(loader)
 class DataLoader:
     def __init__(self, dataset): self.dataset = dataset
     def __iter__(self): return _SingleProcessDataLoaderIter(self)
