@@ -141,8 +141,10 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
         _say(nothing)
     if lost:
         _say(f"the recording of the recorder is incomplete ({os.strerror(-lost)})")
-    if where.first and not inside and not wanted.quiet:
+    if where.first and not inside and not wanted.quiet and not (where.rank is not None and folder.unfinished()):
         _summarize(folder.path)
+    if nobody and not wanted.quiet:
+        _say(f"only the machine was recorded. {record_summary.ANNOTATE}")
     if where.first and not inside:
         _finish(folder, where, wanted, end, blocked)
     return end

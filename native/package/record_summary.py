@@ -18,6 +18,7 @@ from typing import Any, Final
 from .errors import InputError
 from .loss_reasons import loss_reason
 
+ANNOTATE: Final = 'Try: annotate the steps of the program with `with postrun.capture.annotate("step", value=i):`'
 _STEP: Final = re.compile(r"(?i)step|step[_ -]?\d+|ProfilerStep#\d+")
 _WINDOW: Final = re.compile(r"gpu\.window\.\d+")
 _NO_ACTIVITY: Final = ("no NVIDIA driver", "no CUDA device", "the program did not use CUDA")
@@ -76,10 +77,8 @@ def _told(found: _Contents) -> Iterator[str]:
         parts.append(plural(len(found.processes), "process", "processes"))
     parts.append(plural(found.samples, "sample") + " of the machine")
     yield f"recorded {', '.join(parts)}"
-    if not found.steps:
-        how = 'with `with postrun.capture.annotate("step", value=i):`'
-        what = "only the machine was recorded" if not found.processes else "no training steps were found"
-        yield f"{what}. Try: annotate the steps of the program {how}"
+    if found.processes and not found.steps:
+        yield f"no training steps were found. {ANNOTATE}"
     if not found.kernels:
         for why in sorted(found.why):
             yield f"GPU activity was not recorded: {why}"
