@@ -173,6 +173,40 @@ else:
     run(script, frameworks, tmp_path)
 
 
+NVTX = """
+import ctypes
+from postrun import native
+slots = [ctypes.c_void_p(1) for _ in range(20)]
+table = (ctypes.POINTER(ctypes.c_void_p) * 20)(*[ctypes.pointer(slot) for slot in slots])
+MODULE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_uint))
+def module(number, found, size):
+    found[0], size[0] = ctypes.addressof(table), 20
+    return number == 1
+class Callbacks(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("module", MODULE)]
+callbacks = Callbacks(ctypes.sizeof(Callbacks), MODULE(module))
+get = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(lambda _: ctypes.addressof(callbacks))
+ctypes.CDLL(str(native.library())).InitializeInjectionNvtx2(get)
+push, pop = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(slots[9].value), ctypes.CFUNCTYPE(ctypes.c_int)(slots[11].value)
+for number, batch in enumerate(DataLoader(A)):
+    push(b"step_%d" % number); step(); pop()
+"""
+
+
+def test_steps_that_nvtx_marks_are_the_only_ones(frameworks: Path, tmp_path: Path) -> None:
+    (file,) = run(TORCH + NVTX, frameworks, tmp_path)
+    assert (steps_of(file), source_of(file)) == ([], "annotations")
+    assert [row["name"] for row in file["annotation"] if row["name"].startswith("step")] == [f"step_{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize(("version", "maker"), [("hip='6.0', xpu=None", "AMD"), ("hip=None, xpu='2025'", "Intel")])
+def test_pytorch_for_other_gpus_is_named(version: str, maker: str, frameworks: Path, tmp_path: Path) -> None:
+    script = TORCH + f"import types\ntorch.version = types.SimpleNamespace({version})\nfor batch in DataLoader(A): step()"
+    (file,) = run(script, frameworks, tmp_path)
+    known = {row["key"]: row["value"] for row in file["meta"]}
+    assert known["capability.gpu"] == f"{maker} GPUs are not supported; use PyTorch's profiler"
+
+
 def test_a_forked_trainer_has_steps_of_its_own(frameworks: Path, tmp_path: Path) -> None:
     script = (
         TORCH

@@ -123,8 +123,14 @@ _FRAMEWORKS: Final = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JA
 def tell_framework() -> None:
     """The framework that the program has imported, if that is one: advice in a report is in its words."""
     found = [name for module, name in _FRAMEWORKS.items() if module in sys.modules]
-    if len(found) == 1 and library.recording():
+    if not library.recording():
+        return
+    if len(found) == 1:
         library.metadata("framework", found[0])
+    version = getattr(sys.modules.get("torch"), "version", None)
+    maker = "AMD" if getattr(version, "hip", None) else "Intel" if getattr(version, "xpu", None) else None
+    if maker is not None:
+        library.metadata("capability.gpu", f"{maker} GPUs are not supported; use PyTorch's profiler")
 
 
 def tell_framework_at_exit() -> None:

@@ -74,10 +74,13 @@ print(*(str(one.message).removeprefix("GPU activity is not recorded: ") for one 
 
 def _gpus() -> list[Check]:
     """Whether what runs on GPUs can be recorded here; nothing where there is no C library."""
-    from . import native
+    from . import native, record_gpu
 
     if native.version() is None:
         return []
+    other = record_gpu.other_gpus()
+    if not native.gpu_driver() and other is not None:
+        return [Check("GPU recording", "warning", f"GPU activity is not captured on {other} GPUs; use PyTorch's profiler")]
     if not native.gpu_driver():
         return [Check("GPU recording", "ok", "no NVIDIA driver on this machine (libcuda.so.1): there is nothing to record")]
     try:
