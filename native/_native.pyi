@@ -88,6 +88,7 @@ def configure(
     follow_fork: bool = False,
     gpu: bool = False,
     gpu_later: bool = False,
+    gpu_bounded: bool = False,
     cpu_for_s: int = 0,
     rotate_s: int = 0,
     file_mode: int = 0,

@@ -47,7 +47,7 @@ typedef struct postrun_config {
     uint32_t sample_ms;      /* interval of the system sampler: 100, 200, 500, 1000, 5000 or 60000; default 0: no sampler */
     uint32_t sample_for_s;   /* the sampler ends after so many seconds; default 0: with the session */
     int32_t zstd_level;      /* compression of blocks; default 0: none. -ENOTSUP from postrun_start where libzstd cannot be loaded */
-    uint32_t flags;          /* POSTRUN_FOLLOW_FORK, POSTRUN_GPU, POSTRUN_NO_GPU_YET, POSTRUN_NO_GPU_SAMPLES */
+    uint32_t flags;          /* POSTRUN_FOLLOW_FORK, POSTRUN_GPU, POSTRUN_NO_GPU_YET, POSTRUN_NO_GPU_SAMPLES, POSTRUN_GPU_BOUNDED */
     uint32_t cpu_for_s;      /* processors are sampled for so many seconds, the rest goes on; default 0: as long as the rest */
     /* 64 bits, as 32 would lie in what an older structure ends with: padding, which nobody has filled */
     uint64_t rotate_s;       /* a file that holds records and is older is closed, another begun; default: $POSTRUN_ROTATE_S, else never */
@@ -60,6 +60,8 @@ typedef struct postrun_config {
 #define POSTRUN_GPU 2u         /* records GPU activity where it can; where not, metadata "capability.gpu" says why. Initialises CUDA */
 #define POSTRUN_NO_GPU_YET 4u  /* GPU activity is recorded from postrun_gpu(1) on */
 #define POSTRUN_NO_GPU_SAMPLES 8u /* the sampler leaves GPUs out. POSTRUN_GPU=0 in the environment: neither samples nor activity of GPUs */
+#define POSTRUN_GPU_BOUNDED 16u /* GPU activity that the session records unasked: in the bounded windows of POSTRUN_GPU_WINDOWS=auto, unless the
+                                * environment has windows */
 
 /* Sets the configuration of the next session; copies what it is given. -EBUSY while recording (but see above), -EINVAL for a value out of
  * range. */

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 from . import capture_library as library
@@ -12,7 +10,6 @@ from . import capture_library as library
 _PROFILER_CONFIG: Final = "POSTRUN_PROFILER_CONFIG"
 _HOOKS: Final = "POSTRUN_HOOKS"
 _GPU: Final = "POSTRUN_GPU"
-_GPU_PERIODIC: Final = "POSTRUN_GPU_WINDOWS"
 _GPU_WINDOWS: Final = ("POSTRUN_GPU_STEPS", "POSTRUN_GPU_TIME", "POSTRUN_GPU_SIGNAL")
 
 _session_lasts = os.environ.get("POSTRUN_CAPTURE") == "1" and library.recording()
@@ -39,11 +36,6 @@ def has_hooks() -> bool:
     return os.environ.get(_HOOKS) == "1"
 
 
-def gpu_in_periodic_windows() -> bool:
-    """Whether GPU activity is recorded in bounded windows that open again and again."""
-    return bool(os.environ.get(_GPU_PERIODIC))
-
-
 def gpu() -> str | None:
     """Whether what runs on GPUs is recorded: 1; not, whatever the program says: 0; else as the program says."""
     return os.environ.get(_GPU)
@@ -52,21 +44,6 @@ def gpu() -> str | None:
 def gpu_by_windows() -> bool:
     """Whether the job has windows of its own in which GPU activity is recorded."""
     return any(map(os.environ.get, _GPU_WINDOWS))
-
-
-@contextmanager
-def gpu_in_default_windows(gpu: bool | str | None) -> Iterator[None]:
-    """A session that begins in the ``with``, with ``gpu`` None, records GPU activity in bounded windows unless the environment has windows.
-
-    The library reads the environment when a session begins."""
-    sets = gpu is None and _GPU_PERIODIC not in os.environ and not gpu_by_windows()
-    if sets:
-        os.environ[_GPU_PERIODIC] = "auto"
-    try:
-        yield
-    finally:
-        if sets:
-            os.environ.pop(_GPU_PERIODIC, None)
 
 
 def of_recorder() -> bool:

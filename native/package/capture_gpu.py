@@ -68,7 +68,7 @@ def leave_to_windows() -> None:
 
 def options(gpu: bool | str | None) -> dict[str, bool]:
     """Of the library's configuration, for a session's ``gpu``."""
-    return {"gpu": gpu is True, "gpu_later": gpu == "windows"}
+    return {"gpu": gpu is True, "gpu_later": gpu == "windows", "gpu_bounded": gpu is None}
 
 
 def begins(gpu: bool | str | None, stacklevel: int) -> None:
@@ -81,12 +81,8 @@ def begins(gpu: bool | str | None, stacklevel: int) -> None:
     elif gpu is True:
         if library.gpu(True) is None:
             _warn(stacklevel + 1)
-    elif gpu == "windows":
+    elif gpu == "windows" or (gpu is None and not off and library.gpu_driver()):
         library.gpu_when_used()
-    elif gpu is None and not off and library.gpu_driver():
-        library.gpu_when_used()
-        if not capture_environment.gpu_by_windows() and not capture_environment.gpu_in_periodic_windows():
-            library.gpu(True)  # now, where the program has used CUDA before
 
 
 def begins_in_job(stacklevel: int) -> None:

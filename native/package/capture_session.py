@@ -82,21 +82,20 @@ class session:  # noqa: N801 - used like a function
     def __enter__(self) -> session:
         if self._plan is not None and self._plan.disabled:
             return self
-        with capture_environment.gpu_in_default_windows(self._gpu):
-            if not library.recording():
-                options = capture_environment.of_job(self._options)
-                modes.of_session(self._mode)
-                library.configure(**options)
-                started = start_in(options["directory"])
-                if started is None:
-                    return self
-                self._started = started
-            if self._started:
-                try:
-                    capture_gpu.begins(self._gpu, stacklevel=3)
-                except BaseException:  # a warning that is an error: there will be no __exit__
-                    self.__exit__(None, None, None)
-                    raise
+        if not library.recording():
+            options = capture_environment.of_job(self._options)
+            modes.of_session(self._mode)
+            library.configure(**options)
+            started = start_in(options["directory"])
+            if started is None:
+                return self
+            self._started = started
+        if self._started:
+            try:
+                capture_gpu.begins(self._gpu, stacklevel=3)
+            except BaseException:  # a warning that is an error: there will be no __exit__
+                self.__exit__(None, None, None)
+                raise
         if not self._started and self._gpu == "windows" and capture_environment.session_lasts():
             capture_gpu.leave_to_windows()
         if not self._started and not capture_environment.session_lasts():

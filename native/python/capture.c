@@ -805,15 +805,15 @@ static void stop_with_interpreter(void) {
 static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywords) {
     (void)module;
     static char *names[] = {"directory",  "rotate_bytes", "ring_records", "drain_ms", "sample_ms", "sample_for_s",
-                            "zstd_level", "follow_fork",  "gpu",          "gpu_later", "cpu_for_s", "rotate_s",
-                            "file_mode",  NULL};
+                            "zstd_level", "follow_fork",  "gpu",          "gpu_later", "gpu_bounded", "cpu_for_s",
+                            "rotate_s",   "file_mode",    NULL};
     PyObject *directory = Py_None, *folder = NULL;
     unsigned long long rotate_bytes = 0;
     long long ring_records = 0, drain_ms = 0, sample_ms = 0, sample_for_s = 0, cpu_for_s = 0, rotate_s = 0, file_mode = 0;
-    int zstd_level = 0, follow_fork = 0, gpu = 0, gpu_later = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OKLLLLipppLLL:configure", names, &directory, &rotate_bytes, &ring_records, &drain_ms,
-                                     &sample_ms, &sample_for_s, &zstd_level, &follow_fork, &gpu, &gpu_later, &cpu_for_s,
-                                     &rotate_s, &file_mode))
+    int zstd_level = 0, follow_fork = 0, gpu = 0, gpu_later = 0, gpu_bounded = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OKLLLLippppLLL:configure", names, &directory, &rotate_bytes, &ring_records, &drain_ms,
+                                     &sample_ms, &sample_for_s, &zstd_level, &follow_fork, &gpu, &gpu_later, &gpu_bounded,
+                                     &cpu_for_s, &rotate_s, &file_mode))
         return NULL;
     const long long numbers[] = {ring_records, drain_ms, sample_ms, sample_for_s};
     for (size_t i = 0; i < 4; i++) {
@@ -834,7 +834,8 @@ static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywor
     config.rotate_s = (uint64_t)rotate_s;
     config.file_mode = (uint64_t)file_mode;
     config.zstd_level = zstd_level;
-    config.flags = (follow_fork ? POSTRUN_FOLLOW_FORK : 0) | (gpu ? POSTRUN_GPU : 0) | (gpu_later ? POSTRUN_NO_GPU_YET : 0);
+    config.flags = (follow_fork ? POSTRUN_FOLLOW_FORK : 0) | (gpu ? POSTRUN_GPU : 0) | (gpu_later ? POSTRUN_NO_GPU_YET : 0) |
+                   (gpu_bounded ? POSTRUN_GPU_BOUNDED : 0);
     int error;
     Py_BEGIN_ALLOW_THREADS
     error = postrun_configure(&config);

@@ -445,9 +445,9 @@ static void start_thread(void) {
 
 /* ---------------------------------------------------------------- the session */
 
-static void begin_periodic(void) {
+static void begin_periodic(bool wanted) {
     char text[256];
-    if (!postrun_periodic_read(&gpu.periodic, text, sizeof text)) {
+    if (!postrun_periodic_read(&gpu.periodic, wanted, text, sizeof text)) {
         fail(text);
     } else if (gpu.periodic.wanted) {
         gpu.wanted = false;
@@ -457,7 +457,7 @@ static void begin_periodic(void) {
     }
 }
 
-static void read_environment(void) {
+static void read_environment(uint32_t flags) {
     char why[256];
     postrun_cupti_environment();
     postrun_cupti_places();
@@ -491,7 +491,7 @@ static void read_environment(void) {
         postrun_steps_watch(gpu.window.first_step, gpu.window.end_step);
     }
     if (!gpu.window.by_steps && !gpu.window.by_time && !gpu.window.by_signal) {
-        begin_periodic();
+        begin_periodic(flags & POSTRUN_GPU_BOUNDED);
     }
 }
 
@@ -514,7 +514,7 @@ static void begin(uint32_t number, uint32_t flags, bool environment, bool driver
         return;
     }
     postrun_device_rows_begin(number);
-    read_environment();
+    read_environment(flags);
     if (gpu.state != STATE_FAILED && !environment && !driver) {
         look_for_cuda(true);
         if (gpu.state == STATE_READY && gpu.wanted) {

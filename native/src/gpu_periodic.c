@@ -72,10 +72,11 @@ static bool read_list(struct periodic *p, const char *at) {
     }
 }
 
-bool postrun_periodic_read(struct periodic *p, char *why, size_t size) {
+bool postrun_periodic_read(struct periodic *p, bool wanted, char *why, size_t size) {
     const char *text = getenv("POSTRUN_GPU_WINDOWS");
     *p = (struct periodic){false, 10, 20, 20000000000, 600000000000, (uint64_t)16 << MIB, (uint64_t)256 << MIB};
     if (!text || !*text) {
+        p->wanted = wanted;
         return true;
     }
     if (strcmp(text, "auto") != 0 && !read_list(p, text)) {

@@ -16,8 +16,9 @@ struct periodic {
     uint64_t bytes, total_bytes; /* of GPU rows in the file: in a window, and in the process before its last window */
 };
 
-/* Reads POSTRUN_GPU_WINDOWS: `auto`, or a list of `name=value` that replace the defaults. False: it is malformed; `why`. */
-bool postrun_periodic_read(struct periodic *periodic, char *why, size_t size);
+/* Reads POSTRUN_GPU_WINDOWS: `auto`, or a list of `name=value` that replace the defaults. `wanted`: also if it is not set. False: it is
+ * malformed; `why`. */
+bool postrun_periodic_read(struct periodic *periodic, bool wanted, char *why, size_t size);
 void postrun_periodic_text(const struct periodic *periodic, char *text, size_t size); /* the values in use, for metadata */
 
 /* The rest is called behind the gate of gpu.c, except for the steps. `now`: monotonic ns; `written`: bytes of GPU rows in the process. */

@@ -543,7 +543,7 @@ static bool in_range(const postrun_config *c) {
            (c->ring_records == 0 ||
             (is_power_of_two(c->ring_records) && c->ring_records >= RING_MIN && c->ring_records <= RING_MAX)) &&
            c->zstd_level >= -7 && c->zstd_level <= 22 &&
-           (c->flags & ~(POSTRUN_FOLLOW_FORK | POSTRUN_GPU | POSTRUN_NO_GPU_YET | POSTRUN_NO_GPU_SAMPLES)) == 0 &&
+           (c->flags & ~(POSTRUN_FOLLOW_FORK | POSTRUN_GPU | POSTRUN_NO_GPU_YET | POSTRUN_NO_GPU_SAMPLES | POSTRUN_GPU_BOUNDED)) == 0 &&
            (!c->file_mode || is_file_mode(c->file_mode)) && (!c->directory || (*c->directory && strlen(c->directory) < PATH_MAX));
 }
 
