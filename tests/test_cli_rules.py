@@ -35,6 +35,7 @@ DEFAULTS: dict[tuple[str, str], tuple[object, object]] = {
     ("StepOutlier", "stddev"): (5, 3), ("StepOutlier", "mode"): (None, None), ("StepOutlier", "n_outliers"): (10, 10),
     ("Dataloader", "min_threshold"): (70, 70), ("Dataloader", "max_threshold"): (200, 200), ("Dataloader", "patience"): (10, 10),
     ("HostBound", "idle_threshold"): (20, 20), ("HostBound", "host_share"): (50, 50), ("ExposedCommunication", "threshold"): (10, 10),
+    ("InputBound", "threshold"): (20, 20), ("InputBound", "patience"): (10, 10),
     ("LowPrecision", "threshold"): (30, 30), ("PageableCopies", "threshold"): (1, 1), ("SyncBound", "threshold"): (10, 10),
     ("ShortKernels", "short_us"): (10, 10), ("ShortKernels", "count_threshold"): (50, 50), ("ShortKernels", "time_threshold"): (10, 10),
     ("StragglerRank", "threshold"): (10, 10),
@@ -43,7 +44,7 @@ DOCUMENTED = [
     "CPUBottleneck", "IOBottleneck", "LowGPUUtilization", "StepOutlier", "GPUMemoryIncrease", "BatchSize", "MaxInitializationTime",
     "LoadBalancing", "OverallSystemUsage", "Dataloader", "OverallFrameworkMetrics",
 ]  # fmt: skip
-TRACE = ["HostBound", "ExposedCommunication", "LowPrecision", "PageableCopies", "SyncBound", "ShortKernels", "StragglerRank"]
+TRACE = ["HostBound", "InputBound", "ExposedCommunication", "LowPrecision", "PageableCopies", "SyncBound", "ShortKernels", "StragglerRank"]
 
 # Rules whose verdict is known without asking postrun.
 OWN = """

@@ -11,6 +11,7 @@ from .dataloader import Dataloader
 from .exposed_communication import ExposedCommunication
 from .gpu_memory_increase import GPUMemoryIncrease
 from .host_bound import HostBound
+from .input_bound import InputBound
 from .io_bottleneck import IOBottleneck
 from .load_balancing import LoadBalancing
 from .low_gpu_utilization import LowGPUUtilization
@@ -43,6 +44,7 @@ DOCUMENTED: Final[tuple[type[Rule], ...]] = (
 
 TRACE: Final[tuple[type[Rule], ...]] = (
     HostBound,
+    InputBound,
     ExposedCommunication,
     LowPrecision,
     PageableCopies,
@@ -50,6 +52,6 @@ TRACE: Final[tuple[type[Rule], ...]] = (
     ShortKernels,
     StragglerRank,
 )
-"""The rules over kernels."""
+"""The rules over kernels, and over what a training without them waits for."""
 
 RULES: Final[dict[str, type[Rule]]] = {rule.name: rule for rule in (*DOCUMENTED, *TRACE)}

@@ -43,7 +43,7 @@ _INTERVALS: Final = f"""
             ELSE 'loader' END, '{OF_TRACE}'
     FROM host_event AS h JOIN name AS n ON n.id = h.name WHERE h.kind = 'loader'
 """
-_SETTINGS: Final = """
+SETTINGS: Final = """
     SELECT node, process, phase, (arguments->>'num_workers')::BIGINT AS num_workers, (arguments->>'pin_memory')::BOOLEAN AS pin_memory,
         (arguments->>'prefetch_factor')::BIGINT AS prefetch_factor, (arguments->>'worker_id')::BIGINT AS worker_id
     FROM annotation WHERE arguments IS NOT NULL
@@ -82,7 +82,7 @@ class Dataloader(Rule):
     advice: ClassVar[str] = "Set `num_workers` of the data loaders to about the number of cores for each training process."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
-        intervals, settings = _intervals(run.store), run.store.frame(_SETTINGS)
+        intervals, settings = _intervals(run.store), run.store.frame(SETTINGS)
         if intervals.is_empty() and settings.is_empty():
             return not_evaluated(_no_events(run), _LOADER)
         machines = [_machine(run, node, intervals, settings, parameters) for node in _nodes(intervals, settings)]
@@ -171,7 +171,7 @@ def _machine(run: RunData, node: int, intervals: pl.DataFrame, settings: pl.Data
     shown = shown if len(shown) else own.filter(pl.col("source") != "wait")
     peaks = seconds_of(shown)
     seconds = len(peaks if len(shown) == len(own) else seconds_of(own))
-    cores = _cores(run.store, node)
+    cores = cores_of(run.store, node)
     training = set(run.store.frame("SELECT DISTINCT process FROM step WHERE node = ? AND process IS NOT NULL", [node])["process"])
     if configured:
         # Training processes run the same script: those whose loaders were not recorded count like those whose were.
@@ -235,7 +235,7 @@ def seconds_of(intervals: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _cores(store: Store, node: int) -> int | None:
+def cores_of(store: Store, node: int) -> int | None:
     """Cores of a machine, as its source says, else those that have samples."""
     cores = store.frame(
         """

@@ -18,11 +18,13 @@ from postrun.report_templates.sections.framework import framework
 from postrun.report_templates.sections.job_statistics import job_statistics
 from postrun.report_templates.sections.memory_operations import memory_operations
 from postrun.report_templates.sections.rules import rules
+from postrun.report_templates.sections.steps import steps
 from postrun.report_templates.sections.system_usage import system_usage
 from postrun.simulate import Problems, write_demo
 
 # Rules without a figure of their own: the section of the report that draws what they look at.
 ELSEWHERE: Final[dict[str, Callable[[Report], Section]]] = {
+    "InputBound": steps,
     "PageableCopies": memory_operations,
     "OverallSystemUsage": system_usage,
     "OverallFrameworkMetrics": framework,
@@ -31,12 +33,12 @@ ELSEWHERE: Final[dict[str, Callable[[Report], Section]]] = {
 GENERATED_AT_NS: Final = 1_772_000_000_000_000_000
 
 
-def examples(steps: int = 40, nodes: int = 2, gpus: int = 3) -> dict[str, str]:
+def examples(step_count: int = 40, nodes: int = 2, gpus: int = 3) -> dict[str, str]:
     """Rule -> HTML of its figure in the report of a simulated run, with what the rule says of that run."""
     with tempfile.TemporaryDirectory(prefix="postrun-docs-") as scratch:
         run = Path(scratch) / "run"
         slow = Problems(straggler_rank=nodes * gpus - 1)
-        write_demo(run, steps=steps, nodes=nodes, gpus_per_node=gpus, problems=slow)
+        write_demo(run, steps=step_count, nodes=nodes, gpus_per_node=gpus, problems=slow)
         report = postrun.analyze(run, generated_at_ns=GENERATED_AT_NS)
     with plots.settings():
         parts = {part.title: part for part in rules(report).parts}

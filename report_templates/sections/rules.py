@@ -42,6 +42,7 @@ _SEE: Final = {
     "MaxInitializationTime": ("job-statistics", "Job statistics"),
     "StepOutlier": ("steps", "Steps"),
     "HostBound": ("idle", "Idle causes"),
+    "InputBound": ("steps", "Steps"),
     "ExposedCommunication": ("time-breakdown", "Time breakdown"),
     "LowPrecision": ("precision", "Precision"),
     "PageableCopies": ("memory-operations", "Memory operations"),

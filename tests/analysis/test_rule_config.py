@@ -37,6 +37,7 @@ DEFAULTS: dict[str, dict[str, tuple[Any, Any]]] = {
     "OverallSystemUsage": {},
     "OverallFrameworkMetrics": {},
     "HostBound": {"idle_threshold": (20, 20), "host_share": (50, 50)},
+    "InputBound": {"threshold": (20, 20), "patience": (10, 10)},
     "ExposedCommunication": {"threshold": (10, 10)},
     "LowPrecision": {"threshold": (30, 30)},
     "PageableCopies": {"threshold": (1, 1)},
@@ -419,7 +420,7 @@ def test_at_most_twenty_rules_without_the_trace_rules() -> None:
         return [ProfilerRule.sagemaker(rule_configs.CPUBottleneck(), name=f"rule-{i}") for i in range(number)]
 
     trace = [name for name, rule in RULES.items() if rule.category == "trace"]
-    assert len(trace) == 7
+    assert len(trace) == 8
     assert len(selection([*attached(20), *trace]).rules) == 27
     assert len(selection([*attached(19), "ProfilerReport"]).rules) == 30
     for rules in (attached(21), [*attached(20), "ProfilerReport"]):

@@ -28,7 +28,7 @@ def test_a_rule_that_raises_is_an_error_and_stops_no_other(
     results = {result.rule: result for result in rules_of(make_store(sample=samples), Options(generated_at_ns=0)).rules}
     assert (results[rule.name].verdict, results[rule.name].reason) == ("Error", "ZeroDivisionError: nothing to divide by")
     assert [name for name, result in results.items() if result.verdict == "Error"] == [rule.name]
-    assert len(results) == 19
+    assert len(results) == 20
     # 1,200 samples at 50 %: the rule beside it judges them all the same.
     if rule is not LowGPUUtilization:
         assert results["LowGPUUtilization"].verdict == "IssuesFound"
