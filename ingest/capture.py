@@ -62,6 +62,9 @@ _NOT_OF_THE_RUN: Final = re.compile(
     r"|forked_from",
     re.DOTALL,
 )
+_NO_DRIVER: Final = "no libnvidia-ml.so.1 on this machine"
+"""Why the sampler of a recorder has no samples of GPUs on a machine without NVIDIA's: it has no GPU, unless a process says this:"""
+_OTHER_GPUS: Final = "GPUs are not supported"
 _OF_PROCESSES: Final = ("annotation", "host_event", "device_event", "profile_window", "python_profile")
 _DEVICE_ENUM: Final = pl.Enum(ENUM_VALUES["DEVICE_KIND"])
 # What kind of call a number says; the last one stands for all others.
@@ -145,6 +148,7 @@ class Captures:
         self._rows = {"device_event": 0, "host_event": 0}  # of recordings; those of traces follow
         self._unfinished: dict[int, tuple[_Recorded, str, bool]] = {}  # sources without an end: of whom, file, forked
         self._missing: list[Missing] = []
+        self._without_gpu: dict[int, bool] = {}  # nodes of which a recording says so, or that they have one of another maker
         self.cut: set[int] = set()
         """Sources of which a part is missing, as only all files together tell."""
 
@@ -184,6 +188,9 @@ class Captures:
             note_no_end(self.store, source, file, worker=worker)
             self.cut |= set() if worker else {source}
         note_missing(self.store, self._missing)
+        for node, none in self._without_gpu.items():
+            if none:
+                self.store.connection.execute("UPDATE node SET gpus = 0 WHERE id = ? AND gpus IS NULL", [node])
         note_profiling(self.store, self._missing)
         note_elsewhere(self.store, self._missing, formats)
         note_sampled(self.store, self._missing, self._spans())
@@ -249,6 +256,10 @@ class Captures:
         """What a recording says that it could not capture. ``devices``: whether some activity of GPUs was recorded."""
         ((machine,),) = self.store.connection.execute("SELECT hostname FROM node WHERE id = ?", [one.node]).fetchall()
         self._missing.append(Missing(source, file, machine, one.process, one.pid, metadata, devices))
+        if _OTHER_GPUS in metadata.get("capability.gpu", ""):
+            self._without_gpu[one.node] = False
+        elif one.recorder and metadata.get("capability.gpu.samples", "").startswith(_NO_DRIVER):
+            self._without_gpu.setdefault(one.node, True)
 
     def _is_worker(self, one: _Recorded) -> bool:
         """Whether a process was a helper of another one whose recording is complete. The parent of a worker may be one of multiprocessing's

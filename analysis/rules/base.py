@@ -122,7 +122,8 @@ class Outcome:
     """What a rule answers. ``finding``: one plain sentence with the numbers and the threshold. ``recommendation``: an imperative with the
     concrete knob, then why it helps here. ``reason``: why not evaluated, or the error. ``capture``: which capture would supply what is
     missing. ``details``: plain data (dicts, lists, strings, numbers, None), times in ns under keys ending in ``_ns``.
-    ``title``: the imperative that heads the finding where there is no cost (None: the rule's advice)."""
+    ``title``: the imperative that heads the finding where there is no cost (None: the rule's advice). ``checks``, ``condition``: what the
+    rule looked at in this run, and when it finds an issue in it (None: as the rule says)."""
 
     verdict: str
     reason: str | None = None
@@ -139,6 +140,8 @@ class Outcome:
     capture: str | None = None
     cost: Cost | None = None
     title: str | None = None
+    checks: str | None = None
+    condition: str | None = None
 
 
 def not_evaluated(reason: str, capture: str | None = None, **more: Any) -> Outcome:

@@ -1,4 +1,7 @@
-"""How much of the time was a GPU low while the processor of its machine was at its limit, or waiting for I/O?"""
+"""How much of the time was a GPU low while the processor of its machine was at its limit, or waiting for I/O?
+
+In a run that proves to have no GPU the processors compute, and the mean of a machine's cores takes the place of its lowest GPU.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ from .run_data import RunData
 from .samples import SampleBlock, window_ns
 
 _UNUSED: Final = "every GPU is at 0 % for the whole run"
+_LOW_CORES: Final = 50.0
+"""Percent: a snapshot of a machine without GPUs is low when the mean of its cores is below this, so that half of them could do more."""
 _SUMMED: Final = ("snapshots", "low", "bottlenecks", "windows", "windows_exceeded")
 _NOTHING: Final[dict[str, Any]] = {"phases": [], "annotations": [], "operators": []}
 
@@ -35,6 +40,8 @@ class Bottleneck(SampleRule):
     Cost: bottleneck snapshots x sampling interval x used GPUs of the machine x what is missing of the lowest of them to 100 %: in data
     parallel training, all of them wait for the lowest. Of the machines with an issue.
 
+    In a run without GPUs (:attr:`.samples.Samples.without_gpu`) the mean of a machine's cores is its one device, and *low* is below 50 %.
+
     Subclasses say which column of the snapshots is the core's, the parameter of its limit, and the words.
     """
 
@@ -44,11 +51,13 @@ class Bottleneck(SampleRule):
     limit: ClassVar[str]
     absent: ClassVar[str]
     title: ClassVar[str]
+    core_state: ClassVar[str]
+    core_condition: ClassVar[str]
 
     def observe(self, block: SampleBlock, parameters: Parameters) -> dict[str, pl.DataFrame]:
         """A row per machine, per window in which one is judged, and per stretch of bottleneck snapshots."""
         limit, share = parameters[self.limit], parameters["threshold"]
-        low = pl.col("gpu_min") < parameters["gpu_threshold"]
+        low = pl.col("gpu_min") < (parameters["gpu_threshold"] if block.device == "gpu" else _LOW_CORES)
         window = (pl.col("snapshot_ns") - block.origin_ns) // window_ns(parameters["scan_interval_us"])
         rows = block.snapshots().filter(pl.col(self.core).is_not_null())
         rows = rows.with_columns(low=low, bottleneck=low & (pl.col(self.core) > limit), window=window).sort("node", "snapshot_ns")
@@ -67,8 +76,8 @@ class Bottleneck(SampleRule):
         of_node = in_windows.group_by("node").agg(
             windows=pl.len().cast(pl.Int64), windows_exceeded=exceeded.sum().cast(pl.Int64), first_ns=last.min(), last_ns=last.max()
         )
-        unused = pl.col("max") <= 0
-        gpus = block.boxes("gpu").sort("node", "unit").group_by("node", maintain_order=True)
+        unused = (pl.col("max") <= 0) & (block.device == "gpu")
+        gpus = block.boxes(block.device).sort("node", "unit").group_by("node", maintain_order=True)
         nodes = gpus.agg(
             used=(~unused).sum().cast(pl.Int64),
             unused=pl.col("unit").filter(unused),
@@ -82,10 +91,13 @@ class Bottleneck(SampleRule):
         }
 
     def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
-        if not run.samples.has("gpu"):
+        alone = run.samples.without_gpu
+        if not alone and not run.samples.has("gpu"):
             return not_evaluated(NO_GPU, record(run, NO_GPU))
         if not run.samples.has(self.figure):
             return not_evaluated(self.absent, record(run, self.absent))
+        if alone and self.figure == "core" and all((node.cores or 2) == 1 for node in run.nodes):
+            return not_evaluated("one core, whose utilization is the mean of the cores")
         interval = run.samples.interval_ns or 0
         found = [row for part in observed for row in part["nodes"].iter_rows(named=True)]
         nodes = sorted((_node(row, run, parameters) for row in found), key=lambda row: in_order(str(row["node"])))
@@ -97,6 +109,7 @@ class Bottleneck(SampleRule):
             **capped([_shown(row) for row in nodes], {at for at, row in enumerate(nodes) if row["issue"]}, "nodes"),
             "active": dict(_NOTHING),
             "bottleneck_ns": total["bottlenecks"] * interval,
+            **({"without_gpu": True} if alone else {}),
         }
         if not judged:
             return not_evaluated(*self._nothing(nodes, run, parameters), details=details)
@@ -115,11 +128,13 @@ class Bottleneck(SampleRule):
             first_ns=min((row["first_ns"] for row in judged if row["first_ns"] is not None), default=None),
             last_ns=max((row["last_ns"] for row in judged if row["last_ns"] is not None), default=None),
             details=details,
-            finding=(self._finding(issues, judged, parameters) if issues else self._fine(judged, parameters))
+            finding=(self._finding(issues, judged, parameters, alone) if issues else self._fine(judged, parameters, alone))
             + (f"; {plural(few, 'machine')} could not be judged" if few else "")
             + ".",
             recommendation=self.recommendation(max(issues, key=_share), run, details) if issues else None,
-            cost=self._cost(issues, judged, nodes, interval) if issues else None,
+            cost=self._cost(issues, nodes, interval, run) if issues else None,
+            checks=f"Looks for snapshots in which most cores of a machine are idle while {self.core_state}." if alone else None,
+            condition=f"the mean of the cores is below 50 % while {self.core_condition}" if alone else None,
         )
 
     @abstractmethod
@@ -128,7 +143,14 @@ class Bottleneck(SampleRule):
 
     @abstractmethod
     def state(self, parameters: Parameters) -> str:
+        """What a core does in a bottleneck snapshot, in words, with its threshold: "a core was above 90 %"."""
+
+    def _state(self, parameters: Parameters, alone: bool) -> str:
         """What a bottleneck snapshot is, in words, with its thresholds."""
+        if alone:
+            state = self.state(parameters)
+            return f"{state[0].upper()}{state[1:]} while the mean of the cores was below {threshold(_LOW_CORES)}"
+        return f"A GPU was below {threshold(parameters['gpu_threshold'])} while {self.state(parameters)}"
 
     def _nothing(self, nodes: Sequence[Row], run: RunData, parameters: Parameters) -> tuple[str, str | None]:
         """Why no machine was judged, and which capture would help."""
@@ -144,24 +166,24 @@ class Bottleneck(SampleRule):
         )
         return reason, RECORD_LONGER
 
-    def _finding(self, issues: Sequence[Row], judged: Sequence[Row], parameters: Parameters) -> str:
+    def _finding(self, issues: Sequence[Row], judged: Sequence[Row], parameters: Parameters, alone: bool) -> str:
         worst = max(issues, key=_share)
         verb = "is" if len(issues) == 1 else "are"
         more = f"; {count(len(issues))} of {plural(len(judged), 'machine')} {verb} over it" if len(judged) > 1 else ""
         return (
-            f"{self.state(parameters)} in {percent(_share(worst))} of {plural(worst['snapshots'], 'snapshot')} of {worst['node']}"
+            f"{self._state(parameters, alone)} in {percent(_share(worst))} of {plural(worst['snapshots'], 'snapshot')} of {worst['node']}"
             f" (threshold {threshold(parameters['threshold'])}){more}{_derived(issues)}"
         )
 
-    def _fine(self, judged: Sequence[Row], parameters: Parameters) -> str:
+    def _fine(self, judged: Sequence[Row], parameters: Parameters, alone: bool) -> str:
         worst = max(judged, key=_share)
         most = f", the highest share of {plural(len(judged), 'machine')}" if len(judged) > 1 else ""
         return (
-            f"{self.state(parameters)} in {percent(_share(worst))} of {plural(worst['snapshots'], 'snapshot')} of {worst['node']}{most}"
-            f" (threshold {threshold(parameters['threshold'])}){_in_windows(judged)}{_derived(judged)}"
+            f"{self._state(parameters, alone)} in {percent(_share(worst))} of {plural(worst['snapshots'], 'snapshot')} of {worst['node']}"
+            f"{most} (threshold {threshold(parameters['threshold'])}){_in_windows(judged)}{_derived(judged)}"
         )
 
-    def _cost(self, issues: Sequence[Row], judged: Sequence[Row], nodes: Sequence[Row], interval: int) -> Cost:
+    def _cost(self, issues: Sequence[Row], nodes: Sequence[Row], interval: int, run: RunData) -> Cost:
         ns = round(sum(row["waited_snapshots"] for row in issues) * interval)
         return Cost(
             title=self.title,
@@ -169,7 +191,7 @@ class Bottleneck(SampleRule):
             of_ns=sum(row["gpu_samples"] for row in nodes) * interval,
             saving_ns=ns,
             where=None if len(issues) == len(nodes) > 1 else machines([row["node"] for row in issues]),
-            base=gpu_time(nodes),
+            base="sampled time of the nodes" if run.samples.without_gpu else gpu_time(nodes),
         )
 
 

@@ -41,11 +41,19 @@ class CPUBottleneck(Bottleneck):
     limit = "cpu_threshold"
     absent = NO_CPU
     title = "Take work off the processor"
+    core_state = "a core is at its limit"
+    core_condition = "a core is above cpu_threshold in more than threshold of a machine's snapshots"
 
     def state(self, parameters: Parameters) -> str:
-        return f"A GPU was below {threshold(parameters['gpu_threshold'])} while a core was above {threshold(parameters['cpu_threshold'])}"
+        return f"a core was above {threshold(parameters['cpu_threshold'])}"
 
     def recommendation(self, worst: Row, run: RunData, details: Mapping[str, Any]) -> str:
+        if run.samples.without_gpu:
+            return (
+                "Let more cores share the work of the busy one: use more threads in the operators, load data in other processes, or"
+                f" vectorize Python loops. On {worst['node']} {percent(worst['of_low_percent'])} of the snapshots with a mean of the"
+                f" cores below 50 % have a core at its limit{longest(details)}."
+            )
         knobs = BUSY_CORES.of(framework_of(run.store)).format(workers=workers(worst["node"], run))
         return (
             f"Set {knobs}, do augmentation on the GPU or before training, or take an instance with more cores per GPU:"

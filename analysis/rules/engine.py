@@ -97,8 +97,8 @@ def _result(chosen: Chosen, outcome: Outcome, interval_ns: int | None) -> RuleRe
         details=outcome.details,
         finding=outcome.finding,
         recommendation=outcome.recommendation,
-        checks=rule.checks,
-        condition=rule.condition,
+        checks=outcome.checks or rule.checks,
+        condition=outcome.condition or rule.condition,
         advice=rule.advice,
         informs=rule.informs,
     )

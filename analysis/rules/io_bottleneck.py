@@ -41,16 +41,16 @@ class IOBottleneck(Bottleneck):
     limit = "io_threshold"
     absent = "no I/O wait samples in this run"
     title = "Shorten the waits for I/O"
+    core_state = "a core waits for I/O"
+    core_condition = "a core's I/O wait is above io_threshold in more than threshold of a machine's snapshots"
 
     def state(self, parameters: Parameters) -> str:
-        return (
-            f"A GPU was below {threshold(parameters['gpu_threshold'])} while a core waited for I/O more than"
-            f" {threshold(parameters['io_threshold'])} of the time"
-        )
+        return f"a core waited for I/O more than {threshold(parameters['io_threshold'])} of the time"
 
     def recommendation(self, worst: Row, run: RunData, details: Mapping[str, Any]) -> str:
         readers = MANY_READERS.of(framework_of(run.store)).format(workers=workers(worst["node"], run))
+        low = "a mean of the cores below 50 %" if run.samples.without_gpu else "a low GPU"
         return (
             f"Read ahead with {readers}, and keep the data on a local disk in few large files: on {worst['node']}"
-            f" {percent(worst['of_low_percent'])} of the snapshots with a low GPU have a core waiting for I/O{longest(details)}."
+            f" {percent(worst['of_low_percent'])} of the snapshots with {low} have a core waiting for I/O{longest(details)}."
         )

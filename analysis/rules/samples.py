@@ -45,6 +45,10 @@ _BLOCK_SAMPLES: Final = 3_000_000
 _WINDOW_SAMPLES: Final = 4_000_000  # of all windows whose quantiles are taken at once
 _MOST_SAMPLES: Final = 1 << 30
 _MOST_KEYS: Final = 1 << 62
+_NO_GPUS: Final = f"""
+    SELECT coalesce(bool_and(gpus = 0), FALSE) AND NOT EXISTS (FROM device) AND NOT EXISTS (FROM device_event) FROM node
+    WHERE id IN (SELECT node FROM sample WHERE {MEASURED})
+"""
 _FINITE: Final = "isfinite(value) AND time_ns IS NOT NULL"
 _SOURCE: Final = pl.Enum(["sampled", "derived", FOOTPRINT, CONTROLLER])
 
@@ -82,6 +86,8 @@ class Samples:
         self.origin_ns: int = min(first, default=0) // _MINUTE_NS * _MINUTE_NS
         self.bucket_ns = _bucket_ns(self.derived, self.interval_ns)
         """Length of the buckets of derived utilisation; None where none is derived."""
+        self.without_gpu: bool = not self.has("gpu") and store.frame(_NO_GPUS).item()
+        """Whether the run proves that no machine with samples has a GPU, so that the processors compute."""
 
     @cached_property
     def gpus_together(self) -> CommonTime | None:
@@ -137,7 +143,8 @@ class Samples:
         inside = pl.col("node").is_between(nodes[0], nodes[-1])
         counts = self._counts.filter(inside & (pl.col("finite") > 0))
         derived = self.derived.filter(inside)
-        return SampleBlock(self._store, tuple(nodes), packing, counts, derived, self.origin_ns, self.bucket_ns, self.gpus_together)
+        own = (self.origin_ns, self.bucket_ns, self.gpus_together, self.without_gpu)
+        return SampleBlock(self._store, tuple(nodes), packing, counts, derived, *own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +191,13 @@ class SampleBlock:
 
     def __init__(
         self, store: Store, nodes: tuple[int, ...], packing: _Packing, counts: pl.DataFrame, derived: pl.DataFrame, origin_ns: int,
-        bucket_ns: int | None, gpus_together: CommonTime | None = None,
+        bucket_ns: int | None, gpus_together: CommonTime | None = None, without_gpu: bool = False,
     ) -> None:  # fmt: skip
         self.nodes = nodes
         self.gpus_together = gpus_together
         """As :attr:`Samples.gpus_together`, of all blocks."""
+        self.device = "cpu" if without_gpu else "gpu"
+        """The figure of the devices that compute in :meth:`snapshots`."""
         self.origin_ns = origin_ns
         self._store = store
         self._packing = packing
@@ -297,7 +306,8 @@ class SampleBlock:
 
     def snapshots(self) -> pl.DataFrame:
         """Per machine and snapshot that has a value of a used GPU: node, snapshot_ns, gpu_min (lowest of the used GPUs), core_max and
-        iowait_max (highest core; null without such samples). A GPU that is 0 % for the whole run is not used.
+        iowait_max (highest core; null without such samples). A GPU that is 0 % for the whole run is not used. In a run without GPUs
+        gpu_min is the mean of the cores.
 
         Derived utilisation is joined to the other samples by time: a bucket belongs to every snapshot that lies in it; one in which none
         lies is a snapshot of its own, at its start.
@@ -440,7 +450,7 @@ class SampleBlock:
 
     def _make_snapshots(self) -> pl.DataFrame:
         unused = self.unused()
-        gpus = self.series("gpu") if unused.is_empty() else self.series("gpu").join(unused, on=["node", "unit"], how="anti")
+        gpus = self.series(self.device) if unused.is_empty() else self.series(self.device).join(unused, on=["node", "unit"], how="anti")
         derived = gpus.filter(pl.col("source") == "derived") if len(self._derived) else gpus.clear()
         sampled = gpus.filter(pl.col("source") != "derived") if len(self._derived) else gpus
         found = self._extreme(sampled, "min").rename({"value": "gpu_min"})

@@ -21,7 +21,7 @@ def io_bottleneck(shown: Shown) -> Blocks:
 
 
 def _bottleneck(shown: Shown, what: str) -> Blocks:
-    nodes = rows(shown.details, "nodes")
+    nodes, alone = rows(shown.details, "nodes"), truth(shown.details, "without_gpu")
     return [
         _slices(shown, what),
         table(
@@ -36,7 +36,7 @@ def _bottleneck(shown: Shown, what: str) -> Blocks:
                 Column("Snapshots", "number"),
                 Column("Of low", "number", html_only=True),
                 Column("Windows over", "number", html_only=True),
-                Column("Unused GPUs", html_only=True),
+                *([] if alone else [Column("Unused GPUs", html_only=True)]),
             ],
             [
                 [
@@ -50,7 +50,7 @@ def _bottleneck(shown: Shown, what: str) -> Blocks:
                     Cell(
                         f"{count(whole(node, 'windows_exceeded'))} of {count(whole(node, 'windows'))}", sort=whole(node, "windows_exceeded")
                     ),
-                    Cell(_unused(node)),
+                    *([] if alone else [Cell(_unused(node))]),
                 ]
                 for node in sorted(nodes, key=lambda node: -(number(node, "bottleneck_percent") or 0.0))
             ],
@@ -65,17 +65,18 @@ def _slices(shown: Shown, what: str) -> Figure | None:
     snapshots, low, bottlenecks = (whole(total, key) for key in ("snapshots", "low", "bottlenecks"))
     if not snapshots or low is None or bottlenecks is None:
         return None
+    alone = truth(shown.details, "without_gpu")
     parts = [
         (f"low, with {what} bottleneck", "host", bottlenecks, "bottleneck_percent"),
         ("low for another reason", "idle", low - bottlenecks, "other_percent"),
-        ("GPU above its threshold", "computation", snapshots - low, "above_percent"),
+        ("mean of the cores at or above 50 %" if alone else "GPU above its threshold", "computation", snapshots - low, "above_percent"),
     ]
     of_low = number(total, "of_low_percent")
     reason = f" Of the low snapshots {percent(of_low)} had a bottleneck." if of_low is not None and low else ""
     return ring(
         f"{shown.id}-slices",
         say("Each snapshot of each node counts once; the slices sum to 100 %.{}", reason),
-        "Snapshots by state of the GPUs",
+        "Snapshots by state of the cores" if alone else "Snapshots by state of the GPUs",
         [
             Slice(label, meaning, share if (share := number(total, key)) is not None else 0.0, (Cell(count(number_of)),))
             for label, meaning, number_of, key in parts

@@ -255,3 +255,68 @@ def check(found: Outcome, expected: dict[int, dict[str, Any]], share: float, sam
         every = sum(len(points) for points in series_of(samples, GPU).values())
         assert found.cost is not None
         assert found.cost.ns / found.cost.of_ns == pytest.approx(waited / every, rel=1e-6), place
+
+
+def without_gpu(busy: int, count: int, *, core: float = 95.0, metric: str = CORE) -> list[Sample]:
+    """Four cores at 20 %, of which core 2 is at ``core`` (of ``metric``) in the first ``busy`` snapshots."""
+    high = [core] * busy + [20.0] * (count - busy)
+    rows = [row for unit in range(4) for row in line(0, CORE, unit, high if (unit, metric) == (2, CORE) else [20.0] * count, start=START)]
+    return rows if metric == CORE else [*rows, *line(0, metric, 2, high, start=START)]
+
+
+def judge_without(samples: list[Sample], rule: str = CPU_RULE, *, cores: int = 4, gpus: int | None = 0, **parameters: Any) -> Outcome:
+    with sampled(samples, cores=cores, gpus=gpus) as store:
+        return judged(store, rule, **parameters)
+
+
+def test_without_a_gpu_one_busy_core_among_idle_ones_is_a_bottleneck() -> None:
+    # 120 of 200 snapshots with the cores at 20, 20, 95, 20 %: their mean is 38.75 %, so that 61.25 % of 60 s are idle.
+    found = judge_without(without_gpu(120, 200))
+    assert (found.verdict, found.violations, found.datapoints) == (ISSUES, 120, 200)
+    total = found.details["total"]
+    assert (total["snapshots"], total["low"], total["bottlenecks"]) == (200, 200, 120)
+    assert [total[f"{name}_percent"] for name in ("above", "other", "bottleneck")] == [0.0, 40.0, 60.0]
+    assert (
+        found.finding
+        == "A core was above 90 % while the mean of the cores was below 50 % in 60.0 % of 200 snapshots of m0 (threshold 50 %)."
+    )
+    assert found.cost is not None
+    assert (found.cost.ns, found.cost.of_ns, found.cost.base) == (36_750_000_000, 100 * SECOND, "sampled time of the nodes")
+    told = " ".join(map(str, (found.finding, found.recommendation, found.condition, found.checks, found.cost.title, found.cost.base)))
+    assert "GPU" not in told
+    assert judge_without(without_gpu(100, 200)).verdict == FINE
+
+
+def test_without_a_gpu_the_mean_of_the_cores_is_below_50() -> None:
+    # Two of four cores at 100 and two at 0 %: a mean of 50 is not below 50. Of two cores one busy one is half of the machine.
+    half = [row for unit in range(4) for row in line(0, CORE, unit, [100.0 * (unit < 2)] * 200, start=START)]
+    two = [row for unit in range(2) for row in line(0, CORE, unit, [100.0 * unit] * 200, start=START)]
+    below = [row for unit in range(2) for row in line(0, CORE, unit, [99.8 * unit] * 200, start=START)]
+    for samples, cores, low in ((half, 4, 0), (two, 2, 0), (below, 2, 200)):
+        found = judge_without(samples, cores=cores)
+        assert (found.verdict, found.details["total"]["low"], found.violations) == (ISSUES if low else FINE, low, low)
+    one = judge_without(line(0, CORE, 0, [100.0] * 200, start=START), cores=1)
+    assert (one.verdict, one.reason) == (NOT_EVALUATED, "one core, whose utilization is the mean of the cores")
+
+
+def test_without_a_gpu_io_waits_of_idle_cores_are_a_bottleneck() -> None:
+    samples = without_gpu(60, 100, core=80.0, metric=IOWAIT)
+    found = judge_without(samples, IO_RULE, patience=50)
+    assert (found.verdict, found.violations) == (ISSUES, 60)
+    assert found.finding == (
+        "A core waited for I/O more than 50 % of the time while the mean of the cores was below 50 % in 60.0 % of 100 snapshots of m0"
+        " (threshold 50 %)."
+    )
+    assert "GPU" not in f"{found.recommendation} {found.condition} {found.checks}"
+    assert judge_without(samples, IO_RULE).reason == "100 of more than 1\u2009000 snapshots needed"
+
+
+def test_without_proof_that_there_is_no_gpu_nothing_is_evaluated() -> None:
+    samples = without_gpu(200, 200)
+    for gpus in (None, 1):
+        found = judge_without(samples, gpus=gpus)
+        assert (found.verdict, found.reason) == (NOT_EVALUATED, "no GPU utilisation in this run")
+    with sampled(samples, gpus=0, device=[{"node": 0, "index": 0}]) as store:
+        assert judged(store, CPU_RULE).verdict == NOT_EVALUATED
+    # 0 % for the whole run: a GPU that is there
+    assert judge_without([*samples, *line(0, GPU, 0, [0.0] * 200, start=START)]).reason == "every GPU is at 0 % for the whole run"

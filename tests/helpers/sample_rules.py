@@ -40,12 +40,12 @@ class AmbiguousError(Exception):
 
 
 @contextmanager
-def sampled(samples: Iterable[Sample], **tables: list[dict[str, Any]]) -> Iterator[Store]:
+def sampled(samples: Iterable[Sample], *, cores: int = 16, gpus: int | None = 4, **tables: list[dict[str, Any]]) -> Iterator[Store]:
     """A store in memory that holds the samples in the given order; machines are called m0, m1 and so on."""
     rows = list(samples)
     with Store.create(None) as store:
         for node in sorted({row[0] for row in rows}):
-            store.insert("node", {"id": node, "hostname": f"m{node}", "cores": 16, "gpus": 4})
+            store.insert("node", {"id": node, "hostname": f"m{node}", "cores": cores, "gpus": gpus})
         columns = {"node": pl.Int32, "metric": pl.String, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64}
         store.append("sample", pl.DataFrame(rows, schema=columns, orient="row"))
         for table, entries in tables.items():

@@ -20,6 +20,7 @@ from prt_reader import MISSING
 from prt_writer import PrtWriter, golden
 
 START = 1_700_000_000_000_000_000
+NO_DRIVER = "no libnvidia-ml.so.1 on this machine: no driver of NVIDIA GPUs"
 PACKAGE = Path(_native.__file__).parent
 
 
@@ -383,3 +384,24 @@ def test_inspect_several_files_and_folders(recorded: Path, tmp_path: Path) -> No
     assert f"{empty}: the file is empty" in done.stderr
     assert "Complete: stopped properly" in done.stdout, "the others are shown"
     assert [one["path"] for one in json.loads(command("inspect", "--json", empty, whole).stdout)] == [str(whole)]
+
+
+@pytest.mark.parametrize(
+    ("facts", "gpus"),
+    [
+        ({"capability.gpu.samples": NO_DRIVER}, 0),
+        ({"capability.gpu.samples": NO_DRIVER, "capability.gpu": "no NVIDIA driver: libcuda.so.1 is not on this machine"}, 0),
+        ({"capability.gpu.samples": NO_DRIVER, "capability.gpu": "AMD GPUs are not supported; use PyTorch's profiler"}, None),
+        ({"capability.gpu.samples": "libnvidia-ml.so.1 has no nvmlInit_v2"}, None),
+        ({}, None),
+    ],
+)
+@pytest.mark.parametrize("recorder", [True, False])
+def test_only_a_recorder_without_a_driver_proves_that_there_is_no_gpu(
+    facts: dict[str, str], gpus: int | None, recorder: bool, tmp_path: Path
+) -> None:
+    recording = Recording(["cpu_utilization"]).samples(1, [0, 10**9], [50.0, 50.0], unit=0)
+    job = {"job.command": "python t.py", "job.started_ns": str(START), "job.pid": "50"} if recorder else {}
+    recording.add("meta", {1: [*facts, *job], 2: [*facts.values(), *job.values()]})
+    with load(tmp_path, recording=recording) as store:
+        assert rows(store, "SELECT gpus FROM node") == [(gpus if recorder else None,)]
