@@ -421,7 +421,7 @@ def test_at_most_twenty_rules_without_the_trace_rules() -> None:
 
     trace = [name for name, rule in RULES.items() if rule.category == "trace"]
     assert len(trace) == 8
-    assert len(selection([*attached(20), *trace]).rules) == 27
+    assert len(selection([*attached(20), *trace]).rules) == 28
     assert len(selection([*attached(19), "ProfilerReport"]).rules) == 30
     for rules in (attached(21), [*attached(20), "ProfilerReport"]):
         with pytest.raises(UsageError, match=r"21 rules are attached; at most 20 can be \(trace rules do not count\)"):

@@ -405,3 +405,17 @@ def test_only_a_recorder_without_a_driver_proves_that_there_is_no_gpu(
     recording.add("meta", {1: [*facts, *job], 2: [*facts.values(), *job.values()]})
     with load(tmp_path, recording=recording) as store:
         assert rows(store, "SELECT gpus FROM node") == [(gpus if recorder else None,)]
+
+
+def test_a_process_with_gpus_of_another_maker_refutes_that_there_is_none(tmp_path: Path) -> None:
+    job = {"capability.gpu.samples": NO_DRIVER, "job.command": "python t.py", "job.started_ns": str(START), "job.pid": "50"}
+    other = {"capability.gpu": "AMD GPUs are not supported; use PyTorch's profiler"}
+    for names in (("a", "b"), ("b", "a")):  # in whatever order the files are read
+        recorder = Recording(["cpu_utilization"]).samples(1, [0, 10**9], [50.0, 50.0], unit=0)
+        recorder.add("meta", {1: list(job), 2: list(job.values())})
+        process = Recording(["step"], pid=50, session=2).ranges(1, [0], 5)
+        process.add("meta", {1: list(other), 2: list(other.values())})
+        folder = tmp_path / names[0]
+        folder.mkdir()
+        with load(folder, **dict(zip(names, (recorder, process), strict=True))) as store:
+            assert rows(store, "SELECT gpus FROM node") == [(None,)]
