@@ -60,6 +60,14 @@ def source_of(file: dict[str, Any]) -> str | None:
     return {row["key"]: row["value"] for row in file["meta"]}.get("steps.source")
 
 
+@pytest.mark.parametrize("before", ["", "import postrun.capture\n"])
+@pytest.mark.parametrize("loop", ["range(10)", "DataLoader(A * 2)"])
+def test_a_program_that_compiles_meets_no_hook_of_modules(before: str, loop: str, frameworks: Path, tmp_path: Path) -> None:
+    compiled = f"{before}{TORCH}model = torch.compile(model)\nfor i in {loop}: step()"
+    (file,) = run(compiled, frameworks, tmp_path)
+    assert steps_of(file) == [*range(1, 10)]  # the begin of the first one is not seen
+
+
 @pytest.mark.parametrize(
     ("loop", "expected"),
     [

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from . import torch_forward
 from .when_imported import when_imported
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 HOOKS: Final = "POSTRUN_HOOKS"
 """1: steps and data loading are recorded as frameworks show them."""
 _LOADER: Final = "torch.utils.data.dataloader"
-_MODULES: Final = "torch.nn.modules.module"
 _CAPTURE: Final = "postrun.capture"
 _library: Any = None
 _failed = False
@@ -91,6 +91,7 @@ def _record() -> Any:
 
 
 def _hook_torch() -> None:
+    torch_forward.watch_compile()
     if _CAPTURE in sys.modules:
         return
     if os.environ.get(HOOKS) != "1":
@@ -101,7 +102,7 @@ def _hook_torch() -> None:
             return
     when_imported("torch.optim.optimizer", _watch_optimizers)
     when_imported(_LOADER, _watch_loaders)
-    when_imported(_MODULES, _watch_modules)
+    when_imported(torch_forward.MODULES, _watch_modules)
 
 
 def _watch_optimizers(module: ModuleType) -> None:
@@ -133,11 +134,11 @@ def _watch_loaders(module: ModuleType) -> None:
 def _watch_modules(module: ModuleType) -> None:
     def called(of: Any, arguments: Any) -> None:
         if of.training and sys.modules["torch"].is_grad_enabled():
-            handle.remove()
+            remove()
             _record()
             again = sys.modules.get("postrun.framework_profiling.steps")
             torch_steps = None if again is None else again.torch_current()
             if torch_steps is not None:  # this very call is the first one
                 torch_steps.called(of, arguments)
 
-    handle = module.register_module_forward_pre_hook(called)
+    remove = torch_forward.hook_calls(called)

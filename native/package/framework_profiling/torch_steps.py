@@ -3,7 +3,7 @@
 A step belongs to one step of an optimizer. If its batch comes from a ``DataLoader``, it lasts from the request for its first batch to the
 request for the first batch of the next step, or to the end of the loader. What follows the loader, such as a validation after an epoch, is
 in no step. Without a loader a step lasts from the end of one ``optimizer.step()`` to the end of the next. Step 0 begins with the first
-module that is called for training.
+module that is called for training, unless the program compiles (:mod:`.torch_forward`).
 
 * Gradient accumulation: batches whose gradients are accumulated belong to one step.
 * ``GradScaler``: an iteration that it skips belongs to the next step.
@@ -24,6 +24,7 @@ from threading import get_ident
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from . import torch_forward
 from .unseen import unseen
 from .when_imported import when_imported
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from .steps import Steps
 
 OPTIMIZERS: Final = "torch.optim.optimizer"
-_MODULES: Final = "torch.nn.modules.module"
 _WITHOUT_THE_FIRST: Final = 100
 _KIND: Final = "optimizer"
 _RANK: Final = 2
@@ -43,7 +43,7 @@ class TorchSteps:
     def __init__(self, steps: Steps) -> None:
         self._steps: Steps | None = steps
         self._hook: Any = None
-        self._forward: Any = None
+        self._forward: Callable[[], None] | None = None
         self._call_off: Callable[[], None] = lambda: None
         self._first: weakref.ref[Any] | None = None
         self._others: dict[int, int] = {}
@@ -84,13 +84,11 @@ class TorchSteps:
         hidden = unseen if self._steps.has_listener else _plain  # which profiles Python functions
         self.asks = hidden(self.asks)  # type: ignore[method-assign]
         self._hook = module.register_optimizer_step_post_hook(hidden(self._steps_now))
-        modules = sys.modules.get(_MODULES)
-        if modules is not None:
-            self._forward = modules.register_module_forward_pre_hook(hidden(self.called))
+        self._forward = torch_forward.hook_calls(hidden(self.called))
 
     def _forget_forward(self) -> None:
         if self._forward is not None:
-            self._forward.remove()
+            self._forward()
             self._forward = None
 
     def _takes(self, steps: Steps) -> bool:

@@ -1,0 +1,61 @@
+"""The first modules of PyTorch that are called: hooks on the calls of all modules, until they are removed or the program compiles.
+
+``torch.compile`` traces such hooks as a part of the program. A hook that it cannot trace ends a program that compiles with
+``fullgraph=True``, one that goes away later has it compile again, and it warns of each. So all hooks go before it compiles, and none comes
+after that.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+MODULES: Final = "torch.nn.modules.module"
+_hooks: Final[list[Any]] = []
+_watched = False
+_compiles = False
+
+
+def hook_calls(act: Callable[[Any, Any], None]) -> Callable[[], None]:
+    """Calls ``act`` with a module and its arguments before each call of a module. Returns what ends that."""
+    modules = sys.modules.get(MODULES)
+    watch_compile()
+    if modules is None or _compiles:
+        return _nothing
+    hook = modules.register_module_forward_pre_hook(act)
+    _hooks.append(hook)
+
+    def remove() -> None:
+        if hook in _hooks:
+            _hooks.remove(hook)
+        hook.remove()
+
+    return remove
+
+
+def watch_compile() -> None:
+    """From now on hooks are removed as soon as the program compiles something. PyTorch before 2.0 compiles nothing."""
+    global _watched
+    torch = sys.modules.get("torch")
+    original = getattr(torch, "compile", None)
+    if original is None or _watched:
+        return
+    _watched = True
+
+    @functools.wraps(original)
+    def compiles(*arguments: Any, **keywords: Any) -> Any:
+        global _compiles
+        _compiles = True
+        while _hooks:
+            _hooks.pop().remove()
+        if vars(torch).get("compile") is compiles:
+            torch.compile = original  # type: ignore[union-attr]
+        return original(*arguments, **keywords)
+
+    torch.compile = compiles  # type: ignore[union-attr]
+
+
+def _nothing() -> None:
+    """There is no hook."""
