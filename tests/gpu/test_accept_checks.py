@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
+import prt_reader
 import pytest
 from acceptance import checks, traces
 
@@ -178,3 +181,14 @@ def test_losses_and_odd_records() -> None:
 
 def test_many_problems_of_a_kind_are_counted() -> None:
     assert checks.listed([str(number) for number in range(9)]) == ["0", "1", "2", "3", "4", "... 9 of the kind"]
+
+
+def test_a_table_without_rows_is_not_decoded(monkeypatch: pytest.MonkeyPatch, project_root: Path) -> None:
+    """Without pyarrow, a recording of a million kernels is asked only for its losses."""
+    native = pytest.importorskip("postrun.native", reason="postrun is not installed")
+    if not native.available():
+        pytest.skip("the C library was not built")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setattr(prt_reader, "read", lambda data: pytest.fail("all rows were decoded"))
+    file = project_root / "tests" / "native" / "golden" / "v1.prt"
+    assert traces.read([file], ("external",)) == {"external": []}
