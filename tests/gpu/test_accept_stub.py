@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acceptance import command
 from acceptance.bench import Tools
 from acceptance.case import DECISIVE
 from acceptance.command import main
@@ -192,3 +193,16 @@ def test_command_line(tools: Built, tmp_path: Path, capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit):
         main(ACCEPT, ["--out", str(tmp_path / "out"), "--cases", "99"])
     assert main(ACCEPT, [*options, "--part", "1", "--seconds", "1"]) == 1
+
+
+def test_the_first_import_of_pytorch_may_take_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would otherwise take them from the first case, whose limit it is beyond."""
+    given: dict[str, float] = {}
+
+    def run(arguments: list[str], *, timeout: float, **options: Any) -> None:
+        given[arguments[-1]] = timeout
+        raise OSError
+
+    monkeypatch.setattr(command.subprocess, "run", run)
+    command._versions()
+    assert [seconds >= 120 for question, seconds in given.items() if "import torch" in question] == [True]

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from .runner import Suite, do_task
 from .samples import nvidia_smi
 
 PART_SECONDS = 480  # of one part, with the build
+VERSION_SECONDS = 180  # for one version: the first import of PyTorch on a new machine reads gigabytes
 OTHERS_LAST = 1000  # place of cases that are not decisive, after those that are
 
 
@@ -38,9 +40,10 @@ def main(accept: Path, arguments: Sequence[str] | None = None) -> int:
     out.mkdir(parents=True, exist_ok=True)
     cases = _chosen(CASES, options.part, options.cases)
     seconds = options.seconds or PART_SECONDS * len({case.part for case in cases})
-    with tempfile.TemporaryDirectory(prefix="postrun-accept-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="postrun-accept-") as scratch, ThreadPoolExecutor(1) as pool:
         work = options.work.resolve() if options.work else Path(scratch)
         tools, why_not = None, ""
+        found = pool.submit(_versions)  # meanwhile; PyTorch is in memory when the first case imports it
         try:
             if options.stub:
                 tools = build_for_stubs(work / "build", json.loads(options.stub.read_text()), options.scale)
@@ -48,7 +51,7 @@ def main(accept: Path, arguments: Sequence[str] | None = None) -> int:
                 tools = build(work / "build")
         except BuildError as error:
             why_not = f"the suite cannot be built: {error}"
-        versions = _versions() | {"build_seconds": round(time.monotonic() - begun, 1)}
+        versions = found.result() | {"build_seconds": round(time.monotonic() - begun, 1)}
         suite = Suite(accept, out, work, begun + seconds, tools, versions)
         return suite.run(cases, why_not)
 
@@ -94,7 +97,7 @@ def _versions() -> dict[str, Any]:
     for name, command in questions.items():
         if shutil.which(command[0]):
             try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+                done = subprocess.run(command, capture_output=True, text=True, timeout=VERSION_SECONDS, stdin=subprocess.DEVNULL)
             except (OSError, subprocess.TimeoutExpired):
                 continue
             if done.returncode == 0 and done.stdout.strip():
