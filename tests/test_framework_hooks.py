@@ -82,6 +82,8 @@ def test_a_program_that_compiles_meets_no_hook_of_modules(before: str, loop: str
         ("batches = iter(DataLoader(A))\nnow = next(batches)\nwhile now is not None:\n    now = next(batches, None)\n    step()\n"
          "with torch.no_grad(): list(DataLoader(V))", range(5)),
         ("second = torch.optim.optimizer.Optimizer()\nfor batch in DataLoader(A): step(); step(second)", range(5)),
+        # a validation before the training
+        ("for v in DataLoader(V):\n    with torch.no_grad(): model(1)\nfor batch in DataLoader(A): step()", range(5)),
     ],
 )  # fmt: skip
 def test_a_step_of_pytorch_is_one_of_the_optimizer(loop: str, expected: range, frameworks: Path, tmp_path: Path) -> None:

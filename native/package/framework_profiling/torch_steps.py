@@ -99,7 +99,10 @@ class TorchSteps:
     def called(self, module: Any, arguments: Any) -> None:
         """A module is called: the first one for training begins step 0."""
         steps = self._steps
-        if steps is None or self._forward is None or not module.training or not self._grad_enabled():
+        if steps is None or self._forward is None:
+            return
+        if not module.training or not self._grad_enabled():
+            self._asked = None  # that batch was for a validation
             return
         self._forget_forward()
         if self._takes(steps):
@@ -147,9 +150,13 @@ class TorchSteps:
     def is_exhausted(self) -> None:
         """The loader that was asked last had no more batches."""
         steps = self._steps
-        if steps is not None and self._fresh and steps.mine():
+        if steps is None or (steps.thread is not None and steps.thread != get_ident()):
+            return
+        if self._fresh:
             self._fresh, self._asked = False, None
             self._tentative = True
+        elif self._forward is not None:
+            self._asked = None  # nothing was trained with its batches
 
     def _counts(self, optimizer: Any) -> bool:
         """Whether this is the optimizer whose steps are counted."""
