@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import platform
@@ -47,10 +48,12 @@ def main(accept: Path, arguments: Sequence[str] | None = None) -> int:
         try:
             if options.stub:
                 tools = build_for_stubs(work / "build", json.loads(options.stub.read_text()), options.scale)
+            elif error := _no_device():
+                why_not = f"no NVIDIA GPU can be used here, and this suite needs one: {error}"
             else:
                 tools = build(work / "build")
-        except BuildError as error:
-            why_not = f"the suite cannot be built: {error}"
+        except BuildError as failed:
+            why_not = f"the suite cannot be built: {failed}"
         versions = found.result() | {"build_seconds": round(time.monotonic() - begun, 1)}
         suite = Suite(accept, out, work, begun + seconds, tools, versions)
         return suite.run(cases, why_not)
@@ -83,6 +86,17 @@ def _chosen(cases: Sequence[Case], part: int | None, numbers: list[int] | None) 
     if not chosen:
         raise SystemExit("accept.py: no such case")
     return sorted(chosen, key=lambda case: case.number if case.decisive else OTHERS_LAST)
+
+
+def _no_device() -> str | None:
+    """Why the CUDA driver of this machine has no device; None: it has one."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return str(error)
+    count = ctypes.c_int()
+    result = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    return f"the CUDA driver reports error {result}" if result else None if count.value else "the CUDA driver finds no device"
 
 
 def _versions() -> dict[str, Any]:
