@@ -30,7 +30,7 @@ STEPS = "from postrun import capture\nfor i in range(4):\n    with capture.annot
 def test_steps_waits_processes_and_samples_are_counted(tmp_path: Path) -> None:
     done = record(tmp_path, STEPS + "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import postrun.capture'])")
     assert done.returncode == 0
-    pattern = r"postrun: recorded 4 steps \(annotations\), 4 waits for data, 2 processes, [\d,\u2009]+ samples? of the machine"
+    pattern = r"postrun: recorded 4 steps \(annotations\), 4 waits for data, 2 processes, [\d,\u2009]+ values? of machine metrics"
     assert re.fullmatch(pattern, done.stderr.splitlines()[0])
 
 
@@ -192,3 +192,5 @@ def test_the_command_may_follow_the_option_and_have_one_of_its_name(tmp_path: Pa
     assert subprocess.run(command, env=CLEAN, cwd=tmp_path, capture_output=True, text=True, check=True).stdout == "--gpu x\n"
     done = record(tmp_path, "pass", "--gpu", "always", "--steps", "1:2")
     assert (done.returncode, "--steps and --gpu always exclude each other" in done.stderr) == (2, True)
+    done = record(tmp_path, "pass", "--gpu", "sometimes")
+    assert (done.returncode, "sometimes" in done.stderr, "always" in done.stderr) == (2, True, True)

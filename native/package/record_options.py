@@ -67,7 +67,8 @@ class RecordCommand(click.Command):
         takes_value = {name: not param.is_flag for param in options for name in param.opts}
         args, at = list(args), 0
         while at < len(args) and args[at].startswith("-") and args[at] != "--":
-            if args[at] == "--gpu" and (at + 1 == len(args) or args[at + 1] not in GPU_MODES):
+            is_mode = args[at + 1 : at + 2] and (args[at + 1] in GPU_MODES or args[at + 2 : at + 3] == ["--"])  # then also a misspelled one
+            if args[at] == "--gpu" and not is_mode:
                 args[at] = "--gpu=windows"
             at += 1 + takes_value.get(args[at], False)
         return super().parse_args(ctx, args)
@@ -94,13 +95,13 @@ RECORD_OPTIONS = [
     option("--profiler-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
             help="What is profiled in which steps: a JSON file as of the hosted profiler, or TOML."),
     option("--hooks/--no-hooks", default=True,
-            help="Find steps and waits for data by hooks in PyTorch, Keras, TensorFlow and JAX (default: on)."),
+            help="Find steps of PyTorch, Keras, TensorFlow and JAX, and waits for data of PyTorch, by hooks (default: on)."),
     option("--gpu", type=_Gpu(), is_flag=False, flag_value="windows", metavar="[windows|always|off]",
             help="Record samples of the GPUs, and GPU activity in bounded windows, all the time (always) or not at all (off; default:"
             " windows, if there are NVIDIA GPUs)."),
     option("--no-gpu", is_flag=True, envvar=None, help="The same as --gpu off."),
     option("--steps", envvar="POSTRUN_GPU_STEPS", callback=_gpu_window, metavar="A:B",
-            help="Record what runs on GPUs in steps A to B-1 only, as the program annotates them."),
+            help="Record GPU activity in steps A to B-1 only, as the program annotates them or hooks find them."),
     option("--seconds", envvar="POSTRUN_GPU_TIME", callback=_gpu_window, metavar="A:B",
             help="The same from A to B seconds after the program began to record."),
     option("--window-signal", envvar="POSTRUN_GPU_SIGNAL", callback=_gpu_window, metavar="USR1|USR2",

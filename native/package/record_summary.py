@@ -75,7 +75,7 @@ def _told(found: _Contents) -> Iterator[str]:
         parts.append(f"{plural(found.windows, 'window')} of GPU activity with {plural(found.kernels, 'kernel')}")
     if found.processes:
         parts.append(plural(len(found.processes), "process", "processes"))
-    parts.append(plural(found.samples, "sample") + " of the machine")
+    parts.append(plural(found.samples, "value") + " of machine metrics")
     yield f"recorded {', '.join(parts)}"
     if found.processes and not found.steps:
         yield f"no training steps were found. {ANNOTATE}"
