@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 from postrun.cli import LAZY_COMMANDS, main
 
+ROOT = Path(__file__).parent.parent
 CODE = """
 import sys
+from pathlib import Path
 from postrun.cli import main
 try:
     main(sys.argv[1:])
@@ -47,6 +52,15 @@ def test_a_command_is_what_the_list_says(name: str) -> None:
 
 def test_variables_of_their_options_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSTRUN_SHARD", "0/2")
+    assert "unknown" not in CliRunner().invoke(main, ["rules"]).stderr
+    for name in os.environ.copy():
+        if name.startswith("POSTRUN_"):
+            monkeypatch.delenv(name)
+    sources = [ROOT / ".ci/run", *sorted((ROOT / "native/src").glob("*.c"))]
+    read = re.findall(r'(?:export |environment \w+ |")(POSTRUN_[A-Z_]+)', "".join(path.read_text() for path in sources))
+    assert {"POSTRUN_SWIFT", "POSTRUN_CUPTI_WHEELS", "POSTRUN_CUPTI_STAY", "POSTRUN_GPU"} <= {*read}
+    for name in read:
+        monkeypatch.setenv(name, "")
     assert "unknown" not in CliRunner().invoke(main, ["rules"]).stderr
     monkeypatch.setenv("POSTRUN_SHARDD", "0/2")
     assert "did you mean POSTRUN_SHARD?" in CliRunner().invoke(main, ["rules"]).stderr

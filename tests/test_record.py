@@ -116,7 +116,7 @@ def test_a_job_is_recorded_with_its_facts_and_its_annotations(tmp_path: Path) ->
     after = time.time_ns()
     assert (done.returncode, done.stdout) == (0, "out\n")
     lines = done.stderr.splitlines()
-    assert re.fullmatch(r"postrun: recorded 8 steps \(annotations\), 1 process, [\d,\u2009]+ samples? of the machine", lines[0])
+    assert re.fullmatch(r"postrun: recorded 8 steps \(annotations\), 1 process, [\d,\u2009]+ values? of machine metrics", lines[0])
     assert lines[1:] == ["postrun: recorded to run; report it with: postrun report run"]
     known = said(tmp_path / "run")
     assert {key: value for key, value in known.items() if key.startswith("param.")} == {

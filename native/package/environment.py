@@ -9,9 +9,14 @@ from typing import Final
 
 _PREFIX: Final = "POSTRUN_"
 _OTHERS: Final = (
+    "POSTRUN_ACCEPT",
     "POSTRUN_CAPTURE",
     "POSTRUN_CONFIG",
     "POSTRUN_CUPTI",
+    "POSTRUN_CUPTI_CLOCK",
+    "POSTRUN_CUPTI_MULTIPLE",
+    "POSTRUN_CUPTI_STAY",
+    "POSTRUN_CUPTI_WHEELS",
     "POSTRUN_DIR",
     "POSTRUN_FOLLOW_FORK",
     "POSTRUN_GPU_MEMORY",
@@ -27,7 +32,7 @@ _OTHERS: Final = (
     "POSTRUN_TRACE_PROCESSOR",
     "POSTRUN_UPDATE_GOLDEN",
 )
-"""Variables that belong to no option; the last ones to the development of postrun."""
+"""Variables that belong to no option, also those that only the development of postrun uses."""
 
 
 def leave_recording() -> None:
