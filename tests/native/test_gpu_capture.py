@@ -320,7 +320,7 @@ def test_spans_that_cannot_be(machine: Callable[..., Machine], variant: str) -> 
 
 def test_order_does_not_matter(machine: Callable[..., Machine]) -> None:
     lines = [
-        f"kernel k{n % 7} {(n * 7919) % 100003 * 100} {(n * 7919) % 100003 * 100 + 50} {n % 4} {n % 4} {n % 300} {n} 1 1 1 1 1 1 1 0 0 0"
+        f"kernel k{n % 7} {(n * 7919) % 100003 * 10} {(n * 7919) % 100003 * 10 + 50} {n % 4} {n % 4} {n % 300} {n} 1 1 1 1 1 1 1 0 0 0"
         for n in range(30000)
     ]
     here = machine()
