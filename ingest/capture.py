@@ -148,7 +148,7 @@ class Captures:
         self._rows = {"device_event": 0, "host_event": 0}  # of recordings; those of traces follow
         self._unfinished: dict[int, tuple[_Recorded, str, bool]] = {}  # sources without an end: of whom, file, forked
         self._missing: list[Missing] = []
-        self._without_gpu: dict[int, bool] = {}  # nodes of which a recording says so, or that they have one of another maker
+        self._without_gpu: dict[int, bool] = {}  # by node; False: it has GPUs of another maker
         self.cut: set[int] = set()
         """Sources of which a part is missing, as only all files together tell."""
 

@@ -1,4 +1,4 @@
-"""Do profilers that the program starts itself get CUPTI, and does the recorder get it back?"""
+"""Profilers that the program starts itself get CUPTI, and the recorder gets it back."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_functions_that_a_module_has_taken_before(monkeypatch: pytest.MonkeyPatc
 def test_profilers_that_are_imported_later(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, calls: list[Any], module: str, starts: str, ends: str, name: str
 ) -> None:
-    """What another module takes from theirs is watched, too."""
+    """Functions that another module imported from a profiler's module are hooked as well."""
     package = tmp_path.joinpath(*module.split("."))
     package.parent.mkdir(parents=True)
     for folder in list(package.relative_to(tmp_path).parents)[:-1]:

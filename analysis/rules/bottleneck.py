@@ -1,4 +1,4 @@
-"""How much of the time was a GPU low while the processor of its machine was at its limit, or waiting for I/O?
+"""Shares of snapshots in which a GPU was low while a core of its machine was at its limit, or waited for I/O.
 
 In a run that proves to have no GPU the processors compute, and the mean of a machine's cores takes the place of its lowest GPU.
 """

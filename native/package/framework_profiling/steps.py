@@ -69,7 +69,7 @@ class Steps:
         self._torch.watch()
 
     def listen_no_more(self) -> None:
-        """The listener is told nothing more; steps that hooks find are recorded on."""
+        """Detaches the listener; steps that hooks find are still recorded."""
         self._listener = None
         if self.source == ANNOTATIONS:
             self._native.watch_steps(None)  # annotations cost what they do without it
@@ -100,7 +100,7 @@ class Steps:
     # -------------------------------------------------------------- annotations
 
     def annotated(self, begins: bool, number: int | None) -> bool:
-        """What the C library tells; whether it is to tell of the end as well."""
+        """Handles the begin or end of an annotated step; returns whether the C library should report the end as well."""
         if not self.mine():
             return False
         if not begins:

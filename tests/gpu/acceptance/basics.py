@@ -1,4 +1,4 @@
-"""Cases 0, 1, 2, 4 and 5: is GPU activity recorded at all, completely, at the right times, and in the windows only?"""
+"""Cases 0, 1, 2, 4 and 5: GPU activity is recorded, completely, at the right times, and only in windows."""
 
 from __future__ import annotations
 
