@@ -40,7 +40,8 @@ _PREFIX: Final = "postrun-"
 _REMOVAL_S: Final = 1.0
 _NO_MEMORY: Final = re.compile(
     r"memory allocation of \d+ bytes failed|bad_alloc|out of memory|failed to allocate|cannot allocate memory|MemoryError"
-    r"|failed to map segment|cannot apply additional memory protection|pthread_create failed|can't start new thread",
+    r"|failed to map segment|cannot apply additional memory protection|pthread_create failed|can't start new thread"
+    r"|error return without exception set|without setting an exception",  # CPython had no memory for the MemoryError itself
     re.I,
 )
 
@@ -100,7 +101,7 @@ def explained(error: BaseException) -> str | None:
         if _allowed is not None and (
             isinstance(cause, MemoryError)
             or (isinstance(cause, OSError) and cause.errno == errno.ENOMEM)
-            or (type(cause).__name__ in ("ImportError", "OutOfMemoryException", "RuntimeError") and speaks_of_memory(text))
+            or (type(cause).__name__ in ("ImportError", "OutOfMemoryException", "RuntimeError", "SystemError") and speaks_of_memory(text))
         ):
             return reason(_allowed)
         cause = cause.__cause__ or cause.__context__

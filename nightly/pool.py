@@ -38,6 +38,7 @@ Cause = Literal["time", "memory", "signal", "exit", "start", "ended"]
 
 _TICK_S: Final = 0.1
 _CRASH: Final = ", a crash in a library"
+_EXITED: Final = "the task ended its worker with exit code"
 _CHILDREN_TICKS: Final = 5
 _START_S: Final = 120.0
 _GRACE_S: Final = 5.0
@@ -351,7 +352,7 @@ class _Worker:
     def _how(self) -> tuple[str, Cause]:
         code, status = self._status() or (0, 0)
         if code == os.CLD_EXITED:
-            return f"the task ended its worker with exit code {status}", "exit"
+            return f"{_EXITED} {status}", "exit"
         if code in (os.CLD_KILLED, os.CLD_DUMPED):
             try:
                 name = signal.Signals(status).name
@@ -473,15 +474,15 @@ class _Watch:
     def exceeded(self, cause: Cause, output: str) -> tuple[str, Cause] | None:
         """The reason of a worker that died of the kernel's memory limit; None if it died of something else."""
         allowed = self._limits.memory_bytes
-        if allowed is None or cause != "signal":
+        if allowed is None or cause not in ("signal", "exit"):
             return None
         killed = self._group.exceeded() if self._group is not None else hard_limit.speaks_of_memory(output)
         return (hard_limit.reason(allowed), "memory") if killed else None
 
     def doubt(self, reason: str) -> str:
-        """Libraries also crash if the kernel refuses them memory; then nothing else separates the limit from a defect."""
+        """Without memory, libraries also crash and Python may end with status 1; nothing else separates the limit from a defect."""
         allowed = self._limits.memory_bytes
-        if self._data is None or allowed is None or _CRASH not in reason:
+        if self._data is None or allowed is None or not (_CRASH in reason or reason == f"{_EXITED} 1"):
             return ""
         return f", or it needed more memory than is allowed ({hard_limit.size(allowed)}); raise --memory"
 

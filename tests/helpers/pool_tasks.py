@@ -175,3 +175,9 @@ def limits() -> tuple[int, int]:
     import resource
 
     return resource.getrlimit(resource.RLIMIT_CORE)[0], resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+
+
+def run_out_of_memory_outside_the_task() -> None:
+    sys.stderr.write("MemoryError\n")
+    sys.stderr.flush()
+    os._exit(1)

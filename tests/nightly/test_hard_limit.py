@@ -70,6 +70,18 @@ def test_what_stays_within_the_limit_goes_well(limited: tuple[str, SupervisedPoo
         assert pool.submit(tasks.allocate_in_a_library, 300 * MB).result() == 300 * MB // 8
 
 
+def test_a_worker_that_exits_for_want_of_memory_names_the_limit(limited: tuple[str, SupervisedPool]) -> None:
+    kind, made = limited
+    with made as pool:
+        error = pool.submit(tasks.run_out_of_memory_outside_the_task).exception()
+        assert isinstance(error, WorkerDied)
+        assert (error.cause, error.reason) == ("memory", "it needed more memory than is allowed (600 MB); raise --memory")
+        unknown = pool.submit(tasks.exit_with, 1).exception()
+        assert isinstance(unknown, WorkerDied)
+        assert unknown.reason.startswith("the task ended its worker with exit code 1")
+        assert ("or it needed more memory than is allowed (600 MB)" in unknown.reason) == (kind == "rlimit")
+
+
 def test_a_file_has_a_limit_that_only_a_full_disk_or_a_huge_file_meets(tmp_path: Path) -> None:
     free = shutil.disk_usage(tempfile.gettempdir()).free
     with SupervisedPool(1) as pool:
@@ -87,7 +99,8 @@ def test_the_reasons_of_runs_name_the_limit(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(hard_limit, "_allowed", LIMIT)
     wrapped = RuntimeError("cannot read")
     wrapped.__cause__ = MemoryError()
-    for error in (MemoryError("realloc of size 4000000000 failed"), wrapped, OSError(errno.ENOMEM, "Cannot allocate memory")):
+    lost = SystemError("error return without exception set")  # CPython had no memory for the MemoryError itself
+    for error in (lost, MemoryError("realloc of size 4000000000 failed"), wrapped, OSError(errno.ENOMEM, "Cannot allocate memory")):
         assert work._reason(error, "log") == "it needed more memory than is allowed (600 MB); raise --memory"
         assert not work._is_of_machine(error)
     monkeypatch.setattr(hard_limit, "_file_limit", 20 * GB)
