@@ -40,10 +40,10 @@ _PREFIX: Final = "postrun-"
 _REMOVAL_S: Final = 1.0
 _NO_MEMORY: Final = re.compile(
     r"memory allocation of \d+ bytes failed|bad_alloc|out of memory|failed to allocate|cannot allocate memory|MemoryError"
-    r"|failed to map segment|cannot apply additional memory protection|pthread_create failed|can't start new thread"
-    r"|error return without exception set|without setting an exception",  # CPython had no memory for the MemoryError itself
+    r"|failed to map segment|cannot apply additional memory protection|pthread_create failed|can't start new thread",
     re.I,
 )
+_LOST: Final = re.compile(r"error return without exception set|without setting an exception")  # no memory for the MemoryError itself
 
 _allowed: int | None = None
 _file_limit: int | None = None
@@ -58,6 +58,11 @@ def reason(allowed: int, needed: int | None = None) -> str:
     if needed is None:
         return f"it needed more memory than is allowed ({size(allowed)}); raise --memory"
     return f"it needed more memory ({size(needed)}) than is allowed ({size(allowed)}); raise --memory"
+
+
+def doubt(allowed: int) -> str:
+    """The end of a reason, for a failure that a lack of memory or a defect can cause."""
+    return f", or {reason(allowed)}"
 
 
 def speaks_of_memory(output: str) -> bool:
@@ -101,10 +106,12 @@ def explained(error: BaseException) -> str | None:
         if _allowed is not None and (
             isinstance(cause, MemoryError)
             or (isinstance(cause, OSError) and cause.errno == errno.ENOMEM)
-            or (type(cause).__name__ in ("ImportError", "OutOfMemoryException", "RuntimeError", "SystemError") and speaks_of_memory(text))
+            or (type(cause).__name__ in ("ImportError", "OutOfMemoryException", "RuntimeError") and speaks_of_memory(text))
         ):
             return reason(_allowed)
         cause = cause.__cause__ or cause.__context__
+    if _allowed is not None and isinstance(error, SystemError) and _LOST.search(str(error)):
+        return f"internal error: SystemError: {error}{doubt(_allowed)}"
     return None
 
 

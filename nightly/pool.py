@@ -484,7 +484,7 @@ class _Watch:
         allowed = self._limits.memory_bytes
         if self._data is None or allowed is None or not (_CRASH in reason or reason == f"{_EXITED} 1"):
             return ""
-        return f", or it needed more memory than is allowed ({hard_limit.size(allowed)}); raise --memory"
+        return hard_limit.doubt(allowed)
 
     def broken(self, taken: bool) -> tuple[str, Cause] | None:
         now = time.monotonic()
