@@ -1,0 +1,221 @@
+"""Digests of all that postrun writes for seventeen runs that differ as much as possible.
+
+``python tests/helpers/frozen_outputs.py`` compares the digests with tests/data/frozen_outputs.json and lists the outputs that differ;
+``--write`` replaces that file; ``--keep FOLDER`` keeps the outputs, to look at the differences. Real traces are read from
+``../shared/data``; runs whose traces are missing are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import duckdb
+from odd_runs import write_odd_run
+from postrun.simulate import write_demo
+from postrun.simulate.changes import NAMED
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+FROZEN: Final = ROOT / "tests" / "data" / "frozen_outputs.json"
+_AT: Final = "2026-11-21T06:40:00"
+_SMI: Final = "timestamp, index, uuid, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W]"
+
+Digests = dict[str, dict[str, str]]
+"""Run -> output -> digest."""
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _damaged(folder: Path) -> None:
+    """A trace that ends in the middle of an event, next to a whole one and a file that is not a trace."""
+    write_odd_run("one-gpu", folder)
+    trace = next((folder / "kineto").iterdir())
+    text = gzip.decompress(trace.read_bytes())
+    (folder / "kineto" / "cut.pt.trace.json").write_bytes(text[: len(text) * 2 // 3])
+    (folder / "notes.json").write_text('{"not": "a trace"}')
+
+
+def _gpu_log(folder: Path) -> None:
+    """A log of nvidia-smi without a trace, 90 samples of two GPUs."""
+    folder.mkdir()
+    lines = [_SMI]
+    for second in range(90):
+        for gpu in (0, 1):
+            busy = 95 if (second + 20 * gpu) % 45 < 30 else 5
+            lines.append(
+                f"2026/02/25 06:{20 + second // 60}:{second % 60:02}.000, {gpu}, GPU-0000000{gpu}-1111-2222-3333-444444444444,"
+                f" NVIDIA H100 80GB HBM3, {busy} %, {20_000 + 100 * second} MiB, 81559 MiB, {200 + busy}.5 W"
+            )
+    (folder / "nvidia-smi.node7.csv").write_text("\n".join(lines) + "\n")
+
+
+def _empty(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "empty.pt.trace.json").write_text('{"schemaVersion": 1, "traceEvents": [], "displayTimeUnit": "ms"}')
+
+
+def _recorded(folder: Path) -> None:
+    shutil.copytree(ROOT / "tests" / "data" / "small_training" / "run", folder)
+
+
+def _golden_recording(folder: Path) -> None:
+    folder.mkdir()
+    shutil.copy(ROOT / "tests" / "native" / "golden" / "v1_1.prt", folder / "v1_1.prt")
+
+
+MADE: Final[Mapping[str, Callable[[Path], object]]] = {
+    "demo": write_demo,
+    "changed": lambda folder: write_demo(folder, changes=NAMED["kernel"]),
+    "no-gpu": lambda folder: write_odd_run("no-gpu", folder),
+    "no-steps": lambda folder: write_odd_run("no-steps", folder),
+    "one-kernel": lambda folder: write_odd_run("one-kernel", folder),
+    "damaged": _damaged,
+    "gpu-log": _gpu_log,
+    "empty": _empty,
+    "recorded": _recorded,
+    "golden-recording": _golden_recording,
+}
+REAL: Final = {
+    "h100": "kineto/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz",
+    "two-ranks": "kineto/sampled_2_ranks",
+    "old-schema": "kineto/v100_old_schema",
+    "amd": "kineto/mi300/gaunernst_bert-small-uncased__1016001.json.gz",
+    "nsys": "nsys/h100_2gpu_1s.sqlite",
+    "hosted": "smdebug/merge_traces",
+    "tensorflow": "smdebug/tfprofiler_timeline_traces",
+}
+COMPARED: Final = (("demo", "changed"), ("two-ranks", "h100"))
+
+
+def frozen_digests(keep: Path, real: Path | None) -> Digests:
+    """Write the runs and their outputs below ``keep``; -> the digests. ``real``: the folder of the real traces, None without them."""
+    runs = keep / "runs"
+    runs.mkdir(parents=True)
+    for name, write in MADE.items():
+        write(runs / name)
+    if real is not None:
+        for name, path in REAL.items():
+            source = real / path
+            shutil.copytree(source, runs / name) if source.is_dir() else shutil.copy(source, _made(runs / name))
+    names = sorted(path.name for path in runs.iterdir())
+    with ThreadPoolExecutor(2) as pool:
+        digests = dict(zip(names, pool.map(lambda name: _outputs(keep, name), names), strict=True))
+    for base, new in COMPARED:
+        if {base, new} <= set(names):
+            digests[f"{base} {new}"] = _comparison(keep, base, new)
+    return digests
+
+
+def _outputs(keep: Path, name: str) -> dict[str, str]:
+    out = f"out/{name}"
+    answer = _postrun(
+        keep, "report", f"runs/{name}", "-o", out, "--format", "html,pdf,json,junit,rule-json", "--generated-at", _AT, "--threads", "1",
+    )  # fmt: skip
+    _postrun(keep, "ingest", f"runs/{name}", "-o", f"{out}.duckdb", "--threads", "1")
+    digests = {"terminal": _digest(answer.replace(str(keep), "").encode())}
+    digests |= _files(keep / out)
+    if (keep / f"{out}.duckdb").exists():
+        digests |= _tables(keep / f"{out}.duckdb")
+    return digests
+
+
+def _comparison(keep: Path, base: str, new: str) -> dict[str, str]:
+    out = f"out/{base} {new}"
+    _postrun(keep, "compare", f"runs/{base}", f"runs/{new}", "-o", out, "--generated-at", _AT)
+    return _files(keep / out)
+
+
+def _postrun(folder: Path, *words: str) -> str:
+    """Run the command in ``folder``; -> the exit code and both outputs."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "postrun", *words],
+        cwd=folder, capture_output=True, text=True, env={**os.environ, "COLUMNS": "120"}, check=False,
+    )  # fmt: skip
+    return f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+
+
+def _files(folder: Path) -> dict[str, str]:
+    digests = {}
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+        if path.suffix == ".pdf":
+            text = subprocess.run(["pdftotext", "-layout", str(path), "-"], capture_output=True, check=True).stdout
+            path.with_suffix(".txt").write_bytes(text)
+            digests["PDF text"] = _digest(text)
+        elif path.is_file() and path.suffix != ".txt":
+            digests[str(path.relative_to(folder))] = _digest(path.read_bytes())
+    return digests
+
+
+def _tables(path: Path) -> dict[str, str]:
+    """A checksum of the rows of each table, in any order."""
+    with duckdb.connect(str(path), read_only=True) as connection:
+        tables = [row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()]
+        return {
+            f"table {table}": str(
+                connection.execute(
+                    f"SELECT count(*), md5(string_agg(r, chr(10) ORDER BY r)) FROM (SELECT t::VARCHAR AS r FROM {table} t)"
+                ).fetchone()
+            )
+            for table in tables
+        }
+
+
+def real_traces() -> Path | None:
+    """The folder of the real traces, None without it."""
+    folder = Path(os.environ.get("POSTRUN_TEST_DATA") or ROOT.parent / "shared" / "data")
+    return folder if folder.is_dir() else None
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def made_with() -> dict[str, str]:
+    """The versions that the bytes depend on, next to the code of postrun."""
+    packages = ("duckdb", "jinja2", "matplotlib", "polars", "weasyprint")
+    return {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", **{name: version(name) for name in packages}}
+
+
+def differences(frozen: Digests, now: Digests) -> list[str]:
+    """The outputs that differ, as ``run: output``. Runs without digests on both sides are not compared."""
+    return [
+        f"{run}: {output}"
+        for run in sorted(frozen.keys() & now.keys())
+        for output in sorted(frozen[run].keys() | now[run].keys())
+        if frozen[run].get(output) != now[run].get(output)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--keep", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        keep = (arguments.keep or Path(folder) / "frozen").resolve()
+        now = frozen_digests(keep, real_traces())
+    if arguments.write:
+        FROZEN.write_text(json.dumps({"made with": made_with()} | now, indent=1, sort_keys=True) + "\n")
+        return
+    different = differences(json.loads(FROZEN.read_text()), now)
+    print("\n".join(different) or f"{len(now)} runs: all equal")
+    sys.exit(1 if different else 0)
+
+
+if __name__ == "__main__":
+    main()
