@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ..ingest.store import Store
-from .kernels import percent_of
 from .report import Activity, Share
+from .shares import percent_of
 
 _ORDER: Final = ("kernel", "memcpy", "memset", "sync")
 

@@ -9,6 +9,7 @@ import polars as pl
 
 from ..errors import UsageError
 from ..ingest.store import Store
+from .annotation_names import base_name
 from .options import Options
 from .quantiles import duration_histogram, quantiles
 from .report import AnnotationGroup, Annotations
@@ -20,12 +21,6 @@ DRAWN: Final = 6
 OTHER: Final = "(other names)"
 
 _ABSENT: Final = "No annotated ranges: wrap parts of the step in torch.profiler.record_function()."
-
-
-def base_name(text: pl.Expr) -> pl.Expr:
-    """A name without the number at its end and what joins them: ProfilerStep#12 -> ProfilerStep, step_3 -> step. Only a number: itself."""
-    cut = text.str.replace(r"[\s#_:.\-]*\d+$", "")
-    return pl.when(cut == "").then(text).otherwise(cut)
 
 
 def annotation_groups(store: Store, options: Options = Options()) -> Annotations:  # noqa: B008  (Options is frozen)

@@ -7,9 +7,9 @@ from typing import Any, Final
 import polars as pl
 
 from ..ingest.store import Store
-from .kernels import percent_of
 from .places import Places
 from .report import Collective, Collectives, CollectiveWait
+from .shares import percent_of
 
 MOST: Final = 200
 

@@ -9,9 +9,8 @@ from typing import Final
 from . import wording
 from .comparison import Difference
 from .report import Report, Step
-from .rules.device_names import UNKNOWN_HOST
+from .rules.device_names import UNKNOWN_HOST, short_model
 from .steps import main_steps
-from .summary import short_model
 
 _AMOUNT_OF_WORK: Final = re.compile(r"batch|sequence|seq_len|seqlen|accumulat|micro|layers|hidden|parameters|image_?size|resolution", re.I)
 _LONGER: Final = 1.1

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from .comparison import VerdictChange
-from .report import Report, RuleResult
-from .rules.base import FINE, ISSUES
+from .report import FINE, ISSUES, Report, RuleResult
 
 MENDED: Final = "mended"
 BROKEN: Final = "broken"

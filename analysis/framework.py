@@ -10,10 +10,10 @@ import polars as pl
 from ..ingest.store import Store
 from .framework_phases import by_phase
 from .intervals import union_length
-from .kernels import percent_of, shares
 from .operators import attribution
 from .part_ranges import part_ranges
 from .report import Framework, OperatorRow, Share
+from .shares import percent_of, shares
 from .step_parts import step_parts
 from .windows import gaps_ns, recorded, windows, with_window
 from .wording import duration, whole_percent

@@ -8,9 +8,9 @@ import polars as pl
 
 from ..ingest.store import Store
 from .intervals import intersection, union, union_length
-from .kernels import percent_of, shares
 from .part_ranges import Parts
 from .report import OperatorRow, PhaseMetrics
+from .shares import percent_of, shares
 
 TOP: Final = 10
 

@@ -121,3 +121,27 @@ def _lengths(intervals: pl.DataFrame, segments: pl.DataFrame, by: Sequence[str])
     return groups.join(lengths, on=list(by), how="left", nulls_equal=True, maintain_order="left").with_columns(
         pl.col("length").fill_null(0)
     )
+
+
+def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str) -> pl.Series:
+    """How much of each of ``intervals`` the ``segments`` of its group cover (int64); segments must be disjoint within their group."""
+    known = _cumulated(segments, by)
+
+    def until(column: str) -> pl.Series:
+        points = intervals.select(by, time=column).with_row_index("number").sort("time")
+        return _covered(points, known, by).sort("number")["covered"]
+
+    return until("end") - until("start")
+
+
+def _cumulated(segments: pl.DataFrame, by: str) -> pl.DataFrame:
+    """Disjoint segments by start, each with the length of those before it in its group."""
+    length = pl.col("end") - pl.col("start")
+    return segments.sort("start").select(by, "start", "end", before=length.cum_sum().over(by) - length)
+
+
+def _covered(points: pl.DataFrame, known: pl.DataFrame, by: str) -> pl.DataFrame:
+    """``points`` (columns ``by`` and time, by time) with ``covered``: how much the segments of the group cover before that time."""
+    segments = known.with_columns(time="start")
+    found = points.join_asof(segments, on="time", by=by, strategy="backward", check_sortedness=False)
+    return found.with_columns(covered=(pl.col("before") + pl.min_horizontal("time", "end") - pl.col("start")).fill_null(0))

@@ -6,8 +6,8 @@ from math import prod
 from typing import Any, Final
 
 from ..ingest.store import Store
-from .kernels import percent_of
 from .report import LaunchConfiguration, LaunchConfigurations
+from .shares import percent_of
 
 MOST: Final = 500
 

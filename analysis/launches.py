@@ -7,10 +7,10 @@ from typing import Final
 import polars as pl
 
 from ..ingest.store import Store
-from .kernels import percent_of, shares
 from .places import Places
 from .quantiles import log_histogram, quantiles
 from .report import Launches, LaunchPair, Share
+from .shares import percent_of, shares
 
 SLOWEST: Final = 10
 

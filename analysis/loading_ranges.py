@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from ..ingest.store import Store
-from .annotations import base_name
+from .annotation_names import base_name
 from .loading_names import DATA_LOADING
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..ingest.store import Store
-from .kernels import percent_of
 from .report import MemoryOperation
+from .shares import percent_of
 
 
 def memory_operations(store: Store) -> tuple[MemoryOperation, ...]:

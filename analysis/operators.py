@@ -7,9 +7,9 @@ from typing import Final
 import polars as pl
 
 from ..ingest.store import Store
-from .kernels import percent_of
 from .places import process_conditions
 from .report import DeviceOperator, OperatorAttribution, OperatorKernel
+from .shares import percent_of
 
 MOST: Final = 200
 MOST_KERNELS: Final = 400

@@ -8,9 +8,8 @@ from typing import Final
 import polars as pl
 
 from ..ingest.store import Store
-from .intervals import outermost, union
+from .intervals import length_inside, outermost, union
 from .loading_names import DATA_LOADING
-from .rules.host_time import length_inside
 
 Parts = Mapping[str, tuple[str, pl.DataFrame]]
 """By part of a step: what the names of its ranges match, and the ranges with process, tid, start and end."""

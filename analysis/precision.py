@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from .kernels import shares
 from .report import Kernel, Precision
+from .shares import shares
 
 # Categories that tensor cores speed up: only there does the precision decide how fast the work can be.
 MATRIX_CATEGORIES: Final = frozenset({"GEMM", "attention", "convolution"})

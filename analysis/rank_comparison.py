@@ -10,11 +10,11 @@ import polars as pl
 from ..ingest.store import Store
 from .collectives import communication_kernels
 from .intervals import union
+from .over_steps import THRESHOLD, RankOverSteps, compared_steps, ranks_over_steps
 from .places import Places
 from .quantiles import quantiles
 from .report import RankComparison, RankRow, RankSpread
 from .rules.device_names import place
-from .rules.straggler_rank import THRESHOLD, RankOverSteps, compared_steps, ranks_over_steps
 from .step_times import TIMES, covered_within, host_time, no_device_steps, step_times
 from .wording import duration, percent, plural
 

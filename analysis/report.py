@@ -1131,3 +1131,11 @@ def rounded(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [rounded(item) for item in value]
     return value
+
+
+ISSUES: Final = "IssuesFound"
+FINE: Final = "NoIssuesFound"
+NOT_EVALUATED: Final = "NotEvaluated"
+ERROR: Final = "Error"
+VERDICTS: Final = (ISSUES, ERROR, FINE, NOT_EVALUATED)
+"""Most important first."""

@@ -11,9 +11,9 @@ from ..ingest.store import Store
 from .places import Places
 from .profiled_steps import without_profiled
 from .quantiles import quantiles
+from .ran_in import ran_in_steps
 from .report import SlowSteps, StepDifference
 from .rules.device_names import process_place
-from .rules.step_outlier import ran_in_steps
 from .step_times import PARTS, host_time, no_device_steps, step_times
 from .wording import count, duration, plural
 

@@ -10,9 +10,9 @@ import polars as pl
 
 from ..ingest.store import Store
 from .intervals import union_length
-from .kernels import shares
 from .part_ranges import Parts
 from .report import Share
+from .shares import shares
 
 _UNLIKE: Final = 2
 _ON: Final = "SELECT process, first_ns AS first, last_ns AS last FROM profile_window WHERE process IS NOT NULL"

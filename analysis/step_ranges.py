@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from ..ingest.store import Store
-from .annotations import base_name
+from .annotation_names import base_name
 from .intervals import outermost
 from .loading_names import DATA_LOADING
 

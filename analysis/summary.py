@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -34,6 +33,7 @@ from .report import (
     SystemUsage,
     Tile,
 )
+from .rules.device_names import short_model
 from .steps import main_steps
 from .time_breakdown import WORTH_NAMING_PERCENT, only_copied
 
@@ -85,8 +85,6 @@ _WINDOW: Final = 1.5
 
 # Unknown precision from here on is said beside the share of lower precision.
 _UNKNOWN_PERCENT: Final = 5.0
-
-_VENDORS: Final = re.compile(r"^(nvidia|amd|intel|tesla|geforce|instinct|radeon|graphics|quadro)\b(?:\s|\(r\))*", re.IGNORECASE)
 
 
 def summary(
@@ -341,16 +339,6 @@ def _machines(nodes: Sequence[Node], used: Sequence[Device]) -> str:
         n = counts.pop()
         return f"{machines} x {n} {model or ('GPU' if n == 1 else 'GPUs')}"
     return f"{len(used)} {model or ('GPU' if len(used) == 1 else 'GPUs')} on {machines}"
-
-
-def short_model(name: str | None) -> str | None:
-    """The model in a device's name: "NVIDIA H100 80GB HBM3" is H100, "Tesla V100-SXM2-32GB" is V100, "AMD Instinct MI300X" is MI300X."""
-    text = (name or "").strip()
-    while (vendor := _VENDORS.match(text)) and vendor.end():
-        text = text[vendor.end() :]
-    words = re.split(r"[\s\-]+", text)
-    until = next((i for i, word in enumerate(words) if re.search(r"\d", word)), len(words) - 1)
-    return " ".join(words[: until + 1]) or None
 
 
 # -- the tiles -------------------------------------------------------------------------------------------------------------

@@ -103,3 +103,11 @@ class Timeline:
     events_total: int
     shown: str | None
     gaps: tuple[Gap, ...] = ()
+
+
+NOTHING: Final = Timeline(
+    0, 0, (), (),
+    Events(*(np.zeros(0, kind) for kind in (np.int32, np.int64, np.int64, np.int32, np.int16, np.int32, np.int32, np.int64, np.int32))),  # type: ignore[arg-type]
+    (), (), (), 0, None,
+)  # fmt: skip
+"""Of a run in which nothing has a time: the section says so."""

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from ..analysis import wording
-from ..analysis.rules.base import FINE, ISSUES
+from ..analysis.report import FINE, ISSUES
 from ..analysis.rules.catalogue import PROFILER_REPORT
 from ..errors import UsageError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import modes
-from ..analysis.rules.base import ERROR, ISSUES
+from ..analysis.report import ERROR, ISSUES
 from ..analysis.rules.catalogue import PROFILER_REPORT
 from ..ingest.object_folder import LINK
 from ..ingest.objects import Objects, is_url

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from . import pages
 from .figures.trend import Dot, trend
 from .formats import UNKNOWN, clip, count, duration, moment, percent, plural, points
-from .sections.verdicts import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
+from .signs import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
 
 if TYPE_CHECKING:
     from ..nightly.history import Family, Finding, Trend

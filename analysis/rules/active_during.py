@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from ...ingest.store import Store
-from ..annotations import base_name
+from ..annotation_names import base_name
 from ..intervals import difference, union
 
 OUTSIDE: Final = "outside of steps"

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+from ..report import NOT_EVALUATED
+
 if TYPE_CHECKING:
     from .run_data import RunData
     from .samples import SampleBlock
@@ -17,12 +19,6 @@ PRESETS: Final[tuple[Preset, ...]] = ("documented", "service")
 
 Value = int | float | str | None
 
-ISSUES: Final = "IssuesFound"
-FINE: Final = "NoIssuesFound"
-NOT_EVALUATED: Final = "NotEvaluated"
-ERROR: Final = "Error"
-VERDICTS: Final = (ISSUES, ERROR, FINE, NOT_EVALUATED)
-"""Most important first."""
 
 Category = Literal["report", "system", "framework", "trace", "custom"]
 KINDS: Final = ("percentile", "positive", "text")

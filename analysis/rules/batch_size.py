@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import polars as pl
 
+from ..report import FINE, ISSUES
 from ..wording import count, percent, plural
-from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
 from .frameworks import BATCH_SIZE, framework_of
 from .gpus import (
     NO_CPU,

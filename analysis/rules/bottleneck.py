@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Final
 import polars as pl
 
 from ..places import in_order
+from ..report import FINE, ISSUES
 from ..wording import count, duration, percent, plural
 from .active_during import active_during
-from .base import FINE, ISSUES, Cost, Outcome, Parameters, SampleRule, not_evaluated
+from .base import Cost, Outcome, Parameters, SampleRule, not_evaluated
 from .gpus import NO_GPU, RECORD, RECORD_LONGER, capped, gpu_time, machines, per_gpu, record, threshold, too_few
 from .run_data import RunData
 from .samples import SampleBlock, window_ns

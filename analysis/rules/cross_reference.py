@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..report import FINE, ISSUES
 from ..wording import duration, percent
-from .base import FINE, ISSUES, Outcome, Rule
+from .base import Outcome, Rule
 from .batch_size import BatchSize
 from .cpu_bottleneck import CPUBottleneck
 from .dataloader import Dataloader

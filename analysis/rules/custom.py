@@ -22,8 +22,9 @@ from typing import Any, ClassVar, Final
 
 from ...errors import Terminated
 from ...ingest.store import storable
+from ..report import ERROR, FINE, ISSUES, VERDICTS
 from ..wording import count, duration
-from .base import ERROR, FINE, ISSUES, SCAN_INTERVAL, VERDICTS, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from .base import SCAN_INTERVAL, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .bounds import LIMIT_S, TimeLimit, printing_aside
 from .catalogue import PROFILER_REPORT, RULES
 from .run_data import RunData

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...ingest.store import Store
+from ..report import NOT_EVALUATED
 from ..wording import count
-from .base import NOT_EVALUATED, Outcome, Rule
+from .base import Outcome, Rule
 
 CODES: Final = ("truncated", "cut_stream", "corrupt_stream", "lost_event")
 """Of the readers' notes: a part of the file is missing."""

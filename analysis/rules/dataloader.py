@@ -15,7 +15,8 @@ from .. import wording
 from ..intervals import outermost
 from ..part_ranges import LOADER_PHASE, OF_LOADER, OF_TRACE, recorded_once
 from ..quantiles import duration_histogram, quantile
-from .base import FINE, ISSUES, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..report import FINE, ISSUES
+from .base import Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .event_windows import window_of
 from .frameworks import LOADERS, framework_of
 from .run_data import RunData

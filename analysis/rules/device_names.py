@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -36,3 +37,16 @@ def ranks(breakdown: Iterable[DeviceTime]) -> dict[tuple[str, int], int]:
     for device in breakdown:
         users.setdefault((device.node, device.device), set()).add(device.rank)
     return {key: rank for key, own in users.items() if len(own) == 1 for rank in own if rank is not None}
+
+
+_VENDORS: Final = re.compile(r"^(nvidia|amd|intel|tesla|geforce|instinct|radeon|graphics|quadro)\b(?:\s|\(r\))*", re.IGNORECASE)
+
+
+def short_model(name: str | None) -> str | None:
+    """The model in a device's name: "NVIDIA H100 80GB HBM3" is H100, "Tesla V100-SXM2-32GB" is V100, "AMD Instinct MI300X" is MI300X."""
+    text = (name or "").strip()
+    while (vendor := _VENDORS.match(text)) and vendor.end():
+        text = text[vendor.end() :]
+    words = re.split(r"[\s\-]+", text)
+    until = next((i for i, word in enumerate(words) if re.search(r"\d", word)), len(words) - 1)
+    return " ".join(words[: until + 1]) or None

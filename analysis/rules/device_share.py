@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .. import wording
-from ..report import DeviceTime
-from .base import FINE, ISSUES, Cost, Outcome, not_evaluated
+from ..report import FINE, ISSUES, DeviceTime
+from .base import Cost, Outcome, not_evaluated
 from .device_names import place_of
 from .run_data import RunData
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ..report import Finding, RuleParameter, RuleResult
+from ..report import ERROR, ISSUES, Finding, RuleParameter, RuleResult
 from . import profiler_report
-from .base import ERROR, ISSUES, Outcome, SampleRule
+from .base import Outcome, SampleRule
 from .cross_reference import refer
 from .cut_files import copy_again
 from .run_data import RunData

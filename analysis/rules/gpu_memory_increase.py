@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import polars as pl
 
+from ..report import FINE, ISSUES
 from ..wording import count, moment, plural
-from .base import FINE, ISSUES, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .base import Outcome, Parameter, Parameters, SampleRule, not_evaluated
 from .frameworks import ALLOCATIONS, NUMBERS_ONLY, framework_of
 from .gpus import RECORD_LONGER, gpu, no_memory, with_ranks
 from .run_data import RunData

@@ -9,8 +9,8 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store import Store
-from ..annotations import base_name
-from ..intervals import difference
+from ..annotation_names import base_name
+from ..intervals import _covered, _cumulated, difference, length_inside
 from ..loading_ranges import loading_ranges
 
 CALLS: Final = "runtime calls"
@@ -41,17 +41,6 @@ _OF_THE_DRIVER: Final = r"(?i)^(unknown|unrecognized)$|driver.*compiler|module l
 
 # Host events that are held in memory at once.
 _ROWS_AT_ONCE: Final = 500_000
-
-
-def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str) -> pl.Series:
-    """How much of each of ``intervals`` the ``segments`` of its group cover (int64); segments must be disjoint within their group."""
-    known = _cumulated(segments, by)
-
-    def until(column: str) -> pl.Series:
-        points = intervals.select(by, time=column).with_row_index("number").sort("time")
-        return _covered(points, known, by).sort("number")["covered"]
-
-    return until("end") - until("start")
 
 
 def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[str, int]]:
@@ -155,19 +144,6 @@ def _flat(ranges: pl.DataFrame) -> Iterator[tuple[int, int, int]]:
         at = max(at, start)
         heapq.heappush(open_ranges, (-start, -number, end, name))
     yield from until(None)
-
-
-def _cumulated(segments: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Disjoint segments by start, each with the length of those before it in its group."""
-    length = pl.col("end") - pl.col("start")
-    return segments.sort("start").select(by, "start", "end", before=length.cum_sum().over(by) - length)
-
-
-def _covered(points: pl.DataFrame, known: pl.DataFrame, by: str) -> pl.DataFrame:
-    """``points`` (columns ``by`` and time, by time) with ``covered``: how much the segments of the group cover before that time."""
-    segments = known.with_columns(time="start")
-    found = points.join_asof(segments, on="time", by=by, strategy="backward", check_sortedness=False)
-    return found.with_columns(covered=(pl.col("before") + pl.min_horizontal("time", "end") - pl.col("start")).fill_null(0))
 
 
 def _merged(intervals: pl.DataFrame) -> pl.DataFrame:

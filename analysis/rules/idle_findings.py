@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from ...ingest.store import Store
+from ..report import FINE, ISSUES
 from ..wording import count, plural
-from .base import FINE, ISSUES, Cost, Outcome, not_evaluated
+from .base import Cost, Outcome, not_evaluated
 from .device_gaps import IdleDevice
 from .run_data import RunData
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 import polars as pl
 
 from ..places import in_order
-from ..report import StepParts
+from ..report import FINE, ISSUES, StepParts
 from ..wording import duration, percent, plural
-from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from .base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .dataloader import SETTINGS, cores_of
 from .device_names import process_place
 from .frameworks import LOAD_AHEAD, LOADERS, PYTORCH, framework_of

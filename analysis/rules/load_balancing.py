@@ -11,9 +11,10 @@ from typing import Any, Final
 import polars as pl
 
 from ..places import in_order
+from ..report import FINE, ISSUES
 from ..utilisation import LABEL
 from ..wording import count, duration, percent, plural
-from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
 from .common_time import CommonTime
 from .device_names import place, ranks
 from .frameworks import EQUAL_BATCHES, EQUAL_SHARES, EVERY_GPU, framework_of

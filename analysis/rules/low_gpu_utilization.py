@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import polars as pl
 
+from ..report import FINE, ISSUES
 from ..time_breakdown import WORTH_NAMING_PERCENT, only_copied
 from ..wording import count, duration, percent, plural, whole_percent
-from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
 from .frameworks import EVERY_GPU, FRAMEWORKS, FURTHER_AHEAD, framework_of
 from .gpus import (
     NO_GPU,

@@ -17,15 +17,14 @@ from typing import Any, Final
 import polars as pl
 
 from ...ingest.store import Store
-from ..kernels import percent_of, shares
 from ..places import Places, process_conditions
 from ..precision import MATRIX_CATEGORIES
-from ..report import Device, DeviceTime
-from ..summary import short_model
+from ..report import FINE, ISSUES, Device, DeviceTime
+from ..shares import percent_of, shares
 from ..wording import duration, percent, plural, significant
-from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from .base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .coverage import union_lengths
-from .device_names import place
+from .device_names import place, short_model
 from .device_share import above, gpus, no_device_activity, span_of_all, steps_of
 from .frameworks import BF16, FP8, FP16, TF32, framework_of
 from .matrix_units import ORDER, matrix_units, speed_up

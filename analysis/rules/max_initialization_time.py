@@ -7,12 +7,13 @@ from typing import Any, ClassVar, Final
 import polars as pl
 
 from .. import wording
-from ..annotations import base_name
+from ..annotation_names import base_name
 from ..framework import COLLECTIVE_NAME, COLLECTIVE_PHASE
 from ..intervals import union
 from ..job_statistics import job_times
+from ..report import FINE, ISSUES
 from .active_during import active_during
-from .base import FINE, ISSUES, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from .base import Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .frameworks import COMPILED, framework_of
 from .run_data import RunData
 

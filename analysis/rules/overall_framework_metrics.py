@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from .. import wording
-from ..report import Framework, Share
+from ..report import FINE, Framework, Share
 from ..windows import gaps_ns
-from .base import FINE, Category, Outcome, Parameters, Rule, not_evaluated
+from .base import Category, Outcome, Parameters, Rule, not_evaluated
 from .run_data import RunData
 
 OTHER: Final = "other"

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ..report import MetricUsage
+from ..report import FINE, MetricUsage
 from ..wording import count, plural
-from .base import FINE, Outcome, Parameters, Rule, not_evaluated
+from .base import Outcome, Parameters, Rule, not_evaluated
 from .device_names import UNKNOWN_HOST
 from .gpus import MOST_ROWS, RECORD
 from .run_data import RunData

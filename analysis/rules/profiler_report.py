@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import wording
-from ..report import RuleResult
-from .base import FINE, ISSUES, NOT_EVALUATED, SCAN_INTERVAL
+from ..report import FINE, ISSUES, NOT_EVALUATED, RuleResult
+from .base import SCAN_INTERVAL
 from .catalogue import DOCUMENTED, PROFILER_REPORT
 from .selection import Selection
 

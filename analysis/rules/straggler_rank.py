@@ -19,31 +19,25 @@ most of the time take longer by at least half of the rank's excess, the device i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from ...ingest.store import Store
-from ..places import Places
-from ..report import DeviceTime
-from ..step_times import main_device_steps
+from ..over_steps import STEP_KEY, THRESHOLD, RankOverSteps, compared_steps, measured_steps, ranked_steps, ranks_over_steps
+from ..report import FINE, ISSUES, DeviceTime
 from ..wording import duration, percent, plural
-from .base import FINE, ISSUES, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
-from .coverage import DEVICE, with_covered
+from .base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .device_names import place
 from .device_share import no_device_activity, span_of_all
 from .run_data import RunData
 
-THRESHOLD: Final = 10
 _THRESHOLD: Final = Parameter(
     "threshold", "%", THRESHOLD, THRESHOLD, "percentile", "by how much a rank's computation per step may exceed the median of the ranks"
 )
 
 _CAPTURE_RANKS: Final = "Give the traces of all ranks."
 _CAPTURE_STEPS: Final = "Call step() of the profiler once per training step on every rank, with CUDA activity."
-
-_STEP: Final = ["phase", "number"]
 
 
 class StragglerRank(Rule):
@@ -61,136 +55,22 @@ class StragglerRank(Rule):
         ranks = {(device.node, device.rank, device.pid) for device in run.breakdown if device.rank is not None}
         if len(ranks) < 2:
             return not_evaluated("one rank in this run" if ranks else "no trace of this run names its rank", _CAPTURE_RANKS)
-        steps = _steps(run.store)
+        steps = ranked_steps(run.store)
         if steps["process"].n_unique() < 2:
             reason = "only one rank has steps with device work" if len(steps) else "no steps with device work"
             return not_evaluated(reason, _CAPTURE_STEPS)
-        compared = compared_steps(_measured(run.store, steps), parameters["threshold"])
+        compared = compared_steps(measured_steps(run.store, steps), parameters["threshold"])
         if compared.is_empty():
             return not_evaluated("no step was recorded on two ranks", "Profile the same steps on every rank.")
         return _outcome(run, compared, ranks_over_steps(run.places, compared), parameters["threshold"])
 
 
-def _steps(store: Store) -> pl.DataFrame:
-    """:func:`main_device_steps` of processes that have a rank: node, process, phase, number, start, end."""
-    ranks = store.frame("SELECT id AS process FROM process WHERE rank IS NOT NULL")
-    return main_device_steps(store).join(ranks, on="process", how="semi").select("node", "process", "phase", "number", "start", "end")
-
-
-def _measured(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
-    """``steps`` with device, computation and waited (time in collectives). Of several devices of a process, the one that computes most."""
-    used = store.frame("SELECT DISTINCT node, process, device FROM device_event WHERE kind = 'kernel'").select(DEVICE)
-    stretches = steps.drop("node").join(used, on="process")
-    computed = with_covered(store, stretches, "computation").rename({"covered": "computation"})
-    most = computed.group_by("process", "device").agg(pl.col("computation").sum()).sort("process", "computation", "device")
-    chosen = most.group_by("process", maintain_order=True).last().select("process", "device")
-    computed = computed.join(chosen, on=["process", "device"], how="semi")
-    return with_covered(store, computed, "communication").rename({"covered": "waited"})
-
-
-def compared_steps(measured: pl.DataFrame, threshold: float) -> pl.DataFrame:
-    """Steps that at least two ranks have, with ``median`` (computation), ``excess`` over it and whether the rank is ``over``."""
-    computation, median = pl.col("computation"), pl.col("median")
-    return (
-        measured.with_columns(median=computation.median().over(_STEP), among=pl.len().over(_STEP))
-        .filter(pl.col("among") > 1, median > 0)
-        .with_columns(excess=computation - median, over=100 * computation > (100 + threshold) * median)
-        .sort("process", "number")
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class RankOverSteps:
-    """A rank over the compared steps: medians per step, and whether it is over in most of them and what the collectives say to that.
-
-    ``longer_ns``: its computation - that of the others; ``waits_ns``: how much longer the others are in collectives.
-    """
-
-    process: int
-    node: str
-    rank: int | None
-    pid: int | None
-    device: int
-    steps: int
-    steps_over: int
-    computation_ns: float
-    excess_ns: float
-    excess_percent: float
-    waited_ns: float
-    longer_ns: float | None
-    waits_ns: float | None
-    confirmed: bool | None
-
-    @property
-    def over(self) -> bool:
-        return 2 * self.steps_over > self.steps
-
-    @property
-    def straggler(self) -> bool:
-        return self.over and self.confirmed is True
-
-    @property
-    def place(self) -> str:
-        return place(self.node, self.rank, self.device)
-
-    def details(self) -> dict[str, Any]:
-        return {
-            "node": self.node,
-            "rank": self.rank,
-            "pid": self.pid,
-            "device": self.device,
-            "steps": self.steps,
-            "computation_per_step_ns": self.computation_ns,
-            "excess_ns": self.excess_ns,
-            "excess_percent": self.excess_percent,
-            "steps_over": self.steps_over,
-            "steps_over_percent": 100 * self.steps_over / self.steps,
-            "waiting_per_step_ns": self.waited_ns,
-            "others_wait_ns": self.waits_ns if self.over else None,
-            "straggler": self.straggler,
-            "confirmed": self.confirmed,
-        }
-
-
-def ranks_over_steps(places: Places, compared: pl.DataFrame) -> list[RankOverSteps]:
-    often = pl.col("over").mean().over("process") > 0.5
-    others = {name: pl.col(name).filter(~pl.col("often")).median().over(_STEP) for name in ("waited", "computation")}
-    rows = (
-        compared.with_columns(often=often)
-        .with_columns(waits=others["waited"] - pl.col("waited"), longer=pl.col("computation") - others["computation"])
-        .group_by("process", "device")
-        .agg(
-            steps=pl.len(),
-            steps_over=pl.col("over").sum(),
-            computation=pl.col("computation").median(),
-            excess=pl.col("excess").median(),
-            excess_percent=(100 * pl.col("excess") / pl.col("median")).median(),
-            waited=pl.col("waited").median(),
-            longer=pl.col("longer").median(),
-            waits=pl.col("waits").median(),
-        )
-    )
-    collectives = bool(compared["waited"].sum())
-    found = []
-    for row in rows.iter_rows(named=True):
-        at = places.process(row["process"])
-        over = 2 * row["steps_over"] > row["steps"]
-        told = over and collectives and row["waits"] is not None
-        confirmed = 2 * row["waits"] >= row["longer"] if told else None
-        rank = RankOverSteps(
-            row["process"], at.node, at.rank, at.pid, row["device"], row["steps"], row["steps_over"], row["computation"], row["excess"],
-            row["excess_percent"], row["waited"], row["longer"], row["waits"], confirmed,
-        )  # fmt: skip
-        found.append((at.rank or 0, at.order, rank))
-    return [rank for _, _, rank in sorted(found, key=lambda item: item[:2])]
-
-
 def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], threshold: float) -> Outcome:
-    number = compared.select(pl.struct(_STEP).n_unique()).item()
+    number = compared.select(pl.struct(STEP_KEY).n_unique()).item()
     details = {
         "ranks": [rank.details() for rank in ranks],
         "steps": number,
-        "median_ns": compared.group_by(_STEP).agg(pl.col("median").first())["median"].median(),
+        "median_ns": compared.group_by(STEP_KEY).agg(pl.col("median").first())["median"].median(),
     }
     bad = sorted((rank for rank in ranks if rank.straggler), key=lambda rank: -rank.excess_percent)
     doubted = [rank for rank in ranks if rank.over and rank.confirmed is None]
@@ -284,7 +164,7 @@ def _slower(store: Store, others: list[int], process: int) -> tuple[float | None
 
 def _cost(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], bad: list[RankOverSteps]) -> Cost:
     slow = compared.filter(pl.col("process").is_in([rank.process for rank in bad]))
-    per_step = slow.group_by(_STEP).agg(pl.col("excess").max().clip(lower_bound=0))
+    per_step = slow.group_by(STEP_KEY).agg(pl.col("excess").max().clip(lower_bound=0))
     excess = round(per_step["excess"].sum())
     exposed = {_key(device): device.exposed_communication_ns for device in run.breakdown}
     waiting = [rank for rank in ranks if not rank.straggler]

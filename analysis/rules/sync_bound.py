@@ -6,12 +6,11 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..intervals import union
+from ..intervals import length_inside, union
 from ..wording import duration, percent, plural
 from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from .device_gaps import GapGroup
 from .frameworks import READS, WAITS_FOR_ALL, framework_of
-from .host_time import length_inside
 from .idle_findings import Judged, gpus, in_order, names, no_device_activity, outcome, unjudged, with_issue
 from .run_data import RunData
 from .sync_calls import begun_inside, sync_calls, with_operator

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from .analysis.report import Report
-from .analysis.rules.base import ERROR, FINE, ISSUES, NOT_EVALUATED
+from .analysis.report import ERROR, FINE, ISSUES, NOT_EVALUATED, Report
 from .analysis.wording import duration, percent, plural
 
 _FINDINGS_SHOWN: Final = 3

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .analysis.report import Report
+from .analysis.report import ERROR, ISSUES, NOT_EVALUATED, Report
 from .analysis.rules import custom
-from .analysis.rules.base import ERROR, ISSUES, NOT_EVALUATED, Preset
+from .analysis.rules.base import Preset
 from .analysis.rules.bounds import LIMIT_S
 from .analysis.rules.catalogue import PROFILER_REPORT
 from .analysis.rules.custom import Guarded

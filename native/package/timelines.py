@@ -15,6 +15,6 @@ def timeline_for(store: Any, report: Report, formats: Sequence[str], most: int) 
     if not most or not {"html", "pdf"} & set(formats):
         return None
     from .analysis.timeline import timeline
-    from .report_templates.timeline.section import NOTHING
+    from .analysis.timeline_data import NOTHING
 
     return timeline(store, report, cap=most) or NOTHING

@@ -7,7 +7,7 @@ from typing import Final
 from ...analysis.comparison import Comparison, VerdictChange
 from ..blocks import Cell, Column, Section, plain, say, table, word
 from ..formats import UNKNOWN
-from ..sections.verdicts import SIGNS
+from ..signs import SIGNS
 from . import words
 
 _ORDER: Final = ("broken", "mended", "other", "same")

@@ -13,8 +13,9 @@ from ..blocks import Cell, Column, Section, Table, coded, plain, say, table, val
 from ..formats import clip, count, duration, glued, plural, sentences, significant
 from ..rule_blocks import balance, bottlenecks, generic, loop, trace, utilisation
 from ..rule_blocks.reading import Blocks, Shown, shown
+from ..signs import ERROR, ISSUE
 from .findings import FIRST, findings
-from .verdicts import ERROR, ISSUE, Judged, judged
+from .verdicts import Judged, judged
 
 _BLOCKS: Final[dict[str, Callable[[Shown], Blocks]]] = {
     "LowGPUUtilization": utilisation.low_gpu_utilization,

@@ -14,11 +14,12 @@ from ..figures.donut import shaded
 from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
 from ..formats import UNKNOWN, clip, count, duration, first_sentences, glued, percent, plural, sentences
+from ..signs import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
 from .findings import FIRST, findings, overlap
 from .steps import parts_of, telling, wall_and_device
 from .system_usage import panel
 from .time_breakdown import FIRST_PAGE, bars, wasted
-from .verdicts import ABSENT, ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS, Judged, counted, judged
+from .verdicts import ABSENT, Judged, counted, judged
 
 _PAGE = 600  # points of a page of the smaller paper, less title, captions and margins
 _NODES = 3

@@ -11,32 +11,12 @@ from typing import Final
 from ...analysis.report import Report, RuleResult
 from ..blocks import Cell
 from ..formats import clip, plural
+from ..signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED, SIGNS, Sign
 
-ISSUE: Final = "IssuesFound"
-ERROR: Final = "Error"
-FINE: Final = "NoIssuesFound"
-INFORMATION: Final = "Information"  # no verdict of its own: rules that only inform, where nothing failed
-NOT_EVALUATED: Final = "NotEvaluated"
 ABSENT: Final = "rules-absent"
 """Where rules without a verdict are told of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """Sign and word of a verdict, and the class of style.css that gives its colour."""
-
-    text: str
-    mark: str
-
-
-# Most important first.
-SIGNS: Final = {
-    ISSUE: Sign("✕ Issue", "v-issue"),
-    ERROR: Sign("! Error", "v-error"),
-    FINE: Sign("✓ Fine", "v-fine"),
-    INFORMATION: Sign("i Information", "v-info"),
-    NOT_EVALUATED: Sign("– Not evaluated", "v-none"),
-}
 _ORDER: Final = list(SIGNS)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup
 
-from ...analysis.timeline_data import Events, Timeline, View
+from ...analysis.timeline_data import Timeline, View
 from ..blocks import Figure, Section, say, spread
 from ..figures.gantt import KINDS, Row, gantt
 from ..formats import count, duration, plural
@@ -19,12 +19,6 @@ _LONGEST: Final = 34
 _FILLS: Final = 0.9
 _MOST_GAPS: Final = 200
 """Drawn of one strip."""
-NOTHING: Final = Timeline(
-    0, 0, (), (),
-    Events(*(np.zeros(0, kind) for kind in (np.int32, np.int64, np.int64, np.int32, np.int16, np.int32, np.int32, np.int64, np.int32))),  # type: ignore[arg-type]
-    (), (), (), 0, None,
-)  # fmt: skip
-"""Of a run in which nothing has a time: the section says so."""
 _HEADING: Final = {
     "whole": "Whole run",
     "devices": "While devices were recorded",

@@ -10,7 +10,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from postrun.analysis.annotations import DRAWN, OTHER, annotation_groups, base_name
+from postrun.analysis.annotation_names import base_name
+from postrun.analysis.annotations import DRAWN, OTHER, annotation_groups
 from postrun.analysis.options import Options
 from postrun.errors import UsageError
 from postrun.ingest import ingest

@@ -7,7 +7,8 @@ import random
 from typing import Any
 
 import pytest
-from postrun.analysis.rules.base import FINE, ISSUES, NOT_EVALUATED, Outcome
+from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
+from postrun.analysis.rules.base import Outcome
 from sample_rules import CORE, GPU, IOWAIT, MINUTE, SECOND, Sample, bottleneck, defaults, judged, line, random_run, sampled, series_of
 
 CPU_RULE, IO_RULE = "CPUBottleneck", "IOBottleneck"

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
 from postrun.analysis.rules import cross_reference
-from postrun.analysis.rules.base import FINE, ISSUES, NOT_EVALUATED, Cost, Outcome, Parameters, Rule, not_evaluated
+from postrun.analysis.rules.base import Cost, Outcome, Parameters, Rule, not_evaluated
 from postrun.analysis.rules.catalogue import DOCUMENTED, RULES
 from postrun.analysis.rules.cut_files import copy_again
 from postrun.analysis.rules.device_names import place, process_place

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from postrun.analysis.rules.base import FINE, ISSUES, NOT_EVALUATED, Outcome
+from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
+from postrun.analysis.rules.base import Outcome
 from postrun.analysis.rules.load_balancing import distance
 from sample_rules import CORE, GPU, SECOND, Sample, judged, line, sampled
 

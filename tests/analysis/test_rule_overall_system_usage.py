@@ -7,8 +7,7 @@ from typing import Any
 
 from judging import rules_of
 from postrun.analysis.options import Options
-from postrun.analysis.report import RuleResult
-from postrun.analysis.rules.base import FINE, NOT_EVALUATED
+from postrun.analysis.report import FINE, NOT_EVALUATED, RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest.store import Store
 from sample_rules import CORE, GPU, IOWAIT, SECOND, Sample, line, sampled

@@ -26,7 +26,8 @@ from postrun.analysis.report import (
     SystemUsage,
     Tile,
 )
-from postrun.analysis.summary import short_model, summary
+from postrun.analysis.rules.device_names import short_model
+from postrun.analysis.summary import summary
 
 MS = 1_000_000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.rules.base import ISSUES
+from postrun.analysis.report import ISSUES
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 from sample_rules import judged

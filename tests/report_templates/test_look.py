@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from postrun.analysis.report import Report
+from postrun.analysis.timeline_data import NOTHING
 from postrun.errors import UsageError
 from postrun.report_templates import context as contexts
 from postrun.report_templates.blocks import Section
@@ -24,7 +25,6 @@ from postrun.report_templates.look import Look
 from postrun.report_templates.pages import page
 from postrun.report_templates.render import render
 from postrun.report_templates.section_names import GROUPS, NAMES, checked, left_out
-from postrun.report_templates.timeline.section import NOTHING
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 40 20">{}</svg>'
 GOOD = SVG.format(

@@ -1,0 +1,11 @@
+"""Base names of annotations: "step 12" and "step 13" -> "step"."""
+
+from __future__ import annotations
+
+import polars as pl
+
+
+def base_name(text: pl.Expr) -> pl.Expr:
+    """A name without the number at its end and what joins them: ProfilerStep#12 -> ProfilerStep, step_3 -> step. Only a number: itself."""
+    cut = text.str.replace(r"[\s#_:.\-]*\d+$", "")
+    return pl.when(cut == "").then(text).otherwise(cut)

@@ -1,0 +1,30 @@
+"""Signs of verdicts, as the first page, the findings, and comparisons show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+ISSUE: Final = "IssuesFound"
+ERROR: Final = "Error"
+FINE: Final = "NoIssuesFound"
+INFORMATION: Final = "Information"  # no verdict of its own: rules that only inform, where nothing failed
+NOT_EVALUATED: Final = "NotEvaluated"
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """Sign and word of a verdict, and the class of style.css that gives its colour."""
+
+    text: str
+    mark: str
+
+
+# Most important first.
+SIGNS: Final = {
+    ISSUE: Sign("✕ Issue", "v-issue"),
+    ERROR: Sign("! Error", "v-error"),
+    FINE: Sign("✓ Fine", "v-fine"),
+    INFORMATION: Sign("i Information", "v-info"),
+    NOT_EVALUATED: Sign("– Not evaluated", "v-none"),
+}
