@@ -9,8 +9,8 @@ import polars as pl
 
 from ..errors import UsageError
 from ..ingest.store import Store
+from .analysis_options import AnalysisOptions
 from .annotation_names import base_name
-from .options import Options
 from .quantiles import duration_histogram, quantiles
 from .report import AnnotationGroup, Annotations
 
@@ -23,7 +23,7 @@ OTHER: Final = "(other names)"
 _ABSENT: Final = "No annotated ranges: wrap parts of the step in torch.profiler.record_function()."
 
 
-def annotation_groups(store: Store, options: Options = Options()) -> Annotations:  # noqa: B008  (Options is frozen)
+def annotation_groups(store: Store, options: AnalysisOptions = AnalysisOptions()) -> Annotations:  # noqa: B008  (AnalysisOptions is frozen)
     """Durations of the ranges by base name, side (host or device) and phase, longest total first; ranges that never ended are left out.
 
     ``histograms``: the names chosen in the options, else those with most time. Raises UsageError for a chosen name that no range
@@ -64,7 +64,7 @@ def _group(base: object, side: object, phase: object, members: pl.DataFrame) -> 
     )
 
 
-def _chosen(options: Options, present: Sequence[str]) -> tuple[str, ...]:
+def _chosen(options: AnalysisOptions, present: Sequence[str]) -> tuple[str, ...]:
     for name in options.histograms:
         if name not in present and not options.histograms_if_present:
             listed = ", ".join(repr(one) for one in present[:10]) + (f" and {len(present) - 10} more" if len(present) > 10 else "")

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Any, Final
 
-from .. import __version__
-from ..ingest.store import MEASURED, Store
+from ..ingest.store import Store
+from ..ingest.store_tables import MEASURED
+from ..version import __version__
 from . import run_info
 from .allocator_memory import allocator_memory
 from .collectives import collectives, communication_kernels

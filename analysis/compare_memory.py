@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from ..ingest.store import METRICS
+from ..ingest.store_tables import METRICS
 from .compare_basis import GROWN, SAME, SHRUNK, SMALLEST_PERCENT, changed, per_unit, state
 from .comparison import Basis, Measure, MemoryChange
 from .report import MemoryOperation, MetricUsage, Report

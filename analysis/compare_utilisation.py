@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from ..ingest.store import METRICS
+from ..ingest.store_tables import METRICS
 from .comparison import Basis, SampledMean, Sampling
 from .report import Report, Series
 from .steps import main_steps

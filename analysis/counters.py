@@ -6,7 +6,8 @@ from typing import Final
 
 import polars as pl
 
-from ..ingest.store import COUNTER, Store
+from ..ingest.store import Store
+from ..ingest.store_tables import COUNTER
 from .places import Places
 from .report import CounterSeries
 

@@ -6,7 +6,8 @@ from typing import Final
 
 import polars as pl
 
-from ..ingest.store import MEASURED, Store
+from ..ingest.store import Store
+from ..ingest.store_tables import MEASURED
 from . import wording
 from .report import JobStatistics
 from .windows import gaps_ns

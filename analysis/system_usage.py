@@ -9,7 +9,8 @@ from typing import Final
 
 import polars as pl
 
-from ..ingest.store import MEASURED, METRICS, Store
+from ..ingest.store import Store
+from ..ingest.store_tables import MEASURED, METRICS
 from .gpu_clocks import gpu_clocks, throttling
 from .places import Places, in_order
 from .quantiles import quantile

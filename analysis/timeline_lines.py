@@ -10,7 +10,8 @@ from typing import Final
 
 import polars as pl
 
-from ..ingest.store import COUNTER, METRICS, Store
+from ..ingest.store import Store
+from ..ingest.store_tables import COUNTER, METRICS
 
 POINTS: Final = 150_000
 """Of all lines together."""

@@ -8,7 +8,8 @@ from typing import Final
 
 import polars as pl
 
-from ..ingest.store import MEASURED, Store
+from ..ingest.store import Store
+from ..ingest.store_tables import MEASURED
 from .intervals import union
 from .places import ROWS_AT_ONCE
 from .windows import pauses_ns, windows, with_window

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..ingest.store import ENUM_VALUES, Store
+from ..ingest.store import Store
+from ..ingest.store_tables import ENUM_VALUES
 from .tree import Tree
 
 BATCH: Final = 50_000

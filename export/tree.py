@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..analysis.places import Places, in_order
-from ..ingest.store import COUNTER, METRICS, Store
+from ..ingest.store import Store
+from ..ingest.store_tables import COUNTER, METRICS
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,15 +21,18 @@ from .capture_devices import CaptureDevices
 from .capture_notes import Missing, note_hidden, note_losses, note_missing, note_no_end, note_problems
 from .capture_windows import GpuWindows
 from .categories import features
+from .durations import duration
 from .identity import Placement
-from .job_record import PREFIXES, PROCESS_ID, Jobs, duration, is_recorder
+from .job_record import PREFIXES, PROCESS_ID, Jobs, is_recorder
 from .limits import cut_text
 from .machine_health import note_health, port_names
 from .profiling_notes import note_elsewhere, note_profiling, note_sampled
-from .registry import UNKNOWN_HOST, ReadResult
-from .store import COUNTER, ENUM_VALUES, METRICS, Severity, Store
+from .registry import UNKNOWN_HOST
+from .store import Store
+from .store_tables import COUNTER, ENUM_VALUES, METRICS, Severity
 from .trace_format import TraceFile
 from .trace_limits import ABSURD_TIME, possible_times
+from .trace_result import CaptureResult
 
 FLUSH_ROWS: Final = 300_000
 """How many rows of a table are collected before they go to the store."""
@@ -82,18 +85,6 @@ _LOADER: Final = "enumerate(DataLoader)#"
 _LOADER_MADE: Final = "DataLoaderIter.__init__"
 _SYNC_KINDS: Final = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _SHAPE: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory", "graph_node")
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureResult(ReadResult):
-    """``process``: its row, None for a recorder. ``metadata``: what the recording says of itself and of the run. ``job``: it is that of a
-    recorder, which has something to say where it holds no event. ``session`` and ``number``: of which recording the file is which part."""
-
-    process: int | None = None
-    session: bytes | None = None
-    number: int = 0
-    metadata: dict[str, Any] = field(default_factory=dict)
-    job: bool = False
 
 
 @dataclass(slots=True)

@@ -10,7 +10,8 @@ from typing import Final
 import polars as pl
 
 from ..loss_reasons import loss_reason
-from .store import Severity, Store
+from .store import Store
+from .store_tables import Severity
 from .trace_format import Problem, TraceFile
 
 BROKEN: Final = frozenset(

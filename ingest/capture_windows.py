@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from .job_record import duration
+from .durations import duration
 from .store import Store
 
 WINDOW: Final = re.compile(r"gpu\.window\.(\d{1,9})")

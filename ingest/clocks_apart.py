@@ -14,7 +14,7 @@ from .clock_offset import SECOND, Offset, told
 from .relative_clocks import shift
 from .same_work import LEAST_ROWS, contradicted, same_rows
 from .source_rows import Clock, SourceRows, Sources, operators, processes, tracer_pairs
-from .store import Severity
+from .store_tables import Severity
 
 _SPREAD_NS: Final = 10**6
 """Nine tenths of the differences lie this near to their median."""

@@ -16,9 +16,11 @@ from typing import Final
 
 from .. import temporary
 from ..errors import InputError
-from .object_urls import parse
-from .objects import ChangedError, ObjectInfo, Objects, ObjectStoreError, is_url, open_objects
-from .source import TRACE_HEAD_BYTES, format_of
+from .inflate import TRACE_HEAD_BYTES
+from .object_open import open_objects
+from .object_urls import is_url, parse
+from .objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from .source import format_of
 
 MOST_OBJECTS: Final = 100_000
 """Objects below one URL; more are not one run."""

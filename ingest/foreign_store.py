@@ -1,4 +1,4 @@
-"""Copies a run store that somebody gave into a temporary store: path -> checked :class:`Store`.
+"""Copies a run store that somebody gave into a temporary store: path -> checked :class:`.store.Store`.
 
 This process never opens the given file with DuckDB. It opens the file once and copies the bytes into a private folder, without the log
 next to it. A child process (``foreign_store_child.py``) with limits on memory, processor time and file size compares the catalog of this
@@ -16,18 +16,19 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..errors import InputError
 from . import isolated_process, store_files
 from .limits import TEXT_BYTES, unpacked_limit
-from .store import ENUM_VALUES, FORMAT_VERSION, NO_EXTENSIONS, SCHEMA, Store, native_path, schema_script, storable, who_has_it_open
+from .store_tables import ENUM_VALUES, FORMAT_VERSION, NO_EXTENSIONS, SCHEMA, Tables, native_path, schema_script, storable, who_has_it_open
 
 if TYPE_CHECKING:
     import subprocess
 
     import pyarrow as pa
 
+S = TypeVar("S", bound=Tables)
 CHILD: Final = Path(__file__).with_name("foreign_store_child.py")
 _FRAME: Final = 64 << 20
 """Most bytes of a frame: the child sends at most half of it, except for a row with very long texts."""
@@ -49,6 +50,7 @@ class Limits:
 
 
 def copied(
+    kind: type[S],
     path: Path,
     *,
     memory_limit: str = "600MB",
@@ -56,8 +58,8 @@ def copied(
     max_unpacked: str | None = None,
     limits: Limits | None = None,
     child: Path = CHILD,
-) -> Store:
-    """A temporary store with the rows of the run store at ``path``, in their order. ``max_unpacked``: how much data
+) -> S:
+    """A temporary store of class ``kind`` with the rows of the run store at ``path``, in their order. ``max_unpacked``: how much data
     it may have (:func:`.limits.unpacked_limit`).
 
     Raises InputError for a file that is not a run store, has another format, contains anything but its tables, is damaged, or has values
@@ -68,7 +70,7 @@ def copied(
     name = storable(str(path))
     given = path.resolve()
     store_files.check_finished(given, name)
-    store = Store.temporary(memory_limit=memory_limit, threads=threads)
+    store = kind.temporary(memory_limit=memory_limit, threads=threads)
     try:
         assert store.path is not None
         copy = store.path.with_name("given.duckdb")

@@ -18,7 +18,8 @@ from .devices import MOST_DEVICES
 from .gpu_log_metrics import FREE, PERCENT, RESERVED, TOTAL, USED
 from .limits import NODES_PER_FILE
 from .registry import ReadResult, Registry
-from .store import Store, storable
+from .store import Store
+from .store_tables import storable
 from .trace_limits import MOST_VALUE, possible_times
 
 KEYS: Final = ("host", "index", "uuid", "bus", "name")

@@ -280,3 +280,34 @@ def _compression(head: bytes) -> Compression:
     if head == _ZSTD_MAGIC or (len(head) == 4 and 0x50 <= head[0] <= 0x5F and head[1:] == _ZSTD_SKIPPABLE):
         return "zstd"
     return "none"
+
+
+HEAD_BYTES: Final = 16 << 10
+"""How much of a file is looked at to tell its format."""
+TRACE_HEAD_BYTES: Final = 1 << 20
+"""How much of a JSON file is looked at where the first ``HEAD_BYTES`` leave it open, and for the metadata of a trace."""
+
+
+def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
+    """The first ``size`` bytes of a file, of its contents where it is compressed; fewer where it is damaged. Raises OSError."""
+    with path.open("rb") as file:
+        raw = file.read(size)
+    if raw.startswith(b"\x1f\x8b"):
+        try:
+            return zlib.decompressobj(31).decompress(raw, size)
+        except zlib.error:
+            return b""
+    if raw.startswith(b"\x28\xb5\x2f\xfd"):
+        import zstandard
+
+        head = b""
+        decoder = zstandard.ZstdDecompressor().decompressobj()
+        try:
+            for start in range(0, len(raw), 256):
+                head += decoder.decompress(raw[start : start + 256])
+                if len(head) >= size or decoder.eof:
+                    break
+        except zstandard.ZstdError:
+            pass
+        return head[:size]
+    return raw

@@ -25,7 +25,8 @@ from .inflate import Inflate
 from .kineto_left_out import LeftOut, note_unread_phases
 from .kineto_rows import ARGS, WIDE_ARGS, WIDE_CATEGORIES, KinetoRows
 from .ranges import depths
-from .store import SCHEMA, Store
+from .store import Store
+from .store_tables import SCHEMA
 from .trace_batches import DEPTH_ROWS, FLUSH_ROWS, Progress, batches
 from .trace_limits import YEAR_2001_NS
 from .trace_names import Names

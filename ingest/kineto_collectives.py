@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from .categories import DEVICE_KINDS
-from .store import SCHEMA
+from .store_tables import SCHEMA
 from .tensors import output_and_input, tensors
 from .trace_names import Names
 

@@ -11,7 +11,8 @@ import polars as pl
 
 from .categories import DEVICE_KINDS, SKIPPED
 from .limits import CATEGORIES
-from .store import Severity, Store
+from .store import Store
+from .store_tables import Severity
 from .trace_limits import EARLIEST_NS, LATEST_NS, LONGEST_NS, ROUNDING_NS
 from .trace_names import Names
 

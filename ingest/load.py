@@ -14,17 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import modes
 from ..errors import InputError, PostrunError, UsageError
 from .checksum import Checksums
-from .limits import unpacked_limit
-from .objects import is_url
-from .packed import may_be_anything
-from .python_window import window_of
-from .reader_failures import costs_one_file, note_failure, step
-from .registry import ReadResult
-from .source import (
+from .format_names import (
     CAPTURE,
     END_MARKER,
     JOB,
-    KNOWN,
     NSIGHT,
     NSIGHT_REPORT,
     PYTHON_BESIDE,
@@ -36,10 +29,16 @@ from .source import (
     TIMELINE,
     TRACE,
     UNKNOWN,
-    Found,
-    find_files,
 )
-from .store import SCHEMA, Store, storable
+from .limits import unpacked_limit
+from .object_urls import is_url
+from .packed import may_be_anything
+from .python_window import window_of
+from .reader_failures import costs_one_file, note_failure, step
+from .registry import ReadResult
+from .source import KNOWN, Found, find_files
+from .store import Store
+from .store_tables import SCHEMA, storable
 from .trace_limits import IMPOSSIBLE, clamped
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def load(
         else Store.temporary(memory_limit=memory_limit, threads=threads)
     )
     store.max_unpacked = max_unpacked
-    from .capture import CaptureResult
+    from .trace_result import CaptureResult
 
     try:
         results = _read_all(store, found, [Path(path) for path in paths], report, name, partials)
@@ -250,13 +249,12 @@ def _read_all(
     store: Store, found: list[Found], paths: list[Path], report: Progress, name: str | None, partials: Partials | None
 ) -> list[ReadResult]:
     """Read every file, then derive; the results of the readers."""
-    from .capture import CaptureResult
     from .finish import classify_kernels, demangle_kernels, ranks_by_order
-    from .limits import limit_rows
+    from .limit_rows import limit_rows
     from .plausibility import note_several_runs
     from .run_row import agreed_metadata, common_metadata, name_of, told_last, write_run
     from .steps import derive_steps
-    from .trace_result import TraceResult
+    from .trace_result import CaptureResult, TraceResult
 
     run = _Reading(store, found, report, partials)
     names = [_said(one) for one in found]

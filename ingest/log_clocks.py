@@ -26,7 +26,7 @@ from .gpu_activity import MOST_GPUS, MOST_SAMPLES, gpu_activity
 from .gpu_log import Log, Placed
 from .gpu_log_name import HOW_TO_NAME
 from .source_rows import Clock, Sources
-from .store import Severity
+from .store_tables import Severity
 from .trace_limits import YEAR_2001_NS
 
 

@@ -11,7 +11,8 @@ from typing import Final
 
 import polars as pl
 
-from .store import Severity, Store
+from .store import Store
+from .store_tables import Severity
 
 XID: Final[dict[int, str]] = {
     8: "the GPU stopped processing",

@@ -7,7 +7,7 @@ from typing import Any
 
 from .cycle_ids import CYCLE_IDS
 from .source_rows import Sources
-from .store import SCHEMA
+from .store_tables import SCHEMA
 
 
 def merge(run: Sources, mine: int, theirs: int, *, by_pid: bool = True) -> None:

@@ -28,7 +28,8 @@ from .nsys_schema import Export, open_database
 from .nsys_session import Ranks, Session, read_session
 from .ranges import depths
 from .registry import Registry
-from .store import Severity, Store, storable
+from .store import Store
+from .store_tables import Severity, storable
 from .trace_batches import DEPTH_ROWS, FLUSH_ROWS
 from .trace_notes import note_defects
 from .trace_result import TraceResult

@@ -13,7 +13,7 @@ from typing import Final
 
 import polars as pl
 
-from .job_record import duration
+from .durations import duration
 
 Place = tuple[int | None, int]
 """The global process id and the GPU."""

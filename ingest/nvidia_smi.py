@@ -30,10 +30,11 @@ from .gpu_log_head import (
     header_of,
 )
 from .gpu_log_metrics import LIMITS, PERCENT_LIMIT, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US
+from .inflate import read_head
 from .log_lines import LogLines
 from .registry import ReadResult
-from .source import read_head
-from .store import Severity, Store
+from .store import Store
+from .store_tables import Severity
 
 # Column of dmon -> metric and unit. Its clocks (pclk) are not said to be those of the multiprocessors.
 DMON_COLUMNS: Final[dict[str, tuple[str, str]]] = {

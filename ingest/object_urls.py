@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import unquote
 
@@ -63,3 +64,8 @@ def parse(url: str) -> Place:
 
 def _without_secret(url: str) -> str:
     return re.sub(r"//[^/@]*@", "//...@", url).partition("?")[0]
+
+
+def is_url(place: str | Path) -> bool:
+    """Whether this is a URL of a known or unknown scheme, no local path."""
+    return isinstance(place, str) and SCHEME.match(place) is not None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InputError, UsageError
+from ..errors import InputError
 from .object_paths import problem, shown
 
 
@@ -89,30 +89,3 @@ class Objects:
         line = f"{self.place(path)}: {why}"
         if len(self.left_out) < 1000 and line not in self.left_out:
             self.left_out.append(line)
-
-
-def is_url(place: str | Path) -> bool:
-    """Whether this is a URL of a known or unknown scheme, no local path."""
-    from .object_urls import SCHEME
-
-    return isinstance(place, str) and SCHEME.match(place) is not None
-
-
-def open_objects(url: str | Path, *, links: bool = True) -> Objects:
-    """s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, memory://name (in this process, for tests), file:///..., or a folder.
-
-    Credentials come from where the store's own tools take them. ``links``: whether links below a local folder are followed. UsageError
-    for another scheme."""
-    from .object_folder import Folder
-    from .object_urls import parse
-
-    if not is_url(url):
-        if not str(url):
-            raise UsageError("an empty path; give a folder or a URL such as s3://bucket/prefix")
-        return Folder(Path(url), links=links)
-    place = parse(str(url))
-    if place.scheme == "file":
-        return Folder(Path("/" + place.prefix), links=links)
-    from .object_stores import open_store
-
-    return open_store(place)

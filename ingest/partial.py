@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import InputError
 from .checksum import sha256
 from .devices import store_device
+from .format_names import SYSTEM_METRICS, TIMELINE, TRACE
 from .identity import Facts, Identity, Placement
-from .inflate import over_limit
+from .inflate import TRACE_HEAD_BYTES, over_limit, read_head
 from .reader_failures import costs_one_file, failure_text
 from .registry import ReadResult, Registry
-from .source import FORMATS, SYSTEM_METRICS, TIMELINE, TRACE, TRACE_HEAD_BYTES, Found, read_head
-from .store import ENUM_VALUES, SCHEMA, Store, native_path
+from .source import FORMATS, Found
+from .store import Store
+from .store_tables import ENUM_VALUES, SCHEMA, native_path
 from .trace_limits import IMPOSSIBLE
 
 if TYPE_CHECKING:
@@ -349,7 +351,7 @@ class Part:
         import polars as pl
 
         from .smdebug_pevents import append_events
-        from .store import storable
+        from .store_tables import storable
 
         read = self.entry["read"]
         self._notes(store, source)

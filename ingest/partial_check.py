@@ -11,11 +11,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
+from .format_names import TRACE
 from .identity import Identity
 from .partial import MAPPED
 from .registry import ReadResult
-from .source import FORMATS, TRACE
-from .store import SCHEMA
+from .source import FORMATS
+from .store_tables import SCHEMA
 from .trace_result import TraceResult
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")

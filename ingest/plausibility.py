@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from .capture import CaptureResult
 from .registry import UNKNOWN_HOST, ReadResult
 from .store import Store
-from .trace_result import TraceResult
+from .trace_result import CaptureResult, TraceResult
 
 LONGEST_PAUSE_NS: Final = 86_400 * 10**9
 """Files of one run have at most this much between the end of what one records and the start of the next."""

@@ -13,8 +13,9 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from .capture_notes import Missing
-from .source import PYTHON_STATS, PYTHON_TREE, TIMELINE, TRACE
-from .store import Severity, Store
+from .format_names import PYTHON_STATS, PYTHON_TREE, TIMELINE, TRACE
+from .store import Store
+from .store_tables import Severity
 
 _NAMES: Final = {
     "detailed": "detailed profiling", "loader": "data-loader profiling", "python": "Python profiling", "horovod": "Horovod profiling",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from .identity import identify
 from .python_window import Window, rank_of, timer_of, window_of
 from .registry import UNKNOWN_HOST, ReadResult
-from .store import storable
+from .store_tables import storable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from .python_stats_process import Stats, StatsProcess
     from .registry import Registry
-    from .store import Severity, Store
+    from .store import Store
+    from .store_tables import Severity
 
 # A dump is a dictionary with keys that are tuples; what else begins so is named otherwise. An empty dictionary ends at once.
 _DUMP: Final = re.compile(rb"[\x7b\xfb][\x28\x29\xa8\xa9\x30]", re.DOTALL)

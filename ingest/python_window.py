@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from .smdebug_pevents import machine_of, node_label
+from .hosted_names import machine_of, node_label
 
 TIMERS: Final = ("total_time", "cpu_time", "off_cpu_time")
 FACTS: Final = "postrun.json"

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from .store import Store, storable
+from .store import Store
+from .store_tables import storable
 
 _LOG: Final = logging.getLogger("postrun.ingest")
 """Tracebacks, which `--verbose` shows."""

@@ -11,20 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .source import (
-    CAPTURE,
-    DCGM,
-    JOB,
-    NSIGHT,
-    NVIDIA_SMI,
-    PYTHON_STATS,
-    PYTHON_TREE,
-    TENSORFLOW,
-    TIMELINE,
-    TRACE,
-    TRACE_HEAD_BYTES,
-    read_head,
-)
+from .format_names import CAPTURE, DCGM, JOB, NSIGHT, NVIDIA_SMI, PYTHON_STATS, PYTHON_TREE, TENSORFLOW, TIMELINE, TRACE
+from .inflate import TRACE_HEAD_BYTES, read_head
 
 if TYPE_CHECKING:
     from .capture import Captures

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from .source_rows import TABLES, SourceRows, Sources, operators
-from .store import SCHEMA
+from .store_tables import SCHEMA
 
 LEAST_SAME: Final = 8
 """Kernels of two sources that are compared; of fewer it is not told whether they are the same."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .limits import FURTHER_NODES, NODES, NODES_PER_FILE, PROCESSES, PROCESSES_PER_FILE
-from .store import Store, storable
+from .store import Store
+from .store_tables import storable
 from .trace_limits import clamped
 
 UNKNOWN_HOST: Final = "unknown host"

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import InputError, UsageError
 from .limits import FURTHER_NODES, NODES_PER_FILE
 from .registry import UNKNOWN_HOST, ReadResult, Registry
-from .store import NO_EXTENSIONS, Severity, Store, native_path
+from .store import Store
+from .store_tables import NO_EXTENSIONS, Severity, native_path
 from .trace_limits import EARLIEST_NS, LATEST_NS, MOST_VALUE
 
 if TYPE_CHECKING:

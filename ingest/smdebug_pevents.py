@@ -8,13 +8,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from .registry import UNKNOWN_HOST, ReadResult, Registry
-from .store import storable
+from .hosted_names import machine_of, node_label
+from .registry import ReadResult, Registry
+from .store_tables import storable
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from .store import Severity, Store
+    from .store import Store
+    from .store_tables import Severity
 
 _TIMELINES: Final = ("pythontimeline.json", "model_timeline.json", "horovod_timeline.json", "smdataparallel_timeline.json")
 # What Horovod itself writes has no start time and may have any name.
@@ -33,27 +35,6 @@ def recognises_pevents(head: bytes, name: str) -> bool:
     base = PurePosixPath(name).name
     named = base.endswith(_TIMELINES) or (base.endswith(".json") and "pevents" in PurePosixPath(name).parts)
     return (named and re.match(r"\d+_[^_]+_", base) is not None) or _BASE.encode() in head
-
-
-def node_label(name: str) -> str:
-    """Documented node name of a timeline file: the second field of its name, with rank and machine of ``27-algo-1`` swapped."""
-    return re.sub(r"^(.*)-(algo.*)$", r"\2-\1", _node_field(name))
-
-
-def machine_of(name: str) -> tuple[str, int | None]:
-    """Hostname and leading number (a pid, or the rank under Horovod) of the machine and process that wrote a timeline file.
-
-    ``27-algo-1`` -> (algo-1, 27), ``905-b88ab1bb8259`` -> (b88ab1bb8259, 905), ``0001`` -> (0001, None).
-    """
-    node = _node_field(name)
-    if split := re.match(r"^(\d+)-(.+)$", node):
-        return split[2], int(split[1])
-    return node or UNKNOWN_HOST, None
-
-
-def _node_field(name: str) -> str:
-    fields = PurePosixPath(name).name.split("_")
-    return fields[1] if len(fields) > 2 and fields[0].isdigit() else ""
 
 
 def stable_tid(node: str, phase: str) -> int:

@@ -5,17 +5,36 @@ from __future__ import annotations
 import os
 import re
 import stat
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ..errors import InputError, UsageError
+from .format_names import (
+    CAPTURE,
+    DCGM,
+    END_MARKER,
+    JOB,
+    NSIGHT,
+    NSIGHT_REPORT,
+    NVIDIA_SMI,
+    PYTHON_BESIDE,
+    PYTHON_STATS,
+    PYTHON_TREE,
+    REPORT,
+    RUN_STORE,
+    SYSTEM_METRICS,
+    TENSORFLOW,
+    TENSORFLOW_TIME,
+    TIMELINE,
+    TRACE,
+)
 from .gpu_log_head import recognises_dcgm, recognises_smi
+from .inflate import TRACE_HEAD_BYTES, read_head
 from .nsys_schema import HEAD as SQLITE
 from .nsys_schema import other_database
-from .objects import is_url
+from .object_urls import is_url
 from .packed import PACKED
 from .python_stats import recognises_dump, recognises_tree
 from .reader_failures import described
@@ -23,30 +42,6 @@ from .smdebug_metrics import recognises_system_metrics
 from .smdebug_pevents import recognises_pevents
 from .tensorflow_head import recognises_tensorflow
 from .trace_format import MAGIC
-
-HEAD_BYTES: Final = 16 << 10
-"""How much of a file is looked at to tell its format."""
-TRACE_HEAD_BYTES: Final = 1 << 20
-"""How much of a JSON file is looked at where the first ``HEAD_BYTES`` leave it open, and for the metadata of a trace."""
-
-RUN_STORE: Final = "run store"
-END_MARKER: Final = "end marker"
-JOB: Final = "job information"
-PYTHON_STATS: Final = "cProfile result"
-PYTHON_TREE: Final = "Pyinstrument result"
-PYTHON_BESIDE: Final = "page of a Python profile, or its timer"
-SYSTEM_METRICS: Final = "hosted system metrics"
-TIMELINE: Final = "hosted framework timeline"
-TRACE: Final = "PyTorch profiler trace"
-TENSORFLOW: Final = "TensorFlow trace"
-TENSORFLOW_TIME: Final = "time of a TensorFlow trace"
-NSIGHT: Final = "Nsight Systems export"
-NSIGHT_REPORT: Final = "Nsight Systems report"
-NVIDIA_SMI: Final = "nvidia-smi log"
-DCGM: Final = "DCGM log"
-CAPTURE: Final = "postrun capture"
-REPORT: Final = "postrun report"
-UNKNOWN: Final = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,31 +144,6 @@ KNOWN: Final = (
     " exports of Nsight Systems (.sqlite), logs of nvidia-smi and CSV files of DCGM,"
     " recordings of the capture library (.prt) and run stores (.duckdb)"
 )
-
-
-def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
-    """The first ``size`` bytes of a file, of its contents where it is compressed; fewer where it is damaged. Raises OSError."""
-    with path.open("rb") as file:
-        raw = file.read(size)
-    if raw.startswith(b"\x1f\x8b"):
-        try:
-            return zlib.decompressobj(31).decompress(raw, size)
-        except zlib.error:
-            return b""
-    if raw.startswith(b"\x28\xb5\x2f\xfd"):
-        import zstandard
-
-        head = b""
-        decoder = zstandard.ZstdDecompressor().decompressobj()
-        try:
-            for start in range(0, len(raw), 256):
-                head += decoder.decompress(raw[start : start + 256])
-                if len(head) >= size or decoder.eof:
-                    break
-        except zstandard.ZstdError:
-            pass
-        return head[:size]
-    return raw
 
 
 def format_of(path: Path) -> Format | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .store import Store, storable
+from .store import Store
+from .store_tables import storable
 
 if TYPE_CHECKING:
     from .gpu_log import GpuLogs

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .source import CAPTURE
+from .format_names import CAPTURE
 from .store import Store
 
 # Families: 0 phase events, 1 ProfilerStep#N, 2 step_N. `value` is the step's number where the source gives one.

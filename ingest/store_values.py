@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InputError
 from .limits import DEVICES, METRICS, NAMES, NODES, PARAMETERS, PROCESSES, UNITS_PER_NODE
-from .store import SCHEMA
+from .store_tables import SCHEMA
 from .trace_limits import EARLIEST_NS, LATEST_NS, LONGEST_NS
 
 if TYPE_CHECKING:
-    from .store import Store
+    from .store_tables import Tables
 
 # Table -> columns that are never null.
 REQUIRED: Final[dict[str, tuple[str, ...]]] = {
@@ -85,7 +85,7 @@ Check = tuple[str, str, str]
 """Column, condition in SQL that is true of a row that is not valid, and what such a row has."""
 
 
-def check(store: Store, name: str) -> None:
+def check(store: Tables, name: str) -> None:
     """Raise InputError if the store has a value that no reader writes. ``name``: of its file, for the message."""
     for table in SCHEMA:
         checks = [*_checks(table)]
@@ -130,7 +130,7 @@ def _checks(table: str) -> Iterator[Check]:
             yield column, f'"{column}" NOT IN {words}', "words that are not known"
 
 
-def _check_ids(store: Store, name: str, table: str) -> None:
+def _check_ids(store: Tables, name: str, table: str) -> None:
     if "id" in SCHEMA[table] and table in REFERENCES.values():
         [(repeated,)] = store.connection.execute(f"SELECT count(*) - count(DISTINCT id) FROM {table}").fetchall()
         if repeated:
@@ -143,7 +143,7 @@ def _check_ids(store: Store, name: str, table: str) -> None:
                 raise InputError(_text(name, f"column {column} of table {table} has ids that table {target} has not ({count:,} rows)"))
 
 
-def _check_run(store: Store, name: str) -> None:
+def _check_run(store: Tables, name: str) -> None:
     rows = store.connection.execute(f"SELECT {', '.join(JSON_OF_RUN)} FROM run").fetchall()
     if not rows:
         raise InputError(_text(name, "table run has no row"))

@@ -22,7 +22,8 @@ from .devices import add_devices
 from .inflate import Inflate
 from .ranges import depths
 from .registry import UNKNOWN_HOST
-from .store import ENUM_VALUES, Severity, Store
+from .store import Store
+from .store_tables import ENUM_VALUES, Severity
 from .tensorflow_lanes import Lanes
 from .tensorflow_session import Session, is_copy, session_of
 from .trace_batches import FLUSH_ROWS, Progress, batches

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from .limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, TEXT_BYTES
-from .store import Severity, Store
+from .store import Store
+from .store_tables import Severity
 from .trace_scan import MEMBER_LIMIT, Defect
 
 TRUNCATING: Final = frozenset({"truncated", "cut_stream", "corrupt_stream", "lost_event", "too_long", "too_deep", "unpacked_limit"})

@@ -150,7 +150,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     index.parquet, and the reports in runs/. What is unchanged is not done again; a night that was ended is resumed by the next one, and
     nights at the same time share the work.
     """
-    from ..ingest.objects import open_objects
+    from ..ingest.object_open import open_objects
     from . import course, told
 
     if options["dry_run"] and options["index_only"]:

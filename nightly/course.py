@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import InputError
-from ..ingest.objects import Objects, is_url, open_objects
+from ..ingest.object_open import open_objects
+from ..ingest.object_urls import is_url
+from ..ingest.objects import Objects
 from . import night as nights
 from . import places
 from .claims import Claims
@@ -20,7 +22,7 @@ from .night import Night, Wanted
 
 if TYPE_CHECKING:
     from .history import Finding
-    from .index import Index
+    from .index_model import Index
 
 _MEMORY_SHARE: Final = 0.9
 INDEX_CLAIM: Final = "index.claim.json"

@@ -19,7 +19,8 @@ from typing import Final, Literal
 
 from .. import temporary
 from ..errors import InputError
-from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError, is_url
+from ..ingest.object_urls import is_url
+from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError
 from . import places, reasons, run_stores, unexported
 from .claims import Claims
 from .discover import found_runs, to_look_at, with_these
@@ -198,7 +199,8 @@ def _begins_like_a_trace(source: Objects, one: ObjectInfo) -> bool:
     """Whether a file begins like one of a run, whatever its name says."""
     from pathlib import Path
 
-    from ..ingest.source import DCGM, NSIGHT, NVIDIA_SMI, PYTHON_STATS, PYTHON_TREE, SYSTEM_METRICS, TENSORFLOW, TIMELINE, TRACE, format_of
+    from ..ingest.format_names import DCGM, NSIGHT, NVIDIA_SMI, PYTHON_STATS, PYTHON_TREE, SYSTEM_METRICS, TENSORFLOW, TIMELINE, TRACE
+    from ..ingest.source import format_of
 
     try:
         head = source.read(one.path, count=_HEAD)

@@ -31,7 +31,9 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from .. import modes
 from ..errors import InputError
-from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError, is_url, open_objects
+from ..ingest.object_open import open_objects
+from ..ingest.object_urls import is_url
+from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError
 from . import places
 from .model import FoundRun, Row, Task
 from .work import Workplace, check_unchanged, fetch, linked, report_run, source_of
@@ -226,7 +228,8 @@ def _prepare(most: int, task: Task, source: Objects, work: Path) -> tuple[Path, 
 
 def _is_read_whole(file: Mapping[str, Any]) -> bool:
     """Whether a file that a part looked at has to be read as it is: its format is read, but not in parts."""
-    from ..ingest.source import FORMATS, RUN_STORE
+    from ..ingest.format_names import RUN_STORE
+    from ..ingest.source import FORMATS
 
     formats = {known.name for known in FORMATS if known.not_read is None} - _mapped() - {RUN_STORE}
     return file["problem"] is None and file["format"] in formats

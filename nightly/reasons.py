@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 
 from ..ingest.conceal import redacted_text
-from ..ingest.objects import is_url
+from ..ingest.object_urls import is_url
 from .discover import hosts_of
 from .model import FoundRun
 

@@ -15,7 +15,8 @@ from .. import modes
 from ..analysis.report import ERROR, ISSUES
 from ..analysis.rules.catalogue import PROFILER_REPORT
 from ..ingest.object_folder import LINK
-from ..ingest.objects import Objects, is_url
+from ..ingest.object_urls import is_url
+from ..ingest.objects import Objects
 from . import places
 from .course import Result
 from .model import Row

@@ -27,7 +27,9 @@ from ..analysis.compare_utilisation import sampled_mean
 from ..analysis.report import Report
 from ..analysis.steps import main_steps
 from ..errors import InputError, PostrunError, RenderError
-from ..ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError, is_url, open_objects
+from ..ingest.object_open import open_objects
+from ..ingest.object_urls import is_url
+from ..ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
 from ..ingest.store_files import check_finished
 from . import hard_limit, places, reasons
 from .discover import fingerprint

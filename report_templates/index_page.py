@@ -17,7 +17,7 @@ from .signs import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
 
 if TYPE_CHECKING:
     from ..nightly.history import Family, Finding, Trend
-    from ..nightly.index import Index
+    from ..nightly.index_model import Index
     from ..nightly.model import Row
 
 _SHOWN: Final = 25

@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Final
 
 from ...errors import Terminated
-from ...ingest.store import storable
+from ...ingest.store_tables import storable
 from ..report import ERROR, FINE, ISSUES, VERDICTS
 from ..wording import count, duration
 from .base import SCAN_INTERVAL, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated

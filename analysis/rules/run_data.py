@@ -12,6 +12,7 @@ import polars as pl
 from ...ingest.store import Store
 from .. import run_info
 from ..activity import activity
+from ..analysis_options import AnalysisOptions
 from ..annotations import annotation_groups
 from ..framework import framework
 from ..idle import idle
@@ -20,7 +21,6 @@ from ..kernels import kernels
 from ..launches import launches
 from ..memory_operations import memory_operations
 from ..operators import attribution
-from ..options import Options
 from ..places import Places
 from ..precision import precision
 from ..report import (
@@ -51,7 +51,7 @@ from .samples import Samples
 class RunData:
     """A run and what the analyses find in it. The store is not to change meanwhile."""
 
-    def __init__(self, store: Store, options: Options = Options()) -> None:  # noqa: B008  (Options is frozen)
+    def __init__(self, store: Store, options: AnalysisOptions = AnalysisOptions()) -> None:  # noqa: B008  (AnalysisOptions is frozen)
         self.store = store
         self.places = Places(store)
         self.options = options

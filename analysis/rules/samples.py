@@ -25,7 +25,8 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from ...ingest.store import MEASURED, Store
+from ...ingest.store import Store
+from ...ingest.store_tables import MEASURED
 from ..snapshots import SNAPSHOT_NS, begins, tolerance_ns
 from ..utilisation import derived_utilisation
 from .common_time import CommonTime, common_time

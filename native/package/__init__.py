@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .version import __version__ as __version__
+
 if TYPE_CHECKING:
     from . import profiler_requests as profiler_requests
     from .analysis.report import Report as Report
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from .profiler_config import Profiler as Profiler
     from .profiler_config import ProfilerConfig as ProfilerConfig
     from .report_templates.render import render as render
-
-__version__ = "0.1.0"
 
 # Name -> module and attribute; loaded at first use, so that the command line's --help stays fast.
 _PUBLIC = {

@@ -39,6 +39,7 @@ from .capture_library import (
     recording,
     statistics,
 )
+from .capture_metadata import metadata
 from .capture_session import session
 from .capture_smprofiler import Config, SMProfiler
 from .capture_torch import torch_trace_handler
@@ -70,11 +71,6 @@ __all__ = [
 
 annotation_begin = range_begin
 annotation_end = range_end
-
-
-def metadata(key: str, value: object) -> None:
-    """A fact of the run, written as text; kept for the next session where none is recording."""
-    _library.metadata(key, str(value).encode("utf-8", "backslashreplace").decode())
 
 
 _library.set_decorator(_decorated)

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from . import __version__, redaction
+from . import redaction
 from .host_name import redacted
+from .version import __version__
 
 # What launchers and schedulers tell their processes; nothing that could be a secret.
 LAUNCHER_VARIABLES: Final = (

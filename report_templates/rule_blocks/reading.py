@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...analysis.report import Report, RuleResult
+from .. import labels
 from ..blocks import Cell, Figure, Table, word
 from ..figures.histogram import Bins
 from ..formats import UNKNOWN, clip, duration, percent
-from ..sections import labels
 
 Row = Mapping[str, Any]
 Blocks = Sequence[Figure | Table | None]

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...analysis.report import AnnotationGroup, CounterSeries, Report
+from .. import labels
 from ..blocks import Cell, Column, Figure, Section, Table, say, spread, table, value, word
 from ..figures.histogram import panels
 from ..figures.lines import Line, Panel, lines
 from ..formats import UNKNOWN, clip, count, duration, plural, significant
-from . import labels
 from .distribution import bins_of, worth_drawing
 
 _FIGURES = 8

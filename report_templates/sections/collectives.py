@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...analysis.report import Collective, Collectives, Report
+from .. import labels
 from ..blocks import Cell, Column, Section, coded, say, table, value, word
 from ..formats import bandwidth, count, duration, percent, plural, size
-from . import labels
 
 _UNKNOWN = "No collectives are known of this run: make the report again from the traces."
 _ONE_RANK = "Known from one rank, a duration contains the wait for the others: its bandwidth is a lower bound."

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from ...analysis.report import AllocatorMemory, GpuMemory, Report
+from .. import labels
 from ..blocks import Cell, Column, Figure, Section, Table, coded, name, of_all, say, spread, table, value, word
 from ..figures import lines
 from ..formats import clip, count, duration, percent, plural, quantity
-from . import labels
 
 _ABSENT = (
     "No GPU memory was sampled in this run: record the job with `postrun record`, which samples it, or profile PyTorch with"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...analysis.report import Idle, Report
+from .. import labels
 from ..blocks import BARS, Cell, Column, Figure, Section, of_all, say, spread, table, value
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part, stacked_bars
 from ..formats import count, duration, percent, plural
-from . import labels
 
 _PARTS = (Part("host wait", "host"), Part("kernel wait", "sync"), Part("other", "idle"))
 

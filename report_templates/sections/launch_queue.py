@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...analysis.report import Report, StreamQueue
+from .. import labels
 from ..blocks import Column, Figure, Section, coded, name, say, table, value, word
 from ..figures import lines
 from ..formats import clip, count, duration, percent, plural, significant
-from . import labels
 
 _UNKNOWN = "No queue of launches is known of this run: make the report again from the traces."
 _LEFT_OUT = "{} of {} do not count: their launch is not in the trace, and neither is what waited then."

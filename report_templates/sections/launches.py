@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...analysis.report import Report
+from .. import labels
 from ..blocks import Cell, Column, Figure, Section, say, table, value, word
 from ..figures.histogram import histogram
 from ..formats import clip, count, duration, percent, plural
-from . import labels
 from .distribution import bins_of, worth_drawing
 
 _LONG = 1_000_000  # ns; a shorter median is the way to the device, not a queue

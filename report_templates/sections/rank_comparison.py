@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...analysis.report import RankComparison, RankRow, Report
+from .. import labels
 from ..blocks import PDF_ROWS, Cell, Column, Figure, Section, Table, of_all, say, spread, table, value, word
 from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import stacked_bars
 from ..formats import UNKNOWN, count, duration, percent, plural
-from . import labels
 from .time_breakdown import PARTS
 
 ROWS: Final = 16  # ranks; of more those that differ most, and quantiles

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ...analysis.report import Report, StepDifference
+from .. import labels
 from ..blocks import Cell, Column, Section, say, table, value, word
 from ..formats import count, duration
-from . import labels
 
 _PARTS: Final = {
     "step": "Step",

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...analysis.report import Report, StepBar, StepBreakdown
+from .. import labels
 from ..blocks import Cell, Column, Figure, Section, say, table, value
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part
 from ..figures.step_bars import Bar, step_bars
 from ..formats import count, duration, percent, plural, significant
-from . import labels
 from .time_breakdown import PARTS
 
 HIDDEN: Final = Part("hidden communication", "communication", 0.5)

@@ -11,6 +11,7 @@ from typing import Final
 
 from ...analysis.profiled_steps import ENOUGH
 from ...analysis.report import Report, Step, StepGroup, StepParts
+from .. import labels
 from ..blocks import BARS, Cell, Column, Figure, Section, of_all, say, spread, table, value
 from ..figures.axes import time_unit
 from ..figures.histogram import histogram
@@ -18,7 +19,6 @@ from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import Part, stacked_bars
 from ..formats import clip, count, duration, numbered, plural
 from ..formats import step as step_name
-from . import labels
 from .distribution import bins_of, worth_drawing
 
 PARTS: Final = {

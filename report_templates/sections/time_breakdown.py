@@ -8,10 +8,10 @@ from typing import Final
 from markupsafe import Markup
 
 from ...analysis.report import DeviceTime, Report
+from .. import labels
 from ..blocks import BARS, Cell, Column, Figure, Section, of_all, say, spread, table, value, word
 from ..figures.stacked_bars import Part, stacked_bars
 from ..formats import duration, percent, plural
-from . import labels
 
 PARTS = (
     Part("computation", "computation"),

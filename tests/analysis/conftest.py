@@ -7,7 +7,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from postrun.ingest.store import SCHEMA, Store
+from postrun.ingest.store import Store
+from postrun.ingest.store_tables import SCHEMA
 
 Rows = list[dict[str, Any]]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
+from postrun.ingest.format_names import NSIGHT, TRACE
 from postrun.ingest.gpu_log import GpuLogs
 from postrun.ingest.joined_sources import Joining
 from postrun.ingest.registry import ReadResult, Registry
-from postrun.ingest.source import NSIGHT, TRACE
 from postrun.ingest.source_rows import SourceRows, row_counts
 from postrun.ingest.store import Store
 

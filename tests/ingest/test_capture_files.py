@@ -14,7 +14,8 @@ from postrun.analysis.rules.samples import Samples
 from postrun.analysis.system_usage import system_usage
 from postrun.errors import InputError
 from postrun.ingest import ingest
-from postrun.ingest.store import METRICS, Store
+from postrun.ingest.store import Store
+from postrun.ingest.store_tables import METRICS
 from postrun.native import _native
 from prt_reader import MISSING
 from prt_writer import PrtWriter, golden

@@ -10,7 +10,7 @@ from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
 from postrun.analysis.wording import duration as report_duration
 from postrun.ingest import ingest
-from postrun.ingest.job_record import duration
+from postrun.ingest.durations import duration
 from postrun.native import _native
 from prt_writer import PrtWriter
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from made_tracers import BASE, MS, Kernels, Made, work
-from postrun.ingest.source import NSIGHT, TRACE
+from postrun.ingest.format_names import NSIGHT, TRACE
 from postrun.ingest.store import Store
 
 

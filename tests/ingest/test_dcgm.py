@@ -13,7 +13,8 @@ from postrun.errors import InputError
 from postrun.ingest import source
 from postrun.ingest.dcgm import times_of
 from postrun.ingest.load import ingest
-from postrun.ingest.store import METRICS, Store
+from postrun.ingest.store import Store
+from postrun.ingest.store_tables import METRICS
 
 START_NS = 1_714_979_289_000_000_000
 AT = "2024-05-06T07:08:09Z"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -20,10 +21,12 @@ from click.testing import CliRunner
 from postrun.cli import main
 from postrun.errors import InputError
 from postrun.ingest import foreign_store, ingest, store_files
-from postrun.ingest.foreign_store import Limits, copied
-from postrun.ingest.store import SCHEMA, Store
+from postrun.ingest.foreign_store import Limits
+from postrun.ingest.store import Store
+from postrun.ingest.store_tables import SCHEMA
 
 SECRET = "PLANTED_SECRET_31"
+copied = functools.partial(foreign_store.copied, Store)
 NOTE = (
     "CREATE VIEW ingest_note AS SELECT 0 AS source, 'f' AS file, 'info' AS severity, 'c' AS code, {} AS message, 1 AS count, 0 AS first_ns"
 )
@@ -487,7 +490,8 @@ def test_the_child_ends_when_its_parent_is_killed(honest: Path, tmp_path: Path) 
     code = f"""
 from pathlib import Path
 from postrun.ingest.foreign_store import copied
-copied(Path({str(honest)!r}), child=Path({str(child)!r}))
+from postrun.ingest.store import Store
+copied(Store, Path({str(honest)!r}), child=Path({str(child)!r}))
 """
     with subprocess.Popen([sys.executable, "-P", "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}) as process:
         wait_for(lambda: pid.exists() and bool(pid.read_text()))

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from postrun.analysis import analyze
 from postrun.analysis.framework import framework
 from postrun.ingest import ingest
+from postrun.ingest.format_names import TIMELINE, TRACE
 from postrun.ingest.registry import ReadResult, Registry
 from postrun.ingest.smdebug_pevents import read_pevents
-from postrun.ingest.source import TIMELINE, TRACE, format_of
+from postrun.ingest.source import format_of
 from postrun.ingest.store import Store
 
 BOOT_US = 77_567_277_433

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from postrun.ingest.format_names import NSIGHT, TRACE
 from postrun.ingest.gpu_log import GpuLogs
 from postrun.ingest.joined_sources import Joining
 from postrun.ingest.load import ingest
 from postrun.ingest.registry import ReadResult, Registry
-from postrun.ingest.source import NSIGHT, TRACE
 from postrun.ingest.source_rows import SourceRows, row_counts
 from postrun.ingest.store import Store
 from postrun.simulate import Problems, write_demo

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from postrun import analyze
 from postrun.cli import main
 from postrun.errors import InputError, UsageError
-from postrun.ingest import finish, gpu_log, ingest, limits, registry, run_row
+from postrun.ingest import finish, gpu_log, ingest, limit_rows, limits, registry, run_row
 from postrun.ingest import store as store_module
 from postrun.ingest.inflate import Inflate
 from postrun.ingest.limits import LEFT_OUT, OTHER_KERNELS, TEXT_BYTES, cut_text, size_in_bytes, unpacked_limit
@@ -167,8 +167,8 @@ def test_events_of_devices_and_streams_beyond_the_limit_are_left_out(tmp_path: P
 
 
 def test_threads_devices_and_metrics_beyond_the_limits_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_BOUNDS", (("threads of a process", "host_event", ("process",), "tid", 3),))
-    monkeypatch.setattr(limits, "DEVICES", 4)
+    monkeypatch.setattr(limit_rows, "_BOUNDS", (("threads of a process", "host_event", ("process",), "tid", 3),))
+    monkeypatch.setattr(limit_rows, "DEVICES", 4)
     events = [operator("a", place, tid=place) for place in range(5)] + [kernel("k", place, device=place) for place in range(6)]
     with ingest([write(tmp_path / "trace.json", events)]) as store:
         assert numbers(store, "SELECT tid FROM host_event ORDER BY tid") == [0, 1, 2]

@@ -9,7 +9,7 @@ import pytest
 from postrun.analysis import Options, analyze
 from postrun.ingest import ingest
 from postrun.ingest.machine_health import XID
-from postrun.ingest.store import METRICS
+from postrun.ingest.store_tables import METRICS
 from postrun.native import _native
 from prt_writer import PrtWriter
 

@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from postrun.analysis.memory_operations import memory_operations
 from postrun.errors import InputError
 from postrun.ingest import ingest
+from postrun.ingest.format_names import NSIGHT, NSIGHT_REPORT
 from postrun.ingest.identity import Placement
 from postrun.ingest.nsys import NOT_STORED, read_export
 from postrun.ingest.registry import Registry
-from postrun.ingest.source import NSIGHT, NSIGHT_REPORT, find_files, format_of
+from postrun.ingest.source import find_files, format_of
 from postrun.ingest.store import Store
 
 EPOCH = 1_700_000_000_000_000_000

@@ -10,8 +10,9 @@ import pytest
 from postrun.ingest import object_connect
 from postrun.ingest.object_credentials import Aws, aws
 from postrun.ingest.object_errors import message, trouble
+from postrun.ingest.object_open import open_objects
 from postrun.ingest.object_urls import parse
-from postrun.ingest.objects import ObjectStoreError, open_objects
+from postrun.ingest.objects import ObjectStoreError
 from swift_server import clean_environment
 
 KEYS = {"AWS_ACCESS_KEY_ID": "ID", "AWS_SECRET_ACCESS_KEY": "SECRET"}

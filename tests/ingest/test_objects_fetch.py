@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from postrun.errors import InputError, UsageError
 from postrun.ingest import fetch, ingest, object_stores
-from postrun.ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError, open_objects
+from postrun.ingest.object_open import open_objects
+from postrun.ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
 from prt_writer import golden
 from swift_server import SwiftServer, clean_environment, swift_server
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from postrun.ingest import object_folder
-from postrun.ingest.objects import ObjectStoreError, open_objects
+from postrun.ingest.object_open import open_objects
+from postrun.ingest.objects import ObjectStoreError
 
 
 def put(path: Path, data: bytes = b"x") -> Path:
@@ -149,7 +150,7 @@ def test_without_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 COUNT = """
 import sys
 from pathlib import Path
-from postrun.ingest.objects import open_objects
+from postrun.ingest.object_open import open_objects
 place, done = open_objects(Path(sys.argv[1])), 0
 print(place.create("claim", sys.argv[2].encode()), flush=True)
 while done < 50:

@@ -10,8 +10,8 @@ import pytest
 from postrun import capture, native
 from postrun.ingest import ingest
 from postrun.ingest.capture_notes import Missing
+from postrun.ingest.format_names import PYTHON_STATS, PYTHON_TREE, TIMELINE, TRACE
 from postrun.ingest.profiling_notes import note_elsewhere, note_profiling, note_sampled
-from postrun.ingest.source import PYTHON_STATS, PYTHON_TREE, TIMELINE, TRACE
 from postrun.ingest.store import Store
 from postrun.profiling_plan import ProfilingPlan, PythonPlan, Window
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from made_tracers import BASE, MS, Made
-from postrun.ingest.source import NSIGHT, TRACE
+from postrun.ingest.format_names import NSIGHT, TRACE
 from postrun.ingest.store import Store
 
 Ranges = list[tuple[str, int, int]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from made_tracers import BASE, MS, Made, work
-from postrun.ingest.source import NSIGHT, TRACE
+from postrun.ingest.format_names import NSIGHT, TRACE
 from postrun.ingest.store import Store
 
 LATER = BASE + MS // 2

@@ -19,8 +19,9 @@ from click.testing import CliRunner
 from postrun.cli import main
 from postrun.errors import InputError, UsageError
 from postrun.ingest import ingest, source, summary
+from postrun.ingest.inflate import read_head
 from postrun.ingest.load import load
-from postrun.ingest.source import find_files, format_of, read_head
+from postrun.ingest.source import find_files, format_of
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 7, "tid": 7, "ts": 1_700_000_000_000_000, "dur": 5}
 TRACE = json.dumps({"schemaVersion": 1, "traceEvents": [EVENT]}).encode()

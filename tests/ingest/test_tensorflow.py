@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from postrun.analysis import analyze
 from postrun.errors import InputError
 from postrun.ingest import ingest
+from postrun.ingest.format_names import TENSORFLOW, TENSORFLOW_TIME
 from postrun.ingest.identity import Placement
 from postrun.ingest.registry import Registry
-from postrun.ingest.source import TENSORFLOW, TENSORFLOW_TIME, format_of
+from postrun.ingest.source import format_of
 from postrun.ingest.store import Store
 from postrun.ingest.tensorflow import NOT_STORED, read_tensorflow
 from postrun.ingest.tensorflow_lanes import Lanes

@@ -15,7 +15,8 @@ import call_nightly
 import polars as pl
 import pytest
 import small_runs as small
-from postrun.ingest.objects import ObjectStoreError, open_objects
+from postrun.ingest.object_open import open_objects
+from postrun.ingest.objects import ObjectStoreError
 from postrun.nightly import index as indexes
 from postrun.nightly import night as nights
 from postrun.nightly import partials, places

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun.analysis.rules.catalogue import RULES
-from postrun.ingest.objects import Objects, ObjectStoreError, open_objects
+from postrun.ingest.object_open import open_objects
+from postrun.ingest.objects import Objects, ObjectStoreError
 from postrun.nightly import index as indexes
 from postrun.nightly import night as nights
 from postrun.nightly import places, table, told

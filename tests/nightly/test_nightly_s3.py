@@ -22,7 +22,8 @@ import pytest
 from call_nightly import nightly, told
 from faulty_proxy import KINDS, FaultyProxy, faulty_proxy
 from postrun.ingest import ingest, object_connect, object_stores
-from postrun.ingest.objects import Objects, open_objects
+from postrun.ingest.object_open import open_objects
+from postrun.ingest.objects import Objects
 from postrun.nightly import engines, work
 from postrun.nightly.claims import Claims
 from postrun.nightly.discover import found_runs

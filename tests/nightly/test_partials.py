@@ -21,9 +21,11 @@ import small_runs as small
 from postrun.errors import InputError
 from postrun.ingest import cycle_ids, ingest, kineto, partial, trace_batches
 from postrun.ingest.load import load
-from postrun.ingest.objects import ObjectStoreError, open_objects
+from postrun.ingest.object_open import open_objects
+from postrun.ingest.objects import ObjectStoreError
 from postrun.ingest.source import find_files
-from postrun.ingest.store import SCHEMA, Store
+from postrun.ingest.store import Store
+from postrun.ingest.store_tables import SCHEMA
 from postrun.nightly import engines, partials, work
 from postrun.nightly.model import FoundRun, Row, Task
 from postrun.nightly.pool import WorkerDied

@@ -22,7 +22,8 @@ from postrun.analysis.timeline_data import CAP
 from postrun.errors import InputError
 from postrun.ingest import ingest
 from postrun.ingest import objects as stores
-from postrun.ingest.objects import ChangedError, open_objects
+from postrun.ingest.object_open import open_objects
+from postrun.ingest.objects import ChangedError
 from postrun.nightly import engines, places, work
 from postrun.nightly.model import FoundRun, Row, row_of
 from postrun.nightly.pool import WorkerDied

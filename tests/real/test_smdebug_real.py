@@ -8,10 +8,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from postrun.ingest.format_names import TIMELINE
 from postrun.ingest.registry import ReadResult, Registry
 from postrun.ingest.smdebug_metrics import read_system_metrics_many, recognises_system_metrics
 from postrun.ingest.smdebug_pevents import read_pevents, recognises_pevents
-from postrun.ingest.source import TIMELINE, format_of
+from postrun.ingest.source import format_of
 from postrun.ingest.store import Store
 
 

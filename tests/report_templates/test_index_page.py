@@ -18,7 +18,7 @@ import pytest
 from conftest import HOSTILE
 from postrun.nightly import index as indexes
 from postrun.nightly.history import Settings
-from postrun.nightly.index import Index
+from postrun.nightly.index_model import Index
 from postrun.nightly.model import Row
 from postrun.report_templates.figures.trend import Dot, trend
 from postrun.report_templates.index_page import index_page

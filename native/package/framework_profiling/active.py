@@ -31,12 +31,13 @@ _hooks = False
 def arm_hooks() -> None:
     """Steps that hooks find in the running session are recorded; no window depends on them."""
     global _hooks
-    from .. import capture, capture_library
+    from .. import capture_library
+    from ..capture_metadata import metadata
 
     if not _hooks:
         _hooks = True
         _know_of_forks()
-    Steps(None, capture_library, capture.metadata).watch()
+    Steps(None, capture_library, metadata).watch()
 
 
 def plan(config: object) -> ProfilingPlan:
@@ -72,14 +73,15 @@ def of_environment() -> ProfilingPlan | None:
 def arm(wanted: ProfilingPlan) -> bool:
     """Profiles the running session as planned; False where there is nothing to do, or an engine runs already."""
     global _engine
-    from .. import capture, capture_library
+    from .. import capture_library
+    from ..capture_metadata import metadata
     from .engine import Engine
 
-    file = capture.path()
+    file = capture_library.path()
     if _engine is not None or file is None or not wanted.of_framework:
         return False
     _know_of_forks()
-    _engine = Engine(wanted, Path(file).parent, capture.metadata, capture_library)
+    _engine = Engine(wanted, Path(file).parent, metadata, capture_library)
     _engine.start()
     return True
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import MethodType, ModuleType
 from typing import Any, Final
 
-from . import first_use
+from . import begin
 from .when_imported import when_imported
 
 _RANK: Final = 1
@@ -152,14 +152,14 @@ def _watch_annotations(module: ModuleType) -> None:
     @functools.wraps(enters)
     def enter(self: Any) -> Any:
         if self._postrun_step is not None:
-            self._postrun_range = first_use.begin_range("step", self._postrun_step)
+            self._postrun_range = begin.begin_range("step", self._postrun_step)
         return enters(self)
 
     @functools.wraps(leaves)
     def leave(self: Any, *arguments: Any) -> Any:
         left = leaves(self, *arguments)
         if self._postrun_range is not None:
-            first_use.end_range(self._postrun_range)
+            begin.end_range(self._postrun_range)
             self._postrun_range = None
         return left
 
@@ -171,7 +171,7 @@ def _called(function: int, named: Any, framework: str) -> None:
     chosen = _chosen
     if chosen.function != function and not _chooses(function, named):
         return
-    steps = first_use.steps()
+    steps = begin.steps()
     if steps is None or not steps.takes("compiled function", _RANK, f"{framework}, calls of {_name(named)}"):
         return
     if steps.open is None:

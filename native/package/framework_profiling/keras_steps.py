@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
-from . import first_use
+from . import begin
 from .when_imported import when_imported
 
 _CALLBACKS: Final = ("keras.src.callbacks.callback_list", "keras.src.callbacks", "tf_keras.src.callbacks")
@@ -54,13 +54,13 @@ def _applies() -> None:
 
 
 def _turns(source: Source) -> None:
-    steps = first_use.steps()
+    steps = begin.steps()
     if steps is not None and steps.takes(*source):
         steps.turns()
 
 
 def _ends(source: Source) -> None:
-    steps = first_use.steps_of_session()
+    steps = begin.steps_of_session()
     if steps is not None and steps.source == source[0] and steps.mine():
         steps.ends()
 

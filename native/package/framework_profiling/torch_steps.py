@@ -22,14 +22,11 @@ import weakref
 from collections.abc import Callable
 from threading import get_ident
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from . import torch_forward
 from .unseen import unseen
 from .when_imported import when_imported
-
-if TYPE_CHECKING:
-    from .steps import Steps
 
 OPTIMIZERS: Final = "torch.optim.optimizer"
 _WITHOUT_THE_FIRST: Final = 100
@@ -37,11 +34,26 @@ _KIND: Final = "optimizer"
 _RANK: Final = 2
 
 
+class Counter(Protocol):
+    """The steps of the session, as this module uses :class:`.steps.Steps`."""
+
+    open: int | None
+    thread: int | None
+
+    @property
+    def has_listener(self) -> bool: ...
+    def takes(self, kind: str, rank: int, words: str) -> bool: ...
+    def passes(self) -> None: ...
+    def turns(self) -> None: ...
+    def ends(self) -> None: ...
+    def forgets(self) -> None: ...
+
+
 class TorchSteps:
     """Counts the steps of PyTorch's optimizers, from :meth:`watch` to :meth:`remove`."""
 
-    def __init__(self, steps: Steps) -> None:
-        self._steps: Steps | None = steps
+    def __init__(self, steps: Counter) -> None:
+        self._steps: Counter | None = steps
         self._hook: Any = None
         self._forward: Callable[[], None] | None = None
         self._call_off: Callable[[], None] = lambda: None
@@ -91,7 +103,7 @@ class TorchSteps:
             self._forward()
             self._forward = None
 
-    def _takes(self, steps: Steps) -> bool:
+    def _takes(self, steps: Counter) -> bool:
         return steps.takes(_KIND, _RANK, "PyTorch optimizer")
 
     # -------------------------------------------------------------- what the hooks see

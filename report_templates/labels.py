@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..formats import clip
+from .formats import clip
 
 
 def process(node: str, rank: int | None, pid: int | None, phase: str | None = None) -> str:

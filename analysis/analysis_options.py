@@ -1,0 +1,18 @@
+"""Choices that change what the analyses compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisOptions:
+    """top: rows in "top k" tables and figures. histograms: annotation base names to draw (none: the ones with most time).
+    histograms_if_present: a name among them that no range has is left out. generated_at_ns: time shown as the report's making (None: now).
+    name: shown instead of the run's own name."""
+
+    top: int = 15
+    histograms: tuple[str, ...] = ()
+    histograms_if_present: bool = False
+    generated_at_ns: int | None = None
+    name: str | None = None
