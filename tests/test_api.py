@@ -109,7 +109,7 @@ def test_importing_postrun_loads_nothing_heavy(tmp_path: Path) -> None:
         "import sys, postrun\ndir(postrun)\nprint(sorted(m for m in sys.modules if m.startswith('postrun') or m in ('polars', 'duckdb')))"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
-    assert done.stdout == "['postrun']\n"
+    assert done.stdout == "['postrun', 'postrun.version']\n"
 
 
 def test_the_example(run: Path, project_root: Path, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_importing_it_loads_no_more_than_it_needs(tmp_path: Path) -> None:
     loaded = set(done.stdout.split())
     of_postrun = {name for name in loaded if name.partition(".")[0] == "postrun"}
     assert of_postrun - {f"postrun.{file.stem}" for file in FILES} <= {
-        "postrun", "postrun.native", "postrun.native._native", "postrun.errors", "postrun.host_name", "postrun.modes",
+        "postrun", "postrun.version", "postrun.native", "postrun.native._native", "postrun.errors", "postrun.host_name", "postrun.modes",
         "postrun.decorator_name",
     }  # fmt: skip
     bare = subprocess.run([sys.executable, "-P", "-c", code.replace(", postrun.capture", "")], capture_output=True, text=True, check=True)

@@ -25,7 +25,7 @@ FORBIDDEN: dict[str, tuple[set[str], set[str]]] = {
     ),
     "analysis": (
         {"postrun.ingest", "postrun.report_templates", "postrun.cli", "jinja2", "weasyprint", "matplotlib"},
-        {"postrun.ingest.store"},
+        {"postrun.ingest.store", "postrun.ingest.store_tables"},
     ),
     "report_templates": ({"postrun.ingest", "postrun.cli", "duckdb", "polars"}, set()),
     "export": ({"postrun.report_templates", "postrun.cli", "jinja2", "weasyprint", "matplotlib"}, set()),

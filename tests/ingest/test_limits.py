@@ -20,7 +20,7 @@ from postrun import analyze
 from postrun.cli import main
 from postrun.errors import InputError, UsageError
 from postrun.ingest import finish, gpu_log, ingest, limit_rows, limits, registry, run_row
-from postrun.ingest import store as store_module
+from postrun.ingest import store_tables as store_module
 from postrun.ingest.inflate import Inflate
 from postrun.ingest.limits import LEFT_OUT, OTHER_KERNELS, TEXT_BYTES, cut_text, size_in_bytes, unpacked_limit
 from postrun.ingest.log_lines import LogLines
