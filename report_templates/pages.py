@@ -19,6 +19,7 @@ from .figures.donut import Sector
 from .figures.palette import themed
 from .formats import count, glued, moment, printable
 from .look import TITLE
+from .pdf_tables import pdf_layout
 
 if TYPE_CHECKING:  # it loads Matplotlib, which the page of all runs does not need
     from .context import Context
@@ -105,7 +106,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_printable,
     )
-    environment.globals.update(count=count, moment=moment, swatch=_swatch)
+    environment.globals.update(count=count, moment=moment, pdf_layout=pdf_layout, swatch=_swatch)
     environment.filters.update(camel=_camel, glued=glued)
     return environment
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from ...analysis.report import AnnotationGroup, CounterSeries, Report
 from .. import labels
-from ..blocks import Cell, Column, Figure, Section, Table, say, spread, table, value, word
+from ..blocks import Figure, Section, say, spread
 from ..figures.histogram import panels
 from ..figures.lines import Line, Panel, lines
 from ..formats import UNKNOWN, clip, count, duration, plural, significant
+from ..tables import Col, Table, table
 from .distribution import bins_of, worth_drawing
 
 _FIGURES = 8
@@ -60,28 +61,17 @@ def annotated_ranges(report: Report) -> Section:
         table(
             "annotations-table",
             "Annotated ranges, by name without its number" + (" and by phase" if phases else ""),
+            found.groups,
             [
-                Column("Name", "name"),
-                *([Column("Phase", "name")] if phases else []),
-                Column("Side"),
-                Column("Processes", "number", html_only=phases),
-                Column("Count", "number"),
-                Column("Total", "number"),
-                *(Column(label, "number") for label in ("p50", "p95", "max")),
-            ],
-            [
-                [
-                    word(group.name, limit=64),
-                    *([word(group.phase, limit=64)] if phases else []),
-                    word(group.side),
-                    value(group.processes, count),
-                    value(group.quantiles.count, count),
-                    value(group.total_ns, duration),
-                    value(group.quantiles.p50, duration),
-                    value(group.quantiles.p95, duration),
-                    value(group.quantiles.max, duration),
-                ]
-                for group in found.groups
+                Col("Name", lambda group: group.name, kind="name", limit=64),
+                Col("Phase", lambda group: group.phase, kind="name", limit=64, when=phases),
+                Col("Side", lambda group: group.side),
+                Col("Processes", lambda group: group.processes, count, html_only=phases),
+                Col("Count", lambda group: group.quantiles.count, count),
+                Col("Total", lambda group: group.total_ns, duration),
+                Col("p50", lambda group: group.quantiles.p50, duration),
+                Col("p95", lambda group: group.quantiles.p95, duration),
+                Col("max", lambda group: group.quantiles.max, duration),
             ],
             pdf_rows=8,
         )
@@ -164,20 +154,16 @@ def _counters(report: Report) -> Table | None:
     return table(
         "annotations-counters",
         "Counters",
+        every,
         [
-            Column("Name", "name"),
-            Column("Process"),
-            *(Column(label, "number") for label in ("Values", *(("Not finite",) if odd else ()), "First", "Last", "Lowest", "Highest")),
-        ],
-        [
-            [
-                word(series.name, limit=64),
-                Cell(labels.process(series.node, series.rank, series.pid)),
-                value(series.values, count),
-                *([value(series.not_finite, count)] if odd else []),
-                *(value(number, _number) for number in (series.first, series.last, series.min, series.max)),
-            ]
-            for series in every
+            Col("Name", lambda series: series.name, kind="name", limit=64),
+            Col("Process", lambda series: labels.process(series.node, series.rank, series.pid)),
+            Col("Values", lambda series: series.values, count),
+            Col("Not finite", lambda series: series.not_finite, count, when=bool(odd)),
+            Col("First", lambda series: series.first, _number),
+            Col("Last", lambda series: series.last, _number),
+            Col("Lowest", lambda series: series.min, _number),
+            Col("Highest", lambda series: series.max, _number),
         ],
         pdf_rows=8,
         note=note,

@@ -11,9 +11,10 @@ from typing import Final
 from markupsafe import Markup
 
 from ...analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report
-from ..blocks import PDF_ROWS, Cell, Column, Figure, Section, Table, coded, name, say, table, value, word
+from ..blocks import Cell, Column, Figure, Section, Table, coded, name, say, table, value, word
 from ..figures.flame_graph import Bar, Kind, flame_graph
 from ..formats import clip, count, duration, glued, percent, plural
+from ..tables import PDF_ROWS
 
 # Colour and shade of each kind of code: own code is the darkest.
 _KINDS: Final = {

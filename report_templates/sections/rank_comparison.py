@@ -7,11 +7,12 @@ from typing import Final
 
 from ...analysis.report import RankComparison, RankRow, Report
 from .. import labels
-from ..blocks import PDF_ROWS, Cell, Column, Figure, Section, Table, of_all, say, spread, table, value, word
+from ..blocks import Cell, Column, Figure, Section, Table, of_all, say, spread, table, value, word
 from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import stacked_bars
 from ..formats import UNKNOWN, count, duration, percent, plural
+from ..tables import PDF_ROWS
 from .time_breakdown import PARTS
 
 ROWS: Final = 16  # ranks; of more those that differ most, and quantiles

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 from postrun.analysis.report import Precision, Report, Share, Steps
-from postrun.report_templates.blocks import PDF_ROWS, spread
+from postrun.report_templates.blocks import spread
 from postrun.report_templates.context import SECTIONS, context, name_of
 from postrun.report_templates.look import Look
 from postrun.report_templates.pages import page
+from postrun.report_templates.pdf_tables import pdf_layout
 from postrun.report_templates.section_names import NAMES
+from postrun.report_templates.tables import PDF_ROWS
 
 GOLDEN = Path(__file__).parent / "golden"
 VOID = {"meta", "img", "input", "br", "col", "hr", "link", "wbr"}
@@ -204,7 +206,7 @@ def test_no_column_of_a_pdf_table_is_pushed_out(any_report: Report) -> None:
         for table in tables:
             if not table.pdf_rows:
                 continue
-            width, widths, texts = table.pdf_layout()
+            width, widths, texts = pdf_layout(table)
             assert 0 < width <= 100
             assert 99 < sum(widths) <= 100
             assert len(widths) == sum(not column.html_only for column in table.columns)
@@ -404,7 +406,7 @@ def test_whole_pages_are_as_they_were(small_reports: dict[str, Report], name: st
 
 
 def test_names_shortened_to_a_column_do_not_read_the_same() -> None:
-    from postrun.report_templates.blocks import _fit
+    from postrun.report_templates.pdf_tables import _fit
 
     names = [f"sm90_xmma_gemm_bf16bf16_bf16f32_f32_{layout}_n_tilesize128x128x64" for layout in ("nt", "tn")]
     shown = _fit([*names, names[0], "short"], 40)
@@ -414,7 +416,7 @@ def test_names_shortened_to_a_column_do_not_read_the_same() -> None:
 
 
 def test_shortened_names_are_no_wider_than_their_column_where_wide_letters_are_left() -> None:
-    from postrun.report_templates.blocks import _characters, _fit
+    from postrun.report_templates.pdf_tables import _characters, _fit
 
     names = ["MMMMMMMMMM" + "i" * 40 + "WWWWWWWWWW", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "×" * 60]
     for room in (12.0, 20.5, 33.0):

@@ -1,0 +1,111 @@
+"""Tables of the report: rows and column objects -> a Table of cells that the templates print.
+
+A :class:`Col` holds everything about one column: its header, the value of a row, how that is written, and when the column exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from markupsafe import Markup
+
+from .figures.donut import Sector
+from .formats import UNKNOWN, clip
+
+T = TypeVar("T")
+
+TABLE_ROWS: Final = 1000  # of a table in HTML; report.json holds them all
+PDF_ROWS: Final = 12  # unless a table says less: cells are what the PDF's time goes into
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """``sort``: what the column is sorted by, where the text is not. ``title``: the full text, where it is shortened.
+
+    ``sector`` and ``number``: colour and number of the text in a ring. ``link``: an id that it leads to. ``mark``: a class of style.css.
+    ``camel``: HTML may break it between its words, of which each but the first begins with a capital letter, and nowhere else.
+    """
+
+    text: str
+    sort: float | str | None = None
+    title: str | None = None
+    sector: Sector | None = None
+    number: int | None = None
+    link: str | None = None
+    mark: str | None = None
+    camel: bool = False
+
+
+@dataclass(slots=True)
+class Col(Generic[T]):
+    """A column: its header, and what it shows of a row.
+
+    ``value`` returns a Cell, or a value that becomes one: written by ``form`` and sorted by the value itself, or without ``form`` as text
+    of at most ``limit`` characters. ``form`` may return a Cell to set more than the text.
+
+    ``kind``: "number" (right-aligned; the default with a ``form``), "text" (wraps; the default without), "name" (the row's heading; in
+    the PDF one line, shortened in its middle) or "full" (HTML breaks it anywhere). ``when``: whether the table has this column at all.
+    ``html_only``: left out of the PDF. ``pdf_only``: its replacement there.
+    """
+
+    label: str
+    value: Callable[[T], Any]
+    form: Callable[[Any], str | Cell] | None = None
+    kind: str = ""
+    limit: int = 90
+    when: bool = True
+    html_only: bool = False
+    pdf_only: bool = False
+
+    def __post_init__(self) -> None:
+        self.kind = self.kind or ("number" if self.form else "text")
+
+    def cell(self, row: T) -> Cell:
+        value = self.value(row)
+        if self.form is None:
+            return value if isinstance(value, Cell) else word(value, limit=self.limit)
+        written = self.form(value)
+        return written if isinstance(written, Cell) else Cell(written, sort=value)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table; ``total`` rows exist, ``rows`` holds at most TABLE_ROWS of them, the PDF shows ``pdf_rows``, none for zero.
+
+    ``sortable``: another order of the rows makes sense. ``half``: the legend of a ring on half of the page. ``rest``: what the PDF says
+    instead of how many rows it leaves out. ``note``: what must be known to read it, below the table; ``html_note``: only in HTML.
+    """
+
+    id: str
+    caption: str
+    columns: tuple[Col[Any], ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    total: int
+    sortable: bool = True
+    pdf_rows: int = PDF_ROWS
+    half: bool = False
+    rest: Markup | None = None
+    note: str | None = None
+    html_note: str | None = None
+
+    def shown(self, target: str) -> list[int]:
+        """Which columns stand on the page for "html" or "pdf"."""
+        return [i for i, column in enumerate(self.columns) if not (column.pdf_only if target == "html" else column.html_only)]
+
+
+def table(id: str, caption: str, rows: Sequence[T], columns: Sequence[Col[T]], **flags: Any) -> Table | None:
+    """A table of ``rows``; None without rows. ``flags``: fields of :class:`Table` from ``sortable`` on."""
+    if not rows:
+        return None
+    kept = tuple(column for column in columns if column.when)
+    return Table(id, caption, kept, tuple(tuple(column.cell(row) for column in kept) for row in rows[:TABLE_ROWS]), len(rows), **flags)
+
+
+def word(text: str | None, *, full: str | None = None, limit: int = 90) -> Cell:
+    """A cell of text, whose middle is left out beyond ``limit`` characters. ``full``: what it is short for."""
+    text = text or UNKNOWN
+    full = text if full is None else full
+    short = clip(text, limit)
+    return Cell(short, title=clip(full, 2000) if full != short else None)
