@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from ..ingest.store import Store
 from .places import Places
+from .rule_details import ComparedRank
 from .rules.coverage import DEVICE, with_covered
 from .rules.device_names import place
 from .step_times import main_device_steps
@@ -79,23 +80,23 @@ class RankOverSteps:
     def place(self) -> str:
         return place(self.node, self.rank, self.device)
 
-    def details(self) -> dict[str, Any]:
-        return {
-            "node": self.node,
-            "rank": self.rank,
-            "pid": self.pid,
-            "device": self.device,
-            "steps": self.steps,
-            "computation_per_step_ns": self.computation_ns,
-            "excess_ns": self.excess_ns,
-            "excess_percent": self.excess_percent,
-            "steps_over": self.steps_over,
-            "steps_over_percent": 100 * self.steps_over / self.steps,
-            "waiting_per_step_ns": self.waited_ns,
-            "others_wait_ns": self.waits_ns if self.over else None,
-            "straggler": self.straggler,
-            "confirmed": self.confirmed,
-        }
+    def details(self) -> ComparedRank:
+        return ComparedRank(
+            node=self.node,
+            rank=self.rank,
+            pid=self.pid,
+            device=self.device,
+            steps=self.steps,
+            computation_per_step_ns=self.computation_ns,
+            excess_ns=self.excess_ns,
+            excess_percent=self.excess_percent,
+            steps_over=self.steps_over,
+            steps_over_percent=100 * self.steps_over / self.steps,
+            waiting_per_step_ns=self.waited_ns,
+            others_wait_ns=self.waits_ns if self.over else None,
+            straggler=self.straggler,
+            confirmed=self.confirmed,
+        )
 
 
 def ranks_over_steps(places: Places, compared: pl.DataFrame) -> list[RankOverSteps]:

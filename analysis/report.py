@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, dataclass_transform
 
 SCHEMA_VERSION: Final = 1
 
@@ -1016,6 +1016,22 @@ class RuleParameter:
     meaning: str
 
 
+@dataclass_transform(frozen_default=True)
+class DetailsRow:
+    """A subclass is a frozen dataclass. Without slots, so that rows can have two bases with fields."""
+
+    def __init_subclass__(cls, *, kw_only: bool = False) -> None:
+        dataclass(frozen=True, kw_only=kw_only)(cls)
+
+
+class RuleDetails(DetailsRow):
+    """Base of the details of the built-in rules, which are in :mod:`postrun.analysis.rule_details`.
+
+    A field whose default is None has no key in report.json while it is None. Details of other rules, empty ones, and those of another
+    version of postrun are dicts.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class RuleResult:
     """What one rule says. ``verdict``: IssuesFound, NoIssuesFound, NotEvaluated or Error; ``reason``: why it is one of the last two, and
@@ -1039,7 +1055,7 @@ class RuleResult:
     parameters: dict[str, Any]
     changed_parameters: dict[str, Any]
     parameter_table: tuple[RuleParameter, ...]
-    details: dict[str, Any]
+    details: RuleDetails | dict[str, Any]
     finding: str | None
     recommendation: str | None
     checks: str
@@ -1111,8 +1127,8 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain dicts, lists, strings and numbers."""
-        plain = dataclasses.asdict(self)
-        return {"schema_version": plain.pop("schema_version"), **plain}
+        fields = plain(self)
+        return {"schema_version": fields.pop("schema_version"), **fields}
 
     def to_json(self) -> str:
         """report.json: UTF-8 text, keys in field order, floats rounded to 9 significant digits, ending with a line feed.
@@ -1120,6 +1136,19 @@ class Report:
         Equal reports give equal text. Non-finite numbers do not occur; they would raise ValueError.
         """
         return json.dumps(rounded(self.to_dict()), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """``value`` with every dataclass in it as a dict of its fields, and tuples as lists."""
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if not dataclasses.is_dataclass(value):
+        return value
+    fields = ((item, getattr(value, item.name)) for item in dataclasses.fields(value))
+    optional = isinstance(value, RuleDetails)
+    return {item.name: plain(held) for item, held in fields if held is not None or not optional or item.default is not None}
 
 
 def rounded(value: Any) -> Any:

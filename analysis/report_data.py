@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from .report import SCHEMA_VERSION, Report
+from .report import SCHEMA_VERSION, Report, RuleDetails, RuleResult
+from .rule_details import DETAILS
 
 
 def is_report(data: object) -> bool:
@@ -33,6 +35,15 @@ def report_of(data: Mapping[str, Any]) -> Report:
     made = _value(data, Report, "report")
     assert isinstance(made, Report)
     return made
+
+
+def rule_details(rule: str, category: str, data: dict[str, Any]) -> RuleDetails | dict[str, Any]:
+    """The details of a built-in rule; ``data`` itself for other rules, and if it does not fit this version of the rule."""
+    kind = DETAILS.get(rule) if category != "custom" else None
+    try:
+        return _object(data, kind, "details") if kind else data
+    except ValueError:
+        return data
 
 
 @cache
@@ -72,7 +83,7 @@ def _value(value: Any, kind: Any, place: str) -> Any:
         if not isinstance(value, Mapping):
             raise _wrong(value, place)
         return {str(key): _value(one, arguments[1], f"{place}.{key}") for key, one in value.items()}
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     if kind in (int, str, bool) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
@@ -82,9 +93,12 @@ def _value(value: Any, kind: Any, place: str) -> Any:
 def _object(value: Any, kind: type, place: str) -> Any:
     if not isinstance(value, Mapping):
         raise _wrong(value, place)
-    given = {}
+    given: dict[str, Any] = {}
     for name, of, needed in _fields(kind):
-        if name in value:
+        if name in value and kind is RuleResult and name == "details":
+            mapping = _value(value[name], dict[str, Any], f"{place}.{name}")
+            given[name] = rule_details(given["rule"], given["category"], mapping)
+        elif name in value:
             given[name] = _value(value[name], of, f"{place}.{name}")
         elif needed:
             raise ValueError(f"{place}.{name} is missing")

@@ -17,7 +17,7 @@ from importlib import resources
 from typing import Any, Final
 
 from .comparison import Comparison
-from .report import Report
+from .report import Report, RuleDetails
 
 _ROOTS: Final = {"report": Report, "comparison": Comparison}
 _SCALARS: Final = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
@@ -56,6 +56,8 @@ def _type(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         return {"$ref": f"#/$defs/{name}"}
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
+        if RuleDetails in arguments:  # docs/report-json.md lists the keys of each rule
+            return _type(dict[str, Any], definitions)
         return _union([_type(argument, definitions) for argument in arguments])
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         return {"type": "array", "items": _type(arguments[0], definitions)}

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
-from ..analysis.report import Report, RuleResult
+from ..analysis import rule_details as details
+from ..analysis.report import Histogram, Report, RuleResult, Share, plain
 
-_ROWS = Iterable[Mapping[str, Any]]
+D = TypeVar("D", bound=details.Gpu)
+
 _MODES: Final = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
 _METRICS: Final = {
     "network": "Network", "gpu": "GPU", "cpu": "CPU", "cpu_memory": "CPU memory", "gpu_memory": "GPU memory", "io_wait": "I/O",
 }  # fmt: skip
 _KINDS: Final = {"CPU operators": "cpu_functions", "GPU operators": "gpu_functions", "other": "others"}
-_BOX: Final = ("p25", "p50", "p75", "p95", "upper", "lower")
 
 
 def rule_files(report: Report) -> dict[str, bytes]:
@@ -49,12 +50,15 @@ def ours(data: bytes) -> bool:
 
 
 def _content(result: RuleResult) -> dict[str, Any]:
-    shape = _SHAPES.get(result.rule)
-    details = shape(result.details, result) if shape and result.category != "custom" else result.details
+    found: Any = result.details
+    if result.rule in _SHAPES and isinstance(found, details.DETAILS[result.rule]):
+        found = _SHAPES[result.rule](found, result)
+    elif not found and result.category != "custom":
+        found = _EMPTY.get(result.rule, {})
     return {
         "RuleTriggered": result.triggered,
         "Violations": result.violations,
-        "Details": _rounded(details),
+        "Details": _rounded(plain(found)),
         "Datapoints": result.datapoints,
         "RuleParameters": "\n".join(f"{name}:{value}" for name, value in _parameters(result)),
         "Verdict": result.verdict,
@@ -72,154 +76,133 @@ def _parameters(result: RuleResult) -> Iterable[tuple[str, Any]]:
 # -- one function per documented rule: our details, the result -> the service's Details ------------------------------------
 
 
-def _low_gpu_utilization(details: Mapping[str, Any], result: RuleResult) -> dict[str, Any]:
-    def row(device: Mapping[str, Any]) -> dict[str, Any]:
-        box = device.get("box") or {}
-        return {"gpu_max": box.get("max"), "gpu_95": device.get("p95"), "gpu_5": device.get("p5"), **_box(box)}
+def _low_gpu_utilization(found: details.LowGPUUtilizationDetails, result: RuleResult) -> dict[str, Any]:
+    def row(device: details.LowGpu) -> dict[str, Any]:
+        return {"gpu_max": device.box.max, "gpu_95": device.p95, "gpu_5": device.p5, **_box(device.box)}
 
-    return _by_gpu((device for device in _list(details, "devices") if device.get("triggered")), row, result)
-
-
-def _gpu_memory_increase(details: Mapping[str, Any], result: RuleResult) -> dict[str, Any]:
-    def row(device: Mapping[str, Any]) -> dict[str, Any]:
-        box = device.get("box") or {}
-        return {"increase": device.get("largest_increase"), "gpu_max": box.get("max"), "p05": box.get("p5"), **_box(box)}
-
-    return _by_gpu((device for device in _list(details, "devices") if device.get("violations")), row, result)
+    return _by_gpu([device for device in found.devices if device.triggered], row, result)
 
 
-def _batch_size(details: Mapping[str, Any], result: RuleResult) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for device in _list(details, "devices"):
-        if device.get("violations"):
-            boxes, node = device.get("boxes") or {}, found.setdefault(device["node"], {})
-            gpu = _gpu(device)
-            node.setdefault("cpu", _box(boxes.get("cpu") or {}))
-            node[gpu], node[f"{gpu}_memory"] = _box(boxes.get("gpu") or {}), _box(boxes.get("gpu_memory") or {})
-    return _dated(found, result)
+def _gpu_memory_increase(found: details.GPUMemoryIncreaseDetails, result: RuleResult) -> dict[str, Any]:
+    def row(device: details.GrowingMemory) -> dict[str, Any]:
+        return {"increase": device.largest_increase, "gpu_max": device.box.max, "p05": device.box.p5, **_box(device.box)}
+
+    return _by_gpu([device for device in found.devices if device.violations], row, result)
 
 
-def _bottleneck(details: Mapping[str, Any], result: RuleResult) -> dict[str, Any]:
-    total, active = details.get("total") or {}, details.get("active") or {}
-    found: dict[str, Any] = {"low_gpu_utilization": total.get("low")} if total else {}
-    if phases := _percents(active.get("phases") or ()):
-        found["phase"] = phases
-    return found
+def _batch_size(found: details.BatchSizeDetails, result: RuleResult) -> dict[str, Any]:
+    nodes: dict[str, Any] = {}
+    for device in found.devices:
+        if device.violations:
+            boxes, node = device.boxes, nodes.setdefault(device.node, {})
+            node.setdefault("cpu", _box(boxes.cpu))
+            node[_gpu(device)], node[f"{_gpu(device)}_memory"] = _box(boxes.gpu), _box(boxes.gpu_memory)
+    return _dated(nodes, result)
 
 
-def _load_balancing(details: Mapping[str, Any], result: RuleResult) -> dict[str, Any]:
-    """``distances``: pairs of one node, as the service has them; those with another node's GPU stand apart."""
-    found: dict[str, Any] = {}
-    for device in _list(details, "devices"):
-        if device.get("evaluated"):
-            node = found.setdefault(device["node"], {"workloads": {}, "distances": {}})
-            samples = device.get("samples") or 0
-            node["workloads"][_gpu(device)] = [round(share * samples) for share in device.get("histogram") or ()]
-    for pair in _list(details, "pairs"):
-        one, other = pair["a"], pair.get("b")
-        if not pair.get("violation"):
+def _bottleneck(found: details.BottleneckDetails, _: RuleResult) -> dict[str, Any]:
+    phases = _percents(found.active.phases)
+    return {"low_gpu_utilization": found.total.low, **({"phase": phases} if phases else {})}
+
+
+def _load_balancing(found: details.LoadBalancingDetails, _: RuleResult) -> dict[str, Any]:
+    """``distances``: pairs of one node, as the service has them; those with another node's GPU are separate."""
+    nodes: dict[str, Any] = {}
+    for device in found.devices:
+        if device.evaluated:
+            node = nodes.setdefault(device.node, {"workloads": {}, "distances": {}})
+            node["workloads"][_gpu(device)] = [round(share * device.samples) for share in device.histogram]
+    for pair in found.pairs:
+        if not pair.violation:
             continue
-        node = found.setdefault(one["node"], {"workloads": {}, "distances": {}})
-        if other is None:
-            node.setdefault("distances_to_mean", {})[_gpu(one)] = pair["distance"]
-        elif other["node"] == one["node"]:
-            node["distances"].setdefault(_gpu(one), {})[_gpu(other)] = pair["distance"]
+        node = nodes.setdefault(pair.a.node, {"workloads": {}, "distances": {}})
+        if pair.b is None:
+            node.setdefault("distances_to_mean", {})[_gpu(pair.a)] = pair.distance
+        elif pair.b.node == pair.a.node:
+            node["distances"].setdefault(_gpu(pair.a), {})[_gpu(pair.b)] = pair.distance
         else:
-            apart = node.setdefault("distances_to_other_nodes", {}).setdefault(_gpu(one), {})
-            apart[f"{other['node']}/{_gpu(other)}"] = pair["distance"]
-    return found
+            apart = node.setdefault("distances_to_other_nodes", {}).setdefault(_gpu(pair.a), {})
+            apart[f"{pair.b.node}/{_gpu(pair.b)}"] = pair.distance
+    return nodes
 
 
-def _overall_system_usage(details: Mapping[str, Any], result: RuleResult) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for node in _list(details, "nodes"):
-        for metric in node.get("metrics") or ():
-            if name := _METRICS.get(metric["metric"]):
-                values = {key: None if metric.get(key) is None else round(metric[key], 2) for key in ("max", "p99", "p95", "p50", "min")}
-                found.setdefault(name, {})[node["node"]] = values
-    return {name: found[name] for name in _METRICS.values() if name in found}
+def _overall_system_usage(found: details.OverallSystemUsageDetails, _: RuleResult) -> dict[str, Any]:
+    metrics: dict[str, Any] = {}
+    for node in found.nodes:
+        for metric in node.metrics:
+            if name := _METRICS.get(metric.metric):
+                values = {"max": metric.max, "p99": metric.p99, "p95": metric.p95, "p50": metric.p50, "min": metric.min}
+                metrics.setdefault(name, {})[node.node] = {key: round(value, 2) for key, value in values.items()}
+    return {name: metrics[name] for name in _METRICS.values() if name in metrics}
 
 
-def _max_initialization_time(details: Mapping[str, Any], result: RuleResult) -> dict[str, Any]:
+def _max_initialization_time(found: details.MaxInitializationTimeDetails, _: RuleResult) -> dict[str, Any]:
     """``last`` is the end of the last step; the service has its start."""
-    started, initialization, loop = details.get("started_ns"), details.get("initialization_ns"), details.get("loop_ns")
     steps: dict[str, Any] = {}
-    if started is not None and initialization is not None:
-        steps["first"] = (started + initialization) // 1000
-        if loop is not None:
-            steps["last"] = (started + initialization + loop) // 1000
-    found: dict[str, Any] = {"step_num": steps}
-    for key, value in (("job_start", started), ("job_end", details.get("ended_ns"))):
-        if value is not None:
-            found[key] = round(value / 1e9, 6)
-    return found
+    if found.started_ns is not None and found.initialization_ns is not None:
+        first = found.started_ns + found.initialization_ns
+        steps["first"] = first // 1000
+        if found.loop_ns is not None:
+            steps["last"] = (first + found.loop_ns) // 1000
+    times = (("job_start", found.started_ns), ("job_end", found.ended_ns))
+    return {"step_num": steps, **{key: round(time / 1e9, 6) for key, time in times if time is not None}}
 
 
-def _overall_framework_metrics(details: Mapping[str, Any], result: RuleResult) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, rows in (("ratio", "operator_time"), ("phase", "phases"), ("general", "step_parts"), ("horovod", "collectives")):
-        if shares := _percents(_list(details, rows)):
-            found[key] = shares
-    found.setdefault("phase_time", {})
-    for key in ("CPU", "GPU"):
-        if operators := list(_list(details, f"{key.lower()}_operators")):
-            found[key] = {row["name"]: row.get("percent") for row in operators}
-            found[f"{key}_total"] = {row["name"]: round(row["total_ns"] / 1000) for row in operators}
-    parts = {row["name"]: row["total_ns"] for row in _list(details, "step_parts")}
-    both = (parts.get("forward") or 0) + (parts.get("backward") or 0)
+def _overall_framework_metrics(found: details.OverallFrameworkMetricsDetails, _: RuleResult) -> dict[str, Any]:
+    tables = (("ratio", found.operator_time), ("phase", found.phases), ("general", found.step_parts), ("horovod", found.collectives))
+    metrics: dict[str, Any] = {key: _percents(rows) for key, rows in tables if rows}
+    metrics.setdefault("phase_time", {})
+    for key, operators in (("CPU", found.cpu_operators), ("GPU", found.gpu_operators)):
+        if operators:
+            metrics[key] = {row.name: row.percent for row in operators}
+            metrics[f"{key}_total"] = {row.name: round(row.total_ns / 1000) for row in operators}
+    parts = {row.name: row.total_ns for row in found.step_parts}
+    both = parts.get("forward", 0) + parts.get("backward", 0)
     if "forward" in parts and "backward" in parts and both:
-        found["forward_backward"] = {"Forward pass": 100 * parts["forward"] / both, "Backward pass": 100 * parts["backward"] / both}
-    return found
+        metrics["forward_backward"] = {"Forward pass": 100 * parts["forward"] / both, "Backward pass": 100 * parts["backward"] / both}
+    return metrics
 
 
-def _step_outlier(details: Mapping[str, Any], result: RuleResult) -> dict[str, Any]:
-    """A worker is "node-pid"; where it has steps of several phases, the one with most steps has the plain name."""
-    found: dict[str, Any] = {}
-    for group in sorted(_list(details, "groups"), key=lambda group: -(group.get("steps") or 0)):
-        worker = "-".join(str(part) for part in (group["node"], group.get("pid")) if part is not None)
-        phase = group.get("phase")
-        steps = [
-            str(step["index"])
-            for step in _list(details, "slowest")
-            if step.get("outlier") and all(step.get(key) == group.get(key) for key in ("node", "rank", "pid", "phase"))
-        ]
+def _step_outlier(found: details.StepOutlierDetails, _: RuleResult) -> dict[str, Any]:
+    """A worker is "node-pid"; if it has steps of several phases, the one with most steps has the plain name."""
+    workers: dict[str, Any] = {}
+    for group in sorted(found.groups, key=lambda group: -group.steps):
+        worker = "-".join(str(part) for part in (group.node, group.pid) if part is not None)
+        key = (group.node, group.rank, group.pid, group.phase)
+        steps = [str(step.index) for step in found.slowest if step.outlier and (step.node, step.rank, step.pid, step.phase) == key]
         # A rank without a process id, or a further phase: a name of its own.
-        for extra in (group.get("rank"), phase, len(found)):
-            if worker in found and extra is not None:
+        for extra in (group.rank, group.phase, len(workers)):
+            if worker in workers and extra is not None:
                 worker = f"{worker}-{extra}"
-        found[worker] = {
-            "step_stats": {key: _seconds(group.get(f"{key}_ns")) for key in ("mean", "max", "p99", "p95", "p50", "min")},
-            "number_of_outliers": group.get("outliers"),
-            "phase": _phase(phase),
-            "stddev": _seconds(group.get("std_ns")),
-            **_histogram(group.get("normal_histogram")),
+        times = (("mean", group.mean_ns), ("max", group.max_ns), ("p99", group.p99_ns), ("p95", group.p95_ns), ("p50", group.p50_ns))
+        workers[worker] = {
+            "step_stats": {key: ns / 1e9 for key, ns in (*times, ("min", group.min_ns))},
+            "number_of_outliers": group.outliers,
+            "phase": _phase(group.phase),
+            "stddev": group.std_ns / 1e9,
+            **_histogram(group.normal_histogram),
             "step_numbers": steps,
         }
-    phases = _percents((details.get("active") or {}).get("phases") or ())
-    return {"step_details": found, **({"phase": phases} if phases else {})}
+    phases = _percents(found.active.phases)
+    return {"step_details": workers, **({"phase": phases} if phases else {})}
 
 
-def _dataloader(details: Mapping[str, Any], result: RuleResult) -> dict[str, Any]:
-    """The service has one of each for the whole run: those of the first machine with an issue, else of the first."""
-    nodes = list(_list(details, "nodes"))
-    node = next((one for one in nodes if one.get("issue")), nodes[0] if nodes else None)
-    found: dict[str, Any] = {}
-    configurations = list(_list(details, "configurations"))
-    same = [one for one in configurations if node is None or one.get("node") == node.get("node")]
+def _dataloader(found: details.DataloaderDetails, _: RuleResult) -> dict[str, Any]:
+    """The service has one of each for the whole run: those of the first node with an issue, else of the first."""
+    node = next((node for node in found.nodes if node.issue), found.nodes[0] if found.nodes else None)
+    settings: dict[str, Any] = {}
+    same = [loader for loader in found.configurations if node is None or loader.node == node.node]
     for key in ("pin_memory", "num_workers"):
-        if values := [one[key] for one in (same or configurations) if one.get(key) is not None]:
-            found[key] = values[0]
+        if values := [value for loader in (same or found.configurations) if (value := getattr(loader, key)) is not None]:
+            settings[key] = values[0]
     if node is not None:
-        loaders = node.get("loaders")
-        found |= {"cores": node.get("cores"), "dataloaders": None if loaders is None else int(loaders)}
-    loading = details.get("loading") or {}
-    if loading:
-        times = {key: _seconds(loading.get(f"{key}_ns")) for key in ("p25", "p50", "p95")}
-        found["dataloading_time"] = {**times, **_histogram(details.get("histogram"))}
-    return found
+        settings |= {"cores": node.cores, "dataloaders": None if node.loaders is None else int(node.loaders)}
+    loading = found.loading
+    times = {"p25": _seconds(loading.p25_ns), "p50": _seconds(loading.p50_ns), "p95": _seconds(loading.p95_ns)}
+    return {**settings, "dataloading_time": {**times, **_histogram(found.histogram)}}
 
 
-_SHAPES: Final[dict[str, Callable[[Mapping[str, Any], RuleResult], dict[str, Any]]]] = {
+_SHAPES: Final[dict[str, Callable[[Any, RuleResult], dict[str, Any]]]] = {
     "LowGPUUtilization": _low_gpu_utilization,
     "GPUMemoryIncrease": _gpu_memory_increase,
     "BatchSize": _batch_size,
@@ -232,12 +215,16 @@ _SHAPES: Final[dict[str, Callable[[Mapping[str, Any], RuleResult], dict[str, Any
     "StepOutlier": _step_outlier,
     "Dataloader": _dataloader,
 }
+# What a rule without details has.
+_EMPTY: Final[dict[str, dict[str, Any]]] = {
+    "MaxInitializationTime": {"step_num": {}}, "OverallFrameworkMetrics": {"phase_time": {}}, "StepOutlier": {"step_details": {}},
+}  # fmt: skip
 
 
-def _by_gpu(devices: _ROWS, row: Callable[[Mapping[str, Any]], dict[str, Any]], result: RuleResult) -> dict[str, Any]:
+def _by_gpu(devices: Sequence[D], row: Callable[[D], dict[str, Any]], result: RuleResult) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for device in devices:
-        found.setdefault(device["node"], {})[_gpu(device)] = row(device)
+        found.setdefault(device.node, {})[_gpu(device)] = row(device)
     return _dated(found, result)
 
 
@@ -246,20 +233,16 @@ def _dated(found: dict[str, Any], result: RuleResult) -> dict[str, Any]:
     return {**found, "last_timestamp": result.last_ns // 1000} if found and result.last_ns is not None else found
 
 
-def _list(details: Mapping[str, Any], key: str) -> _ROWS:
-    return details.get(key) or ()
+def _gpu(device: details.Gpu) -> str:
+    return f"gpu{device.device}"
 
 
-def _gpu(device: Mapping[str, Any]) -> str:
-    return f"gpu{device['device']}"
+def _box(box: details.Box | None) -> dict[str, Any]:
+    return {key: None if box is None else getattr(box, key) for key in ("p25", "p50", "p75", "p95", "upper", "lower")}
 
 
-def _box(box: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: box.get(key) for key in _BOX}
-
-
-def _percents(rows: _ROWS) -> dict[str, Any]:
-    return {_KINDS.get(str(row["name"]), str(_phase(row["name"]))): row.get("percent") for row in rows}
+def _percents(rows: Iterable[Share | details.NamedTime]) -> dict[str, Any]:
+    return {_KINDS.get(row.name, str(_phase(row.name))): row.percent for row in rows}
 
 
 def _phase(name: str | None) -> str | None:
@@ -270,10 +253,8 @@ def _seconds(ns: float | None) -> float | None:
     return None if ns is None else ns / 1e9
 
 
-def _histogram(histogram: Mapping[str, Any] | None) -> dict[str, Any]:
-    if not histogram:
-        return {}
-    return {"probs": list(histogram["counts"]), "binedges": [edge / 1e9 for edge in histogram["edges"]]}
+def _histogram(histogram: Histogram | None) -> dict[str, Any]:
+    return {"probs": list(histogram.counts), "binedges": [edge / 1e9 for edge in histogram.edges]} if histogram else {}
 
 
 def _rounded(value: Any) -> Any:

@@ -15,6 +15,7 @@ from postrun import ProfilerRule, rule_configs
 from postrun.analysis.rules.catalogue import DOCUMENTED, RULES
 from postrun.errors import InputError, UsageError
 from postrun.ingest import ingest
+from rule_details import plain_details
 
 T0 = 1_700_000_040  # a full minute
 
@@ -72,7 +73,7 @@ def test_profiler_report_counts_its_own_rules_only(run: Path) -> None:
     assert report.rules[0].rule == "ProfilerReport"
     assert len(report.rules) == 1 + len(DOCUMENTED) + 2
     assert verdicts(report)["again"] == verdicts(report)["LowGPUUtilization"] == verdicts(report)["ProfilerReport"] == "IssuesFound"
-    assert len(report.rules[0].details["rules"]) == len(DOCUMENTED) == 11
+    assert len(plain_details(report.rules[0])["rules"]) == len(DOCUMENTED) == 11
 
 
 def test_an_open_store_is_read_and_left_open(run: Path, tmp_path: Path) -> None:

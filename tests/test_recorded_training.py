@@ -22,6 +22,7 @@ from postrun.demo_recording import NotRecordedError, record_example
 from postrun.example_training import STALL_S, STALLED_STEP, STEPS
 from postrun.ingest import ingest
 from prt_reader import read
+from rule_details import plain_details
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="recordings are read and made by the C library, which was not built")
 
@@ -96,7 +97,7 @@ def test_the_planted_step_is_named_with_its_cause(report: Report, tables: dict[s
     limit = statistics.fmean(lengths) + 5 * statistics.pstdev(lengths)
     [rule] = [rule for rule in report.rules if rule.rule == "StepOutlier"]
     assert rule.violations == sum(length > limit for length in lengths) >= 1
-    slow = rule.details["slowest"][0]
+    slow = plain_details(rule)["slowest"][0]
     typical = sorted(range(STEPS), key=lambda i: lengths[i])[(STEPS - 1) // 2]
     loading = ranges(tables, "data loading")
     extra = float(loading[STALLED_STEP]["duration_ns"] - loading[typical]["duration_ns"])

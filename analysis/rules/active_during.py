@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from ...ingest.store import Store
 from ..annotation_names import base_name
 from ..intervals import difference, union
+from ..rule_details import Active, NamedTime
 
 OUTSIDE: Final = "outside of steps"
 _BATCH: Final = 1_000_000
@@ -32,27 +33,26 @@ _OPERATORS: Final = """
 _FUNCTIONS: Final = "coalesce(phase = 'cpu_functions' OR starts_with(phase, 'gpu_functions'), FALSE)"
 
 
-def active_during(store: Store, intervals: pl.DataFrame, top: int) -> dict[str, list[dict[str, Any]]]:
+def active_during(store: Store, intervals: pl.DataFrame, top: int) -> Active:
     """What was active during ``intervals`` (columns start, end in ns; node or process, or both, where only events of these count).
 
-    Keys phases, annotations, operators; each a list of at most ``top`` rows {"name", "time_ns", "percent"}, longest first. ``time_ns``:
-    how much of the events of that name lies inside of the intervals, every event once, however many intervals overlap it or each other;
-    events at the same time or inside of each other add up (operators are inclusive). ``percent``: of the times of all names of that
-    list, also of those that are not in it. Annotations are named without a number at their end; phases are those of the steps, and
-    "outside of steps" the rest of the time of each process that has steps.
+    At most ``top`` of each kind, longest first. ``time_ns``: how much of the events of that name lies inside of the intervals, every event
+    once, however many intervals overlap it or each other; events at the same time or inside of each other add up (operators are inclusive).
+    ``percent``: of the times of all names of that kind, also of those that are left out. Annotations are named without a number at their
+    end; phases are those of the steps, and "outside of steps" the rest of the time of each process that has steps.
     """
     keys = [column for column in ("node", "process") if column in intervals.columns]
     wanted = union(intervals.with_columns(pl.col(keys).cast(pl.Int32).fill_null(-1)), keys)
     if wanted.is_empty():
-        return {"phases": [], "annotations": [], "operators": []}
+        return Active()
     names = store.frame("SELECT id AS name, text FROM name")
     annotations = _times(store, _ANNOTATIONS.format(functions=_FUNCTIONS), wanted, keys).join(names, on="name")
     operators = _times(store, _OPERATORS.format(functions=_FUNCTIONS), wanted, keys).join(names, on="name")
-    return {
-        "phases": _rows(_phases(store, wanted, keys), top),
-        "annotations": _rows(annotations.select(base_name(pl.col("text")).alias("name"), "time_ns"), top),
-        "operators": _rows(operators.select(name="text", time_ns="time_ns"), top),
-    }
+    return Active(
+        phases=_rows(_phases(store, wanted, keys), top),
+        annotations=_rows(annotations.select(base_name(pl.col("text")).alias("name"), "time_ns"), top),
+        operators=_rows(operators.select(name="text", time_ns="time_ns"), top),
+    )
 
 
 def _phases(store: Store, wanted: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -106,8 +106,8 @@ def _with_covered(rows: pl.DataFrame, time: str, segments: pl.DataFrame, keys: S
     return joined.with_columns(covered.alias(f"covered_{time}")).drop("segment", "length", "before")
 
 
-def _rows(times: pl.DataFrame, top: int) -> list[dict[str, Any]]:
+def _rows(times: pl.DataFrame, top: int) -> tuple[NamedTime, ...]:
     found = times.group_by("name").agg(pl.col("time_ns").sum()).filter(pl.col("time_ns") > 0)
     total = found["time_ns"].sum()
     shown = found.sort("time_ns", "name", descending=[True, False]).head(top)
-    return shown.select("name", "time_ns", percent=100 * pl.col("time_ns") / total).to_dicts()
+    return tuple(NamedTime(*row) for row in shown.select("name", "time_ns", percent=100 * pl.col("time_ns") / total).iter_rows())

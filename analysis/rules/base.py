@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 
-from ..report import NOT_EVALUATED
+from ..report import FINE, ISSUES, NOT_EVALUATED, RuleDetails
 
 if TYPE_CHECKING:
     from .run_data import RunData
     from .samples import SampleBlock
 
+T = TypeVar("T")
 Preset = Literal["documented", "service"]
 PRESETS: Final[tuple[Preset, ...]] = ("documented", "service")
 
@@ -117,7 +118,8 @@ class Cost:
 class Outcome:
     """What a rule answers. ``finding``: one plain sentence with the numbers and the threshold. ``recommendation``: an imperative with the
     concrete knob, then why it helps here. ``reason``: why not evaluated, or the error. ``capture``: which capture would supply what is
-    missing. ``details``: plain data (dicts, lists, strings, numbers, None), times in ns under keys ending in ``_ns``.
+    missing. ``details``: what was measured; of a custom rule plain data (dicts, lists, strings, numbers, None), times in ns under keys
+    ending in ``_ns``.
     ``title``: the imperative that heads the finding where there is no cost (None: the rule's advice). ``checks``, ``condition``: what the
     rule looked at in this run, and when it finds an issue in it (None: as the rule says)."""
 
@@ -130,7 +132,7 @@ class Outcome:
     windows_triggered: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
-    details: dict[str, Any] = field(default_factory=dict)
+    details: RuleDetails | dict[str, Any] = field(default_factory=dict)
     finding: str | None = None
     recommendation: str | None = None
     capture: str | None = None
@@ -143,6 +145,28 @@ class Outcome:
 def not_evaluated(reason: str, capture: str | None = None, **more: Any) -> Outcome:
     """A rule that had nothing to look at. ``reason`` is a clause without a full stop: "no CPU samples in this run"."""
     return Outcome(NOT_EVALUATED, reason=reason, capture=capture, **more)
+
+
+def required(value: T | None) -> T:
+    """A value that cannot be None here, because the row was evaluated."""
+    assert value is not None
+    return value
+
+
+def of_the_run(bad: Sequence[object], datapoints: int, times: Iterable[tuple[int, int]] = (), **more: Any) -> Outcome:
+    """The answer of a rule that evaluates the run in one window. ``bad``: what has the issue; ``times``: first and last time of each."""
+    spans = list(times)
+    return Outcome(
+        ISSUES if bad else FINE,
+        triggered=len(bad),
+        violations=len(bad),
+        datapoints=datapoints,
+        windows=1,
+        windows_triggered=1 if bad else 0,
+        first_ns=min((first for first, _ in spans), default=None),
+        last_ns=max((last for _, last in spans), default=None),
+        **more,
+    )
 
 
 class Rule(ABC):

@@ -8,8 +8,9 @@ from typing import Any, Final
 import polars as pl
 
 from ..report import FINE, ISSUES
+from ..rule_details import P95, BatchSizeBoxes, BatchSizeDetails, BatchSizeGpu
 from ..wording import count, percent, plural
-from .base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, required
 from .frameworks import BATCH_SIZE, framework_of
 from .gpus import (
     NO_CPU,
@@ -43,8 +44,6 @@ _RECORDED: Final = (
 )
 _USED: Final = "GPU memory is the used share of the device's memory."
 _GPU: Final = ["node", "unit"]
-
-Row = dict[str, Any]
 
 
 class BatchSize(SampleRule):
@@ -114,33 +113,33 @@ class BatchSize(SampleRule):
         cpu = {row["node"]: row for _, part, _ in observed for row in part.iter_rows(named=True)}
         found = [row for part, _, _ in observed for row in part.iter_rows(named=True)]
         devices = with_ranks((_device(row, cpu.get(row["node"]), run) for row in found), run)
-        small = [row for row in devices if row["violations"]]
-        judged = [row for row in devices if row["windows"]]
-        details = capped(devices, {at for at, row in enumerate(devices) if row["violations"]}, "devices")
-        details["caveats"] = [*CAVEATS, *_memory_notes(devices)]
+        small = [row for row in devices if row.violations]
+        judged = [row for row in devices if row.windows]
+        shown, left_out = capped(devices, lambda row: row.violations)
+        details = BatchSizeDetails(devices=shown, left_out=left_out, caveats=(*CAVEATS, *_memory_notes(devices)))
         if not judged:
             return not_evaluated(*self._too_few(devices, run, parameters), details=details)
         windows = pl.concat([part for _, _, part in observed]).group_by("window").agg(pl.col("violation").any())
-        violations = sum(row["violations"] for row in small)
+        violations = sum(row.violations for row in small)
         return Outcome(
             ISSUES if small else FINE,
             triggered=violations,
             violations=violations,
-            datapoints=sum(row["samples"] for row in judged),
+            datapoints=sum(row.samples for row in judged),
             windows=len(windows),
             windows_triggered=int(windows["violation"].sum()),
-            first_ns=min((row["first_ns"] for row in small), default=None),
-            last_ns=max((row["last_ns"] for row in small), default=None),
+            first_ns=min((required(row.first_ns) for row in small), default=None),
+            last_ns=max((required(row.last_ns) for row in small), default=None),
             details=details,
             finding=(_finding if small else _fine)(small or judged, judged, parameters) + also_too_few(len(devices) - len(judged)) + ".",
             recommendation=_recommendation(small, run) if small else None,
             cost=_cost(small, devices, run) if small else None,
         )
 
-    def _too_few(self, devices: Sequence[Row], run: RunData, parameters: Parameters) -> tuple[str, str]:
+    def _too_few(self, devices: Sequence[BatchSizeGpu], run: RunData, parameters: Parameters) -> tuple[str, str]:
         """Why no GPU was judged, and which capture would help: of the best GPU, the figure that has the fewest samples."""
         name = max(("patience", "window"), key=lambda one: float(parameters[one]))
-        counts = [(min(box["samples"] if box else 0 for box in row["boxes"].values()), row) for row in devices]
+        counts = [(min(box.samples if box else 0 for box in (row.boxes.cpu, row.boxes.gpu, row.boxes.gpu_memory)), row) for row in devices]
         most, row = max(counts, key=lambda item: item[0], default=(0, None))
         if not devices:
             return NO_GPU, record(run, NO_GPU)
@@ -148,45 +147,45 @@ class BatchSize(SampleRule):
             return "no machine has samples of its GPUs, of their memory and of its CPU", RECORD
         if most > max(parameters["patience"], samples_of(parameters["window"])):
             return "no evaluation window has enough samples of a GPU, of its memory and of the CPU", RECORD
-        derived = bool(row and row["derived"])
+        derived = bool(row and row.derived)
         return too_few(self.name, most, parameters[name], run, parameter=name, derived=derived), RECORD_LONGER
 
 
-def _device(row: Mapping[str, Any], cpu: Mapping[str, Any] | None, run: RunData) -> Row:
+def _device(row: Mapping[str, Any], cpu: Mapping[str, Any] | None, run: RunData) -> BatchSizeGpu:
     memory = {key.removeprefix("memory_"): value for key, value in row.items() if key.startswith("memory_")}
-    return {
-        "node": run.places.node(row["node"]),
-        "device": row["unit"],
-        "derived": row["source"] == "derived",
-        "memory_figure": _FIGURE.get(memory["source"]),
-        "samples": row["samples"],
-        "windows": row["windows"] or 0,
-        "violations": row["violations"] or 0,
-        "first_ns": row["violated_first_ns"],
-        "last_ns": row["violated_last_ns"],
-        "cpu_p95": row["cpu_p95"],
-        "gpu_p95": row["gpu_p95"],
-        "gpu_memory_p95": row["gpu_memory_p95"],
-        "at_last_violation": {figure: row[f"violated_{figure}"] for figure in ("cpu_p95", "gpu_p95", "gpu_memory_p95")},
-        "boxes": {
-            "cpu": None if cpu is None else box(cpu),
-            "gpu": box(row),
-            "gpu_memory": None if memory["samples"] is None else box(memory),
-        },
-    }
+    return BatchSizeGpu(
+        node=run.places.node(row["node"]),
+        device=row["unit"],
+        derived=row["source"] == "derived",
+        memory_figure=_FIGURE.get(memory["source"]),
+        samples=row["samples"],
+        windows=row["windows"] or 0,
+        violations=row["violations"] or 0,
+        first_ns=row["violated_first_ns"],
+        last_ns=row["violated_last_ns"],
+        cpu_p95=row["cpu_p95"],
+        gpu_p95=row["gpu_p95"],
+        gpu_memory_p95=row["gpu_memory_p95"],
+        at_last_violation=P95(row["violated_cpu_p95"], row["violated_gpu_p95"], row["violated_gpu_memory_p95"]),
+        boxes=BatchSizeBoxes(
+            cpu=None if cpu is None else box(cpu),
+            gpu=box(row),
+            gpu_memory=None if memory["samples"] is None else box(memory),
+        ),
+    )
 
 
 # -- what the reader sees --------------------------------------------------------------------------------------------------
 
 
-def _memory_notes(devices: Sequence[Row]) -> list[str]:
-    figures = {row["memory_figure"] for row in devices}
+def _memory_notes(devices: Sequence[BatchSizeGpu]) -> list[str]:
+    figures = {row.memory_figure for row in devices}
     notes = {"footprint": _USED, "memory controller": _RECORDED}
     return [note for figure, note in notes.items() if figure in figures]
 
 
-def _memory(row: Row) -> str:
-    return "GPU memory" if row["memory_figure"] == "footprint" else "the GPU's memory controller"
+def _memory(row: BatchSizeGpu) -> str:
+    return "GPU memory" if row.memory_figure == "footprint" else "the GPU's memory controller"
 
 
 def _limits(parameters: Parameters) -> str:
@@ -196,51 +195,49 @@ def _limits(parameters: Parameters) -> str:
     return f"thresholds {threshold(given[0])}, {threshold(given[1])} and {threshold(given[2])}"
 
 
-def _figures(row: Row, at: Row) -> str:
-    return (
-        f"p95 of the CPU is {percent(at['cpu_p95'])}, of the GPU {percent(at['gpu_p95'])}"
-        f" and of {_memory(row)} {percent(at['gpu_memory_p95'])}"
-    )
+def _figures(row: BatchSizeGpu, at: BatchSizeGpu | P95) -> str:
+    cpu, gpu, memory = (percent(required(figure)) for figure in (at.cpu_p95, at.gpu_p95, at.gpu_memory_p95))
+    return f"p95 of the CPU is {cpu}, of the GPU {gpu} and of {_memory(row)} {memory}"
 
 
-def _finding(small: Sequence[Row], judged: Sequence[Row], parameters: Parameters) -> str:
+def _finding(small: Sequence[BatchSizeGpu], judged: Sequence[BatchSizeGpu], parameters: Parameters) -> str:
     """How often, and the figures of the GPU with most violations in the last of them."""
-    worst = max(small, key=lambda row: (row["violations"], -row["gpu_p95"]))
-    windows = in_windows(sum(row["violations"] for row in small), sum(row["windows"] for row in small))
+    worst = max(small, key=lambda row: (row.violations, -required(row.gpu_p95)))
+    windows = in_windows(sum(row.violations for row in small), sum(row.windows for row in small))
     of_all = f", {count(len(small))} of {plural(len(judged), 'GPU')}" if len(judged) > 1 else ""
     return (
         f"CPU, GPU and GPU memory were all low ({_limits(parameters)} of p95) in {windows} of {where(small)}{of_all}:"
-        f" in the last of them {_figures(worst, worst['at_last_violation'])}" + (f" on {gpu(worst)}" if len(small) > 1 else "")
+        f" in the last of them {_figures(worst, worst.at_last_violation)}" + (f" on {gpu(worst)}" if len(small) > 1 else "")
     )
 
 
-def _fine(_: Sequence[Row], judged: Sequence[Row], parameters: Parameters) -> str:
-    lowest = min(judged, key=lambda row: row["gpu_p95"])
-    windows = plural(sum(row["windows"] for row in judged), "window")
+def _fine(_: Sequence[BatchSizeGpu], judged: Sequence[BatchSizeGpu], parameters: Parameters) -> str:
+    lowest = min(judged, key=lambda row: required(row.gpu_p95))
+    windows = plural(sum(row.windows for row in judged), "window")
     return (
         f"In none of {windows} of {plural(len(judged), 'GPU')} were CPU, GPU and GPU memory all below their {_limits(parameters)} of p95:"
         f" on {gpu(lowest)}, the least used one at the end, {_figures(lowest, lowest)}"
     )
 
 
-def _recommendation(small: Sequence[Row], run: RunData) -> str:
+def _recommendation(small: Sequence[BatchSizeGpu], run: RunData) -> str:
     batch_size = BATCH_SIZE.of(framework_of(run.store))
-    worst = max(small, key=lambda row: (row["violations"], -row["gpu_p95"]))
-    if worst["memory_figure"] == "footprint":
-        highest = worst["boxes"]["gpu_memory"]["max"]
+    worst = max(small, key=lambda row: (row.violations, -required(row.gpu_p95)))
+    if worst.memory_figure == "footprint":
+        highest = required(worst.boxes.gpu_memory).max
         room = f"its memory is never fuller than {percent(highest)}"
         raise_it = f"Double {batch_size}" if highest <= 50 else f"Raise {batch_size} in small steps"
     else:
         room = "how much of its memory is used was not recorded"
         raise_it = f"Raise {batch_size} as far as GPU memory allows (`nvidia-smi` shows how much of it is used)"
     return (
-        f"{raise_it}, or use smaller GPUs: {gpu(worst)} is at {percent(worst['boxes']['gpu']['mean'])} on average, and {room}."
+        f"{raise_it}, or use smaller GPUs: {gpu(worst)} is at {percent(worst.boxes.gpu.mean)} on average, and {room}."
         f" {CAVEATS[0]} {CAVEATS[1]}"
     )
 
 
-def _cost(small: Sequence[Row], devices: Sequence[Row], run: RunData) -> Cost:
-    unused = round(sum(_unused_ns(row, run) * row["violations"] / row["windows"] for row in small))
+def _cost(small: Sequence[BatchSizeGpu], devices: Sequence[BatchSizeGpu], run: RunData) -> Cost:
+    unused = round(sum(_unused_ns(row, run) * row.violations / row.windows for row in small))
     return Cost(
         title="Raise the batch size",
         ns=unused,
@@ -251,5 +248,5 @@ def _cost(small: Sequence[Row], devices: Sequence[Row], run: RunData) -> Cost:
     )
 
 
-def _unused_ns(row: Row, run: RunData) -> float:
-    return float(row["samples"] * sample_ns(row, run) * max(100 - row["boxes"]["gpu"]["mean"], 0) / 100)
+def _unused_ns(row: BatchSizeGpu, run: RunData) -> float:
+    return float(row.samples * sample_ns(row.derived, run) * max(100 - row.boxes.gpu.mean, 0) / 100)

@@ -5,18 +5,22 @@ In a run that proves to have no GPU the processors compute, and the mean of a ma
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import polars as pl
 
 from ..places import in_order
 from ..report import FINE, ISSUES
+from ..rule_details import Active, BottleneckDetails, BottleneckNode, Snapshots
 from ..wording import count, duration, percent, plural
 from .active_during import active_during
-from .base import Cost, Outcome, Parameters, SampleRule, not_evaluated
-from .gpus import NO_GPU, RECORD, RECORD_LONGER, capped, gpu_time, machines, per_gpu, record, threshold, too_few
+from .base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, required
+from .frameworks import BUSY_CORES, MANY_READERS, framework_of
+from .gpus import NO_CPU, NO_GPU, RECORD, RECORD_LONGER, capped, gpu_time, machines, per_gpu, record, threshold, too_few
 from .run_data import RunData
 from .samples import SampleBlock, window_ns
 
@@ -24,9 +28,6 @@ _UNUSED: Final = "every GPU is at 0 % for the whole run"
 _LOW_CORES: Final = 50.0
 """Percent: a snapshot of a machine without GPUs is low when the mean of its cores is below this, so that half of them could do more."""
 _SUMMED: Final = ("snapshots", "low", "bottlenecks", "windows", "windows_exceeded")
-_NOTHING: Final[dict[str, Any]] = {"phases": [], "annotations": [], "operators": []}
-
-Row = dict[str, Any]
 
 
 class Bottleneck(SampleRule):
@@ -101,45 +102,48 @@ class Bottleneck(SampleRule):
             return not_evaluated("one core, whose utilization is the mean of the cores")
         interval = run.samples.interval_ns or 0
         found = [row for part in observed for row in part["nodes"].iter_rows(named=True)]
-        nodes = sorted((_node(row, run, parameters) for row in found), key=lambda row: in_order(str(row["node"])))
-        judged = [row for row in nodes if row["issue"] is not None]
-        total = _slices({key: sum(row[key] for row in judged) for key in _SUMMED})
-        issues = [row for row in judged if row["issue"]]
-        details: dict[str, Any] = {
-            "total": total,
-            **capped([_shown(row) for row in nodes], {at for at, row in enumerate(nodes) if row["issue"]}, "nodes"),
-            "active": dict(_NOTHING),
-            "bottleneck_ns": total["bottlenecks"] * interval,
-            **({"without_gpu": True} if alone else {}),
-        }
+        measured = sorted((_measured(row, run, parameters) for row in found), key=lambda part: in_order(part.row.node))
+        nodes = [part.row for part in measured]
+        judged = [row for row in nodes if row.issue is not None]
+        total = Snapshots(**_slices({key: sum(getattr(row, key) for row in judged) for key in _SUMMED}))
+        issues = [row for row in judged if row.issue]
+        shown, left_out = capped(nodes, lambda row: row.issue)
+        details = BottleneckDetails(
+            total=total,
+            nodes=shown,
+            left_out=left_out,
+            bottleneck_ns=total.bottlenecks * interval,
+            without_gpu=alone or None,
+        )
         if not judged:
             return not_evaluated(*self._nothing(nodes, run, parameters), details=details)
-        if total["bottlenecks"]:
+        if total.bottlenecks:
             stretches = pl.concat([part["stretches"] for part in observed])
-            details["active"] = active_during(run.store, stretches.select("node", "start", end=pl.col("last") + interval), run.top)
+            active = active_during(run.store, stretches.select("node", "start", end=pl.col("last") + interval), run.top)
+            details = dataclasses.replace(details, active=active)
         windows = pl.concat([part["windows"] for part in observed]).group_by("window").agg(pl.col("exceeded").any())
         few = len(nodes) - len(judged)
         return Outcome(
             ISSUES if issues else FINE,
-            triggered=total["windows_exceeded"],
-            violations=total["bottlenecks"],
-            datapoints=total["snapshots"],
+            triggered=total.windows_exceeded,
+            violations=total.bottlenecks,
+            datapoints=total.snapshots,
             windows=len(windows),
             windows_triggered=int(windows["exceeded"].sum()),
-            first_ns=min((row["first_ns"] for row in judged if row["first_ns"] is not None), default=None),
-            last_ns=max((row["last_ns"] for row in judged if row["last_ns"] is not None), default=None),
+            first_ns=min((row.first_ns for row in judged if row.first_ns is not None), default=None),
+            last_ns=max((row.last_ns for row in judged if row.last_ns is not None), default=None),
             details=details,
             finding=(self._finding(issues, judged, parameters, alone) if issues else self._fine(judged, parameters, alone))
             + (f"; {plural(few, 'machine')} could not be judged" if few else "")
             + ".",
-            recommendation=self.recommendation(max(issues, key=_share), run, details) if issues else None,
-            cost=self._cost(issues, nodes, interval, run) if issues else None,
+            recommendation=self.recommendation(max(issues, key=_share), run, details.active) if issues else None,
+            cost=self._cost(measured, interval, run) if issues else None,
             checks=f"Looks for snapshots in which most cores of a machine are idle while {self.core_state}." if alone else None,
             condition=f"the mean of the cores is below 50 % while {self.core_condition}" if alone else None,
         )
 
     @abstractmethod
-    def recommendation(self, worst: Row, run: RunData, details: Mapping[str, Any]) -> str:
+    def recommendation(self, worst: BottleneckNode, run: RunData, active: Active) -> str:
         """What to do on the machine with the highest share of bottleneck snapshots."""
 
     @abstractmethod
@@ -153,46 +157,47 @@ class Bottleneck(SampleRule):
             return f"{state[0].upper()}{state[1:]} while the mean of the cores was below {threshold(_LOW_CORES)}"
         return f"A GPU was below {threshold(parameters['gpu_threshold'])} while {self.state(parameters)}"
 
-    def _nothing(self, nodes: Sequence[Row], run: RunData, parameters: Parameters) -> tuple[str, str | None]:
+    def _nothing(self, nodes: Sequence[BottleneckNode], run: RunData, parameters: Parameters) -> tuple[str, str | None]:
         """Why no machine was judged, and which capture would help."""
         if not nodes:
             return NO_GPU, record(run, NO_GPU)
-        most = max(nodes, key=lambda row: int(row["snapshots"]))
-        if not any(row["used_gpus"] for row in nodes):
+        most = max(nodes, key=lambda row: int(row.snapshots))
+        if not any(row.used_gpus for row in nodes):
             return _UNUSED, None
-        if not most["snapshots"]:
+        if not most.snapshots:
             return "no machine has samples of its GPUs and of its processor at the same times", RECORD
         reason = too_few(
-            self.name, most["snapshots"], parameters["patience"], run, parameter="patience", derived=most["derived"], what="snapshots"
+            self.name, most.snapshots, parameters["patience"], run, parameter="patience", derived=most.derived, what="snapshots"
         )
         return reason, RECORD_LONGER
 
-    def _finding(self, issues: Sequence[Row], judged: Sequence[Row], parameters: Parameters, alone: bool) -> str:
+    def _finding(self, issues: Sequence[BottleneckNode], judged: Sequence[BottleneckNode], parameters: Parameters, alone: bool) -> str:
         worst = max(issues, key=_share)
         verb = "is" if len(issues) == 1 else "are"
         more = f"; {count(len(issues))} of {plural(len(judged), 'machine')} {verb} over it" if len(judged) > 1 else ""
         return (
-            f"{self._state(parameters, alone)} in {percent(_share(worst))} of {plural(worst['snapshots'], 'snapshot')} of {worst['node']}"
+            f"{self._state(parameters, alone)} in {percent(_share(worst))} of {plural(worst.snapshots, 'snapshot')} of {worst.node}"
             f" (threshold {threshold(parameters['threshold'])}){more}{_derived(issues)}"
         )
 
-    def _fine(self, judged: Sequence[Row], parameters: Parameters, alone: bool) -> str:
+    def _fine(self, judged: Sequence[BottleneckNode], parameters: Parameters, alone: bool) -> str:
         worst = max(judged, key=_share)
         most = f", the highest share of {plural(len(judged), 'machine')}" if len(judged) > 1 else ""
         return (
-            f"{self._state(parameters, alone)} in {percent(_share(worst))} of {plural(worst['snapshots'], 'snapshot')} of {worst['node']}"
+            f"{self._state(parameters, alone)} in {percent(_share(worst))} of {plural(worst.snapshots, 'snapshot')} of {worst.node}"
             f"{most} (threshold {threshold(parameters['threshold'])}){_in_windows(judged)}{_derived(judged)}"
         )
 
-    def _cost(self, issues: Sequence[Row], nodes: Sequence[Row], interval: int, run: RunData) -> Cost:
-        ns = round(sum(row["waited_snapshots"] for row in issues) * interval)
+    def _cost(self, measured: Sequence[_Measured], interval: int, run: RunData) -> Cost:
+        issues = [part for part in measured if part.row.issue]
+        ns = round(sum(part.waited_snapshots for part in issues) * interval)
         return Cost(
             title=self.title,
             ns=ns,
-            of_ns=sum(row["gpu_samples"] for row in nodes) * interval,
+            of_ns=sum(part.gpu_samples for part in measured) * interval,
             saving_ns=ns,
-            where=None if len(issues) == len(nodes) > 1 else machines([row["node"] for row in issues]),
-            base="sampled time of the nodes" if run.samples.without_gpu else gpu_time(nodes),
+            where=None if len(issues) == len(measured) > 1 else machines([part.row.node for part in issues]),
+            base="sampled time of the nodes" if run.samples.without_gpu else gpu_time(part.row for part in measured),
         )
 
 
@@ -201,12 +206,12 @@ def _exceeded(bottlenecks: Any, snapshots: Any, share: float) -> Any:
     return bottlenecks * 100 > snapshots * share
 
 
-def _in_windows(judged: Sequence[Row]) -> str:
+def _in_windows(judged: Sequence[BottleneckNode]) -> str:
     """That single windows were over the threshold, where the whole run, which is judged, is not."""
-    over = sum(row["windows_exceeded"] for row in judged)
+    over = sum(row.windows_exceeded for row in judged)
     if not over:
         return ""
-    return f"; {count(over)} of {plural(sum(row['windows'] for row in judged), 'single window')} are over it, the whole run is not"
+    return f"; {count(over)} of {plural(sum(row.windows for row in judged), 'single window')} are over it, the whole run is not"
 
 
 def _stretches(rows: pl.DataFrame) -> pl.DataFrame:
@@ -223,28 +228,32 @@ def _stretches(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _node(row: Mapping[str, Any], run: RunData, parameters: Parameters) -> Row:
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """``waited_snapshots``: bottleneck snapshots x used GPUs x what is missing of the lowest of them to 100 %."""
+
+    row: BottleneckNode
+    gpu_samples: int
+    waited_snapshots: float
+
+
+def _measured(row: Mapping[str, Any], run: RunData, parameters: Parameters) -> _Measured:
     counts = {key: row[key] or 0 for key in _SUMMED}
     judged = counts["snapshots"] > parameters["patience"]
-    return {
-        "node": run.places.node(row["node"]),
+    node = BottleneckNode(
+        node=run.places.node(row["node"]),
         **_slices(counts),
-        "issue": bool(_exceeded(counts["bottlenecks"], counts["snapshots"], parameters["threshold"])) if judged else None,
-        "first_ns": row["first_ns"],
-        "last_ns": row["last_ns"],
-        "used_gpus": row["used"],
-        "unused": row["unused"],
-        "derived": row["derived"],
-        "gpu_samples": row["gpu_samples"],
-        "waited_snapshots": (row["missing"] or 0.0) * row["used"],
-    }
+        issue=bool(_exceeded(counts["bottlenecks"], counts["snapshots"], parameters["threshold"])) if judged else None,
+        first_ns=row["first_ns"],
+        last_ns=row["last_ns"],
+        used_gpus=row["used"],
+        unused=tuple(row["unused"]),
+        derived=row["derived"],
+    )
+    return _Measured(node, row["gpu_samples"], (row["missing"] or 0.0) * row["used"])
 
 
-def _shown(row: Row) -> Row:
-    return {key: value for key, value in row.items() if key not in ("gpu_samples", "waited_snapshots")}
-
-
-def _slices(counts: Mapping[str, int]) -> Row:
+def _slices(counts: Mapping[str, int]) -> dict[str, Any]:
     """The counts and the three slices that sum to 100 %: GPU above its threshold, low for another reason, low with a bottleneck."""
     snapshots, low, bottlenecks = counts["snapshots"], counts["low"], counts["bottlenecks"]
     return {
@@ -260,25 +269,113 @@ def _part(count: int, whole: int) -> float | None:
     return 100 * count / whole if whole else None
 
 
-def _share(row: Row) -> float:
-    share: float = row["bottleneck_percent"] or 0.0
-    return share
+def _share(row: BottleneckNode) -> float:
+    return row.bottleneck_percent or 0.0
 
 
-def _derived(rows: Iterable[Row]) -> str:
-    return ", GPU utilisation derived from kernel activity" if any(row["derived"] for row in rows) else ""
+def _derived(rows: Iterable[BottleneckNode]) -> str:
+    return ", GPU utilisation derived from kernel activity" if any(row.derived for row in rows) else ""
 
 
-def workers(node: str, run: RunData) -> str:
+def _workers(node: str, run: RunData) -> str:
     """The knob for loader processes on a machine: as many as it has cores per GPU, where that is known."""
     number = per_gpu(run, node)
     return f"`num_workers={number}`" if number else "a higher `num_workers`"
 
 
-def longest(details: Mapping[str, Any]) -> str:
+def _longest(active: Active) -> str:
     """The end of a recommendation: what was active longest during the bottleneck."""
-    for kind, word in (("operators", "operator"), ("annotations", "annotated range")):
-        rows = details["active"][kind]
+    for rows, word in ((active.operators, "operator"), (active.annotations, "annotated range")):
         if rows:
-            return f"; during the bottleneck the longest active {word} was {rows[0]['name']} ({duration(rows[0]['time_ns'])})"
+            return f"; during the bottleneck the longest active {word} was {rows[0].name} ({duration(rows[0].time_ns)})"
     return ""
+
+
+def _parameters(gpu_threshold: tuple[int, int], limit: Parameter, patience: int) -> tuple[Parameter, ...]:
+    """``gpu_threshold``: its documented default and that of the service. ``patience``: its documented default."""
+    return (
+        Parameter("threshold", "%", 50, 50, "percentile", "share of a machine's snapshots that may be bottlenecks"),
+        Parameter("gpu_threshold", "%", *gpu_threshold, "percentile", "a snapshot is low when a used GPU is below this"),
+        limit,
+        Parameter(
+            "patience",
+            "samples",
+            patience,
+            1000,
+            "positive",
+            "a machine is judged, over the whole run, when it has more snapshots than this",
+            seconds=True,
+        ),
+    )
+
+
+class CPUBottleneck(Bottleneck):
+    """Low GPU while a core of the machine is above ``cpu_threshold``."""
+
+    name = "CPUBottleneck"
+    parameters = _parameters(
+        (10, 10), Parameter("cpu_threshold", "%", 90, 90, "percentile", "a low snapshot is a bottleneck when a core is above this"), 100
+    )
+    needs = "Samples of GPU utilisation and of every core's utilisation; kernel activity stands in for the first."
+    checks = "Looks for snapshots in which a GPU is low while a core of the same machine is at its limit."
+    condition = "a GPU is below gpu_threshold while a core is above cpu_threshold in more than threshold of a machine's snapshots"
+    advice = "Take work off the cores that feed the GPUs, or give them more cores."
+
+    core = "core_max"
+    figure = "core"
+    limit = "cpu_threshold"
+    absent = NO_CPU
+    title = "Take work off the processor"
+    core_state = "a core is at its limit"
+    core_condition = "a core is above cpu_threshold in more than threshold of a machine's snapshots"
+
+    def state(self, parameters: Parameters) -> str:
+        return f"a core was above {threshold(parameters['cpu_threshold'])}"
+
+    def recommendation(self, worst: BottleneckNode, run: RunData, active: Active) -> str:
+        if run.samples.without_gpu:
+            return (
+                "Let more cores share the work of the busy one: use more threads in the operators, load data in other processes, or"
+                f" vectorize Python loops. On {worst.node} {percent(required(worst.of_low_percent))} of the snapshots with a mean of the"
+                f" cores below 50 % have a core at its limit{_longest(active)}."
+            )
+        knobs = BUSY_CORES.of(framework_of(run.store)).format(workers=_workers(worst.node, run))
+        return (
+            f"Set {knobs}, do augmentation on the GPU or before training, or take an instance with more cores per GPU:"
+            f" on {worst.node} {percent(required(worst.of_low_percent))} of the snapshots with a low GPU have a core at its"
+            f" limit{_longest(active)}."
+        )
+
+
+class IOBottleneck(Bottleneck):
+    """Low GPU while a core of the machine waits for I/O more than ``io_threshold`` of the time."""
+
+    name = "IOBottleneck"
+    parameters = _parameters(
+        (70, 10),
+        Parameter("io_threshold", "%", 50, 50, "percentile", "a low snapshot is a bottleneck when a core waits for I/O more than this"),
+        1000,
+    )
+    needs = "Samples of GPU utilisation and of every core's I/O wait; kernel activity stands in for the first."
+    checks = "Looks for snapshots in which a GPU is low while a core of the same machine waits for I/O."
+    condition = "a GPU is below gpu_threshold while a core's I/O wait is above io_threshold in more than threshold of a machine's snapshots"
+    advice = "Read ahead in more processes, or keep the data on faster storage."
+
+    core = "iowait_max"
+    figure = "core_iowait"
+    limit = "io_threshold"
+    absent = "no I/O wait samples in this run"
+    title = "Shorten the waits for I/O"
+    core_state = "a core waits for I/O"
+    core_condition = "a core's I/O wait is above io_threshold in more than threshold of a machine's snapshots"
+
+    def state(self, parameters: Parameters) -> str:
+        return f"a core waited for I/O more than {threshold(parameters['io_threshold'])} of the time"
+
+    def recommendation(self, worst: BottleneckNode, run: RunData, active: Active) -> str:
+        readers = MANY_READERS.of(framework_of(run.store)).format(workers=_workers(worst.node, run))
+        low = "a mean of the cores below 50 %" if run.samples.without_gpu else "a low GPU"
+        return (
+            f"Read ahead with {readers}, and keep the data on a local disk in few large files: on {worst.node}"
+            f" {percent(required(worst.of_low_percent))} of the snapshots with {low} have a core waiting for I/O{_longest(active)}."
+        )

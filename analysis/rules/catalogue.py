@@ -6,13 +6,12 @@ from typing import Final
 
 from .base import Rule
 from .batch_size import BatchSize
-from .cpu_bottleneck import CPUBottleneck
+from .bottleneck import CPUBottleneck, IOBottleneck
 from .dataloader import Dataloader
 from .exposed_communication import ExposedCommunication
 from .gpu_memory_increase import GPUMemoryIncrease
 from .host_bound import HostBound
 from .input_bound import InputBound
-from .io_bottleneck import IOBottleneck
 from .load_balancing import LoadBalancing
 from .low_gpu_utilization import LowGPUUtilization
 from .low_precision import LowPrecision

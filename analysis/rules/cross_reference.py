@@ -10,19 +10,35 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeVar
 
-from ..report import FINE, ISSUES
+from ..report import FINE, ISSUES, RuleDetails
+from ..rule_details import (
+    BatchSizeDetails,
+    BatchSizeGpu,
+    BottleneckDetails,
+    CommunicationDevice,
+    DataloaderDetails,
+    ExposedCommunicationDetails,
+    HostBoundDetails,
+    HostBoundDevice,
+    LoadBalancingDetails,
+    LowGpu,
+    LowGPUUtilizationDetails,
+    OverallSystemUsageDetails,
+    ShortKernelsDetails,
+    StragglerRankDetails,
+    SyncBoundDetails,
+)
 from ..wording import duration, percent
-from .base import Outcome, Rule
+from .base import Outcome, Rule, required
 from .batch_size import BatchSize
-from .cpu_bottleneck import CPUBottleneck
+from .bottleneck import CPUBottleneck, IOBottleneck
 from .dataloader import Dataloader
 from .exposed_communication import ExposedCommunication
 from .frameworks import MORE_WORKERS
-from .gpus import where
+from .gpus import OnGpu, where
 from .host_bound import HostBound
-from .io_bottleneck import IOBottleneck
 from .load_balancing import LoadBalancing
 from .low_gpu_utilization import GUESSES, IDLE_ENDS, IDLE_HEAD, IDLE_TAIL, UNUSED, LowGPUUtilization
 from .overall_system_usage import OverallSystemUsage
@@ -35,7 +51,8 @@ Outcomes = Mapping[type[Rule], Outcome]
 Sentence = Callable[[Outcome, Outcome, Outcomes], str | None]
 """From the outcome whose recommendation waits, the one that comes first, and all."""
 
-Row = dict[str, Any]
+D = TypeVar("D", bound=RuleDetails)
+P = TypeVar("P", HostBoundDevice, CommunicationDevice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +101,26 @@ def _sentence(table: Sequence[Reference], rule: Rule, outcome: Outcome, known: O
 # -- which places two findings share ---------------------------------------------------------------------------------------
 
 
-def _low(outcome: Outcome) -> list[Row]:
+def _details(outcome: Outcome, kind: type[D]) -> D:
+    """The details of an outcome of a built-in rule that was evaluated."""
+    assert isinstance(outcome.details, kind)
+    return outcome.details
+
+
+def _low(outcome: Outcome) -> Sequence[BatchSizeGpu | LowGpu]:
     """GPUs of LowGPUUtilization or BatchSize whose work is too little while they work."""
+    details = outcome.details
+    if isinstance(details, BatchSizeDetails):
+        return [row for row in details.devices if row.violations]
+    if not isinstance(details, LowGPUUtilizationDetails):
+        return []
     elsewhere = (IDLE_TAIL, IDLE_HEAD, IDLE_ENDS)
-    return [
-        row
-        for row in outcome.details.get("devices", ())
-        if (row.get("triggered") or row.get("violations")) and row.get("state") != UNUSED and row.get("pattern") not in elsewhere
-    ]
+    return [row for row in details.devices if row.triggered and row.state != UNUSED and row.pattern not in elsewhere]
 
 
 def _unbalanced(outcome: Outcome) -> set[tuple[str, int]]:
-    pairs = [pair for pair in outcome.details.get("pairs", ()) if pair["violation"]]
-    return {(end["node"], end["device"]) for pair in pairs for end in (pair["a"], pair["b"]) if end}
-
-
-def _issues(outcome: Outcome, key: str) -> list[Row]:
-    return [row for row in outcome.details.get(key, ()) if row["issue"]]
+    pairs = [pair for pair in _details(outcome, LoadBalancingDetails).pairs if pair.violation]
+    return {(gpu.node, gpu.device) for pair in pairs for gpu in (pair.a, pair.b) if gpu}
 
 
 # -- the sentences ---------------------------------------------------------------------------------------------------------
@@ -108,7 +128,7 @@ def _issues(outcome: Outcome, key: str) -> list[Row]:
 
 def _divide_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
     unbalanced = _unbalanced(first)
-    shared = [row for row in _low(later) if (row["node"], row["device"]) in unbalanced]
+    shared = [row for row in _low(later) if (row.node, row.device) in unbalanced]
     if not shared:
         return None
     return f"First divide the work evenly (LoadBalancing): the load of {where(shared)} differs from that of other GPUs."
@@ -116,15 +136,17 @@ def _divide_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
 
 def _straggler_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
     unbalanced = _unbalanced(later)
-    slow = [row for row in first.details["ranks"] if row["straggler"] and (row["node"], row["device"]) in unbalanced]
+    slow = [row for row in _details(first, StragglerRankDetails).ranks if row.straggler and (row.node, row.device) in unbalanced]
     if not slow:
         return None
     return f"First look at {where(slow)} (StragglerRank): the other ranks wait for it in collectives."
 
 
 def _well_used(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    low = {row["node"] for row in later.details.get("devices", ()) if row.get("triggered")}
-    well = [row for row in first.details["nodes"] if row["node"] in low and (row["statement"] or "").startswith("Well used")]
+    low = {row.node for row in _details(later, LowGPUUtilizationDetails).devices if row.triggered}
+    well = [
+        row for row in _details(first, OverallSystemUsageDetails).nodes if row.node in low and (row.statement or "").startswith("Well used")
+    ]
     if not well:
         return None
     return (
@@ -133,42 +155,38 @@ def _well_used(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
     )
 
 
-def _processor_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    low = {row["node"] for row in _low(later)}
-    worst = max((row for row in _issues(first, "nodes") if row["node"] in low), key=lambda row: row["bottleneck_percent"], default=None)
-    if worst is None:
-        return None
-    return (
-        f"First take work off the processor (CPUBottleneck): a core of {worst['node']} is at its limit in"
-        f" {percent(worst['bottleneck_percent'])} of the snapshots while a GPU is low."
-    )
+def _cores_first(advice: str, state: str) -> Sentence:
+    """What CPUBottleneck or IOBottleneck says of the node with a low GPU that has the largest share of bottlenecks."""
 
+    def sentence(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
+        low = {row.node for row in _low(later)}
+        nodes = (row for row in _details(first, BottleneckDetails).nodes if row.issue and row.node in low)
+        worst = max(nodes, key=lambda row: row.bottleneck_percent or 0.0, default=None)
+        if worst is None:
+            return None
+        share = percent(required(worst.bottleneck_percent))
+        return f"First {advice}: a core of {worst.node} {state} in {share} of the snapshots while a GPU is low."
 
-def _storage_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    low = {row["node"] for row in _low(later)}
-    worst = max((row for row in _issues(first, "nodes") if row["node"] in low), key=lambda row: row["bottleneck_percent"], default=None)
-    if worst is None:
-        return None
-    return (
-        f"First shorten the waits for I/O (IOBottleneck): a core of {worst['node']} waits for it in"
-        f" {percent(worst['bottleneck_percent'])} of the snapshots while a GPU is low."
-    )
+    return sentence
 
 
 def _warm_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
     """Of findings on a profile (sampled utilisation is of the whole run) that lies in the first use of the devices."""
-    call = first.details.get("first_use")
-    rows = [row for row in _low(later) if row.get("derived")] + [row for row in later.details.get("devices", ()) if row.get("issue")]
-    if not call or not _shared(rows, first):
+    bound = _details(first, HostBoundDetails)
+    call = bound.first_use
+    rows: list[OnGpu] = [row for row in _low(later) if row.derived]
+    if isinstance(later.details, ShortKernelsDetails):
+        rows += [row for row in later.details.devices if row.issue]
+    if not call or not _shared(rows, bound.devices):
         return None
     return (
-        f"Judge this by a profile that leaves the first steps out (HostBound): in this one a single `{call['name']}` held the GPU up for"
-        f" {duration(call['time_ns'])}. If it holds there, too:"
+        f"Judge this by a profile that leaves the first steps out (HostBound): in this one a single `{call.name}` held the GPU up for"
+        f" {duration(call.time_ns)}. If it holds there, too:"
     )
 
 
 def _host_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    shared = _shared(_low(later), first)
+    shared = _shared(_low(later), _details(first, HostBoundDetails).devices)
     if not shared:
         return None
     worst = max(shared, key=_host_percent)
@@ -178,64 +196,63 @@ def _host_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
     )
 
 
-def _host_percent(row: Row) -> float:
-    return 100 * row["host_wait_ns"] / row["span_ns"] if row["span_ns"] else 0.0
+def _host_percent(row: HostBoundDevice) -> float:
+    return 100 * row.host_wait_ns / row.span_ns if row.span_ns else 0.0
 
 
 def _communication_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    shared = _shared(_low(later), first)
+    shared = _shared(_low(later), _details(first, ExposedCommunicationDetails).devices)
     if not shared:
         return None
-    worst = max(shared, key=lambda row: row["exposed_percent"])
+    worst = max(shared, key=lambda row: row.exposed_percent)
     return (
         f"First overlap the communication (ExposedCommunication): it is all that {where([worst])} does in"
-        f" {percent(worst['exposed_percent'])} of the profile."
+        f" {percent(worst.exposed_percent)} of the profile."
     )
 
 
-def _shared(rows: Sequence[Row], first: Outcome) -> list[Row]:
-    """The devices with an issue of the ``first`` rule that are among ``rows``."""
-    places = {(row["node"], row["device"]) for row in rows}
-    return [row for row in _issues(first, "devices") if (row["node"], row["device"]) in places]
+def _shared(rows: Sequence[OnGpu], devices: Sequence[P]) -> list[P]:
+    """The ``devices`` with an issue that are among ``rows``."""
+    places = {(row.node, row.device) for row in rows}
+    return [row for row in devices if row.issue and (row.node, row.device) in places]
 
 
 def _blocking_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    bound = {(row["node"], row["rank"], row["device"]) for row in _issues(later, "devices")}
-    shared = [row for row in _issues(first, "devices") if (row["node"], row["rank"], row["device"]) in bound]
+    bound = {(row.node, row.rank, row.device) for row in _details(later, HostBoundDetails).devices if row.issue}
+    devices = _details(first, SyncBoundDetails).devices
+    shared = [row for row in devices if row.issue and (row.node, row.rank, row.device) in bound]
     if not shared:
         return None
-    worst = max(shared, key=lambda row: row["percent"])
-    return (
-        f"First remove the blocking calls (SyncBound): {where([worst])} stands idle in them for {percent(worst['percent'])} of the profile."
-    )
+    worst = max(shared, key=lambda row: row.percent)
+    return f"First remove the blocking calls (SyncBound): {where([worst])} stands idle in them for {percent(worst.percent)} of the profile."
 
 
 def _loaders_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    worst = next(iter(_issues(first, "nodes")), None)
+    worst = next((row for row in _details(first, DataloaderDetails).nodes if row.issue), None)
     if worst is None or not _names_loaders(later):
         return None
     return (
-        f"For `num_workers` follow Dataloader, which finds loader processes for {percent(worst['percent_of_cores'])} of the cores of"
-        f" {worst['node']}."
+        f"For `num_workers` follow Dataloader, which finds loader processes for {percent(required(worst.percent_of_cores))} of the cores of"
+        f" {worst.node}."
     )
 
 
 def _loaders_fine(later: Outcome, first: Outcome, known: Outcomes) -> str | None:
-    judged = [row for row in first.details["nodes"] if row["issue"] is False]
+    judged = [row for row in _details(first, DataloaderDetails).nodes if row.issue is False]
     if not judged or not _names_loaders(later):
         return None
-    most = max(judged, key=lambda row: float(row["percent_of_cores"]))
+    most = max(judged, key=lambda row: row.percent_of_cores or 0.0)
     text = (
-        f"Leave `num_workers` as it is: Dataloader finds {most['loaders']:g} loader processes,"
-        f" {percent(most['percent_of_cores'])} of the cores of {most['node']}, so loading itself is slow"
+        f"Leave `num_workers` as it is: Dataloader finds {most.loaders:g} loader processes,"
+        f" {percent(required(most.percent_of_cores))} of the cores of {most.node}, so loading itself is slow"
     )
     waits = known.get(IOBottleneck)
-    nodes = waits.details.get("nodes", ()) if waits else ()
-    worst = max(nodes, key=lambda row: float(row["bottleneck_percent"] or 0), default=None)
-    if worst is None or not worst["bottleneck_percent"]:
+    nodes = waits.details.nodes if waits and isinstance(waits.details, BottleneckDetails) else ()
+    worst = max(nodes, key=lambda row: row.bottleneck_percent or 0.0, default=None)
+    if worst is None or not worst.bottleneck_percent:
         return f"{text}: look at decoding and augmentation."
     return (
-        f"{text}: look at the storage (IOBottleneck: a core of {worst['node']} waits for I/O in {percent(worst['bottleneck_percent'])}"
+        f"{text}: look at the storage (IOBottleneck: a core of {worst.node} waits for I/O in {percent(required(worst.bottleneck_percent))}"
         " of the snapshots while a GPU is low)."
     )
 
@@ -252,8 +269,10 @@ DEFINITIONS: Final = (Reference((LowGPUUtilization,), OverallSystemUsage, _well_
 
 CAUSES: Final = (
     Reference((LowGPUUtilization, BatchSize), LoadBalancing, _divide_first),
-    Reference((LowGPUUtilization, BatchSize), CPUBottleneck, _processor_first),
-    Reference((LowGPUUtilization, BatchSize), IOBottleneck, _storage_first),
+    Reference(
+        (LowGPUUtilization, BatchSize), CPUBottleneck, _cores_first("take work off the processor (CPUBottleneck)", "is at its limit")
+    ),
+    Reference((LowGPUUtilization, BatchSize), IOBottleneck, _cores_first("shorten the waits for I/O (IOBottleneck)", "waits for it")),
     Reference((LowGPUUtilization, BatchSize), HostBound, _host_first),
     Reference((LowGPUUtilization, BatchSize), ExposedCommunication, _communication_first),
     Reference((LoadBalancing,), StragglerRank, _straggler_first),

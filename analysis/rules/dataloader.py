@@ -6,7 +6,7 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import polars as pl
 
@@ -15,9 +15,9 @@ from .. import wording
 from ..intervals import outermost
 from ..part_ranges import LOADER_PHASE, OF_LOADER, OF_TRACE, recorded_once
 from ..quantiles import duration_histogram, quantile
-from ..report import FINE, ISSUES
-from .base import Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
-from .event_windows import window_of
+from ..report import FINE, ISSUES, Histogram
+from ..rule_details import DataloaderDetails, LoaderConfiguration, LoadingNode, LoadingTimes
+from .base import Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated, required
 from .frameworks import LOADERS, framework_of
 from .run_data import RunData
 
@@ -87,14 +87,17 @@ class Dataloader(Rule):
         if intervals.is_empty() and settings.is_empty():
             return not_evaluated(_no_events(run), _LOADER)
         machines = [_machine(run, node, intervals, settings, parameters) for node in _nodes(intervals, settings)]
-        details = {
-            "nodes": [machine.row for machine in machines],
-            "configurations": _configurations(run, settings),
-            **_loading(intervals),
-        }
-        windows = intervals.select("node", "start", window=window_of(run, intervals["start"], parameters))
-        evaluated = [machine for machine in machines if machine.row["issue"] is not None]
-        seconds = sum(int(machine.row["seconds"]) for machine in machines)
+        loading, histogram = _loading(intervals)
+        details = DataloaderDetails(
+            nodes=tuple(machine.row for machine in machines),
+            configurations=_configurations(run, settings),
+            loading=loading,
+            histogram=histogram,
+        )
+        window = run.samples.windows_of(intervals["start"], parameters["scan_interval_us"])
+        windows = intervals.select("node", "start", window=window)
+        evaluated = [machine for machine in machines if machine.row.issue is not None]
+        seconds = sum(int(machine.row.seconds) for machine in machines)
         number = windows["window"].n_unique()
         if not evaluated:
             reason, capture = _missing(machines, parameters)
@@ -106,13 +109,13 @@ class Dataloader(Rule):
                 datapoints=seconds,
                 windows=number,
             )
-        issues = [machine for machine in evaluated if machine.row["issue"]]
+        issues = [machine for machine in evaluated if machine.row.issue]
         own = windows.filter(pl.col("node").is_in([machine.node for machine in issues]))
         first, last, triggered = own.select(pl.col("start").min(), last=pl.col("start").max(), windows=pl.col("window").n_unique()).row(0)
         return Outcome(
             ISSUES if issues else FINE,
             triggered=own.select("node", "window").n_unique(),
-            violations=sum(machine.row["seconds"] for machine in issues),
+            violations=sum(machine.row.seconds for machine in issues),
             datapoints=seconds,
             windows=number,
             windows_triggered=triggered,
@@ -131,13 +134,13 @@ class _Machine:
     not evaluated: "cores", "workers", "seconds" or None."""
 
     node: int
-    row: dict[str, Any]
+    row: LoadingNode
     processes: int
     why: str | None
 
     def wanted(self, *, fewer: bool) -> int:
         """Workers per training process that make about one loading process per core."""
-        cores, processes = int(self.row["cores"]), max(1, self.processes)
+        cores, processes = required(self.row.cores), max(1, self.processes)
         return cores // processes if fewer else math.ceil(cores / processes)
 
 
@@ -184,17 +187,17 @@ def _machine(run: RunData, node: int, intervals: pl.DataFrame, settings: pl.Data
     percent = 100 * loaders / cores if loaders is not None and cores else None
     why = "cores" if not cores else "workers" if loaders is None and len(own) else "seconds" if seconds <= parameters["patience"] else None
     issue = None if why or percent is None else not parameters["min_threshold"] <= percent <= parameters["max_threshold"]
-    row = {
-        "node": run.places.node(node),
-        "cores": cores,
-        "loaders": loaders,
-        "source": "num_workers" if configured else "overlap",
-        "percent_of_cores": percent,
-        "seconds": seconds,
-        "training_processes": processes,
-        "recorded_processes": len(configured) or None,
-        "issue": issue,
-    }
+    row = LoadingNode(
+        node=run.places.node(node),
+        cores=cores,
+        loaders=loaders,
+        source="num_workers" if configured else "overlap",
+        percent_of_cores=percent,
+        seconds=seconds,
+        training_processes=processes,
+        recorded_processes=len(configured) or None,
+        issue=issue,
+    )
     return _Machine(node, row, processes, why)
 
 
@@ -248,36 +251,33 @@ def cores_of(store: Store, node: int) -> int | None:
     return int(cores) if cores else None
 
 
-def _configurations(run: RunData, settings: pl.DataFrame) -> list[dict[str, Any]]:
+def _configurations(run: RunData, settings: pl.DataFrame) -> tuple[LoaderConfiguration, ...]:
     keys = ["node", "pin_memory", "num_workers", "prefetch_factor"]
     counted = settings.filter(pl.any_horizontal(pl.col(keys[1:]).is_not_null())).group_by(keys).len("count").sort(keys)
-    return [{**row, "node": run.places.node(row["node"])} for row in counted.iter_rows(named=True)]
+    return tuple(LoaderConfiguration(run.places.node(node), *row) for node, *row in counted.iter_rows())
 
 
-def _loading(intervals: pl.DataFrame) -> dict[str, Any]:
+def _loading(intervals: pl.DataFrame) -> tuple[LoadingTimes, Histogram | None]:
     """Loading times: what the training processes waited or loaded, else what the workers did."""
     own = intervals.filter(pl.col("source") != "worker")
     ordered = (own if len(own) else intervals)["duration"].drop_nulls().sort().rechunk()
     empty = ordered.is_empty()
-    bins = duration_histogram(ordered)
-    return {
-        "loading": {
-            "count": len(ordered),
-            "p25_ns": None if empty else quantile(ordered, 0.25),
-            "p50_ns": None if empty else quantile(ordered, 0.50),
-            "p95_ns": None if empty else quantile(ordered, 0.95),
-            "max_ns": None if empty else int(ordered[-1]),
-            "total_ns": int(ordered.sum()),
-        },
-        "histogram": None if bins is None else {**dataclasses.asdict(bins), "edges": list(bins.edges), "counts": list(bins.counts)},
-    }
+    times = LoadingTimes(
+        count=len(ordered),
+        p25_ns=None if empty else quantile(ordered, 0.25),
+        p50_ns=None if empty else quantile(ordered, 0.50),
+        p95_ns=None if empty else quantile(ordered, 0.95),
+        max_ns=None if empty else int(ordered[-1]),
+        total_ns=int(ordered.sum()),
+    )
+    return times, duration_histogram(ordered)
 
 
 def _missing(machines: Sequence[_Machine], parameters: Parameters) -> tuple[str, str]:
     """Why no machine was evaluated, and which capture would help; what is missing last on any machine."""
     reasons = {machine.why for machine in machines}
     if "seconds" in reasons:
-        most = max(machine.row["seconds"] for machine in machines if machine.why == "seconds")
+        most = max(machine.row.seconds for machine in machines if machine.why == "seconds")
         patience = parameters["patience"]
         needed = wording.plural(int(patience), "second") if patience == int(patience) else f"{patience:g} seconds"
         return (
@@ -291,29 +291,29 @@ def _missing(machines: Sequence[_Machine], parameters: Parameters) -> tuple[str,
 
 def _loaders(machine: _Machine) -> str:
     row = machine.row
-    number = f"{row['loaders']:g} data loading process{'' if row['loaders'] == 1 else 'es'}"
-    how = "num_workers" if row["source"] == "num_workers" else "median of the overlapping loader intervals per second"
-    if row["recorded_processes"] and row["recorded_processes"] < row["training_processes"]:
-        how += f" of {row['recorded_processes']} of {row['training_processes']} training processes, taken for all"
-    return f"{number} ({how}) on {wording.plural(row['cores'], 'core')} of {row['node']}"
+    number = f"{row.loaders:g} data loading process{'' if row.loaders == 1 else 'es'}"
+    how = "num_workers" if row.source == "num_workers" else "median of the overlapping loader intervals per second"
+    if row.recorded_processes and row.recorded_processes < row.training_processes:
+        how += f" of {row.recorded_processes} of {row.training_processes} training processes, taken for all"
+    return f"{number} ({how}) on {wording.plural(required(row.cores), 'core')} of {row.node}"
 
 
 def _worst(machines: Sequence[_Machine], parameters: Parameters) -> _Machine:
     """The one with the fewest loading processes per core; where all have too many, the one with the most."""
-    ordered = sorted(machines, key=lambda machine: float(machine.row["percent_of_cores"]))
+    ordered = sorted(machines, key=lambda machine: required(machine.row.percent_of_cores))
     return ordered[-1] if _too_many(ordered[0], parameters) else ordered[0]
 
 
 def _too_many(machine: _Machine, parameters: Parameters) -> bool:
-    return bool(machine.row["percent_of_cores"] > parameters["max_threshold"])
+    return bool(machine.row.percent_of_cores > parameters["max_threshold"])
 
 
 def _finding(machines: Sequence[_Machine], parameters: Parameters) -> str:
-    evaluated = [machine for machine in machines if machine.row["issue"] is not None]
-    issues = [machine for machine in evaluated if machine.row["issue"]]
+    evaluated = [machine for machine in machines if machine.row.issue is not None]
+    issues = [machine for machine in evaluated if machine.row.issue]
     low, high = f"{parameters['min_threshold']:g} %", f"{parameters['max_threshold']:g} %"
     worst = _worst(issues or evaluated, parameters)
-    percent = worst.row["percent_of_cores"]
+    percent = required(worst.row.percent_of_cores)
     if not issues:
         compared = f"between the thresholds of {low} and {high}"
     elif percent < parameters["min_threshold"]:
@@ -332,11 +332,11 @@ def _recommendation(run: RunData, issues: Sequence[_Machine], settings: pl.DataF
     worst = _worst(issues, parameters)
     row, fewer = worst.row, _too_many(worst, parameters)
     of_each = f" for each of the {worst.processes} training processes" if worst.processes > 1 else ""
-    cores = f"{wording.plural(row['cores'], 'core')} of {row['node']}"
+    cores = f"{wording.plural(required(row.cores), 'core')} of {row.node}"
     if fewer:
-        why = f"{row['loaders']:g} loading processes share the {cores}"
+        why = f"{row.loaders:g} loading processes share the {cores}"
     else:
-        why = f"no more than {row['loaders']:g} of the {cores} load data at a time"
+        why = f"no more than {row.loaders:g} of the {cores} load data at a time"
     loading = _waited(run, [worst])
     if loading is not None:
         why += f", and the average step waits {wording.duration(loading[2])} for data"
@@ -358,7 +358,7 @@ def _pin(run: RunData, settings: pl.DataFrame, text: str | None) -> str | None:
 
 def _waited(run: RunData, machines: Sequence[_Machine]) -> tuple[float, float, float] | None:
     """Time that the steps of the machines waited for data, their time, and the wait of the average step; None where it is not known."""
-    nodes = {machine.row["node"] for machine in machines}
+    nodes = {machine.row.node for machine in machines}
     parts = [part for part in run.steps.parts if part.node in nodes and part.typical]
     steps = sum(part.steps for part in parts)
     waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in parts)
@@ -375,6 +375,6 @@ def _cost(run: RunData, issues: Sequence[_Machine], parameters: Parameters) -> C
         of_ns=round(waited[1]),
         saving_ns=round(waited[0]),
         per_step_ns=waited[2],
-        where=issues[0].row["node"] if len(issues) == 1 else None,
+        where=issues[0].row.node if len(issues) == 1 else None,
         base="time of the steps",
     )

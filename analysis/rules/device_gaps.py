@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -62,8 +62,8 @@ class IdleDevice:
         """Sort key: by host name, rank, pid and device; unknown ones last."""
         return (self.node, self.rank is None, self.rank or 0, self.pid is None, self.pid or 0, self.device or 0)
 
-    def details(self) -> dict[str, str | int | None]:
-        """The device as the first keys of its row in a rule's details."""
+    def details(self) -> dict[str, Any]:
+        """The fields of :class:`.rule_details.ProfiledDevice`."""
         return {"node": self.node, "rank": self.rank, "pid": self.pid, "device": self.device, "span_ns": self.span_ns}
 
 

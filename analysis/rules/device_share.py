@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .. import wording
-from ..report import FINE, ISSUES, DeviceTime
-from .base import Cost, Outcome, not_evaluated
+from ..report import DeviceTime, RuleDetails
+from .base import Cost, Outcome, not_evaluated, of_the_run
 from .device_names import place_of
 from .run_data import RunData
 
@@ -30,7 +30,7 @@ class DeviceShare:
         return 100 * self.ns / self.device.span_ns if self.device.span_ns else 0.0
 
     def identity(self) -> dict[str, Any]:
-        """The first keys of the device's row in a rule's details."""
+        """The fields of :class:`.rule_details.ProfiledDevice`."""
         device = self.device
         return {"node": device.node, "rank": device.rank, "pid": device.pid, "device": device.device, "span_ns": device.span_ns}
 
@@ -77,20 +77,15 @@ def gpus(bad: int, judged: int) -> str:
 
 
 def outcome(
-    run: RunData, shares: Sequence[DeviceShare], *, details: dict[str, Any], finding: str, title: str, recommendation: str,
+    run: RunData, shares: Sequence[DeviceShare], *, details: RuleDetails, finding: str, title: str, recommendation: str,
     saving_ns: int | None,
 ) -> Outcome:  # fmt: skip
     """The answer of a rule that judged these devices: an issue where any has one."""
     bad = issues(shares)
-    return Outcome(
-        ISSUES if bad else FINE,
-        triggered=len(bad),
-        violations=len(bad),
-        datapoints=sum(share.issue is not None for share in shares),
-        windows=1,
-        windows_triggered=1 if bad else 0,
-        first_ns=min((share.device.first_ns for share in bad), default=None),
-        last_ns=max((share.device.first_ns + share.device.span_ns for share in bad), default=None),
+    return of_the_run(
+        bad,
+        sum(share.issue is not None for share in shares),
+        [(share.device.first_ns, share.device.first_ns + share.device.span_ns) for share in bad],
         details=details,
         finding=finding,
         recommendation=recommendation if bad else None,
@@ -113,13 +108,18 @@ def steps_of(run: RunData) -> dict[Process, int]:
     return steps
 
 
+def per_step(run: RunData, times: Iterable[tuple[int, Process]]) -> float | None:
+    """Per step and device, of the times of devices whose process has steps with device work."""
+    steps = steps_of(run)
+    timed = [(ns, steps.get(process, 0)) for ns, process in times]
+    number = sum(n for _, n in timed)
+    return sum(ns for ns, n in timed if n) / number if number else None
+
+
 def _cost(run: RunData, shares: Sequence[DeviceShare], bad: Sequence[DeviceShare], title: str, saving_ns: int | None) -> Cost:
     """Time of the devices with the issue, of the span of all; never more than that, also where several processes shared a device."""
     whole = span_of_all(run)
     ns = min(sum(share.ns for share in bad), whole)
-    steps = steps_of(run)
-    timed = [(share.ns, steps.get((share.device.node, share.device.rank, share.device.pid), 0)) for share in bad]
-    number = sum(n for _, n in timed)
     where = None
     if len(bad) == 1:
         where = place_of(bad[0].device)
@@ -130,6 +130,6 @@ def _cost(run: RunData, shares: Sequence[DeviceShare], bad: Sequence[DeviceShare
         ns=ns,
         of_ns=whole,
         saving_ns=None if saving_ns is None else min(saving_ns, ns),
-        per_step_ns=sum(part for part, n in timed if n) / number if number else None,
+        per_step_ns=per_step(run, [(share.ns, (share.device.node, share.device.rank, share.device.pid)) for share in bad]),
         where=where,
     )

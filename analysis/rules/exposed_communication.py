@@ -13,7 +13,7 @@ import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
@@ -21,6 +21,7 @@ from ...ingest.store import Store
 from ..intervals import union
 from ..places import process_conditions
 from ..report import DeviceTime
+from ..rule_details import CollectiveKernel, CommunicationDevice, ExposedCommunicationDetails
 from ..wording import duration, percent, plural, whole_percent
 from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from .coverage import DEVICE, with_covered
@@ -87,20 +88,7 @@ class ExposedCommunication(Rule):
         return outcome(
             run,
             shares,
-            details={
-                "devices": [
-                    {
-                        **share.identity(),
-                        "communication_ns": share.device.communication_ns,
-                        "exposed_ns": share.ns,
-                        "exposed_percent": share.percent,
-                        "overlap_percent": share.device.overlap_percent,
-                        "issue": share.issue,
-                    }
-                    for share in shares
-                ],
-                "kernels": collectives[: run.top],
-            },
+            details=ExposedCommunicationDetails(tuple(map(_row, shares)), collectives[: run.top]),
             finding=finding(shares, "Exposed communication costs", threshold),
             title=advice.title,
             recommendation=advice.text,
@@ -108,12 +96,23 @@ class ExposedCommunication(Rule):
         )
 
 
+def _row(share: DeviceShare) -> CommunicationDevice:
+    return CommunicationDevice(
+        **share.identity(),
+        communication_ns=share.device.communication_ns,
+        exposed_ns=share.ns,
+        exposed_percent=share.percent,
+        overlap_percent=share.device.overlap_percent,
+        issue=share.issue,
+    )
+
+
 def _could_hide(device: DeviceTime) -> int:
     hidden = device.communication_ns - device.exposed_communication_ns
     return min(device.exposed_communication_ns, device.computation_ns - hidden)
 
 
-def _collectives(store: Store, exposed_ns: int) -> list[dict[str, Any]]:
+def _collectives(store: Store, exposed_ns: int) -> tuple[CollectiveKernel, ...]:
     """Every collective by its short name, over all devices; the longest exposed first. Where there is one, all that is exposed is its."""
     totals = store.frame("""
         SELECT coalesce(n.short, n.text) AS name, count(*) AS count, sum(e.duration_ns)::BIGINT AS time_ns
@@ -126,7 +125,8 @@ def _collectives(store: Store, exposed_ns: int) -> list[dict[str, Any]]:
         parts = [_exposed(store, condition) for condition in process_conditions(store)]
         exposed = pl.concat(parts).group_by("name").agg(pl.col("exposed_ns").sum())
         rows = totals.join(exposed, on="name", how="left").with_columns(pl.col("exposed_ns").fill_null(0))
-    return rows.sort("exposed_ns", "time_ns", "name", descending=[True, True, False]).to_dicts()
+    ranked = rows.sort("exposed_ns", "time_ns", "name", descending=[True, True, False])
+    return tuple(CollectiveKernel(*row) for row in ranked.select("name", "count", "time_ns", "exposed_ns").iter_rows())
 
 
 def _exposed(store: Store, group: str) -> pl.DataFrame:
@@ -150,12 +150,12 @@ class _Advice:
     text: str
 
     @classmethod
-    def of(cls, run: RunData, collectives: Sequence[dict[str, Any]], devices: Sequence[DeviceTime]) -> _Advice:
+    def of(cls, run: RunData, collectives: Sequence[CollectiveKernel], devices: Sequence[DeviceTime]) -> _Advice:
         exposed: dict[str, list[int]] = {}
         for row in collectives:
-            sums = exposed.setdefault(_kind(row["name"]), [0, 0, 0])
-            for position, key in enumerate(("exposed_ns", "time_ns", "count")):
-                sums[position] += row[key]
+            sums = exposed.setdefault(_kind(row.name), [0, 0, 0])
+            for position, number in enumerate((row.exposed_ns, row.time_ns, row.count)):
+                sums[position] += number
         kind, (part, time, count) = max(exposed.items(), key=lambda item: item[1][0])
         too_much = sum(d.communication_ns for d in devices) > _BACKWARD_SHARE * sum(d.computation_ns for d in devices)
         title, change = _change(run.store, kind, time / count, too_much=too_much)

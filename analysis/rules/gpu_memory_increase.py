@@ -10,10 +10,12 @@ from typing import Any, Final
 import polars as pl
 
 from ..report import FINE, ISSUES
+from ..rule_details import Episode, GPUMemoryIncreaseDetails, GrowingMemory
 from ..wording import count, moment, plural
 from .base import Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .device_names import place, ranks
 from .frameworks import ALLOCATIONS, NUMBERS_ONLY, framework_of
-from .gpus import RECORD_LONGER, gpu, no_memory, with_ranks
+from .gpus import RECORD_LONGER, no_memory, with_ranks
 from .run_data import RunData
 from .samples import FOOTPRINT, SampleBlock, box, samples_of
 
@@ -110,7 +112,7 @@ class GPUMemoryIncrease(SampleRule):
         episodes = pl.concat([part.episodes for part in observed])
         if devices.is_empty():
             return not_evaluated(*no_memory(run))
-        details = {"devices": _rows(devices, episodes, run), "slope": SLOPE}
+        details = GPUMemoryIncreaseDetails(tuple(_rows(devices, episodes, run)), SLOPE)
         evaluated = devices.filter(pl.col("largest_increase").is_not_null())
         if evaluated.is_empty():
             return not_evaluated(_too_few(devices, parameters), RECORD_LONGER, details=details)
@@ -173,28 +175,28 @@ def _scale(series: pl.DataFrame) -> float:
     return float(10.0 ** min(_DIGITS, math.floor(math.log10(_MOST / sums))))
 
 
-def _rows(devices: pl.DataFrame, episodes: pl.DataFrame, run: RunData) -> list[dict[str, Any]]:
-    own: dict[tuple[int, int], list[dict[str, Any]]] = {}
+def _rows(devices: pl.DataFrame, episodes: pl.DataFrame, run: RunData) -> list[GrowingMemory]:
+    own: dict[tuple[int, int], list[Episode]] = {}
     for row in episodes.iter_rows(named=True):
-        own.setdefault((row["node"], row["unit"]), []).append({key: row[key] for key in ("start_ns", "end_ns", "largest", "samples")})
+        own.setdefault((row["node"], row["unit"]), []).append(Episode(row["start_ns"], row["end_ns"], row["largest"], row["samples"]))
     rows = []
     for row in devices.iter_rows(named=True):
         found = own.get((row["node"], row["unit"]), [])
-        kept = sorted(found, key=lambda episode: -episode["largest"])[:_EPISODES]
+        kept = sorted(found, key=lambda episode: -episode.largest)[:_EPISODES]
         rows.append(
-            {
-                "node": run.places.node(row["node"]),
-                "device": row["unit"],
-                "memory_figure": _FIGURE[row["source"] == FOOTPRINT],
-                "samples": row["samples"],
-                "evaluated": row["largest_increase"] is not None,
-                "violations": row["violations"],
-                "largest_increase": row["largest_increase"],
-                "episodes": sorted(kept, key=lambda episode: episode["start_ns"]),
-                "episodes_left_out": len(found) - len(kept),
-                "slope_percent_per_hour": row["slope"],
-                "box": box(row),
-            }
+            GrowingMemory(
+                node=run.places.node(row["node"]),
+                device=row["unit"],
+                memory_figure=_FIGURE[row["source"] == FOOTPRINT],
+                samples=row["samples"],
+                evaluated=row["largest_increase"] is not None,
+                violations=row["violations"],
+                largest_increase=row["largest_increase"],
+                episodes=tuple(sorted(kept, key=lambda episode: episode.start_ns)),
+                episodes_left_out=len(found) - len(kept),
+                slope_percent_per_hour=row["slope"],
+                box=box(row),
+            )
         )
     return with_ranks(rows, run)
 
@@ -257,8 +259,8 @@ def _trend(worst: dict[str, Any]) -> str:
 
 
 def _place(row: dict[str, Any], run: RunData) -> str:
-    ranked = with_ranks([{"node": run.places.node(row["node"]), "device": row["unit"]}], run)
-    return gpu(ranked[0])
+    node = run.places.node(row["node"])
+    return place(node, ranks(run.breakdown).get((node, row["unit"])), row["unit"])
 
 
 def _points(value: float, threshold: float) -> str:

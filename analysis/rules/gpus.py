@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from ..places import in_order
+from ..rule_details import BatchSizeGpu, BottleneckNode, ComparedGpu, ComparedRank, GrowingMemory, LowGpu, ProfiledDevice
 from ..utilisation import LABEL
 from ..wording import count, duration, plural
 from .device_names import place, ranks
@@ -28,21 +30,29 @@ _LEAST: Final = 50
 """Fewer samples of derived utilisation than these tell nothing: no parameter is named that would have them judged."""
 
 
+T = TypeVar("T")
+Ranked = TypeVar("Ranked", BatchSizeGpu, GrowingMemory, LowGpu)
+
+
+OnGpu = BatchSizeGpu | ComparedGpu | GrowingMemory | LowGpu | ProfiledDevice | ComparedRank
+Sampled = BatchSizeGpu | ComparedGpu | LowGpu
+
+
 def threshold(value: float) -> str:
     """A threshold in percent as it was given: 70 %, 2.5 %."""
     return f"{value:g} %"
 
 
-def gpu(row: Mapping[str, Any]) -> str:
+def gpu(row: OnGpu) -> str:
     """The GPU of a row of the details: "node-1 GPU 3", "rank 5, node-1 GPU 3" where kernels tell the rank."""
-    return place(row["node"], row.get("rank"), row["device"])
+    return place(row.node, row.rank, row.device)
 
 
-def with_ranks(rows: Iterable[dict[str, Any]], run: RunData) -> list[dict[str, Any]]:
-    """Rows of the details, in order of machine and GPU, each with the ``rank`` that used the GPU (None where that is not known)."""
+def with_ranks(rows: Iterable[Ranked], run: RunData) -> list[Ranked]:
+    """Rows of the details, in order of node and GPU, each with the ``rank`` that used the GPU (None if it is not known)."""
     known = ranks(run.breakdown)
-    ranked = ({**row, "rank": known.get((row["node"], row["device"]))} for row in rows)
-    return sorted(ranked, key=lambda row: (in_order(row["node"]), row["device"]))
+    ranked = (dataclasses.replace(row, rank=known.get((row.node, row.device))) for row in rows)
+    return sorted(ranked, key=lambda row: (in_order(row.node), row.device))
 
 
 def record(run: RunData, missing: str) -> str:
@@ -59,11 +69,11 @@ def no_memory(run: RunData) -> tuple[str, str]:
     return NO_MEMORY, record(run, NO_MEMORY)
 
 
-def where(rows: Sequence[Mapping[str, Any]]) -> str:
+def where(rows: Sequence[OnGpu]) -> str:
     """The GPUs of rows of the details: up to three by name, more by their number and their machines."""
     if len(rows) <= _NAMED:
-        return _joined([gpu(row) for row in rows], "; " if any(row.get("rank") is not None for row in rows) else ", ")
-    nodes = list(dict.fromkeys(row["node"] for row in rows))
+        return _joined([gpu(row) for row in rows], "; " if any(row.rank is not None for row in rows) else ", ")
+    nodes = list(dict.fromkeys(row.node for row in rows))
     return f"{count(len(rows))} GPUs of {machines(nodes)}"
 
 
@@ -93,18 +103,18 @@ def in_windows(some: int, windows: int) -> str:
     return "the only window" if windows == 1 else f"all {count(windows)} windows"
 
 
-def gpu_time_ns(rows: Iterable[Mapping[str, Any]], run: RunData) -> float:
+def gpu_time_ns(rows: Iterable[Sampled], run: RunData) -> float:
     """Time that the samples of GPUs stand for: ``samples`` of each row, a bucket long where it is ``derived``, else a sampling interval."""
-    return float(sum(row["samples"] * sample_ns(row, run) for row in rows))
+    return float(sum(row.samples * sample_ns(row.derived, run) for row in rows))
 
 
-def covers(rows: Iterable[Mapping[str, Any]]) -> str:
+def covers(rows: Iterable[Sampled | BottleneckNode]) -> str:
     """What the samples of these GPUs cover: utilisation that is derived from kernel activity covers the profile and not the run."""
-    derived = {bool(row["derived"]) for row in rows}
+    derived = {row.derived for row in rows}
     return "profile" if derived == {True} else "run" if True not in derived else "run, where some GPUs were only profiled"
 
 
-def gpu_time(rows: Iterable[Mapping[str, Any]], run: RunData | None = None) -> str:
+def gpu_time(rows: Iterable[Sampled | BottleneckNode], run: RunData | None = None) -> str:
     """What :func:`gpu_time_ns` of these rows is, in words: of a ``run`` whose samples have gaps the sampled time only."""
     whole = covers(rows)
     return f"{'sampled ' if run is not None and whole == 'run' and _has_gaps(run) else ''}GPU time of the {whole}"
@@ -121,9 +131,9 @@ def _has_gaps(run: RunData) -> bool:
     return bool(run.store.frame(sql, [run.samples.interval_ns or 0]).item())
 
 
-def sample_ns(row: Mapping[str, Any], run: RunData) -> int:
-    """How long a sample of the GPU of a row stands for."""
-    return (run.samples.bucket_ns if row["derived"] else None) or run.samples.interval_ns or 0
+def sample_ns(derived: bool, run: RunData) -> int:
+    """How long a sample of a GPU lasts: a bucket if its utilization is derived, else a sampling interval."""
+    return (run.samples.bucket_ns if derived else None) or run.samples.interval_ns or 0
 
 
 def number(value: float) -> str:
@@ -131,13 +141,12 @@ def number(value: float) -> str:
     return count(int(value)) if value == int(value) else f"{value:g}"
 
 
-def capped(rows: Sequence[dict[str, Any]], important: Collection[int], name: str) -> dict[str, Any]:
-    """``rows`` under ``name`` for the details. Of more than 2,000 the ones in ``important`` (their places) and the first others are kept,
-    in order, and "left_out" says how many are not there."""
+def capped(rows: Sequence[T], important: Callable[[T], Any]) -> tuple[tuple[T, ...], int | None]:
+    """At most 2,000 rows for the details, in order: ``important`` ones before others. And how many are left out (None: none)."""
     if len(rows) <= MOST_ROWS:
-        return {name: list(rows)}
-    first = sorted(range(len(rows)), key=lambda at: (at not in important, at))[:MOST_ROWS]
-    return {name: [rows[at] for at in sorted(first)], "left_out": len(rows) - MOST_ROWS}
+        return tuple(rows), None
+    first = sorted(range(len(rows)), key=lambda at: (not important(rows[at]), at))[:MOST_ROWS]
+    return tuple(rows[at] for at in sorted(first)), len(rows) - MOST_ROWS
 
 
 def per_gpu(run: RunData, node: str) -> int | None:

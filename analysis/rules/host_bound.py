@@ -8,12 +8,14 @@ from typing import Any, Final
 
 import polars as pl
 
+from ..rule_details import CountedTime, HostActivity, HostBoundDetails, HostBoundDevice, HostCall, HostWait, TimeOf
 from ..wording import duration, percent, plural
 from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from .device_gaps import HOST_WAIT, KERNEL_WAIT, OTHER, GapGroup, IdleDevice
+from .device_share import gpus, no_device_activity
 from .frameworks import FEWER_LAUNCHES, LESS_OVERHEAD, LOAD_AHEAD, TRACE_AGAIN, TRACE_SOME, WAITS, WARMED_UP, framework_of
 from .host_time import CALLS, RANGES, UNRECORDED, activities, calls_in
-from .idle_findings import Judged, gpus, in_order, names, no_device_activity, outcome, unjudged, with_issue
+from .idle_findings import Judged, in_order, names, outcome, unjudged, with_issue
 from .run_data import RunData
 from .sync_calls import begun_inside, sync_calls
 
@@ -28,6 +30,9 @@ FIRST_USE: Final = "first use"
 _NO_LAUNCHES: Final = "no launch call of its work is in the trace"
 
 
+_Judged = list[Judged[HostBoundDevice]]
+
+
 class HostBound(Rule):
     name = "HostBound"
     category = "trace"
@@ -38,12 +43,12 @@ class HostBound(Rule):
     advice = "Shorten the host's part: CUDA graphs or torch.compile, fewer synchronisations, data loaded ahead, a larger batch."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
-        judged: list[Judged] = []
+        judged: _Judged = []
         parts: list[_Part] = []
         for group in run.gaps.groups():
             rows = _rows(group, parameters)
             judged += rows
-            parts.append(_part(run, group, [device for device, row in rows if row["issue"]]))
+            parts.append(_part(run, group, [device for device, row in rows if row.issue]))
         if not judged:
             return no_device_activity()
         if not any(device.linked for device, _ in judged):
@@ -56,13 +61,13 @@ class HostBound(Rule):
             judged,
             cost_key="host_wait_ns",
             title=_title(waits),
-            details=_details(run, waits),
+            details=_details(run, tuple(row for _, row in judged), waits),
             finding=_finding(judged, bad, parameters),
             recommendation=_recommendation(run, waits),
         )
 
 
-def _rows(group: GapGroup, parameters: Parameters) -> list[Judged]:
+def _rows(group: GapGroup, parameters: Parameters) -> _Judged:
     gap, cause = pl.col("end") - pl.col("start"), pl.col("cause")
     causes = {"host": HOST_WAIT, "kernel": KERNEL_WAIT, "other": OTHER}
     found = group.gaps.group_by("row").agg(
@@ -73,21 +78,21 @@ def _rows(group: GapGroup, parameters: Parameters) -> list[Judged]:
     return [(device, _row(device, by_row.get(device.row, none), parameters)) for device in group.devices]
 
 
-def _row(device: IdleDevice, found: dict[str, int], parameters: Parameters) -> dict[str, Any]:
+def _row(device: IdleDevice, found: dict[str, int], parameters: Parameters) -> HostBoundDevice:
     idle_percent = 100 * device.idle_ns / device.span_ns if device.span_ns else 0.0
     host_percent = 100 * found["host"] / device.idle_ns if device.idle_ns else 0.0
     idle = idle_percent > parameters["idle_threshold"]
-    return {
+    return HostBoundDevice(
         **device.details(),
-        "idle_ns": device.idle_ns,
-        "idle_percent": idle_percent,
-        "host_wait_ns": found["host"],
-        "host_waits": found["waits"],
-        "kernel_wait_ns": found["kernel"],
-        "other_ns": found["other"],
-        "host_percent": host_percent,
-        "issue": None if idle and not device.linked else idle and host_percent > parameters["host_share"],
-    }
+        idle_ns=device.idle_ns,
+        idle_percent=idle_percent,
+        host_wait_ns=found["host"],
+        host_waits=found["waits"],
+        kernel_wait_ns=found["kernel"],
+        other_ns=found["other"],
+        host_percent=host_percent,
+        issue=None if idle and not device.linked else idle and host_percent > parameters["host_share"],
+    )
 
 
 class _Waits:
@@ -111,10 +116,10 @@ class _Waits:
             for name, time in part.in_ranges.items():
                 self.in_ranges[name] = self.in_ranges.get(name, 0) + time
 
-    def shares(self) -> list[dict[str, Any]]:
+    def shares(self) -> tuple[HostActivity, ...]:
         """What the host did, most first."""
         ranked = sorted(self.meanwhile.items(), key=lambda item: -item[1])
-        return [{"activity": name, "time_ns": time, "percent": 100 * time / self.total} for name, time in ranked if time]
+        return tuple(HostActivity(name, time, 100 * time / self.total) for name, time in ranked if time)
 
     def ranges(self) -> list[tuple[str, int]]:
         """The annotated ranges outside of whose operators the host was, most time first."""
@@ -159,7 +164,7 @@ def _part(run: RunData, group: GapGroup, bad: list[IdleDevice]) -> _Part:
     )
 
 
-def _details(run: RunData, waits: _Waits) -> dict[str, Any]:
+def _details(run: RunData, devices: tuple[HostBoundDevice, ...], waits: _Waits) -> HostBoundDetails:
     """What followed the waits, the longest ones, and what the host did meanwhile; lists are empty without an issue.
 
     ``calls`` lists the runtime calls where they make up most of the waits.
@@ -167,20 +172,16 @@ def _details(run: RunData, waits: _Waits) -> dict[str, Any]:
     kernels = waits.kernels.sort("time", "count", "name", descending=[True, True, False]).head(run.top)
     calls = waits.calls.sort("time", "name", descending=[True, False]).head(run.top)
     text = names(run.store, [*kernels["name"], *calls["name"], *(wait["name"] for wait in waits.longest)])
-    return {
-        "kernels": [
-            {"name": text.get(row["name"], ""), "count": row["count"], "time_ns": row["time"]} for row in kernels.iter_rows(named=True)
-        ],
-        "longest": [{**wait, "name": text.get(wait["name"], "")} for wait in waits.longest],
-        "host": waits.shares(),
-        "ranges": [{"name": name, "time_ns": time} for name, time in waits.ranges()[: run.top]],
-        "calls": [
-            {"name": text.get(row["name"], ""), "count": row["count"], "time_ns": row["time"], "longest_ns": row["longest"]}
-            for row in calls.iter_rows(named=True)
-        ],
-        "after_synchronisation_ns": waits.after_sync,
-        "first_use": _first_use(run, waits),
-    }
+    return HostBoundDetails(
+        devices=devices,
+        kernels=tuple(CountedTime(text.get(row["name"], ""), row["count"], row["time"]) for row in kernels.iter_rows(named=True)),
+        longest=tuple(HostWait(**{**wait, "name": text.get(wait["name"], "")}) for wait in waits.longest),
+        host=waits.shares(),
+        ranges=tuple(TimeOf(name, time) for name, time in waits.ranges()[: run.top]),
+        calls=tuple(HostCall(text.get(row["name"], ""), row["count"], row["time"], row["longest"]) for row in calls.iter_rows(named=True)),
+        after_synchronisation_ns=waits.after_sync,
+        first_use=_first_use(run, waits),
+    )
 
 
 def _without_launches(run: RunData) -> Outcome:
@@ -190,50 +191,55 @@ def _without_launches(run: RunData) -> Outcome:
     )
 
 
-def _finding(judged: list[Judged], bad: list[Judged], parameters: Parameters) -> str:
+def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
     idle_limit, share_limit = percent(parameters["idle_threshold"]), percent(parameters["host_share"])
     why = unjudged(judged, _NO_LAUNCHES)
     if not bad:
         return _fine(judged, idle_limit, share_limit, parameters) + f"{why}."
-    worst, row = max(bad, key=lambda one: one[1]["host_wait_ns"])
+    worst, row = max(bad, key=lambda one: one[1].host_wait_ns)
     if len(judged) == 1:
         return (
-            f"The GPU stood idle for {duration(row['idle_ns'])} of {duration(worst.span_ns)} ({percent(row['idle_percent'])}, threshold"
-            f" {idle_limit}) and in {duration(row['host_wait_ns'])} of that time waited for the host ({percent(row['host_percent'])},"
+            f"The GPU stood idle for {duration(row.idle_ns)} of {duration(worst.span_ns)} ({percent(row.idle_percent)}, threshold"
+            f" {idle_limit}) and in {duration(row.host_wait_ns)} of that time waited for the host ({percent(row.host_percent)},"
             f" threshold {share_limit})."
         )
-    total, span = sum(one["host_wait_ns"] for _, one in bad), sum(device.span_ns for device, _ in bad)
+    total, span = sum(one.host_wait_ns for _, one in bad), sum(device.span_ns for device, _ in bad)
     return (
-        f"{gpus(bad, judged)} stood idle for more than {idle_limit} of the profile and for more than {share_limit} of that waited for the"
+        f"{_gpus(bad, judged)} stood idle for more than {idle_limit} of the profile and for more than {share_limit} of that waited for the"
         f" host, {duration(total)} of {duration(span)} in all ({percent(100 * total / span)}); most on {worst.label}: idle"
-        f" {percent(row['idle_percent'])}, {percent(row['host_percent'])} of it host wait{why}."
+        f" {percent(row.idle_percent)}, {percent(row.host_percent)} of it host wait{why}."
     )
 
 
-def _fine(judged: list[Judged], idle_limit: str, share_limit: str, parameters: Parameters) -> str:
+def _gpus(bad: _Judged, judged: _Judged) -> str:
+    text = gpus(len(bad), len(judged))
+    return text[0].upper() + text[1:]
+
+
+def _fine(judged: _Judged, idle_limit: str, share_limit: str, parameters: Parameters) -> str:
     one = len(judged) == 1
-    known = [found for found in judged if found[1]["issue"] is not None]
-    idle = [found for found in known if found[1]["idle_percent"] > parameters["idle_threshold"]]
+    known = [found for found in judged if found[1].issue is not None]
+    idle = [found for found in known if found[1].idle_percent > parameters["idle_threshold"]]
     if not idle:
-        most = percent(max(row["idle_percent"] for _, row in known))
+        most = percent(max(row.idle_percent for _, row in known))
         subject, at_most = ("The GPU", "") if one else ("The GPUs", " at most")
         return f"{subject} stood idle for {most} of the profile{at_most} (threshold {idle_limit})"
-    device, row = max(idle, key=lambda found: float(found[1]["host_percent"]))
-    share = percent(row["host_percent"])
+    device, row = max(idle, key=lambda found: found[1].host_percent)
+    share = percent(row.host_percent)
     if one:
         return (
-            f"The GPU stood idle for {percent(row['idle_percent'])} of the profile (threshold {idle_limit}), but only {share} of that was"
+            f"The GPU stood idle for {percent(row.idle_percent)} of the profile (threshold {idle_limit}), but only {share} of that was"
             f" host wait (threshold {share_limit})"
         )
     return (
-        f"{gpus(idle, judged)} stood idle for more than {idle_limit} of the profile, but at most {share} of that was host wait"
+        f"{_gpus(idle, judged)} stood idle for more than {idle_limit} of the profile, but at most {share} of that was host wait"
         f" ({device.label}; threshold {share_limit})"
     )
 
 
 def _main(waits: _Waits) -> str:
     """What the advice is about: what most of the host waits were spent on, or the synchronisations that they follow."""
-    share = {found["activity"]: found["percent"] for found in waits.shares()}
+    share = {found.activity: found.percent for found in waits.shares()}
     if share.get("profiler overhead", 0) > 50:
         return "profiler overhead"
     if share.get("data loader", 0) >= 40:
@@ -275,9 +281,9 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
     if not waits.total:
         return None
     shares = ", ".join(
-        _ranges_told(waits) if share["activity"] == RANGES else f"{share['activity']} {duration(share['time_ns'])}"
+        _ranges_told(waits) if share.activity == RANGES else f"{share.activity} {duration(share.time_ns)}"
         for share in waits.shares()
-        if share["percent"] >= _NAMED_PERCENT
+        if share.percent >= _NAMED_PERCENT
     )
     total = duration(waits.total)
     main = _main(waits)
@@ -319,14 +325,14 @@ def _named(waits: _Waits) -> str:
     return " and ".join(f"`{name}`" for name, _ in ranges[:few])
 
 
-def _first_use(run: RunData, waits: _Waits) -> dict[str, Any] | None:
+def _first_use(run: RunData, waits: _Waits) -> TimeOf | None:
     """The longest runtime call where the profile is of a first use; None else."""
     if not waits.total or _main(waits) != FIRST_USE:
         return None
     name, longest = waits.calls.sort("longest", "name", descending=[True, False]).select("name", "longest").row(0)
-    return {"name": names(run.store, [name]).get(name, ""), "time_ns": longest}
+    return TimeOf(names(run.store, [name]).get(name, ""), longest)
 
 
 def _longest_call(run: RunData, waits: _Waits) -> str:
     call = _first_use(run, waits)
-    return f" (one `{call['name']}` took {duration(call['time_ns'])} of the waiting)" if call else ""
+    return f" (one `{call.name}` took {duration(call.time_ns)} of the waiting)" if call else ""

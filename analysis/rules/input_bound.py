@@ -6,14 +6,15 @@ A device may work during such a wait, so that the rule evaluates only runs witho
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from ..places import in_order
-from ..report import FINE, ISSUES, StepParts
+from ..report import StepParts
+from ..rule_details import InputBoundDetails, InputBoundProcess, LoaderSettings
 from ..wording import duration, percent, plural
-from .base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from .base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated, of_the_run
 from .dataloader import SETTINGS, cores_of
 from .device_names import process_place
 from .frameworks import LOAD_AHEAD, LOADERS, PYTORCH, framework_of
@@ -55,14 +56,10 @@ class InputBound(Rule):
         rows = [_row(part, parameters) for part in sorted(judged, key=_order)]
         worst = max(bad or judged, key=_percent)
         loader = _loader(run, worst)
-        return Outcome(
-            ISSUES if bad else FINE,
-            triggered=len(bad),
-            violations=len(bad),
-            datapoints=len(judged),
-            windows=1,
-            windows_triggered=1 if bad else 0,
-            details={"processes": rows, "loader": loader},
+        return of_the_run(
+            bad,
+            len(judged),
+            details=InputBoundDetails(tuple(rows), loader),
             finding=_finding(bad, judged, worst, loader, parameters),
             recommendation=_recommendation(run, worst, loader) if bad else None,
             cost=_cost(bad, judged) if bad else None,
@@ -86,20 +83,20 @@ def _order(part: StepParts) -> tuple[str, int, int]:
     return in_order(part.node), part.rank or 0, part.pid or 0
 
 
-def _row(part: StepParts, parameters: Parameters) -> dict[str, Any]:
-    return {
-        "node": part.node,
-        "rank": part.rank,
-        "pid": part.pid,
-        "steps": part.steps,
-        "steps_ns": round(_length(part)),
-        "waiting_ns": round(_waited(part)),
-        "percent": _percent(part),
-        "issue": _percent(part) > parameters["threshold"],
-    }
+def _row(part: StepParts, parameters: Parameters) -> InputBoundProcess:
+    return InputBoundProcess(
+        node=part.node,
+        rank=part.rank,
+        pid=part.pid,
+        steps=part.steps,
+        steps_ns=round(_length(part)),
+        waiting_ns=round(_waited(part)),
+        percent=_percent(part),
+        issue=_percent(part) > parameters["threshold"],
+    )
 
 
-def _loader(run: RunData, part: StepParts) -> dict[str, Any]:
+def _loader(run: RunData, part: StepParts) -> LoaderSettings:
     """The settings of the process's loader with most workers, the cores of its machine, and how busy they were; None: not known."""
     node, process = next(
         (ids for ids in run.store.frame("SELECT DISTINCT node, process FROM step ORDER BY ALL").rows() if _is(run, part, *ids)),
@@ -115,12 +112,12 @@ def _loader(run: RunData, part: StepParts) -> dict[str, Any]:
         """,
         [node, process],
     ).item()
-    return {
+    return LoaderSettings(
         **{key: own[key][0] if len(own) else None for key in (*_SHOWN, "pin_memory")},
-        "cores": cores_of(run.store, node) if node is not None else None,
-        "core_percent": busy,
-        "processes": sum(part.node == other.node for other in run.steps.parts),
-    }
+        cores=cores_of(run.store, node) if node is not None else None,
+        core_percent=busy,
+        processes=sum(part.node == other.node for other in run.steps.parts),
+    )
 
 
 def _is(run: RunData, part: StepParts, node: int | None, process: int | None) -> bool:
@@ -128,9 +125,9 @@ def _is(run: RunData, part: StepParts, node: int | None, process: int | None) ->
     return (place.node, place.rank, place.pid) == (part.node, part.rank, part.pid)
 
 
-def _finding(bad: list[StepParts], judged: list[StepParts], worst: StepParts, loader: dict[str, Any], parameters: Parameters) -> str:
+def _finding(bad: list[StepParts], judged: list[StepParts], worst: StepParts, loader: LoaderSettings, parameters: Parameters) -> str:
     limit = f"{parameters['threshold']:g} %"
-    shown = ", ".join(f"{key}={loader[key]}" for key in _SHOWN if loader[key] is not None)
+    shown = ", ".join(f"{key}={setting}" for key in _SHOWN if (setting := getattr(loader, key)) is not None)
     settings = f"; its data loader has {shown}" if shown else ""
     if len(judged) == 1:
         return f"Waiting for data costs {_share(judged)} of step time ({percent(_percent(worst))}, threshold {limit}){settings}."
@@ -148,16 +145,16 @@ def _share(parts: list[StepParts]) -> str:
     return f"{duration(sum(map(_waited, parts)))} of {duration(sum(map(_length, parts)))}"
 
 
-def _recommendation(run: RunData, worst: StepParts, loader: dict[str, Any]) -> str:
+def _recommendation(run: RunData, worst: StepParts, loader: LoaderSettings) -> str:
     """What the recording supports: more workers only on cores that are free, then loading ahead, then cheaper preprocessing."""
     framework = framework_of(run.store)
-    cores, workers, busy = loader["cores"], loader["num_workers"], loader["core_percent"]
+    cores, workers, busy = loader.cores, loader.num_workers, loader.core_percent
     cheaper = "make preprocessing cheaper: decode and resize once and store the result, or do it for whole batches"
     if busy is not None and cores and busy >= _BUSY_PERCENT:
         at = f"its {plural(cores, 'core')} {'was' if cores == 1 else 'were'} busy for {percent(busy)} of the time"
         return f"On {worst.node}, {cheaper}. More loader processes cannot help, because {at}."
     if cores and workers is not None:
-        wanted = max(1, cores // loader["processes"])
+        wanted = max(1, cores // loader.processes)
         has = "the training process loads its data itself"
         if workers:
             has = f"{plural(workers, 'loader process feeds', 'loader processes feed')} the training process"

@@ -11,14 +11,14 @@ from typing import Any, Final
 import polars as pl
 
 from ..places import in_order
-from ..report import FINE, ISSUES
+from ..rule_details import ComparedGpu, Gpu, GpuPair, LoadBalancingDetails
 from ..utilisation import LABEL
 from ..wording import count, duration, percent, plural
-from .base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, of_the_run
 from .common_time import CommonTime
-from .device_names import place, ranks
+from .device_names import ranks
 from .frameworks import EQUAL_BATCHES, EQUAL_SHARES, EVERY_GPU, framework_of
-from .gpus import NO_GPU, RECORD_LONGER, gpu_time, gpu_time_ns, record, too_few
+from .gpus import NO_GPU, RECORD_LONGER, gpu, gpu_time, gpu_time_ns, record, too_few
 from .run_data import RunData
 from .samples import SampleBlock
 
@@ -36,37 +36,11 @@ _AT_ONCE: Final = "Record all machines for the same time; whether files of sever
 
 
 @dataclass(frozen=True, slots=True)
-class _Device:
-    node: str
-    unit: int
-    rank: int | None
-    derived: bool
-    samples: int
-    mean: float
-    first_ns: int
-    last_ns: int
-    shares: tuple[float, ...]
-    evaluated: bool
-
-    @property
-    def place(self) -> str:
-        return place(self.node, self.rank, self.unit)
-
-    @property
-    def row(self) -> dict[str, Any]:
-        return {**self.key, "rank": self.rank, "derived": self.derived, "samples": self.samples}
-
-    @property
-    def key(self) -> dict[str, Any]:
-        return {"node": self.node, "device": self.unit}
-
-
-@dataclass(frozen=True, slots=True)
 class _Pair:
     """Two GPUs, or one and the mean of all (``b`` is None)."""
 
-    a: _Device
-    b: _Device | None
+    a: ComparedGpu
+    b: ComparedGpu | None
     distance: float
     mean_difference: float
     violation: bool
@@ -117,7 +91,8 @@ class LoadBalancing(SampleRule):
         threshold, patience = parameters["threshold"], parameters["patience"]
         known = ranks(run.breakdown)
         rows = pl.concat(observed).rows(named=True) if observed else []
-        devices = sorted((_device(row, run, known, patience) for row in rows), key=lambda device: (in_order(device.node), device.unit))
+        devices = sorted((_device(row, run, known, patience) for row in rows), key=lambda device: (in_order(device.node), device.device))
+        times = {(run.places.node(row["node"]), row["unit"]): (row["first_ns"], row["last_ns"]) for row in rows}
         together = run.samples.gpus_together
         if together is not None and together.none:
             return not_evaluated("no time at which all GPUs were recorded", _AT_ONCE)
@@ -135,15 +110,10 @@ class LoadBalancing(SampleRule):
         pairs.sort(key=lambda pair: (-pair.distance, -abs(pair.mean_difference)))
         violating = [pair for pair in pairs if pair.violation]
         concerned = [device for pair in violating for device in (pair.a, pair.b) if device is not None]
-        return Outcome(
-            ISSUES if violating else FINE,
-            triggered=len(violating),
-            violations=len(violating),
-            datapoints=sum(device.samples for device in evaluated),
-            windows=1,
-            windows_triggered=1 if violating else 0,
-            first_ns=min((device.first_ns for device in concerned), default=None),
-            last_ns=max((device.last_ns for device in concerned), default=None),
+        return of_the_run(
+            violating,
+            sum(device.samples for device in evaluated),
+            [times[device.node, device.device] for device in concerned],
             details=_details(devices, pairs, in_pairs),
             finding=_finding(evaluated, pairs, violating, threshold, _when(together, run)),
             recommendation=_recommendation(evaluated, violating, framework_of(run.store)) if violating else None,
@@ -182,106 +152,93 @@ def distance(p: Sequence[float], q: Sequence[float]) -> float:
     return math.sqrt(min(max(math.fsum(terms) / 2, 0.0), 1.0))
 
 
-def _device(row: dict[str, Any], run: RunData, known: Mapping[tuple[str, int], int], patience: float) -> _Device:
+def _device(row: dict[str, Any], run: RunData, known: Mapping[tuple[str, int], int], patience: float) -> ComparedGpu:
     node = run.places.node(row["node"])
-    return _Device(
+    return ComparedGpu(
         node=node,
-        unit=row["unit"],
+        device=row["unit"],
         rank=known.get((node, row["unit"])),
         derived=row["source"] == "derived",
         samples=row["samples"],
         mean=row["mean"],
-        first_ns=row["first_ns"],
-        last_ns=row["last_ns"],
-        shares=tuple(n / row["samples"] for n in row["counts"]),
+        histogram=tuple(n / row["samples"] for n in row["counts"]),
         evaluated=row["samples"] > patience,
     )
 
 
-def _pairs(evaluated: Sequence[_Device], threshold: float) -> list[_Pair]:
+def _pairs(evaluated: Sequence[ComparedGpu], threshold: float) -> list[_Pair]:
     found = []
     for a, b in itertools.combinations(evaluated, 2):
         if a.derived == b.derived:
-            apart = distance(a.shares, b.shares)
+            apart = distance(a.histogram, b.histogram)
             found.append(_Pair(a, b, apart, a.mean - b.mean, apart > threshold))
     return found
 
 
-def _with_mean(evaluated: Sequence[_Device], threshold: float) -> list[_Pair]:
+def _with_mean(evaluated: Sequence[ComparedGpu], threshold: float) -> list[_Pair]:
     found = []
     for derived in (False, True):
         alike = [device for device in evaluated if device.derived == derived]
         if len(alike) < 2:
             continue
-        shares = [math.fsum(column) / len(alike) for column in zip(*(device.shares for device in alike), strict=True)]
+        shares = [math.fsum(column) / len(alike) for column in zip(*(device.histogram for device in alike), strict=True)]
         mean = math.fsum(device.mean for device in alike) / len(alike)
         for device in alike:
-            apart = distance(device.shares, shares)
+            apart = distance(device.histogram, shares)
             found.append(_Pair(device, None, apart, device.mean - mean, apart > threshold))
     return found
 
 
-def _details(devices: Sequence[_Device], pairs: Sequence[_Pair], in_pairs: bool) -> dict[str, Any]:
+def _details(devices: Sequence[ComparedGpu], pairs: Sequence[_Pair], in_pairs: bool) -> LoadBalancingDetails:
     """At most 64 devices and 64 pairs (the furthest); ``left_out``: how many devices, ``pairs_left_out``: how many pairs more there are."""
     shown = list(devices)
     if not in_pairs:
         furthest = [pair.a for pair in pairs[:MOST_COMPARED]]
         rest = [device for device in devices if not device.evaluated]
-        shown = sorted((furthest + rest)[:MOST_COMPARED], key=lambda device: (in_order(device.node), device.unit))
-    details: dict[str, Any] = {
-        "compared": "pairs" if in_pairs else "mean",
-        "devices": [
-            {
-                **device.row,
-                "mean": device.mean,
-                "histogram": list(device.shares),
-                "evaluated": device.evaluated,
-            }
-            for device in shown
-        ],
-        "pairs": [
-            {
-                "a": pair.a.key,
-                "b": pair.b.key if pair.b else None,
-                "distance": pair.distance,
-                "mean_difference": pair.mean_difference,
-                "violation": pair.violation,
-            }
+        shown = sorted((furthest + rest)[:MOST_COMPARED], key=lambda device: (in_order(device.node), device.device))
+    return LoadBalancingDetails(
+        compared="pairs" if in_pairs else "mean",
+        devices=tuple(shown),
+        pairs=tuple(
+            GpuPair(_key(pair.a), _key(pair.b) if pair.b else None, pair.distance, pair.mean_difference, pair.violation)
             for pair in pairs[:MOST_COMPARED]
-        ],
-        "left_out": len(devices) - len(shown),
-        "pairs_left_out": max(len(pairs) - MOST_COMPARED, 0),
-    }
-    if in_pairs:
-        number = {id(device): index for index, device in enumerate(devices)}
-        matrix: list[list[float | None]] = [
-            [0.0 if row == column and device.evaluated else None for column in range(len(devices))] for row, device in enumerate(devices)
-        ]
-        for pair in pairs:
-            row, column = number[id(pair.a)], number[id(pair.b)]
-            matrix[row][column] = matrix[column][row] = pair.distance
-        details["matrix"] = matrix
-    return details
+        ),
+        left_out=len(devices) - len(shown),
+        pairs_left_out=max(len(pairs) - MOST_COMPARED, 0),
+        matrix=_matrix(devices, pairs) if in_pairs else None,
+    )
 
 
-def _too_few(devices: Sequence[_Device], run: RunData, patience: float) -> str:
+def _key(device: ComparedGpu) -> Gpu:
+    return Gpu(device.node, device.device)
+
+
+def _matrix(devices: Sequence[ComparedGpu], pairs: Sequence[_Pair]) -> tuple[tuple[float | None, ...], ...]:
+    """Distances of all devices; None for those that were not compared."""
+    distances = {(id(device), id(device)): 0.0 for device in devices if device.evaluated}
+    for pair in pairs:
+        distances[id(pair.a), id(pair.b)] = distances[id(pair.b), id(pair.a)] = pair.distance
+    return tuple(tuple(distances.get((id(a), id(b))) for b in devices) for a in devices)
+
+
+def _too_few(devices: Sequence[ComparedGpu], run: RunData, patience: float) -> str:
     second = sorted((device.samples for device in devices), reverse=True)[1]
     derived = any(device.derived for device in devices)
     return too_few("LoadBalancing", second, patience, run, parameter="patience", derived=derived, what="samples of two GPUs")
 
 
-def _finding(evaluated: Sequence[_Device], pairs: Sequence[_Pair], violating: Sequence[_Pair], threshold: float, when: str) -> str:
+def _finding(evaluated: Sequence[ComparedGpu], pairs: Sequence[_Pair], violating: Sequence[_Pair], threshold: float, when: str) -> str:
     furthest = pairs[0]
     derived = (f" ({LABEL})" if furthest.a.derived else "") + when
     if furthest.b is not None:
         compared = (
-            f"of {furthest.a.place} (mean {percent(furthest.a.mean)}) and {furthest.b.place} (mean {percent(furthest.b.mean)}) lie"
+            f"of {gpu(furthest.a)} (mean {percent(furthest.a.mean)}) and {gpu(furthest.b)} (mean {percent(furthest.b.mean)}) lie"
             f" {_text(furthest.distance, threshold)} apart"
         )
         number = f"{count(len(violating))} of {plural(len(pairs), 'pair')}"
     else:
         compared = (
-            f"of {furthest.a.place} (mean {percent(furthest.a.mean)}) lies {_text(furthest.distance, threshold)} from the mean of"
+            f"of {gpu(furthest.a)} (mean {percent(furthest.a.mean)}) lies {_text(furthest.distance, threshold)} from the mean of"
             f" {plural(len(pairs), 'GPU')} (mean {percent(furthest.a.mean - furthest.mean_difference)})"
         )
         number = f"{count(len(violating))} of {plural(len(pairs), 'GPU')}"
@@ -292,7 +249,7 @@ def _finding(evaluated: Sequence[_Device], pairs: Sequence[_Pair], violating: Se
     return f"{what} at most (Jensen-Shannon distance), not above the threshold of {threshold:g}."
 
 
-def _recommendation(evaluated: Sequence[_Device], violating: Sequence[_Pair], framework: str | None) -> str:
+def _recommendation(evaluated: Sequence[ComparedGpu], violating: Sequence[_Pair], framework: str | None) -> str:
     concerned = {id(device): device for pair in violating for device in (pair.a, pair.b) if device is not None}
     least = min(concerned.values(), key=lambda device: device.mean)
     busiest = max((device for device in evaluated if device.derived == least.derived), key=lambda device: device.mean)
@@ -301,28 +258,28 @@ def _recommendation(evaluated: Sequence[_Device], violating: Sequence[_Pair], fr
         machine = max(sum(1 for device in evaluated if device.node == one.node) for one in idle)
         return (
             f"Start one process per GPU ({EVERY_GPU.of(framework).format(gpus=machine)}) or ask for fewer GPUs:"
-            f" {plural(len(idle), 'GPU')} of {count(len(evaluated))} did nothing, {idle[0].place} among them."
+            f" {plural(len(idle), 'GPU')} of {count(len(evaluated))} did nothing, {gpu(idle[0])} among them."
         )
     if busiest.mean - least.mean < _SIMILAR:
         return (
-            f"Compare what runs on {least.place} and on {busiest.place}: their means differ by only"
+            f"Compare what runs on {gpu(least)} and on {gpu(busiest)}: their means differ by only"
             f" {busiest.mean - least.mean:.1f} percentage points, so the course of the load differs and not its amount; equal batches for"
             f" every rank ({EQUAL_BATCHES.of(framework)}) make it alike."
         )
     return (
         f"Give every GPU the same share of each batch ({EQUAL_SHARES.of(framework)}) and leave work of rank 0 alone"
-        f" (logging, evaluation) out of the step: {least.place} is used {percent(least.mean)} of the time and {busiest.place}"
+        f" (logging, evaluation) out of the step: {gpu(least)} is used {percent(least.mean)} of the time and {gpu(busiest)}"
         f" {percent(busiest.mean)}."
     )
 
 
-def _cost(evaluated: Sequence[_Device], concerned: Sequence[_Device], in_pairs: bool, run: RunData) -> Cost | None:
+def _cost(evaluated: Sequence[ComparedGpu], concerned: Sequence[ComparedGpu], in_pairs: bool, run: RunData) -> Cost | None:
     """GPU time that the GPUs concerned were less busy than the busiest of them (of all, where all are compared with their mean)."""
     members = {id(device): device for device in concerned}.values()
     compared = list(members) if in_pairs else evaluated
     busiest = {made: max((device.mean for device in compared if device.derived == made), default=0.0) for made in (False, True)}
-    lost = math.fsum((busiest[device.derived] - device.mean) / 100 * gpu_time_ns([device.row], run) for device in members)
-    whole = round(gpu_time_ns([device.row for device in evaluated], run))
+    lost = math.fsum((busiest[device.derived] - device.mean) / 100 * gpu_time_ns([device], run) for device in members)
+    whole = round(gpu_time_ns(evaluated, run))
     if not whole:
         return None
     least = min(members, key=lambda device: device.mean)
@@ -330,8 +287,8 @@ def _cost(evaluated: Sequence[_Device], concerned: Sequence[_Device], in_pairs: 
         title="Divide the work evenly over the GPUs",
         ns=min(round(max(lost, 0.0)), whole),
         of_ns=whole,
-        where=least.place,
-        base=gpu_time(device.row for device in evaluated) if run.samples.gpus_together is None else "GPU time while all were recorded",
+        where=gpu(least),
+        base=gpu_time(evaluated) if run.samples.gpus_together is None else "GPU time while all were recorded",
     )
 
 

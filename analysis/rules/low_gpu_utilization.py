@@ -8,9 +8,10 @@ from typing import Any, Final
 import polars as pl
 
 from ..report import FINE, ISSUES
+from ..rule_details import LowGpu, LowGPUUtilizationDetails
 from ..time_breakdown import WORTH_NAMING_PERCENT, only_copied
 from ..wording import count, duration, percent, plural, whole_percent
-from .base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from .base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, required
 from .frameworks import EVERY_GPU, FRAMEWORKS, FURTHER_AHEAD, framework_of
 from .gpus import (
     NO_GPU,
@@ -55,8 +56,6 @@ _LEAST_STRETCH: Final = 0.05
 _NEAR: Final = 0.05
 _SAME: Final = 0.01
 _GPU: Final = ["node", "unit"]
-
-Row = dict[str, Any]
 
 
 class LowGPUUtilization(SampleRule):
@@ -128,26 +127,26 @@ class LowGPUUtilization(SampleRule):
         found = [row for gpus, _ in observed for row in gpus.iter_rows(named=True)]
         devices = with_ranks((_device(row, run) for row in found), run)
         windows = pl.concat([part for _, part in observed]).group_by("window").agg(pl.col("triggered").any())
-        low = [row for row in devices if row["triggered"]]
-        details = capped(devices, {at for at, row in enumerate(devices) if row["triggered"]}, "devices")
-        judged = [row for row in devices if row["windows"]]
+        low = [row for row in devices if row.triggered]
+        details = LowGPUUtilizationDetails(*capped(devices, lambda row: row.triggered))
+        judged = [row for row in devices if row.windows]
         if not devices:
             return not_evaluated(NO_GPU, record(run, NO_GPU))
         if not judged:
-            most = max(devices, key=lambda row: int(row["samples"]))
-            reason = too_few(self.name, most["samples"], parameters["patience"], run, parameter="patience", derived=most["derived"])
+            most = max(devices, key=lambda row: int(row.samples))
+            reason = too_few(self.name, most.samples, parameters["patience"], run, parameter="patience", derived=most.derived)
             return not_evaluated(reason, RECORD_LONGER, details=details)
         few = len(devices) - len(judged)
-        triggered = sum(row["triggered"] for row in low)
+        triggered = sum(row.triggered for row in low)
         return Outcome(
             ISSUES if low else FINE,
             triggered=triggered,
             violations=triggered,
-            datapoints=sum(row["samples"] for row in judged),
+            datapoints=sum(row.samples for row in judged),
             windows=len(windows),
             windows_triggered=int(windows["triggered"].sum()),
-            first_ns=min((row["first_ns"] for row in low), default=None),
-            last_ns=max((row["last_ns"] for row in low), default=None),
+            first_ns=min((required(row.first_ns) for row in low), default=None),
+            last_ns=max((required(row.last_ns) for row in low), default=None),
             details=details,
             finding=(_finding(low, judged, run, parameters) if low else _fine(judged, run, parameters)) + also_too_few(few) + ".",
             recommendation=_recommendation(low, run) if low else None,
@@ -219,35 +218,35 @@ def _good(series: pl.DataFrame, parts: pl.DataFrame, p95: float, p5: float) -> p
     )
 
 
-def _device(row: Mapping[str, Any], run: RunData) -> Row:
+def _device(row: Mapping[str, Any], run: RunData) -> LowGpu:
     derived = row["source"] == "derived"
-    end = row["last_ns"] + sample_ns({"derived": derived}, run)
-    return {
-        "node": run.places.node(row["node"]),
-        "device": row["unit"],
-        "derived": derived,
-        "samples": row["samples"],
-        "state": _state(row),
-        "windows": row["windows"],
-        "triggered": row["triggered"],
-        "under_utilised": row["under_utilised"],
-        "fluctuating": row["fluctuating"],
-        "triggered_percent": 100 * row["triggered"] / row["windows"] if row["windows"] else None,
-        "p95": row["at_end_p95"],
-        "p5": row["at_end_p5"],
-        "lowest_p95": row["lowest_p95"],
-        "lowest_p5": row["lowest_p5"],
-        "first_ns": row["triggered_first_ns"],
-        "last_ns": row["triggered_last_ns"],
-        "pattern": _pattern(row),
-        "idle_head_ns": None if row["head_end_ns"] is None else row["head_end_ns"] - row["first_ns"],
-        "idle_tail_ns": None if row["tail_start_ns"] is None else end - row["tail_start_ns"],
-        "idle_head_ends_ns": row["head_end_ns"],
-        "idle_tail_starts_ns": row["tail_start_ns"],
-        "mean_between": 100 * (1 - row["between_unused"] / row["between"]) if row["between"] else None,
-        "unused_samples": _unused(row),
-        "box": box(row),
-    }
+    end = row["last_ns"] + sample_ns(derived, run)
+    return LowGpu(
+        node=run.places.node(row["node"]),
+        device=row["unit"],
+        derived=derived,
+        samples=row["samples"],
+        state=_state(row),
+        windows=row["windows"],
+        triggered=row["triggered"],
+        under_utilised=row["under_utilised"],
+        fluctuating=row["fluctuating"],
+        triggered_percent=100 * row["triggered"] / row["windows"] if row["windows"] else None,
+        p95=row["at_end_p95"],
+        p5=row["at_end_p5"],
+        lowest_p95=row["lowest_p95"],
+        lowest_p5=row["lowest_p5"],
+        first_ns=row["triggered_first_ns"],
+        last_ns=row["triggered_last_ns"],
+        pattern=_pattern(row),
+        idle_head_ns=None if row["head_end_ns"] is None else row["head_end_ns"] - row["first_ns"],
+        idle_tail_ns=None if row["tail_start_ns"] is None else end - row["tail_start_ns"],
+        idle_head_ends_ns=row["head_end_ns"],
+        idle_tail_starts_ns=row["tail_start_ns"],
+        mean_between=100 * (1 - row["between_unused"] / row["between"]) if row["between"] else None,
+        unused_samples=_unused(row),
+        box=box(row),
+    )
 
 
 def _pattern(row: Mapping[str, Any]) -> str | None:
@@ -277,26 +276,26 @@ def _state(row: Mapping[str, Any]) -> str:
 # -- what the reader sees --------------------------------------------------------------------------------------------------
 
 
-def _finding(low: Sequence[Row], judged: Sequence[Row], run: RunData, parameters: Parameters) -> str:
+def _finding(low: Sequence[LowGpu], judged: Sequence[LowGpu], run: RunData, parameters: Parameters) -> str:
     unused, under, fluctuating = (_of(low, state) for state in (UNUSED, UNDER, FLUCTUATING))
     parts = []
     if unused:
         parts.append(f"{count(len(unused))} unused, at 0 % for the whole {covers(unused)} ({where(unused)})")
     if under:
-        worst = min(under, key=lambda row: row["lowest_p95"])
-        limit = threshold(parameters["threshold_p95"])
-        parts.append(f"{count(len(under))} under-utilised (p95 below {limit}, lowest {percent(worst['lowest_p95'])} on {gpu(worst)})")
+        worst = min(under, key=lambda row: required(row.lowest_p95))
+        limit, lowest = threshold(parameters["threshold_p95"]), required(worst.lowest_p95)
+        parts.append(f"{count(len(under))} under-utilised (p95 below {limit}, lowest {percent(lowest)} on {gpu(worst)})")
     if fluctuating:
-        worst = min(fluctuating, key=lambda row: row["lowest_p5"])
-        limit = threshold(parameters["threshold_p5"])
-        parts.append(f"{count(len(fluctuating))} fluctuating (p5 below {limit}, lowest {percent(worst['lowest_p5'])} on {gpu(worst)})")
+        worst = min(fluctuating, key=lambda row: required(row.lowest_p5))
+        limit, lowest = threshold(parameters["threshold_p5"]), required(worst.lowest_p5)
+        parts.append(f"{count(len(fluctuating))} fluctuating (p5 below {limit}, lowest {percent(lowest)} on {gpu(worst)})")
     shown = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
-    derived = ", derived from kernel activity" if any(row["derived"] for row in low) else ""
+    derived = ", derived from kernel activity" if any(row.derived for row in low) else ""
     return f"{_used_too_little(low, judged)}{derived}: {shown}; {_when(low, run)}{_left_out(low)}"
 
 
-def _used_too_little(low: Sequence[Row], judged: Sequence[Row]) -> str:
-    triggered, windows = (sum(row[key] for row in low) for key in ("triggered", "windows"))
+def _used_too_little(low: Sequence[LowGpu], judged: Sequence[LowGpu]) -> str:
+    triggered, windows = sum(row.triggered for row in low), sum(row.windows for row in low)
     if len(low) > 1:
         which = _all(len(low)) if len(low) == len(judged) else f"{count(len(low))} of {plural(len(judged), 'GPU')}"
         return f"{which} are used too little in {count(triggered)} of {count(windows)} GPU windows"
@@ -309,12 +308,12 @@ def _all(gpus: int) -> str:
     return "Both GPUs" if gpus == 2 else f"All {count(gpus)} GPUs"
 
 
-def _when(low: Sequence[Row], run: RunData) -> str:
+def _when(low: Sequence[LowGpu], run: RunData) -> str:
     """For how many of the GPUs it is so in the whole run, only while they idle at its start or end, or in parts."""
-    kinds: dict[str, list[Row]] = {}
+    kinds: dict[str, list[LowGpu]] = {}
     for row in low:
-        steady = row["pattern"] != WHOLE_RUN or row["state"] != FLUCTUATING
-        kinds.setdefault(row["pattern"] if steady else FLUCTUATING, []).append(row)
+        steady = row.pattern != WHOLE_RUN or row.state != FLUCTUATING
+        kinds.setdefault(required(row.pattern) if steady else FLUCTUATING, []).append(row)
     order = (WHOLE_RUN, FLUCTUATING, *_IDLE, PARTS)
     present = [(_pattern_words(kind, kinds[kind], run), len(kinds[kind])) for kind in order if kind in kinds]
     if len(present) == 1:
@@ -322,7 +321,7 @@ def _when(low: Sequence[Row], run: RunData) -> str:
     return ", ".join(f"{count(number)} {word}" for word, number in present)
 
 
-def _pattern_words(kind: str, rows: Sequence[Row], run: RunData) -> str:
+def _pattern_words(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
     if kind == IDLE_TAIL:
         return f"low only in an idle tail of {_tail(rows, run)}"
     if kind == IDLE_HEAD:
@@ -333,18 +332,18 @@ def _pattern_words(kind: str, rows: Sequence[Row], run: RunData) -> str:
     return {WHOLE_RUN: f"low for the whole {whole}", FLUCTUATING: "fluctuating throughout"}.get(kind, f"low in parts of the {whole}")
 
 
-def _tail(rows: Sequence[Row], run: RunData) -> str:
+def _tail(rows: Sequence[LowGpu], run: RunData) -> str:
     """The longest idle tail, and that it begins after the last step, where that is so."""
-    longest = max(rows, key=lambda row: int(row["idle_tail_ns"]))
-    after = ", after the last step" if _near(longest["idle_tail_starts_ns"], run.job.loop_ended_at_ns, run) else ""
-    return f"{duration(longest['idle_tail_ns'])}{after}"
+    longest = max(rows, key=lambda row: required(row.idle_tail_ns))
+    after = ", after the last step" if _near(required(longest.idle_tail_starts_ns), run.job.loop_ended_at_ns, run) else ""
+    return f"{duration(required(longest.idle_tail_ns))}{after}"
 
 
-def _head(rows: Sequence[Row], run: RunData) -> str:
+def _head(rows: Sequence[LowGpu], run: RunData) -> str:
     """The longest idle head, and that it ends with the first step, where that is so."""
-    longest = max(rows, key=lambda row: int(row["idle_head_ns"]))
-    before = ", before the first step" if _near(longest["idle_head_ends_ns"], run.job.loop_started_at_ns, run) else ""
-    return f"{duration(longest['idle_head_ns'])}{before}"
+    longest = max(rows, key=lambda row: required(row.idle_head_ns))
+    before = ", before the first step" if _near(required(longest.idle_head_ends_ns), run.job.loop_started_at_ns, run) else ""
+    return f"{duration(required(longest.idle_head_ns))}{before}"
 
 
 def _near(time_ns: int, step_ns: int | None, run: RunData) -> bool:
@@ -353,20 +352,20 @@ def _near(time_ns: int, step_ns: int | None, run: RunData) -> bool:
     return step_ns is not None and duration_ns is not None and abs(time_ns - step_ns) <= _NEAR * duration_ns
 
 
-def _left_out(low: Sequence[Row]) -> str:
+def _left_out(low: Sequence[LowGpu]) -> str:
     """That the cost leaves out what the GPUs idled before and after, where it is about what lies between."""
-    rows = [row for row in low if row["pattern"] not in _IDLE]
+    rows = [row for row in low if row.pattern not in _IDLE]
     parts = []
     for key, which in (("idle_head_ns", "first"), ("idle_tail_ns", "last")):
-        longest = max((row[key] for row in rows if row[key] is not None), default=None)
+        longest = max((ns for row in rows if (ns := getattr(row, key)) is not None), default=None)
         if longest is not None:
             parts.append(f"{which} {duration(longest)}")
     return f"; the idle {' and '.join(parts)} of the {covers(rows)} not counted" if parts else ""
 
 
-def _fine(judged: Sequence[Row], run: RunData, parameters: Parameters) -> str:
-    low, steep = min(row["lowest_p95"] for row in judged), min(row["lowest_p5"] for row in judged)
-    derived = ", derived from kernel activity" if any(row["derived"] for row in judged) else ""
+def _fine(judged: Sequence[LowGpu], run: RunData, parameters: Parameters) -> str:
+    low, steep = min(required(row.lowest_p95) for row in judged), min(required(row.lowest_p5) for row in judged)
+    derived = ", derived from kernel activity" if any(row.derived for row in judged) else ""
     copied = _copied(judged, run)
     how = "well used" if copied < WORTH_NAMING_PERCENT else "busy"
     they = "it" if len(judged) == 1 else "they"
@@ -378,29 +377,29 @@ def _fine(judged: Sequence[Row], run: RunData, parameters: Parameters) -> str:
     )
 
 
-def _copied(judged: Sequence[Row], run: RunData) -> float:
+def _copied(judged: Sequence[LowGpu], run: RunData) -> float:
     """Percent of their profile in which GPUs whose utilisation is derived ran no kernel and only copied or set memory, which counts as
     use."""
-    derived = {(row["node"], row["device"]) for row in judged if row["derived"]}
+    derived = {(row.node, row.device) for row in judged if row.derived}
     return only_copied([device for device in run.whole_devices if (device.node, device.device) in derived]) if derived else 0.0
 
 
-def _recommendation(low: Sequence[Row], run: RunData) -> str:
+def _recommendation(low: Sequence[LowGpu], run: RunData) -> str:
     """One sentence for each kind of low GPU, the kind that costs most first; two at most."""
     kinds = sorted(_kinds(low).items(), key=lambda item: -_unused_ns(item[1], run))
     return " ".join(_advice(kind, rows, run) for kind, rows in kinds[:2])
 
 
-def _kinds(low: Sequence[Row]) -> dict[str, list[Row]]:
-    kinds: dict[str, list[Row]] = {}
+def _kinds(low: Sequence[LowGpu]) -> dict[str, list[LowGpu]]:
+    kinds: dict[str, list[LowGpu]] = {}
     for row in low:
-        kinds.setdefault(row["pattern"] if row["pattern"] in _IDLE else row["state"], []).append(row)
+        kinds.setdefault(row.pattern if row.pattern in _IDLE else row.state, []).append(row)
     return kinds
 
 
-def _advice(kind: str, rows: Sequence[Row], run: RunData) -> str:
+def _advice(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
     if kind == UNUSED:
-        gpus = next((node.gpus for node in run.nodes if node.hostname == rows[0]["node"]), None)
+        gpus = next((node.gpus for node in run.nodes if node.hostname == rows[0].node), None)
         start = EVERY_GPU.of(framework_of(run.store)).format(gpus=gpus if gpus and gpus > 1 else "GPUS")
         return f"Start a worker on every GPU ({start}) or choose an instance with fewer GPUs: nothing ran on {where(rows)}."
     if kind in _IDLE:
@@ -419,10 +418,10 @@ def _advice(kind: str, rows: Sequence[Row], run: RunData) -> str:
             )
         return " ".join(parts)
     if kind == FLUCTUATING:
-        worst = min(rows, key=lambda row: row["lowest_p5"])
+        worst = min(rows, key=lambda row: required(row.lowest_p5))
         return (
-            f"Feed the GPUs without pauses{guess(framework_of(run.store))} because {gpu(worst)} reaches {percent(worst['box']['p95'])} but"
-            f" falls to {percent(worst['lowest_p5'])} in between."
+            f"Feed the GPUs without pauses{guess(framework_of(run.store))} because {gpu(worst)} reaches {percent(worst.box.p95)} but"
+            f" falls to {percent(required(worst.lowest_p5))} in between."
         )
     worst = min(rows, key=_mean)
     return (
@@ -431,8 +430,8 @@ def _advice(kind: str, rows: Sequence[Row], run: RunData) -> str:
     )
 
 
-def _longest(rows: Sequence[Row], key: str) -> int:
-    return max(int(row[key] or 0) for row in rows)
+def _longest(rows: Sequence[LowGpu], key: str) -> int:
+    return max(int(getattr(row, key) or 0) for row in rows)
 
 
 def _beside(part: str, time_ns: int | None, idle_ns: int) -> str:
@@ -442,9 +441,9 @@ def _beside(part: str, time_ns: int | None, idle_ns: int) -> str:
     return f" ({part})" if abs(time_ns - idle_ns) <= _SAME * idle_ns else f" ({part} takes {duration(time_ns)})"
 
 
-def _mean(row: Row) -> float:
+def _mean(row: LowGpu) -> float:
     """Of the time between idle head and idle tail."""
-    return float(row["box"]["mean"] if row["mean_between"] is None else row["mean_between"])
+    return float(row.box.mean if row.mean_between is None else row.mean_between)
 
 
 _TITLES: Final = {
@@ -457,7 +456,7 @@ _TITLES: Final = {
 }
 
 
-def _cost(low: Sequence[Row], devices: Sequence[Row], run: RunData) -> Cost:
+def _cost(low: Sequence[LowGpu], devices: Sequence[LowGpu], run: RunData) -> Cost:
     unused = round(_unused_ns(low, run))
     kinds = _kinds(low)
     costliest = max(kinds, key=lambda kind: _unused_ns(kinds[kind], run))
@@ -472,9 +471,9 @@ def _cost(low: Sequence[Row], devices: Sequence[Row], run: RunData) -> Cost:
     )
 
 
-def _unused_ns(rows: Sequence[Row], run: RunData) -> float:
-    return float(sum(row["unused_samples"] * sample_ns(row, run) for row in rows))
+def _unused_ns(rows: Sequence[LowGpu], run: RunData) -> float:
+    return float(sum(row.unused_samples * sample_ns(row.derived, run) for row in rows))
 
 
-def _of(rows: Sequence[Row], state: str) -> list[Row]:
-    return [row for row in rows if row["state"] == state]
+def _of(rows: Sequence[LowGpu], state: str) -> list[LowGpu]:
+    return [row for row in rows if row.state == state]

@@ -12,17 +12,18 @@ a change of the model.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from ...ingest.store import Store
 from ..places import Places, process_conditions
 from ..precision import MATRIX_CATEGORIES
-from ..report import FINE, ISSUES, Device, DeviceTime
+from ..report import Device, DeviceTime
+from ..rule_details import LowPrecisionDetails, MatrixDevice, MatrixKernel, PrecisionShare
 from ..shares import percent_of, shares
 from ..wording import duration, percent, plural, significant
-from .base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from .base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated, of_the_run
 from .coverage import union_lengths
 from .device_names import place, short_model
 from .device_share import above, gpus, no_device_activity, span_of_all, steps_of
@@ -60,7 +61,7 @@ class LowPrecision(Rule):
                 "Profile steps that run the model, with torch.profiler on CUDA activity.",
             )
         rows = _rows(run, kernels, parameters["threshold"])
-        judged = [row for row in rows if row.issue is not None]
+        judged = [row for row in rows if row.details.issue is not None]
         if not judged:
             return _left_out(rows)
         return _judged(run, kernels, rows, judged, parameters["threshold"])
@@ -68,14 +69,11 @@ class LowPrecision(Rule):
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A device with matrix kernels. ``units``: None where not known. ``issue``: None where the device is left out."""
+    """A device with matrix kernels. ``units``: None if they are not known."""
 
     device: Device
     units: tuple[str, ...] | None
-    matrix_ns: int
-    fp32_ns: int
-    unknown_ns: int
-    issue: bool | None
+    details: MatrixDevice
 
     @property
     def key(self) -> tuple[str, int]:
@@ -84,21 +82,6 @@ class _Row:
     @property
     def switches(self) -> tuple[str, ...]:
         return tuple(precision for precision in _SWITCHES if precision in (self.units or ()))
-
-    def details(self) -> dict[str, Any]:
-        return {
-            "node": self.device.node,
-            "device": self.device.index,
-            "name": self.device.name,
-            "compute_capability": self.device.compute_capability,
-            "matrix_units": list(self.units or ()),
-            "eligible": bool(self.units),
-            "matrix_ns": self.matrix_ns,
-            "fp32_ns": self.fp32_ns,
-            "unknown_ns": self.unknown_ns,
-            "fp32_percent": percent_of(self.fp32_ns, self.matrix_ns),
-            "issue": self.issue,
-        }
 
 
 def _matrix_kernels(run: RunData) -> pl.DataFrame:
@@ -123,13 +106,25 @@ def _rows(run: RunData, kernels: pl.DataFrame, threshold: float) -> list[_Row]:
     for node, index, whole, fp32, unknown in sums.sort("node", "device").rows():
         device = listed.get((node, index)) or Device(node, index, None, None, None, None, None, None, used=True)
         units = matrix_units(device)
-        told = bool(units) and unknown < whole
-        rows.append(_Row(device, units, whole, fp32, unknown, above(fp32, whole, threshold) if told else None))
+        details = MatrixDevice(
+            node=node,
+            device=index,
+            name=device.name,
+            compute_capability=device.compute_capability,
+            matrix_units=units or (),
+            eligible=bool(units),
+            matrix_ns=whole,
+            fp32_ns=fp32,
+            unknown_ns=unknown,
+            fp32_percent=percent_of(fp32, whole),
+            issue=above(fp32, whole, threshold) if units and unknown < whole else None,
+        )
+        rows.append(_Row(device, units, details))
     return rows
 
 
 def _left_out(rows: list[_Row]) -> Outcome:
-    details = {"devices": [row.details() for row in rows]}
+    details = LowPrecisionDetails(tuple(row.details for row in rows))
     if any(row.units for row in rows):
         reason = "the names of the matrix kernels do not tell their precision"
         return not_evaluated(reason, "Kernels of cuBLAS, cuDNN and CUTLASS have names that tell it; no capture adds more.", details=details)
@@ -146,32 +141,27 @@ def _left_out(rows: list[_Row]) -> Outcome:
 
 
 def _judged(run: RunData, kernels: pl.DataFrame, rows: list[_Row], judged: list[_Row], threshold: float) -> Outcome:
-    bad = sorted((row for row in judged if row.issue), key=lambda row: -row.fp32_ns)
+    bad = sorted((row for row in judged if row.details.issue), key=lambda row: -row.details.fp32_ns)
     keys = pl.DataFrame([row.key for row in judged], schema={"node": pl.String, "device": pl.Int32}, orient="row")
     counted = kernels.join(keys, on=["node", "device"], how="semi")
-    matrix, fp32 = sum(row.matrix_ns for row in judged), sum(row.fp32_ns for row in judged)
+    matrix, fp32 = sum(row.details.matrix_ns for row in judged), sum(row.details.fp32_ns for row in judged)
     units = {precision for row in bad or judged for precision in row.units or ()}
-    return Outcome(
-        ISSUES if bad else FINE,
-        triggered=len(bad),
-        violations=len(bad),
-        datapoints=len(judged),
-        windows=1,
-        windows_triggered=1 if bad else 0,
-        first_ns=min((device.first_ns for device in _of(run, bad)), default=None),
-        last_ns=max((device.first_ns + device.span_ns for device in _of(run, bad)), default=None),
-        details={
-            "devices": [row.details() for row in rows],
-            "shares": [
-                {"precision": share.name, "time_ns": share.total_ns, "percent": share.percent}
+    return of_the_run(
+        bad,
+        len(judged),
+        [(device.first_ns, device.first_ns + device.span_ns) for device in _of(run, bad)],
+        details=LowPrecisionDetails(
+            devices=tuple(row.details for row in rows),
+            shares=tuple(
+                PrecisionShare(share.name, share.total_ns, share.percent)
                 for share in shares(counted.select("precision", "time", "count").rows())
-            ],
-            "kernels": _kernels(counted, run.top),
-            "fp32_ns": fp32,
-            "matrix_ns": matrix,
-            "fp32_percent": percent_of(fp32, matrix),
-            "alternatives": [precision for precision in ORDER if precision in units],
-        },
+            ),
+            kernels=_kernels(counted, run.top),
+            fp32_ns=fp32,
+            matrix_ns=matrix,
+            fp32_percent=percent_of(fp32, matrix),
+            alternatives=tuple(precision for precision in ORDER if precision in units),
+        ),
         finding=_finding(run, judged, bad, len(rows) - len(judged), threshold),
         recommendation=_recommendation(bad, framework_of(run.store)) if bad else None,
         cost=_cost(run, rows, bad) if bad else None,
@@ -183,23 +173,20 @@ def _of(run: RunData, rows: list[_Row]) -> list[DeviceTime]:
     return [device for device in run.breakdown if (device.node, device.device) in keys]
 
 
-def _kernels(counted: pl.DataFrame, top: int) -> list[dict[str, Any]]:
+def _kernels(counted: pl.DataFrame, top: int) -> tuple[MatrixKernel, ...]:
     """The FP32 ones first, then the others, each longest first."""
     names = ["name", "category", "precision"]
     ranked = counted.group_by(names).agg(pl.col("count", "time").sum()).sort(
         pl.col("precision") != "FP32", "time", *names, descending=[False, True, False, False, False]
     )  # fmt: skip
-    return [
-        {"name": name, "category": category, "precision": precision, "count": count, "time_ns": time}
-        for name, category, precision, count, time in ranked.head(top).select(*names, "count", "time").rows()
-    ]
+    return tuple(MatrixKernel(*row) for row in ranked.head(top).select(*names, "count", "time").iter_rows())
 
 
 def _finding(run: RunData, judged: list[_Row], bad: list[_Row], left_out: int, threshold: float) -> str:
-    top = max(bad or judged, key=lambda row: percent_of(row.fp32_ns, row.matrix_ns))
+    top = max(bad or judged, key=lambda row: row.details.fp32_percent)
     counted = bad or [top]
-    matrix, fp32 = sum(row.matrix_ns for row in counted), sum(row.fp32_ns for row in counted)
-    unknown = percent_of(sum(row.unknown_ns for row in counted), matrix)
+    matrix, fp32 = sum(row.details.matrix_ns for row in counted), sum(row.details.fp32_ns for row in counted)
+    unknown = percent_of(sum(row.details.unknown_ns for row in counted), matrix)
     where = gpus(len(bad), len(judged)) if len(bad) > 1 else _place(run, top)
     most = "at most " if not bad and len(judged) > 1 else ""
     text = (
@@ -228,7 +215,7 @@ def _recommendation(bad: list[_Row], framework: str | None) -> str:
     else:
         change = f"{FP16.of(framework)} (the matrix units of {model} take neither TF32 nor BF16)"
     listed = " and ".join(part for part in (", ".join(switches[:-1]), switches[-1]) if part)
-    why = f"{duration(sum(row.fp32_ns for row in bad))} of matrix work in FP32 leave the matrix units for {listed} unused"
+    why = f"{duration(sum(row.details.fp32_ns for row in bad))} of matrix work in FP32 leave the matrix units for {listed} unused"
     fastest = speed_up(main.device, switches)
     if fastest:
         why += f", and the peak of {model} in {fastest[0]} is {significant(fastest[1])} times that in FP32"

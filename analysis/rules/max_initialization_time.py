@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+import dataclasses
+from typing import ClassVar, Final
 
 import polars as pl
 
@@ -12,6 +13,7 @@ from ..framework import COLLECTIVE_NAME, COLLECTIVE_PHASE
 from ..intervals import union
 from ..job_statistics import job_times
 from ..report import FINE, ISSUES
+from ..rule_details import Active, MaxInitializationTimeDetails
 from .active_during import active_during
 from .base import Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .frameworks import COMPILED, framework_of
@@ -118,8 +120,8 @@ class MaxInitializationTime(Rule):
         if _several(run):
             reason = f"the files may not be of one run: {wording.duration(initialization)} before the first step may lie between two"
             return not_evaluated(reason, _ONE_RUN, details=details)
-        details["active"] = active_during(run.store, pl.DataFrame({"start": [began], "end": [first]}), run.top)
-        return _issue(run, details, f"{finding}.", initialization, began + round(threshold), first)
+        active = active_during(run.store, pl.DataFrame({"start": [began], "end": [first]}), run.top)
+        return _issue(run, dataclasses.replace(details, active=active), f"{finding}.", initialization, began + round(threshold), first)
 
     def _without_steps(self, run: RunData, threshold: float) -> Outcome:
         details = _details(run, None, None)
@@ -179,32 +181,32 @@ def _late(run: RunData) -> int:
     return int(late or 0)
 
 
-def _details(run: RunData, initialization: int | None, number: int | None) -> dict[str, Any]:
+def _details(run: RunData, initialization: int | None, number: int | None) -> MaxInitializationTimeDetails:
     job = run.job
     percent = job.initialization_percent
     if percent is None and initialization is not None and job.duration_ns:
         percent = 100 * initialization / job.duration_ns
-    return {
-        "started_ns": job.started_at_ns,
-        "ended_ns": job.ended_at_ns,
-        "duration_ns": job.duration_ns,
-        "initialization_ns": initialization,
-        "loop_ns": job.loop_ns,
-        "finalization_ns": job.finalization_ns,
-        "initialization_percent": percent,
-        "loop_percent": job.loop_percent,
-        "finalization_percent": job.finalization_percent,
-        "steps": initialization is not None,
-        "first_step": number,
-        "measured_from": "start of the capture" if _captured(run) else "start of the job",
-    }
+    return MaxInitializationTimeDetails(
+        started_ns=job.started_at_ns,
+        ended_ns=job.ended_at_ns,
+        duration_ns=job.duration_ns,
+        initialization_ns=initialization,
+        loop_ns=job.loop_ns,
+        finalization_ns=job.finalization_ns,
+        initialization_percent=percent,
+        loop_percent=job.loop_percent,
+        finalization_percent=job.finalization_percent,
+        steps=initialization is not None,
+        first_step=number,
+        measured_from="start of the capture" if _captured(run) else "start of the job",
+    )
 
 
-def _issue(run: RunData, details: dict[str, Any], finding: str, lost: int, first: int, last: int | None) -> Outcome:
+def _issue(run: RunData, details: MaxInitializationTimeDetails, finding: str, lost: int, first: int, last: int | None) -> Outcome:
     gpus = len([device for device in run.devices if device.used]) or len(run.devices) or sum(node.gpus or 0 for node in run.nodes)
     duration = max(run.job.duration_ns or 0, lost)
     held = f"held {wording.plural(gpus, 'GPU')} for" if gpus else "took"
-    spent = f", most of it in {name}" if (name := _most(run, details, last, lost)) else ""
+    spent = f", most of it in {name}" if (name := _most(run, details.active, last, lost)) else ""
     share = wording.percent(100 * lost / duration) if duration else "all"
     return Outcome(
         ISSUES,
@@ -219,7 +221,7 @@ def _issue(run: RunData, details: dict[str, Any], finding: str, lost: int, first
         finding=finding,
         recommendation=(
             f"Move downloads and preprocessing out of the job and keep compiled code between jobs{_compiled(run)}:"
-            f" the time {'before the first' if details['steps'] else 'without a'} step {held} {wording.duration(lost)},"
+            f" the time {'before the first' if details.steps else 'without a'} step {held} {wording.duration(lost)},"
             f" {share} of the run{spent}."
         ),
         cost=Cost(
@@ -232,10 +234,9 @@ def _issue(run: RunData, details: dict[str, Any], finding: str, lost: int, first
     )
 
 
-def _most(run: RunData, details: dict[str, Any], first_step: int | None, lost: int) -> str | None:
+def _most(run: RunData, active: Active | None, first_step: int | None, lost: int) -> str | None:
     """The range that covers more than half of the time before the first step, by its name without a number."""
-    active = details.get("active", {}).get("annotations", [])
-    if not active or first_step is None:
+    if not active or not active.annotations or first_step is None:
         return None
     rows = run.store.frame(
         """
@@ -245,7 +246,7 @@ def _most(run: RunData, details: dict[str, Any], first_step: int | None, lost: i
         """,
         [first_step - lost, first_step, first_step, first_step - lost],
     )
-    name = str(active[0]["name"])
+    name = active.annotations[0].name
     covered = union(rows.filter(base_name(pl.col("text")) == name)).select((pl.col("end") - pl.col("start")).sum()).item()
     return name if 2 * int(covered or 0) > lost else None
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from .. import wording
 from ..report import FINE, Framework, Share
+from ..rule_details import OverallFrameworkMetricsDetails
 from ..windows import gaps_ns
 from .base import Category, Outcome, Parameters, Rule, not_evaluated
 from .run_data import RunData
@@ -41,15 +42,18 @@ class OverallFrameworkMetrics(Rule):
         return Outcome(
             FINE,
             datapoints=_datapoints(found),
-            details=_details(found),
+            details=OverallFrameworkMetricsDetails(
+                phases=found.phases,
+                step_parts=found.step_parts,
+                operator_time=found.operator_time,
+                cpu_operators=found.cpu_operators,
+                gpu_operators=found.gpu_operators,
+                collectives=found.collectives,
+                notes=found.notes,
+            ),
             finding=_finding(found, gaps_ns(run.store)),
             recommendation=_recommendation(found.phases),
         )
-
-
-def _details(found: Framework) -> dict[str, Any]:
-    tables = ("phases", "step_parts", "operator_time", "cpu_operators", "gpu_operators", "collectives")
-    return {**{name: [dataclasses.asdict(row) for row in getattr(found, name)] for name in tables}, "notes": list(found.notes)}
 
 
 def _datapoints(found: Framework) -> int:

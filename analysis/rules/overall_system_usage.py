@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from ..report import FINE, MetricUsage
+from ..rule_details import MetricQuantiles, NodeUsage, OverallSystemUsageDetails
 from ..wording import count, plural
 from .base import Outcome, Parameters, Rule, not_evaluated
 from .device_names import UNKNOWN_HOST
@@ -32,28 +33,26 @@ class OverallSystemUsage(Rule):
         if not usage:
             return not_evaluated("no system metrics and no kernel activity in this run", RECORD)
         sentences = dict(run.usage.statements)
-        metrics: dict[str, list[dict[str, Any]]] = {}
+        metrics: dict[str, list[MetricQuantiles]] = {}
         for row in usage:
             metrics.setdefault(row.node, []).append(_metric(row))
-        nodes = [{"node": node, "statement": sentences.get(node), "metrics": rows} for node, rows in metrics.items()]
-        details: dict[str, Any] = {"nodes": nodes[:MOST_ROWS]}
-        if len(nodes) > MOST_ROWS:
-            details["left_out"] = len(nodes) - MOST_ROWS
+        nodes = tuple(NodeUsage(node, sentences.get(node), tuple(rows)) for node, rows in metrics.items())
+        details = OverallSystemUsageDetails(nodes[:MOST_ROWS], max(len(nodes) - MOST_ROWS, 0) or None)
         return Outcome(FINE, datapoints=sum(row.samples for row in usage), details=details, finding=_finding(usage, sentences))
 
 
-def _metric(row: MetricUsage) -> dict[str, Any]:
-    return {
-        "metric": row.metric,
-        "unit": row.unit,
-        "max": row.max,
-        "p99": row.p99,
-        "p95": row.p95,
-        "p50": row.p50,
-        "min": row.min,
-        "derived": row.derived,
-        "samples": row.samples,
-    }
+def _metric(row: MetricUsage) -> MetricQuantiles:
+    return MetricQuantiles(
+        metric=row.metric,
+        unit=row.unit,
+        max=row.max,
+        p99=row.p99,
+        p95=row.p95,
+        p50=row.p50,
+        min=row.min,
+        derived=row.derived,
+        samples=row.samples,
+    )
 
 
 def _finding(usage: Iterable[MetricUsage], sentences: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ bus and beside the kernels, so that in the best case nothing of them is left to 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
@@ -17,6 +17,7 @@ from ...ingest.store import Store
 from ..intervals import union
 from ..places import Places, process_conditions
 from ..report import MemoryOperation
+from ..rule_details import PageableCopiesDetails, PageableCopy, PageableDevice
 from ..wording import count, duration, plural, significant, size
 from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from .coverage import DEVICE, with_covered
@@ -63,21 +64,21 @@ class PageableCopies(Rule):
         return outcome(
             run,
             shares,
-            details={
-                "devices": [
-                    {
+            details=PageableCopiesDetails(
+                devices=tuple(
+                    PageableDevice(
                         **share.identity(),
-                        "pageable_ns": share.ns if share.issue is not None else None,
-                        "percent": share.percent if share.issue is not None else None,
-                        "exposed_ns": _exposed(pageable, share) if share.issue is not None else None,
-                        "issue": share.issue,
-                    }
+                        pageable_ns=share.ns if share.issue is not None else None,
+                        percent=share.percent if share.issue is not None else None,
+                        exposed_ns=_exposed(pageable, share) if share.issue is not None else None,
+                        issue=share.issue,
+                    )
                     for share in shares
-                ],
-                "copies": _copies(run),
-                "host_calls": calls,
-                "host_blocked_ns": blocked,
-            },
+                ),
+                copies=_copies(run),
+                host_calls=calls,
+                host_blocked_ns=blocked,
+            ),
             # Of an issue the finding is one sentence; the recommendation tells more.
             finding=finding(shares, "Copies from or to pageable host memory take", threshold) + ("" if issues(shares) else blocking),
             title="Copy from pinned memory",
@@ -149,20 +150,20 @@ def _lengths(store: Store) -> _Lengths:
     return found
 
 
-def _copies(run: RunData) -> list[dict[str, Any]]:
+def _copies(run: RunData) -> tuple[PageableCopy, ...]:
     """Pageable copies by kind, longest first, beside the bandwidth of this run's pinned ones."""
     pinned = _pinned(run)
-    return [
-        {
-            "kind": operation.kind,
-            "count": operation.count,
-            "time_ns": operation.total_ns,
-            "bytes": operation.total_bytes,
-            "bandwidth_gb_per_s": operation.bandwidth_gb_per_s,
-            "pinned_bandwidth_gb_per_s": pinned[operation.kind].bandwidth_gb_per_s if operation.kind in pinned else None,
-        }
+    return tuple(
+        PageableCopy(
+            kind=operation.kind,
+            count=operation.count,
+            time_ns=operation.total_ns,
+            bytes=operation.total_bytes,
+            bandwidth_gb_per_s=operation.bandwidth_gb_per_s,
+            pinned_bandwidth_gb_per_s=pinned[operation.kind].bandwidth_gb_per_s if operation.kind in pinned else None,
+        )
         for operation in _pageable(run)
-    ]
+    )
 
 
 def _pageable(run: RunData) -> list[MemoryOperation]:

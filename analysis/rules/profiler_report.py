@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from .. import wording
 from ..report import FINE, ISSUES, NOT_EVALUATED, RuleResult
+from ..rule_details import ProfilerReportDetails, RuleVerdict
 from .base import SCAN_INTERVAL
 from .catalogue import DOCUMENTED, PROFILER_REPORT
 from .selection import Selection
@@ -52,7 +53,7 @@ def summarise(results: Sequence[RuleResult], selection: Selection) -> RuleResult
         parameters={SCAN_INTERVAL.name: SCAN_INTERVAL.default(selection.preset), **changed},
         changed_parameters=changed,
         parameter_table=(),
-        details={"rules": [{"rule": result.rule, "verdict": result.verdict} for result in own]},
+        details=ProfilerReportDetails(tuple(RuleVerdict(result.rule, result.verdict) for result in own)),
         finding=f"{counted}{beside}." if judged else None,
         recommendation=None,
         checks=CHECKS,

@@ -17,6 +17,7 @@ numbers in front are those of the block. Where it does not fit 63 bits (clocks d
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ import polars as pl
 
 from ...ingest.store import Store
 from ...ingest.store_tables import MEASURED
+from ..rule_details import Box
 from ..snapshots import SNAPSHOT_NS, begins, tolerance_ns
 from ..utilisation import derived_utilisation
 from .common_time import CommonTime, common_time
@@ -34,11 +36,6 @@ from .common_time import CommonTime, common_time
 FIGURES: Final = ("gpu", "gpu_memory", "core", "core_iowait", "cpu")
 FOOTPRINT: Final = "gpu_memory_used_percent"
 CONTROLLER: Final = "gpu_memory_controller"
-BOX: Final = (
-    "samples", "min", "p5", "p25", "p50", "p75", "p95", "max", "mean", "lower", "upper", "whisker_lower", "whisker_upper",
-)  # fmt: skip
-"""Keys of a box in the details of a rule."""
-
 _METRIC: Final = {"gpu": "gpu_utilization", "core": "cpu_utilization", "core_iowait": "cpu_iowait"}
 _MINUTE_NS: Final = 60_000_000_000
 _LEAST_BUCKET_NS: Final = 1_000_000
@@ -54,9 +51,9 @@ _FINITE: Final = "isfinite(value) AND time_ns IS NOT NULL"
 _SOURCE: Final = pl.Enum(["sampled", "derived", FOOTPRINT, CONTROLLER])
 
 
-def box(row: Mapping[str, Any]) -> dict[str, Any]:
+def box(row: Mapping[str, Any]) -> Box:
     """The box of a row of :meth:`SampleBlock.boxes`, as details of rules have it."""
-    return {key: row[key] for key in BOX}
+    return Box(**{field.name: row[field.name] for field in dataclasses.fields(Box)})
 
 
 def samples_of(parameter: float) -> int:
@@ -89,6 +86,16 @@ class Samples:
         """Length of the buckets of derived utilisation; None where none is derived."""
         self.without_gpu: bool = not self.has("gpu") and store.frame(_NO_GPUS).item()
         """Whether the run proves that no machine with samples has a GPU, so that the processors compute."""
+
+    def windows_of(self, starts: pl.Series, scan_interval_us: float) -> pl.Series:
+        """The evaluation window in which each event starts, by the times of its starts in ns.
+
+        Windows are half open and count from the first sample's full minute; in a run without samples from the first event's.
+        """
+        first = starts.min()
+        origin = self.origin_ns or (first // _MINUTE_NS * _MINUTE_NS if isinstance(first, int) else 0)
+        windows: pl.Series = (starts - origin) // max(1, round(scan_interval_us * 1000))
+        return windows
 
     @cached_property
     def gpus_together(self) -> CommonTime | None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import polars as pl
 
+from ..rule_details import ShortKernel, ShortKernelsDetails, ShortKernelsDevice
 from ..wording import count, duration, percent, plural, significant
-from .base import Outcome, Parameter, Parameters, Rule, not_evaluated
+from .base import Outcome, Parameter, Parameters, Rule, not_evaluated, required
 from .device_gaps import GapGroup, IdleDevice
+from .device_share import gpus, no_device_activity
 from .frameworks import FUSED, FUSED_OPTIMIZER, framework_of
-from .idle_findings import Judged, gpus, in_order, names, no_device_activity, outcome, with_issue
+from .idle_findings import Judged, in_order, names, outcome, with_issue
 from .run_data import RunData
 
 _SHORT: Final = Parameter("short_us", "µs", 10, 10, "positive", "a kernel run shorter than this is short")
@@ -18,6 +21,9 @@ _COUNT: Final = Parameter("count_threshold", "%", 50, 50, "percentile", "share o
 _TIME: Final = Parameter(
     "time_threshold", "%", 10, 10, "percentile", "share of a device's span that idle gaps before short kernels may take"
 )
+
+
+_Judged = list[Judged[ShortKernelsDevice]]
 
 
 class ShortKernels(Rule):
@@ -30,7 +36,7 @@ class ShortKernels(Rule):
     advice = "Make fewer, larger kernels: fused operators, torch.compile, CUDA graphs, a larger batch."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
-        judged: list[Judged] = []
+        judged: _Judged = []
         parts: list[pl.DataFrame] = []
         for group in run.gaps.groups():
             rows, kernels = _look(run, group, parameters)
@@ -38,7 +44,7 @@ class ShortKernels(Rule):
             parts.append(kernels)
         if not judged:
             return no_device_activity()
-        if all(row["issue"] is None for _, row in judged):
+        if all(row.issue is None for _, row in judged):
             return not_evaluated(
                 "no kernels in this run, only copies and memsets", "Profile with torch.profiler on CUDA activity while kernels run."
             )
@@ -50,13 +56,13 @@ class ShortKernels(Rule):
             judged,
             cost_key="gap_ns",
             title="Fuse short kernels or launch them as a graph",
-            details={"kernels": top},
+            details=ShortKernelsDetails(tuple(row for _, row in judged), top),
             finding=_finding(judged, bad, parameters),
             recommendation=_recommendation(run, top, bad, parameters),
         )
 
 
-def _look(run: RunData, group: GapGroup, parameters: Parameters) -> tuple[list[Judged], pl.DataFrame]:
+def _look(run: RunData, group: GapGroup, parameters: Parameters) -> tuple[_Judged, pl.DataFrame]:
     """The devices of a group, and their short kernels by name (of those with an issue, where there is one)."""
     limit = parameters["short_us"] * 1000
     runs = run.store.frame(
@@ -73,72 +79,71 @@ def _look(run: RunData, group: GapGroup, parameters: Parameters) -> tuple[list[J
     sums = kernels.group_by("row").agg(pl.col("launches", "short", "gap").sum())
     found = {row: (launches, short, gap) for row, launches, short, gap in sums.iter_rows()}
     judged = [(device, _row(device, *found.get(device.row, (0, 0, 0)), parameters)) for device in group.devices]
-    chosen = [device.row for device, row in judged if row["issue"]] or [device.row for device in group.devices]
+    chosen = [device.row for device, row in judged if row.issue] or [device.row for device in group.devices]
     by_name = kernels.filter(pl.col("row").is_in(chosen), pl.col("short") > 0).group_by("name").agg(pl.col("short", "time", "gap").sum())
-    return judged, by_name.with_columns(issue=pl.lit(any(row["issue"] for _, row in judged)))
+    return judged, by_name.with_columns(issue=pl.lit(any(row.issue for _, row in judged)))
 
 
-def _row(device: IdleDevice, launches: int, short: int, gap: int, parameters: Parameters) -> dict[str, Any]:
+def _row(device: IdleDevice, launches: int, short: int, gap: int, parameters: Parameters) -> ShortKernelsDevice:
     short_percent = 100 * short / launches if launches else None
     gap_percent = 100 * gap / device.span_ns if device.span_ns else 0.0
     issue = None
     if short_percent is not None:
         issue = short_percent > parameters["count_threshold"] and gap_percent > parameters["time_threshold"]
-    return {
+    return ShortKernelsDevice(
         **device.details(),
-        "launches": launches,
-        "short": short,
-        "short_percent": short_percent,
-        "gap_ns": gap,
-        "gap_percent": gap_percent,
-        "issue": issue,
-    }
+        launches=launches,
+        short=short,
+        short_percent=short_percent,
+        gap_ns=gap,
+        gap_percent=gap_percent,
+        issue=issue,
+    )
 
 
-def _kernels(run: RunData, kernels: pl.DataFrame) -> list[dict[str, Any]]:
+def _kernels(run: RunData, kernels: pl.DataFrame) -> tuple[ShortKernel, ...]:
     kept = kernels.filter(pl.col("issue") == pl.col("issue").max()).group_by("name").agg(pl.col("short", "time", "gap").sum())
     top = kept.sort("gap", "short", "name", descending=[True, True, False]).head(run.top)
     text = names(run.store, top["name"])
-    return [
-        {"name": text.get(row["name"], ""), "count": row["short"], "mean_ns": row["time"] / row["short"], "gap_ns": row["gap"]}
-        for row in top.iter_rows(named=True)
-    ]
+    return tuple(
+        ShortKernel(text.get(row["name"], ""), row["short"], row["time"] / row["short"], row["gap"]) for row in top.iter_rows(named=True)
+    )
 
 
-def _finding(judged: list[Judged], bad: list[Judged], parameters: Parameters) -> str:
+def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
     short = f"shorter than {significant(parameters['short_us'])} µs"
     count_limit, time_limit = percent(parameters["count_threshold"]), percent(parameters["time_threshold"])
-    known = [one for one in judged if one[1]["issue"] is not None]
-    device, row = max(bad or known, key=lambda one: (one[1]["gap_percent"], one[1]["short_percent"]))
+    known = [one for one in judged if one[1].issue is not None]
+    device, row = max(bad or known, key=lambda one: (one[1].gap_percent, one[1].short_percent))
     if len(judged) == 1:
         return (
-            f"{count(row['short'])} of {count(row['launches'])} kernel runs were {short} ({percent(row['short_percent'])}, threshold"
-            f" {count_limit}) and the idle gaps before them took {duration(row['gap_ns'])} of {duration(device.span_ns)}"
-            f" ({percent(row['gap_percent'])}, threshold {time_limit})."
+            f"{count(row.short)} of {count(row.launches)} kernel runs were {short} ({percent(required(row.short_percent))}, threshold"
+            f" {count_limit}) and the idle gaps before them took {duration(row.gap_ns)} of {duration(device.span_ns)}"
+            f" ({percent(row.gap_percent)}, threshold {time_limit})."
         )
     if not bad:
         return (
             f"On no GPU were more than {count_limit} of the kernel runs {short} and the gaps before them longer than {time_limit} of the"
-            f" profile; most on {device.label}: {percent(row['short_percent'])} and {percent(row['gap_percent'])}."
+            f" profile; most on {device.label}: {percent(required(row.short_percent))} and {percent(row.gap_percent)}."
         )
-    total, span = sum(one["gap_ns"] for _, one in bad), sum(one.span_ns for one, _ in bad)
+    total, span = sum(one.gap_ns for _, one in bad), sum(one.span_ns for one, _ in bad)
     return (
-        f"On {gpus(bad, judged).lower().replace('gpu', 'GPU')} more than {count_limit} of the kernel runs were {short} and the idle gaps"
+        f"On {gpus(len(bad), len(judged))} more than {count_limit} of the kernel runs were {short} and the idle gaps"
         f" before them took more than {time_limit} of the profile, {duration(total)} of {duration(span)} in all"
-        f" ({percent(100 * total / span)}); most on {device.label}: {percent(row['short_percent'])} and {percent(row['gap_percent'])}."
+        f" ({percent(100 * total / span)}); most on {device.label}: {percent(required(row.short_percent))} and {percent(row.gap_percent)}."
     )
 
 
-def _recommendation(run: RunData, kernels: list[dict[str, Any]], bad: list[Judged], parameters: Parameters) -> str | None:
+def _recommendation(run: RunData, kernels: Sequence[ShortKernel], bad: _Judged, parameters: Parameters) -> str | None:
     if not bad or not kernels:
         return None
     main = kernels[0]
-    short, launches = (sum(row[key] for _, row in bad) for key in ("short", "launches"))
+    short, launches = sum(row.short for _, row in bad), sum(row.launches for _, row in bad)
     optimizer = any(part.name == "optimizer" for part in run.framework.step_parts)
     framework = framework_of(run.store)
     more = FUSED_OPTIMIZER.of(framework) if optimizer else ""
     return (
         f"{FUSED.of(framework)}{more}, because {count(short)} of {count(launches)} kernel runs take less than"
-        f" {significant(parameters['short_us'])} µs: `{main['name']}` alone has {duration(main['gap_ns'])} of gaps before"
-        f" {plural(main['count'], 'short run')} of {duration(main['mean_ns'])} on average."
+        f" {significant(parameters['short_us'])} µs: `{main.name}` alone has {duration(main.gap_ns)} of gaps before"
+        f" {plural(main.count, 'short run')} of {duration(main.mean_ns)} on average."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +15,11 @@ from ..profiled_steps import without_profiled
 from ..quantiles import duration_histogram, histogram, quantile, quantiles
 from ..ran_in import ran_in_steps
 from ..report import FINE, ISSUES, Histogram, Quantiles
+from ..rule_details import RanInStep, SlowStep, StepGroup, StepOutlierDetails
 from ..steps import SLOWEST, timed_steps
 from .active_during import active_during
 from .base import Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .device_names import process_place
-from .event_windows import window_of
 from .frameworks import FURTHER_AHEAD, PINNED, SAVE, WAITS, WITH_STACKS, framework_of
 from .run_data import RunData
 
@@ -85,7 +84,7 @@ class StepOutlier(Rule):
                 f"no steps of phase {_mode(parameters['mode'])} in this run (its phases: {phases})",
                 f"Record steps of this phase, or leave {self.name}_mode unset to judge every phase.",
             )
-        chosen = chosen.with_columns(window_of(run, chosen["start"], parameters).alias("window"))
+        chosen = chosen.with_columns(window=run.samples.windows_of(chosen["start"], parameters["scan_interval_us"]))
         windows = chosen["window"].n_unique()
         groups = _groups(run, chosen, factor, allowed)
         details = _details(run, groups, factor)
@@ -107,8 +106,8 @@ class StepOutlier(Rule):
             first_ns=first,
             last_ns=last,
             details=details,
-            finding=_finding(groups, factor, allowed, details["slowest"]),
-            recommendation=_recommendation(_once(issues), details["slowest"], framework_of(run.store)) if issues else None,
+            finding=_finding(groups, factor, allowed, details.slowest),
+            recommendation=_recommendation(_once(issues), details.slowest, framework_of(run.store)) if issues else None,
             cost=_cost(groups) if issues else None,
         )
 
@@ -212,53 +211,46 @@ def _every(numbers: pl.Series) -> int | None:
     return int(common) if common > 1 and times >= _REGULAR * len(distances) else None
 
 
-def _details(run: RunData, groups: Sequence[_Group], factor: float) -> dict[str, Any]:
+def _details(run: RunData, groups: Sequence[_Group], factor: float) -> StepOutlierDetails:
     outliers = pl.concat([group.outliers for group in groups])
     intervals = outliers.select("process", start="host_start_ns", end=pl.col("host_start_ns") + pl.col("host_duration_ns"))
-    return {
-        "groups": [_group_row(group) for group in groups],
-        "slowest": _slowest(run, groups),
-        "limit_percent": 100 / (1 + factor * factor),
-        "fewest_steps": fewest_steps(factor) + 1,
-        "active": active_during(run.store, intervals, run.top),
-    }
+    return StepOutlierDetails(
+        groups=tuple(_group_row(group) for group in groups),
+        slowest=_slowest(run, groups),
+        limit_percent=100 / (1 + factor * factor),
+        fewest_steps=fewest_steps(factor) + 1,
+        active=active_during(run.store, intervals, run.top),
+    )
 
 
-def _group_row(group: _Group) -> dict[str, Any]:
+def _group_row(group: _Group) -> StepGroup:
     spread, known = group.spread, group.evaluable
-    return {
-        "node": group.place.node,
-        "rank": group.place.rank,
-        "pid": group.place.pid,
-        "phase": group.phase,
-        "on_device": group.on_device,
-        "steps": spread.count,
-        "mean_ns": spread.mean,
-        "std_ns": spread.std,
-        "threshold_ns": group.threshold,
-        "outliers": len(group.outliers) if known else None,
-        "most_outliers": group.most,
-        "evaluable": known,
-        "issue": group.issue if known else None,
-        "every_steps": group.every,
-        "extra_ns": group.extra_ns if known else None,
-        "robust_threshold_ns": group.robust_threshold,
-        "robust_outliers": group.robust_outliers,
-        "max_ns": spread.max,
-        "p99_ns": spread.p99,
-        "p95_ns": spread.p95,
-        "p50_ns": spread.p50,
-        "min_ns": spread.min,
-        "histogram": _plain(group.bins),
-        "normal_histogram": _plain(group.normal_bins),
-    }
-
-
-def _plain(bins: Histogram | None) -> dict[str, Any] | None:
-    if bins is None:
-        return None
-    plain = dataclasses.asdict(bins)
-    return {**plain, "edges": list(bins.edges), "counts": list(bins.counts)}
+    return StepGroup(
+        node=group.place.node,
+        rank=group.place.rank,
+        pid=group.place.pid,
+        phase=group.phase,
+        on_device=group.on_device,
+        steps=spread.count,
+        mean_ns=spread.mean,
+        std_ns=spread.std,
+        threshold_ns=group.threshold,
+        outliers=len(group.outliers) if known else None,
+        most_outliers=group.most,
+        evaluable=known,
+        issue=group.issue if known else None,
+        every_steps=group.every,
+        extra_ns=group.extra_ns if known else None,
+        robust_threshold_ns=group.robust_threshold,
+        robust_outliers=group.robust_outliers,
+        max_ns=spread.max,
+        p99_ns=spread.p99,
+        p95_ns=spread.p95,
+        p50_ns=spread.p50,
+        min_ns=spread.min,
+        histogram=group.bins,
+        normal_histogram=group.normal_bins,
+    )
 
 
 def _once(groups: Iterable[_Group]) -> list[_Group]:
@@ -268,7 +260,7 @@ def _once(groups: Iterable[_Group]) -> list[_Group]:
     return [group for group in listed if group.phase is not None or group.process not in named]
 
 
-def _slowest(run: RunData, groups: Sequence[_Group]) -> list[dict[str, Any]]:
+def _slowest(run: RunData, groups: Sequence[_Group]) -> tuple[SlowStep, ...]:
     """The ten steps that took most beyond the median of their group, with what ran in them and in their group's step of median duration."""
     counted = _once(groups)
     slow = [
@@ -281,22 +273,22 @@ def _slowest(run: RunData, groups: Sequence[_Group]) -> list[dict[str, Any]]:
     typical = {position: _typical(counted[position]) for _, position, _ in slow}
     places = list(typical)
     ran = ran_in_steps(run.store, [row for _, _, row in slow] + [typical[position] for position in places])
-    return [
-        {
-            "node": group.place.node,
-            "rank": group.place.rank,
-            "pid": group.place.pid,
-            "phase": group.phase,
-            "index": row["number"],
-            "start_ns": row["start"],
-            "duration_ns": row["duration"],
-            "typical_ns": typical[position]["duration"],
-            "outlier": group.evaluable and row["duration"] > group.threshold,
-            "active": _compared(ran[at], ran[len(slow) + places.index(position)], run.top),
-        }
+    return tuple(
+        SlowStep(
+            node=group.place.node,
+            rank=group.place.rank,
+            pid=group.place.pid,
+            phase=group.phase,
+            index=row["number"],
+            start_ns=row["start"],
+            duration_ns=row["duration"],
+            typical_ns=typical[position]["duration"],
+            outlier=group.evaluable and row["duration"] > group.threshold,
+            active=_compared(ran[at], ran[len(slow) + places.index(position)], run.top),
+        )
         for at, (_, position, row) in enumerate(slow)
         for group in [counted[position]]
-    ]
+    )
 
 
 def _typical(group: _Group) -> dict[str, Any]:
@@ -304,15 +296,14 @@ def _typical(group: _Group) -> dict[str, Any]:
     return group.members.sort("duration", "start").row((len(group.members) - 1) // 2, named=True)
 
 
-def _compared(here: Mapping[tuple[str, str], int], there: Mapping[tuple[str, str], int], top: int) -> list[dict[str, Any]]:
+def _compared(here: Mapping[tuple[str, str], int], there: Mapping[tuple[str, str], int], top: int) -> tuple[RanInStep, ...]:
     """Times by kind and name in a step and in a typical one, most extra first."""
     times = [(kind, name, here.get((kind, name), 0), there.get((kind, name), 0)) for kind, name in {**here, **there}]
     times.sort(key=lambda item: (item[3] - item[2], -item[2], item[0], item[1]))
-    keys = ("kind", "name", "time_ns", "typical_ns", "extra_ns")
-    return [dict(zip(keys, (*item, item[2] - item[3]), strict=True)) for item in times[:top]]
+    return tuple(RanInStep(kind, name, time, typical, time - typical) for kind, name, time, typical in times[:top])
 
 
-def _too_few(groups: Sequence[_Group], factor: float, details: dict[str, Any], windows: int) -> Outcome:
+def _too_few(groups: Sequence[_Group], factor: float, details: StepOutlierDetails, windows: int) -> Outcome:
     longest = max(group.spread.count for group in groups)
     needed = fewest_steps(factor)
     of_all = "" if len(groups) == 1 else f" in the largest of {wording.plural(len(groups), 'group')}"
@@ -332,7 +323,7 @@ def steps_for_an_issue(factor: float, allowed: float) -> int:
 
 
 def _never(
-    evaluable: Sequence[_Group], groups: Sequence[_Group], factor: float, allowed: float, details: dict[str, Any], windows: int
+    evaluable: Sequence[_Group], groups: Sequence[_Group], factor: float, allowed: float, details: StepOutlierDetails, windows: int
 ) -> Outcome:
     """No group can have more outliers than are allowed: that none has says nothing."""
     most = max(group.most for group in evaluable)
@@ -346,11 +337,11 @@ def _never(
         violations=sum(len(group.outliers) for group in evaluable),
         datapoints=sum(group.spread.count for group in groups),
         windows=windows,
-        finding=_longest(details["slowest"], several=len({group.place for group in groups}) > 1).strip() or None,
+        finding=_longest(details.slowest, several=len({group.place for group in groups}) > 1).strip() or None,
     )
 
 
-def _finding(groups: Sequence[_Group], factor: float, allowed: float, slowest: Sequence[Mapping[str, Any]]) -> str:
+def _finding(groups: Sequence[_Group], factor: float, allowed: float, slowest: Sequence[SlowStep]) -> str:
     issues = [group for group in groups if group.issue]
     evaluable = [group for group in groups if group.evaluable]
     limit = f"the threshold of {wording.plural(int(allowed), 'outlier') if allowed == int(allowed) else f'{_number(allowed)} outliers'}"
@@ -372,15 +363,15 @@ def _finding(groups: Sequence[_Group], factor: float, allowed: float, slowest: S
     return f"{text}.{_longest(slowest, several=len({group.place for group in groups}) > 1)}"
 
 
-def _longest(slowest: Sequence[Mapping[str, Any]], *, several: bool) -> str:
+def _longest(slowest: Sequence[SlowStep], *, several: bool) -> str:
     """A sentence on the outlier that took most beyond a typical step, and on what took longer in it; empty without outliers."""
-    row = next((row for row in slowest if row["outlier"]), None)
+    row = next((row for row in slowest if row.outlier), None)
     if row is None:
         return ""
-    of_place = f" of {process_place(row['node'], row['rank'], row['pid'])}" if several else ""
+    of_place = f" of {process_place(row.node, row.rank, row.pid)}" if several else ""
     causes = _causes([row])
     why = f": {causes[0][0][1]} in it took {wording.duration(causes[0][1])} longer than in a typical step" if causes else ""
-    return f" The longest, step {row['index']}{of_place}, took {wording.duration(row['duration_ns'])}{why}."
+    return f" The longest, step {row.index}{of_place}, took {wording.duration(row.duration_ns)}{why}."
 
 
 def _largest(groups: Sequence[_Group]) -> int:
@@ -396,13 +387,13 @@ def _counted(group: _Group, of_place: str, factor: float) -> str:
     )
 
 
-def _recommendation(issues: Sequence[_Group], slowest: Sequence[Mapping[str, Any]], framework: str | None) -> str:
+def _recommendation(issues: Sequence[_Group], slowest: Sequence[SlowStep], framework: str | None) -> str:
     worst = max(issues, key=lambda group: (group.extra_ns, len(group.outliers)))
     place = worst.place
     own = [
         row
         for row in slowest
-        if row["outlier"] and (row["node"], row["rank"], row["pid"], row["phase"]) == (place.node, place.rank, place.pid, worst.phase)
+        if row.outlier and (row.node, row.rank, row.pid, row.phase) == (place.node, place.rank, place.pid, worst.phase)
     ]
     cause = _cause(own, framework)
     cost = (
@@ -421,7 +412,7 @@ def _recommendation(issues: Sequence[_Group], slowest: Sequence[Mapping[str, Any
     return f"Record steps that include an outlier with call stacks {WITH_STACKS.of(framework)}: {unknown}{cost}."
 
 
-def _cause(rows: Sequence[Mapping[str, Any]], framework: str | None) -> tuple[str, str] | None:
+def _cause(rows: Sequence[SlowStep], framework: str | None) -> tuple[str, str] | None:
     """An imperative and a clause about what makes up most of what most of the slowest outliers took beyond a typical step; None if
     nothing does. A first step, which is slow for another reason, does not hide it."""
     ranked = _causes(rows)
@@ -432,15 +423,15 @@ def _cause(rows: Sequence[Mapping[str, Any]], framework: str | None) -> tuple[st
     return _imperative(kind, name, framework), seen
 
 
-def _causes(rows: Sequence[Mapping[str, Any]]) -> list[tuple[tuple[str, str], int, int]]:
+def _causes(rows: Sequence[SlowStep]) -> list[tuple[tuple[str, str], int, int]]:
     """Kind and name of what makes up most of what most of the rows took beyond a typical step, its extra time, in how many of them: what
     tells most first."""
     extra: dict[tuple[str, str], list[int]] = {}
     for row in rows:
-        beyond = row["duration_ns"] - row["typical_ns"]
-        for active in row["active"]:
-            if active["extra_ns"] >= max(1, _EXPLAINS * beyond):
-                extra.setdefault((active["kind"], active["name"]), []).append(active["extra_ns"])
+        beyond = row.duration_ns - row.typical_ns
+        for active in row.active:
+            if active.extra_ns >= max(1, _EXPLAINS * beyond):
+                extra.setdefault((active.kind, active.name), []).append(active.extra_ns)
     ranked = sorted(
         ((key, sum(times), len(times)) for key, times in extra.items() if len(times) > len(rows) / 2), key=lambda item: (-item[1], item[0])
     )

@@ -26,6 +26,7 @@ import polars as pl
 from ...ingest.store import Store
 from ..over_steps import STEP_KEY, THRESHOLD, RankOverSteps, compared_steps, measured_steps, ranked_steps, ranks_over_steps
 from ..report import FINE, ISSUES, DeviceTime
+from ..rule_details import StragglerRankDetails
 from ..wording import duration, percent, plural
 from .base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from .device_names import place
@@ -67,11 +68,11 @@ class StragglerRank(Rule):
 
 def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], threshold: float) -> Outcome:
     number = compared.select(pl.struct(STEP_KEY).n_unique()).item()
-    details = {
-        "ranks": [rank.details() for rank in ranks],
-        "steps": number,
-        "median_ns": compared.group_by(STEP_KEY).agg(pl.col("median").first())["median"].median(),
-    }
+    details = StragglerRankDetails(
+        ranks=tuple(rank.details() for rank in ranks),
+        steps=number,
+        median_ns=compared.group_by(STEP_KEY).agg(pl.col("median").first())["median"].median(),  # type: ignore[arg-type]
+    )
     bad = sorted((rank for rank in ranks if rank.straggler), key=lambda rank: -rank.excess_percent)
     doubted = [rank for rank in ranks if rank.over and rank.confirmed is None]
     if not bad and doubted:

@@ -1,57 +1,50 @@
-"""Did all GPUs have the same workload?"""
+"""Blocks of LoadBalancing: whether all GPUs had the same workload."""
 
 from __future__ import annotations
 
-from ..blocks import Cell, Column, Figure, of_all, say, spread, table, value
+from typing import Final
+
+from ...analysis.rule_details import ComparedGpu, LoadBalancingDetails
+from ..blocks import Figure, of_all, say, spread
 from ..figures.matrix import matrix
 from ..figures.workloads import Workload, workloads
-from ..formats import UNKNOWN, percent, plural
-from .reading import Blocks, Row, Shown, marked, number, numbers, part, place, points, rows, text, truth
+from ..formats import percent, plural
+from ..tables import Col, table
+from .shown import Blocks, Shown, marked, place, points
 
-_DRAWN = 8
-_MATRIX = 64
+_DRAWN: Final = 8
+_MATRIX: Final = 64
 
 
-def load_balancing(shown: Shown) -> Blocks:
-    pairs = rows(shown.details, "pairs")
-    threshold = shown.parameter("threshold")
-    mean = text(shown.details, "compared") == "mean"
+def load_balancing(shown: Shown, found: LoadBalancingDetails) -> Blocks:
+    mean = found.compared == "mean"
     return [
-        _workloads(shown),
-        _matrix(shown, threshold),
+        _workloads(shown, found),
+        _matrix(shown, found, shown.parameter("threshold")),
         table(
             f"{shown.id}-pairs",
             "GPUs furthest from the mean workload" if mean else "Pairs of GPUs with the most different workloads",
+            found.pairs,
             [
-                Column("GPU", "name"),
-                Column("Compared with"),
-                Column("Distance", "number"),
-                Column("Difference of means", "number"),
-                Column("Judged"),
-            ],
-            [
-                [
-                    Cell(place(part(pair, "a"))),
-                    Cell(place(part(pair, "b")) if part(pair, "b") else "mean of all GPUs"),
-                    value(number(pair, "distance"), _distance),
-                    value(number(pair, "mean_difference"), points),
-                    marked(truth(pair, "violation")),
-                ]
-                for pair in pairs
+                Col("GPU", lambda pair: place(pair.a), kind="name"),
+                Col("Compared with", lambda pair: place(pair.b) if pair.b else "mean of all GPUs"),
+                Col("Distance", lambda pair: pair.distance, _distance),
+                Col("Difference of means", lambda pair: pair.mean_difference, points),
+                Col("Judged", lambda pair: marked(pair.violation)),
             ],
             pdf_rows=8,
         ),
     ]
 
 
-def _workloads(shown: Shown) -> Figure | None:
-    devices = [device for device in rows(shown.details, "devices") if numbers(device, "histogram")]
+def _workloads(shown: Shown, found: LoadBalancingDetails) -> Figure | None:
+    devices = [device for device in found.devices if device.histogram]
     if not devices:
         return None
-    kept = spread(devices, _DRAWN, lambda device: number(device, "mean") or 0.0)
-    means = [mean for device in devices if (mean := number(device, "mean")) is not None]
-    apart = f"Means lie between {percent(min(means))} and {percent(max(means))}." if means else "Means are not known."
-    derived = " Derived from kernel activity." if all(truth(device, "derived") for device in devices) else ""
+    kept = spread(devices, _DRAWN, lambda device: device.mean)
+    means = [device.mean for device in devices]
+    apart = f"Means lie between {percent(min(means))} and {percent(max(means))}."
+    derived = " Derived from kernel activity." if all(device.derived for device in devices) else ""
     return Figure(
         f"{shown.id}-workloads",
         workloads([_workload(device) for device in kept]),
@@ -65,17 +58,14 @@ def _workloads(shown: Shown) -> Figure | None:
     )
 
 
-def _workload(device: Row) -> Workload:
-    mean = number(device, "mean")
-    return Workload(place(device), numbers(device, "histogram"), mean, f"mean {percent(mean)}" if mean is not None else "")
+def _workload(device: ComparedGpu) -> Workload:
+    return Workload(place(device), device.histogram, device.mean, f"mean {percent(device.mean)}")
 
 
-def _matrix(shown: Shown, threshold: float | None) -> Figure | None:
-    devices = rows(shown.details, "devices")
-    found = shown.details.get("matrix")
-    if not isinstance(found, list | tuple) or not 2 <= len(devices) <= _MATRIX or len(found) != len(devices):
+def _matrix(shown: Shown, found: LoadBalancingDetails, threshold: float | None) -> Figure | None:
+    devices, values = found.devices, found.matrix
+    if values is None or not 2 <= len(devices) <= _MATRIX or len(values) != len(devices):
         return None
-    values = [[_known(entry) for entry in line] if isinstance(line, list | tuple) else [] for line in found]
     known = [entry for row, line in enumerate(values) for column, entry in enumerate(line) if entry is not None and row != column]
     if not known:
         return None
@@ -93,9 +83,5 @@ def _matrix(shown: Shown, threshold: float | None) -> Figure | None:
     )
 
 
-def _known(entry: object) -> float | None:
-    return number({"value": entry}, "value")
-
-
-def _distance(found: float | None) -> str:
-    return UNKNOWN if found is None else f"{found:.3f}"
+def _distance(value: float) -> str:
+    return f"{value:.3f}"

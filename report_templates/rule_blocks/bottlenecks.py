@@ -1,134 +1,123 @@
-"""When a GPU was low, was a processor the reason? Three slices of the snapshots, and what ran meanwhile."""
+"""Blocks of CPUBottleneck and IOBottleneck: snapshots by state, and what was active in the bottlenecks."""
 
 from __future__ import annotations
 
-from ..blocks import Cell, Column, Figure, Slice, Table, ring, say, table, value
-from ..formats import clip, count, duration, percent
-from .reading import Blocks, Row, Shown, marked, name, number, numbers, part, rows, text, truth, whole
+from collections.abc import Sequence
+from typing import Final
 
-_KINDS = (("phases", "Phase", "computation"), ("annotations", "Annotation", "host"), ("operators", "Operator", "operator"))
-_SECTORS = 5
-_NAMED = 12
-_ALL = 0.999  # one part that is nearly everything is no division
+from ...analysis.rule_details import Active, BottleneckDetails, NamedTime
+from ..blocks import Figure, Slice, Table, ring, say
+from ..formats import UNKNOWN, clip, count, duration, percent
+from ..tables import Cell, Col, table
+from .shown import Blocks, Shown, marked
 
-
-def cpu_bottleneck(shown: Shown) -> Blocks:
-    return _bottleneck(shown, "CPU")
-
-
-def io_bottleneck(shown: Shown) -> Blocks:
-    return _bottleneck(shown, "I/O")
+_SECTORS: Final = 5
+_NAMED: Final = 12
+_ALL: Final = 0.999  # one part that is nearly everything is no division
 
 
-def _bottleneck(shown: Shown, what: str) -> Blocks:
-    nodes, alone = rows(shown.details, "nodes"), truth(shown.details, "without_gpu")
+def cpu_bottleneck(shown: Shown, found: BottleneckDetails) -> Blocks:
+    return _bottleneck(shown, found, "CPU")
+
+
+def io_bottleneck(shown: Shown, found: BottleneckDetails) -> Blocks:
+    return _bottleneck(shown, found, "I/O")
+
+
+def _bottleneck(shown: Shown, found: BottleneckDetails, what: str) -> Blocks:
     return [
-        _slices(shown, what),
+        _slices(shown, found, what),
         table(
             f"{shown.id}-nodes",
             f"Snapshots with {what} bottleneck by node",
+            sorted(found.nodes, key=lambda node: -(node.bottleneck_percent or 0.0)),
             [
-                Column("Node", "name"),
-                Column("Share of snapshots", "number"),
-                Column("Judged"),
-                Column("Bottlenecks", "number"),
-                Column("Low snapshots", "number"),
-                Column("Snapshots", "number"),
-                Column("Of low", "number", html_only=True),
-                Column("Windows over", "number", html_only=True),
-                *([] if alone else [Column("Unused GPUs", html_only=True)]),
-            ],
-            [
-                [
-                    Cell(clip(text(node, "node") or "unknown host", 40)),
-                    value(number(node, "bottleneck_percent"), percent),
-                    marked(truth(node, "issue")),
-                    value(whole(node, "bottlenecks"), count),
-                    value(whole(node, "low"), count),
-                    value(whole(node, "snapshots"), count),
-                    value(number(node, "of_low_percent"), percent),
-                    Cell(
-                        f"{count(whole(node, 'windows_exceeded'))} of {count(whole(node, 'windows'))}", sort=whole(node, "windows_exceeded")
-                    ),
-                    *([] if alone else [Cell(_unused(node))]),
-                ]
-                for node in sorted(nodes, key=lambda node: -(number(node, "bottleneck_percent") or 0.0))
+                Col("Node", lambda node: Cell(clip(node.node, 40)), kind="name"),
+                Col("Share of snapshots", lambda node: node.bottleneck_percent, percent),
+                Col("Judged", lambda node: marked(node.issue)),
+                Col("Bottlenecks", lambda node: node.bottlenecks, count),
+                Col("Low snapshots", lambda node: node.low, count),
+                Col("Snapshots", lambda node: node.snapshots, count),
+                Col("Of low", lambda node: node.of_low_percent, percent, html_only=True),
+                Col(
+                    "Windows over",
+                    lambda node: Cell(f"{count(node.windows_exceeded)} of {count(node.windows)}", sort=node.windows_exceeded),
+                    kind="number",
+                    html_only=True,
+                ),
+                Col("Unused GPUs", lambda node: Cell(_unused(node.unused)), when=not found.without_gpu, html_only=True),
             ],
             pdf_rows=8,
         ),
-        *during(shown, part(shown.details, "active"), f"during the {what} bottleneck"),
+        *during(shown, found.active, f"during the {what} bottleneck"),
     ]
 
 
-def _slices(shown: Shown, what: str) -> Figure | None:
-    total = part(shown.details, "total")
-    snapshots, low, bottlenecks = (whole(total, key) for key in ("snapshots", "low", "bottlenecks"))
-    if not snapshots or low is None or bottlenecks is None:
+def _slices(shown: Shown, found: BottleneckDetails, what: str) -> Figure | None:
+    total = found.total
+    if not total.snapshots:
         return None
-    alone = truth(shown.details, "without_gpu")
-    parts = [
-        (f"low, with {what} bottleneck", "host", bottlenecks, "bottleneck_percent"),
-        ("low for another reason", "idle", low - bottlenecks, "other_percent"),
-        ("mean of the cores at or above 50 %" if alone else "GPU above its threshold", "computation", snapshots - low, "above_percent"),
-    ]
-    of_low = number(total, "of_low_percent")
-    reason = f" Of the low snapshots {percent(of_low)} had a bottleneck." if of_low is not None and low else ""
+    parts = (
+        (f"low, with {what} bottleneck", "host", total.bottlenecks, total.bottleneck_percent),
+        ("low for another reason", "idle", total.low - total.bottlenecks, total.other_percent),
+        (
+            "mean of the cores at or above 50 %" if found.without_gpu else "GPU above its threshold",
+            "computation",
+            total.snapshots - total.low,
+            total.above_percent,
+        ),
+    )
+    of_low = f" Of the low snapshots {percent(total.of_low_percent)} had a bottleneck." if total.of_low_percent is not None else ""
     return ring(
         f"{shown.id}-slices",
-        say("Each snapshot of each node counts once; the slices sum to 100 %.{}", reason),
-        "Snapshots by state of the cores" if alone else "Snapshots by state of the GPUs",
-        [
-            Slice(label, meaning, share if (share := number(total, key)) is not None else 0.0, (Cell(count(number_of)),))
-            for label, meaning, number_of, key in parts
-        ],
+        say("Each snapshot of each node counts once; the slices sum to 100 %.{}", of_low if total.low else ""),
+        "Snapshots by state of the cores" if found.without_gpu else "Snapshots by state of the GPUs",
+        [Slice(label, meaning, share or 0.0, (Cell(count(number)),)) for label, meaning, number, share in parts],
         ("State", "Snapshots", "Share"),
-        middle=(count(snapshots), "snapshots"),
+        middle=(count(total.snapshots), "snapshots"),
         whole=100.0,
     )
 
 
-def during(shown: Shown, active: Row, when: str) -> list[Figure | Table | None]:
+def during(shown: Shown, active: Active, when: str) -> list[Figure | Table | None]:
     """What was active: rings where the rule found an issue, and the whole in a table."""
-    found = [(key, title, meaning, rows(active, key)) for key, title, meaning in _KINDS]
-    drawn = [_ring(shown, key, title, meaning, entries, when) for key, title, meaning, entries in found] if shown.issue else []
-    listed = [(title, entry) for _, title, _, entries in found for entry in _by_time(entries)[:_NAMED]]
+    kinds = (
+        ("phases", "Phase", "computation", active.phases),
+        ("annotations", "Annotation", "host", active.annotations),
+        ("operators", "Operator", "operator", active.operators),
+    )
+    drawn = [_ring(shown, *kind, when) for kind in kinds] if shown.issue else []
     return [
         *drawn,
         table(
             f"{shown.id}-active",
             f"What was active {when}",
-            [Column("Name", "name"), Column("Kind"), Column("Time", "number"), Column("Share of its kind", "number")],
+            [(title, entry) for _, title, _, entries in kinds for entry in _by_time(entries)[:_NAMED]],
             [
-                [name(entry), Cell(title.lower()), value(number(entry, "time_ns"), duration), value(number(entry, "percent"), percent)]
-                for title, entry in listed
+                Col("Name", lambda row: row[1].name, kind="name", limit=72),
+                Col("Kind", lambda row: row[0].lower()),
+                Col("Time", lambda row: row[1].time_ns, duration),
+                Col("Share of its kind", lambda row: row[1].percent, percent),
             ],
             pdf_rows=0,
         ),
     ]
 
 
-def _by_time(entries: list[Row]) -> list[Row]:
-    return sorted(entries, key=lambda entry: -(number(entry, "time_ns") or 0.0))
+def _by_time(entries: Sequence[NamedTime]) -> list[NamedTime]:
+    return sorted(entries, key=lambda entry: -entry.time_ns)
 
 
-def _ring(shown: Shown, key: str, title: str, meaning: str, entries: list[Row], when: str) -> Figure | None:
+def _ring(shown: Shown, key: str, title: str, meaning: str, entries: Sequence[NamedTime], when: str) -> Figure | None:
     """The entries with most time and the others. Ranges may lie within each other, so that their times add up to more than the whole."""
-    ordered = [entry for entry in _by_time(entries) if number(entry, "time_ns")]
-    total = sum(number(entry, "time_ns") or 0.0 for entry in ordered)
-    if not total or (number(ordered[0], "time_ns") or 0.0) > _ALL * total:
+    ordered = [entry for entry in _by_time(entries) if entry.time_ns]
+    total = sum(entry.time_ns for entry in ordered)
+    if not total or ordered[0].time_ns > _ALL * total:
         return None
     head, rest = ordered[:_SECTORS], ordered[_SECTORS:]
-    parts = [
-        Slice(
-            text(entry, "name") or "–",
-            meaning,
-            100.0 * (number(entry, "time_ns") or 0.0) / total,
-            (Cell(duration(number(entry, "time_ns"))),),
-        )
-        for entry in head
-    ]
+    parts = [Slice(entry.name or UNKNOWN, meaning, 100.0 * entry.time_ns / total, (Cell(duration(entry.time_ns)),)) for entry in head]
     if rest:
-        time = sum(number(entry, "time_ns") or 0.0 for entry in rest)
+        time = sum(entry.time_ns for entry in rest)
         parts.append(Slice(f"All others ({count(len(rest))})", "other", 100.0 * time / total, (Cell(duration(time)),)))
     return ring(
         f"{shown.id}-{key}",
@@ -142,5 +131,5 @@ def _ring(shown: Shown, key: str, title: str, meaning: str, entries: list[Row], 
     )
 
 
-def _unused(node: Row) -> str:
-    return ", ".join(f"GPU {device:g}" for device in numbers(node, "unused")[:16]) or "none"
+def _unused(devices: Sequence[int]) -> str:
+    return ", ".join(f"GPU {device}" for device in devices[:16]) or "none"

@@ -1,14 +1,16 @@
-"""How is the report of a rule shown that no other file knows? Its values by name, and its lists as tables."""
+"""Blocks of a rule that no other file knows: its values by name, and its lists as tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from ..blocks import Cell, Column, Table, table, word
+from ...analysis.report import plain
 from ..formats import UNKNOWN, count, duration, significant
-from .reading import Blocks, Row, Shown
+from ..tables import Cell, Col, Table, table, word
+from .shown import Blocks, Shown
 
 _DEEP = 3
 _COLUMNS = 8
@@ -18,15 +20,17 @@ _TABLES = 8
 
 
 def own_report(shown: Shown) -> Blocks:
-    found = shown.details
+    found = plain(shown.rule.details)
+    if not isinstance(found, Mapping):
+        return []
     lists = {key: value for key, value in found.items() if _is_table(value)}
     pairs = list(_pairs({key: value for key, value in found.items() if key not in lists}))
     return [
         table(
             f"{shown.id}-values",
             "What the rule reports",
-            [Column("Value", "name"), Column("Reported")],
-            [[word(key, limit=60), word(text, limit=200)] for key, text in pairs[:_VALUES]],
+            pairs[:_VALUES],
+            [Col("Value", lambda pair: pair[0], kind="name", limit=60), Col("Reported", lambda pair: pair[1], limit=200)],
             sortable=False,
         ),
         *(_table(f"{shown.id}-list-{i}", str(key), value) for i, (key, value) in enumerate(list(lists.items())[:_TABLES], 1)),
@@ -37,13 +41,13 @@ def _is_table(value: object) -> bool:
     return isinstance(value, list | tuple) and len(value) > 0 and all(isinstance(row, Mapping) and row for row in value)
 
 
-def _table(id: str, caption: str, rows: list[Row]) -> Table | None:
+def _table(id: str, caption: str, rows: list[Mapping[str, Any]]) -> Table | None:
     names = list(dict.fromkeys(str(key) for row in rows for key in row))[:_COLUMNS]
-    columns = [Column(_label(name), "text" if number else "name") for number, name in enumerate(names)]
-    return table(id, _label(caption), columns, [[_cell(name, row) for name in names] for row in rows])
+    columns = [Col(_label(name), partial(_cell, name), kind="text" if number else "name") for number, name in enumerate(names)]
+    return table(id, _label(caption), rows, columns)
 
 
-def _cell(name: str, row: Row) -> Cell:
+def _cell(name: str, row: Mapping[str, Any]) -> Cell:
     found = next((value for key, value in row.items() if str(key) == name), None)
     shown = word(written(name, found), limit=60)
     if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found):

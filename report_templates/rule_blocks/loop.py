@@ -1,33 +1,37 @@
-"""What did the rules over the training loop see: its beginning, its slow steps, its loading of data?"""
+"""Blocks of the rules over the training loop: its beginning, its slow steps, its loading of data."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Final
 
-from ..blocks import Cell, Column, Figure, say, table, value, word
+from ...analysis.rule_details import DataloaderDetails, MaxInitializationTimeDetails, SlowStep, StepGroup, StepOutlierDetails
+from .. import labels
+from ..blocks import Figure, say
 from ..figures.histogram import histogram, panels
 from ..figures.strips import Piece, Strip, strips
-from ..formats import clip, count, duration, percent, plural
+from ..formats import UNKNOWN, clip, count, duration, percent, plural
+from ..tables import Cell, Col, table
 from .bottlenecks import during
-from .reading import Blocks, Row, Shown, answer, bins, marked, narrow, number, part, place, rows, text, truth, whole
+from .shown import Blocks, Shown, answer, bins, marked, narrow
 
-_GROUPS = 3  # drawn twice each: with and without their outliers
-_PARTS = (
-    ("initialization", "initialisation", "loading"),
-    ("loop", "training loop", "computation"),
-    ("finalization", "finalisation", "idle"),
-)
+_GROUPS: Final = 3  # drawn twice each: with and without their outliers
+_SOURCES: Final = {"num_workers": "num_workers", "overlap": "overlap of loading intervals"}
 
 
-def max_initialization_time(shown: Shown) -> Blocks:
-    found = shown.details
-    total = number(found, "duration_ns")
+def max_initialization_time(shown: Shown, found: MaxInitializationTimeDetails) -> Blocks:
+    parts = (
+        ("initialisation", "loading", found.initialization_ns, found.initialization_percent),
+        ("training loop", "computation", found.loop_ns, found.loop_percent),
+        ("finalisation", "idle", found.finalization_ns, found.finalization_percent),
+    )
     pieces = [
         Piece(label, share, f"{duration(time)} ({percent(share)})", meaning)
-        for key, label, meaning in _PARTS
-        if (share := number(found, f"{key}_percent")) is not None and (time := number(found, f"{key}_ns")) is not None
+        for label, meaning, time, share in parts
+        if share is not None and time is not None
     ]
-    if not pieces or not total:
+    if not pieces or not found.duration_ns:
         return []
     limit = shown.parameter("threshold")
     compared = f" The threshold for the initialisation is {limit:g} min." if limit is not None else ""
@@ -35,51 +39,34 @@ def max_initialization_time(shown: Shown) -> Blocks:
     return [
         Figure(
             f"{shown.id}-parts",
-            strips([Strip(f"Duration of the run: {duration(total)}", pieces)]),
+            strips([Strip(f"Duration of the run: {duration(found.duration_ns)}", pieces)]),
             f"Parts of the run: {', '.join(f'{piece.name} {piece.shown}' for piece in pieces)}",
             say("From the first to the last sample or event. The largest part is the {} with {}.{}", largest.name, largest.shown, compared),
         )
     ]
 
 
-def step_outlier(shown: Shown) -> Blocks:
-    groups = sorted(
-        rows(shown.details, "groups"),
-        key=lambda group: (group.get("evaluable") is False, -(whole(group, "outliers") or 0), -(whole(group, "steps") or 0)),
-    )
-    few = all(whole(group, "steps") in (None, 0, 1) for group in groups)
-    slowest = rows(shown.details, "slowest")
+def step_outlier(shown: Shown, found: StepOutlierDetails) -> Blocks:
+    groups = sorted(found.groups, key=lambda group: (not group.evaluable, -(group.outliers or 0), -group.steps))
     return [
-        *([] if few else _distributions(shown, groups)),
+        *([] if all(group.steps <= 1 for group in groups) else _distributions(shown, groups, found.limit_percent)),
         table(
             f"{shown.id}-groups",
             "Steps by process and phase",
+            groups,
             [
-                Column("Process", "name"),
-                Column("Steps", "number"),
-                Column("Mean", "number"),
-                Column("Deviation", "number"),
-                Column("Threshold", "number"),
-                Column("Outliers", "number"),
-                Column("Max", "number"),
-                Column("p99", "number", html_only=True),
-                Column("p95", "number", html_only=True),
-                Column("p50", "number"),
-                Column("Min", "number", html_only=True),
-                Column("Robust outliers", "number", html_only=True),
-            ],
-            [
-                [
-                    Cell(_process(group), sort=whole(group, "rank")),
-                    value(whole(group, "steps"), count),
-                    value(number(group, "mean_ns"), duration),
-                    value(number(group, "std_ns"), duration),
-                    value(number(group, "threshold_ns") if group.get("evaluable") is not False else None, duration),
-                    value(whole(group, "outliers"), count),
-                    *(value(number(group, f"{key}_ns"), duration) for key in ("max", "p99", "p95", "p50", "min")),
-                    value(whole(group, "robust_outliers"), count),
-                ]
-                for group in groups
+                Col("Process", lambda group: Cell(_process(group), sort=group.rank), kind="name"),
+                Col("Steps", lambda group: group.steps, count),
+                Col("Mean", lambda group: group.mean_ns, duration),
+                Col("Deviation", lambda group: group.std_ns, duration),
+                Col("Threshold", lambda group: group.threshold_ns if group.evaluable else None, duration),
+                Col("Outliers", lambda group: group.outliers, count),
+                Col("Max", lambda group: group.max_ns, duration),
+                Col("p99", lambda group: group.p99_ns, duration, html_only=True),
+                Col("p95", lambda group: group.p95_ns, duration, html_only=True),
+                Col("p50", lambda group: group.p50_ns, duration),
+                Col("Min", lambda group: group.min_ns, duration, html_only=True),
+                Col("Robust outliers", lambda group: group.robust_outliers, count, html_only=True),
             ],
             pdf_rows=4,
             html_note=_robust(shown),
@@ -87,41 +74,29 @@ def step_outlier(shown: Shown) -> Blocks:
         table(
             f"{shown.id}-slowest",
             "Slowest steps and what took longer in them than in a typical step",
+            found.slowest,
             [
-                Column("Step", "name"),
-                Column("Process"),
-                Column("Began after", "number"),
-                Column("Duration", "number"),
-                Column("Typical", "number"),
-                Column("Outlier"),
-                Column("Took longer"),
-            ],
-            [
-                [
-                    Cell(f"step {count(whole(step, 'index'))}", sort=whole(step, "index")),
-                    Cell(_process(step)),
-                    shown.after(number(step, "start_ns")),
-                    value(number(step, "duration_ns"), duration),
-                    value(number(step, "typical_ns"), duration),
-                    Cell("yes" if truth(step, "outlier") else "no"),
-                    word(_longer(step), limit=120),
-                ]
-                for step in slowest
+                Col("Step", lambda step: Cell(f"step {count(step.index)}", sort=step.index), kind="name"),
+                Col("Process", lambda step: Cell(_process(step))),
+                Col("Began after", lambda step: shown.after(step.start_ns), kind="number"),
+                Col("Duration", lambda step: step.duration_ns, duration),
+                Col("Typical", lambda step: step.typical_ns, duration),
+                Col("Outlier", lambda step: "yes" if step.outlier else "no"),
+                Col("Took longer", _longer, limit=120),
             ],
             pdf_rows=5,
         ),
-        *during(shown, part(shown.details, "active"), "during the outlier steps"),
+        *during(shown, found.active, "during the outlier steps"),
     ]
 
 
-def _distributions(shown: Shown, groups: list[Row]) -> list[Figure]:
+def _distributions(shown: Shown, groups: Sequence[StepGroup], limit_percent: float) -> list[Figure]:
     """A figure for each of the groups with most outliers: all steps, and those that are no outliers, each on its own axis."""
-    with_outliers = [group for group in groups if whole(group, "outliers")] or groups[:1]
+    with_outliers = [group for group in groups if group.outliers] or groups[:1]
     drawn = [figure for group in with_outliers[:_GROUPS] if (figure := _distribution(shown, group)) is not None]
     if not drawn:
         return []
-    share = number(shown.details, "limit_percent")
-    most = f" With this factor at most {percent(share)} of the steps can ever be outliers." if share is not None else ""
+    most = f" With this factor at most {percent(limit_percent)} of the steps can ever be outliers."
     more = (
         f" {count(len(drawn))} of {count(len(with_outliers))} groups with outliers are drawn: those with most."
         if len(drawn) < len(with_outliers)
@@ -132,23 +107,20 @@ def _distributions(shown: Shown, groups: list[Row]) -> list[Figure]:
     return [dataclasses.replace(figure, id=f"{shown.id}-steps{i or ''}") for i, figure in enumerate(drawn)]
 
 
-def _distribution(shown: Shown, group: Row) -> Figure | None:
-    outliers, steps, limit = whole(group, "outliers") or 0, whole(group, "steps") or 0, number(group, "threshold_ns")
-    judged = group.get("evaluable") is not False
-    every = bins(group, "histogram", f"{_process(group)}: all steps", number(group, "p50_ns"), limit if judged else None)
+def _distribution(shown: Shown, group: StepGroup) -> Figure | None:
+    outliers, limit = group.outliers or 0, group.threshold_ns
+    every = bins(group.histogram, f"{_process(group)}: all steps", group.p50_ns, limit if group.evaluable else None)
     if not every or (narrow(every) and not outliers):
         return None
-    over = f"{count(outliers)} above the threshold of {duration(limit)}" if judged else "too few to be judged"
-    drawn, details = [every], [f"{plural(steps, 'step')}, {over}"]
-    normal = bins(group, "normal_histogram", f"{_process(group)}: without outliers", number(group, "p50_ns"), limit)
+    over = f"{count(outliers)} above the threshold of {duration(limit)}" if group.evaluable else "too few to be judged"
+    drawn, details = [every], [f"{plural(group.steps, 'step')}, {over}"]
+    normal = bins(group.normal_histogram, f"{_process(group)}: without outliers", group.p50_ns, limit)
     if normal and outliers and not narrow(normal):
         drawn.append(normal)
-        details.append(f"{plural(steps - outliers, 'step')}, {plural(outliers, 'outlier')} left out")
-    found = f"{_process(group)}: {plural(outliers, 'outlier')} among {plural(steps, 'step')}"
-    longest = number(group, "max_ns")
+        details.append(f"{plural(group.steps - outliers, 'step')}, {plural(outliers, 'outlier')} left out")
+    found = f"{_process(group)}: {plural(outliers, 'outlier')} among {plural(group.steps, 'step')}"
     cut = (
-        f" Not drawn: {plural(every.beyond, 'step')} above {duration(every.edges[-1])}"
-        + (f", the longest {duration(longest)}." if longest is not None else ".")
+        f" Not drawn: {plural(every.beyond, 'step')} above {duration(every.edges[-1])}, the longest {duration(group.max_ns)}."
         if every.beyond
         else ""
     )
@@ -169,97 +141,66 @@ def _robust(shown: Shown) -> str:
     )
 
 
-def _process(row: Row) -> str:
-    return place({key: row.get(key) for key in ("node", "rank", "pid", "phase")})
+def _process(row: StepGroup | SlowStep) -> str:
+    return labels.process(row.node, row.rank, row.pid, clip(row.phase or "", 24) or None)
 
 
-def _longer(step: Row) -> str:
+def _longer(step: SlowStep) -> str:
     """What took most more time than in a typical step."""
-    active = [entry for entry in rows(step, "active") if (number(entry, "extra_ns") or 0.0) > 0]
-    active.sort(key=lambda entry: -(number(entry, "extra_ns") or 0.0))
+    active = sorted((entry for entry in step.active if entry.extra_ns > 0), key=lambda entry: -entry.extra_ns)
     return (
-        ", ".join(f"{clip(text(entry, 'name') or '–', 36)} +{duration(number(entry, 'extra_ns'))}" for entry in active[:3])
-        or "nothing that was recorded"
+        ", ".join(f"{clip(entry.name or UNKNOWN, 36)} +{duration(entry.extra_ns)}" for entry in active[:3]) or "nothing that was recorded"
     )
 
 
-def dataloader(shown: Shown) -> Blocks:
-    nodes = rows(shown.details, "nodes")
+def dataloader(shown: Shown, found: DataloaderDetails) -> Blocks:
     return [
-        _loading(shown),
+        _loading(shown, found),
         table(
             f"{shown.id}-nodes",
             "Loading processes by node",
+            found.nodes,
             [
-                Column("Node", "name"),
-                Column("Loading processes", "number"),
-                Column("Cores", "number"),
-                Column("Of the cores", "number"),
-                Column("Judged"),
-                Column("Told by"),
-                Column("Seconds seen", "number", html_only=True),
-            ],
-            [
-                [
-                    Cell(clip(text(node, "node") or "unknown host", 40)),
-                    value(number(node, "loaders"), _few),
-                    value(whole(node, "cores"), count),
-                    value(number(node, "percent_of_cores"), percent),
-                    Cell("–") if node.get("issue") is None else marked(truth(node, "issue"), "outside"),
-                    Cell({"num_workers": "num_workers", "overlap": "overlap of loading intervals"}.get(text(node, "source") or "", "–")),
-                    value(whole(node, "seconds"), count),
-                ]
-                for node in nodes
+                Col("Node", lambda node: Cell(clip(node.node, 40)), kind="name"),
+                Col("Loading processes", lambda node: node.loaders, lambda loaders: UNKNOWN if loaders is None else f"{loaders:g}"),
+                Col("Cores", lambda node: node.cores, count),
+                Col("Of the cores", lambda node: node.percent_of_cores, percent),
+                Col("Judged", lambda node: None if node.issue is None else marked(node.issue, "outside")),
+                Col("Told by", lambda node: _SOURCES.get(node.source)),
+                Col("Seconds seen", lambda node: node.seconds, count, html_only=True),
             ],
             pdf_rows=8,
         ),
         table(
             f"{shown.id}-configurations",
             "Loaders by configuration",
+            found.configurations,
             [
-                Column("Node", "name"),
-                Column("num_workers", "number"),
-                Column("pin_memory"),
-                Column("prefetch_factor", "number"),
-                Column("Loaders", "number"),
-            ],
-            [
-                [
-                    Cell(clip(text(found, "node") or "all", 40)),
-                    value(whole(found, "num_workers"), count),
-                    answer(found, "pin_memory", "True", "False"),
-                    value(whole(found, "prefetch_factor"), count),
-                    value(whole(found, "count"), count),
-                ]
-                for found in rows(shown.details, "configurations")
+                Col("Node", lambda loader: Cell(clip(loader.node, 40)), kind="name"),
+                Col("num_workers", lambda loader: loader.num_workers, count),
+                Col("pin_memory", lambda loader: answer(loader.pin_memory, "True", "False")),
+                Col("prefetch_factor", lambda loader: loader.prefetch_factor, count),
+                Col("Loaders", lambda loader: loader.count, count),
             ],
             pdf_rows=6,
         ),
     ]
 
 
-def _loading(shown: Shown) -> Figure | None:
-    loading = part(shown.details, "loading")
-    drawn = bins(shown.details, "histogram", "", number(loading, "p50_ns"))
+def _loading(shown: Shown, found: DataloaderDetails) -> Figure | None:
+    times = found.loading
+    drawn = bins(found.histogram, "", times.p50_ns)
     if drawn is None or narrow(drawn):
         return None
-    told = ", ".join(
-        f"{label} {duration(found)}"
-        for key, label in (("p25_ns", "p25"), ("p50_ns", "median"), ("p95_ns", "p95"), ("max_ns", "longest"))
-        if (found := number(loading, key)) is not None
-    )
-    number_of = whole(loading, "count") or sum(drawn.counts) + drawn.beyond
+    quantiles = (("p25", times.p25_ns), ("median", times.p50_ns), ("p95", times.p95_ns), ("longest", times.max_ns))
+    listed = ", ".join(f"{label} {duration(time)}" for label, time in quantiles)
     return Figure(
         f"{shown.id}-times",
         histogram([drawn], "loading", "loads"),
-        f"Distribution of {plural(number_of, 'loading time')}: {told}",
+        f"Distribution of {plural(times.count, 'loading time')}: {listed}",
         say(
             "How long loading a batch took, {}: {}. A tail to the right makes the training wait.",
-            plural(number_of, "time"),
-            told or "no percentiles",
+            plural(times.count, "time"),
+            listed,
         ),
     )
-
-
-def _few(found: float | None) -> str:
-    return "–" if found is None else f"{found:g}"

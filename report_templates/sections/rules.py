@@ -9,15 +9,16 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from ...analysis.report import Report, RuleParameter, RuleResult
+from ...analysis.rule_details import DETAILS
 from ..blocks import Cell, Column, Section, Table, coded, plain, say, table, value, word
 from ..formats import clip, count, duration, glued, plural, sentences, significant
 from ..rule_blocks import balance, bottlenecks, generic, loop, trace, utilisation
-from ..rule_blocks.reading import Blocks, Shown, shown
+from ..rule_blocks.shown import Blocks, Shown, shown
 from ..signs import ERROR, ISSUE
 from .findings import FIRST, findings
 from .verdicts import Judged, judged
 
-_BLOCKS: Final[dict[str, Callable[[Shown], Blocks]]] = {
+_BLOCKS: Final[dict[str, Callable[[Shown, Any], Blocks]]] = {
     "LowGPUUtilization": utilisation.low_gpu_utilization,
     "BatchSize": utilisation.batch_size,
     "GPUMemoryIncrease": utilisation.gpu_memory_increase,
@@ -183,8 +184,8 @@ def _part(report: Report, one: Judged) -> Section:
     )
     build = _BLOCKS.get(rule.rule)
     of = shown(report, rule, one.id)
-    if build is not None:
-        made.add(*build(of))
+    if build is not None and isinstance(rule.details, DETAILS[rule.rule]):
+        made.add(*build(of, rule.details))
     elif rule.rule not in _ELSEWHERE:
         made.add(*generic.own_report(of))
     made.add(_parameters(one.id, rule.parameter_table))

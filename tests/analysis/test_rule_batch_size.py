@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
 from postrun.analysis.rules.base import Outcome
+from rule_details import plain_details
 from sample_rules import (
     CONTROLLER,
     CORE,
@@ -47,7 +48,7 @@ def test_all_low_is_a_violation_in_every_judged_window() -> None:
     found = judge(machine())
     assert (found.verdict, found.triggered, found.violations, found.windows, found.windows_triggered) == (ISSUES, 1, 1, 1, 1)
     assert (found.datapoints, found.first_ns, found.last_ns) == (600, START + 599 * SECOND // 2, START + 599 * SECOND // 2)
-    (row,) = found.details["devices"]
+    (row,) = plain_details(found)["devices"]
     assert (row["node"], row["device"], row["memory_figure"], row["samples"]) == ("m0", 0, "footprint", 600)
     assert (row["cpu_p95"], row["gpu_p95"], row["gpu_memory_p95"]) == (30.0, 30.0, 40.0)
     assert {figure: (box["samples"], box["mean"]) for figure, box in row["boxes"].items()} == {
@@ -61,7 +62,7 @@ def test_all_low_is_a_violation_in_every_judged_window() -> None:
     )
     assert str(found.recommendation).startswith("Double `batch_size`")
     assert "move the bottleneck to data loading" in str(found.recommendation)
-    assert "GPU memory is the used share of the device's memory." in found.details["caveats"]
+    assert "GPU memory is the used share of the device's memory." in plain_details(found)["caveats"]
 
 
 @pytest.mark.parametrize(
@@ -129,18 +130,18 @@ def test_what_is_missing_is_said() -> None:
 def test_a_machine_that_lacks_something_does_not_stop_the_others() -> None:
     found = judge(machine(0) + [row for row in machine(1) if row[1] != FOOTPRINT])
     assert (found.verdict, found.triggered, found.datapoints) == (ISSUES, 1, 600)
-    lacking = found.details["devices"][1]
+    lacking = plain_details(found)["devices"][1]
     assert (lacking["memory_figure"], lacking["windows"], lacking["boxes"]["gpu_memory"]) == (None, 0, None)
     assert "1 GPU has too few samples to be judged" in str(found.finding)
 
 
 def test_the_memory_controller_is_named() -> None:
     found = judge(machine(metric=CONTROLLER))
-    assert found.details["devices"][0]["memory_figure"] == "memory controller"
-    assert any("utilisation of the memory controller" in note for note in found.details["caveats"])
+    assert plain_details(found)["devices"][0]["memory_figure"] == "memory controller"
+    assert any("utilisation of the memory controller" in note for note in plain_details(found)["caveats"])
     assert "of the GPU's memory controller 40.0 %" in str(found.finding)
     both = judge(machine() + line(0, CONTROLLER, 0, [99.0] * 600, start=START))
-    assert (both.details["devices"][0]["memory_figure"], both.verdict) == ("footprint", ISSUES)
+    assert (plain_details(both)["devices"][0]["memory_figure"], both.verdict) == ("footprint", ISSUES)
 
 
 def test_violations_before_the_end() -> None:
@@ -149,7 +150,7 @@ def test_violations_before_the_end() -> None:
     values = [30.0] * 600 + [90.0] * 600
     rows = line(0, GPU, 0, values, start=START) + line(0, FOOTPRINT, 0, [80.0, 20.0] + [20.0] * 1198, start=START)
     found = judge(rows + line(0, CORE, 0, [10.0] * 1200, start=START), window=480)
-    (row,) = found.details["devices"]
+    (row,) = plain_details(found)["devices"]
     assert (row["windows"], row["violations"], row["gpu_p95"]) == (6, 1, 90.0)
     assert row["first_ns"] == row["last_ns"] == START + 599 * SECOND // 2
     assert "in the last of them p95 of the CPU is 10.0 %, of the GPU 30.0 %" in str(found.finding)
@@ -170,7 +171,7 @@ def test_many_random_runs_against_plain_python() -> None:
         except AmbiguousError:
             continue
         found = judge(samples, **changed)
-        json.dumps(found.details, allow_nan=False)
+        json.dumps(plain_details(found), allow_nan=False)
         compared += 1
         issues += found.verdict == ISSUES
         check(found, expected, seed)
@@ -183,7 +184,7 @@ def check(found: Outcome, expected: dict[tuple[int, int], dict[str, Any]], place
     if not any(want["windows"] for want in expected.values()):
         assert found.verdict == NOT_EVALUATED, place
         return
-    rows = {(int(row["node"][1:]), row["device"]): row for row in found.details["devices"]}
+    rows = {(int(row["node"][1:]), row["device"]): row for row in plain_details(found)["devices"]}
     assert rows.keys() == expected.keys(), place
     for key, want in expected.items():
         row = rows[key]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
 from postrun.analysis.rules.base import Outcome
+from rule_details import plain_details
 from sample_rules import CORE, GPU, IOWAIT, MINUTE, SECOND, Sample, bottleneck, defaults, judged, line, random_run, sampled, series_of
 
 CPU_RULE, IO_RULE = "CPUBottleneck", "IOBottleneck"
@@ -40,11 +41,11 @@ def test_an_issue_with_its_figures() -> None:
     assert (found.first_ns, found.last_ns) == (START + 119 * STEP, START + 239 * STEP)
     slices = {"above_percent": 40.0, "other_percent": 0.0, "bottleneck_percent": 60.0, "of_low_percent": 100.0}
     counts = {"snapshots": 400, "low": 240, "bottlenecks": 240, "windows": 4, "windows_exceeded": 2}
-    assert found.details["total"] == {**counts, **slices}
-    (row,) = found.details["nodes"]
+    assert plain_details(found)["total"] == {**counts, **slices}
+    (row,) = plain_details(found)["nodes"]
     assert {key: row[key] for key in (*counts, *slices)} == {**counts, **slices}
     assert (row["node"], row["issue"], row["unused"]) == ("m0", True, [])
-    assert found.details["bottleneck_ns"] == 120 * SECOND
+    assert plain_details(found)["bottleneck_ns"] == 120 * SECOND
     # two used GPUs wait 120 s for one that is 95 % idle, of two GPUs x 200 s
     assert found.cost is not None
     assert (found.cost.ns, found.cost.of_ns, found.cost.where) == (228 * SECOND, 400 * SECOND, "m0")
@@ -58,7 +59,7 @@ def test_three_slices_sum_to_all() -> None:
     # 100 bottlenecks, 100 low with the core at 20 %, 200 above
     other = machine(100, 400)
     other = [(n, m, u, t, 5.0 if m == GPU and u == 1 and t < START + 200 * STEP else v) for n, m, u, t, v in other]
-    total = judge(other).details["total"]
+    total = plain_details(judge(other))["total"]
     assert (total["snapshots"], total["low"], total["bottlenecks"]) == (400, 200, 100)
     slices = [total[f"{name}_percent"] for name in ("above", "other", "bottleneck", "of_low")]
     assert slices == [50.0, 25.0, 25.0, 50.0]
@@ -77,7 +78,7 @@ def test_the_share_is_strict(low: int, count: int, verdict: str) -> None:
     ("gpu", "core", "low", "bottlenecks"), [(9.99, 90.01, 150, 150), (10.0, 95.0, 0, 0), (5.0, 90.0, 150, 0), (0.0, 100.0, 150, 150)]
 )
 def test_limits_of_gpu_and_core_are_strict(gpu: float, core: float, low: int, bottlenecks: int) -> None:
-    total = judge(machine(150, 200, gpu=gpu, core=core)).details["total"]
+    total = plain_details(judge(machine(150, 200, gpu=gpu, core=core)))["total"]
     assert (total["low"], total["bottlenecks"]) == (low, bottlenecks)
 
 
@@ -107,18 +108,18 @@ def test_more_than_patience_snapshots(count: int, preset: str, judged_: bool) ->
         needed = {"documented": "100", "service": "1\u2009000"}[preset]
         assert found.reason == f"{needed} of more than {needed} snapshots needed"
         assert (found.datapoints, found.windows, found.finding) == (0, 0, None)
-        assert found.details["nodes"][0]["issue"] is None
-        assert found.details["total"]["bottleneck_percent"] is None
+        assert plain_details(found)["nodes"][0]["issue"] is None
+        assert plain_details(found)["total"]["bottleneck_percent"] is None
 
 
 def test_unused_gpus_do_not_count() -> None:
     unused = [*machine(0, 200, core=95.0), *line(0, GPU, 7, [0.0] * 200, start=START), *line(0, CORE, 5, [99.0] * 200, start=START)]
     found = judge(unused)
-    assert (found.verdict, found.details["total"]["low"], found.details["nodes"][0]["unused"]) == (FINE, 0, [7])
+    assert (found.verdict, plain_details(found)["total"]["low"], plain_details(found)["nodes"][0]["unused"]) == (FINE, 0, [7])
     all_unused = line(0, GPU, 0, [0.0] * 200, start=START) + line(0, CORE, 0, [99.0] * 200, start=START)
     nothing = judge(all_unused)
     assert (nothing.verdict, nothing.reason) == (NOT_EVALUATED, "every GPU is at 0 % for the whole run")
-    assert nothing.details["nodes"][0]["unused"] == [0]
+    assert plain_details(nothing)["nodes"][0]["unused"] == [0]
     # used once: used
     assert judge([*unused, (0, GPU, 7, START + 200 * STEP, 0.5), (0, CORE, 5, START + 200 * STEP, 99.0)]).violations == 201
 
@@ -145,7 +146,7 @@ def test_snapshots_without_a_core_are_left_out() -> None:
     # Cores are sampled in every second snapshot only: the share is that of these.
     whole = machine(120, 200)
     halved = [row for row in whole if row[1] == GPU or (row[3] - START) // STEP % 2 == 0]
-    total = judge(halved, patience=50).details["total"]
+    total = plain_details(judge(halved, patience=50))["total"]
     assert (total["snapshots"], total["low"], total["bottlenecks"], total["bottleneck_percent"]) == (100, 60, 60, 60.0)
 
 
@@ -154,10 +155,10 @@ def test_each_machine_is_judged_by_its_own() -> None:
     samples = machine(130, 200, node=0) + machine(20, 200, node=1, start=START + 30 * SECOND) + machine(50, 50, node=2)
     found = judge(samples)
     assert (found.verdict, found.violations, found.datapoints) == (ISSUES, 150, 400)
-    rows = found.details["nodes"]
+    rows = plain_details(found)["nodes"]
     assert [(row["issue"], row["windows"], row["windows_exceeded"]) for row in rows] == [(True, 2, 1), (False, 3, 0), (None, 0, 0)]
     assert [row["bottleneck_percent"] for row in rows] == [65.0, 10.0, 100.0]
-    assert found.details["total"]["bottleneck_percent"] == 37.5  # of the two that are judged
+    assert plain_details(found)["total"]["bottleneck_percent"] == 37.5  # of the two that are judged
     assert (found.triggered, found.windows, found.windows_triggered) == (1, 3, 1)
     assert str(found.finding).endswith(
         "in 65.0 % of 200 snapshots of m0 (threshold 50 %); 1 of 2 machines is over it; 1 machine could not be judged."
@@ -190,8 +191,8 @@ def test_what_was_active_in_the_bottleneck() -> None:
         "step": [{"node": 0, "process": 0, "phase": "TRAIN", "index": 0, "host_start_ns": START, "host_duration_ns": 4 * SECOND}],
     }
     found = judge(samples, tables=tables)
-    assert (found.violations, found.details["bottleneck_ns"]) == (20, 10 * SECOND)
-    assert found.details["active"] == {
+    assert (found.violations, plain_details(found)["bottleneck_ns"]) == (20, 10 * SECOND)
+    assert plain_details(found)["active"] == {
         "operators": [{"name": "aten::copy_", "time_ns": 4 * SECOND, "percent": 100.0}],
         "annotations": [{"name": "load", "time_ns": SECOND, "percent": 100.0}],
         "phases": [
@@ -208,7 +209,7 @@ def test_holes_in_the_sampling_are_not_bottleneck_time() -> None:
     samples = machine(100, 100) + machine(100, 100, start=START + 150 * SECOND)
     operator = {"node": 0, "process": 0, "tid": 1, "kind": "operator", "name": "op", "start_ns": START, "duration_ns": 300 * SECOND}
     found = judge(samples, tables={"process": [{"id": 0, "node": 0}], "host_event": [operator]})
-    assert found.details["active"]["operators"][0]["time_ns"] == found.details["bottleneck_ns"] == 100 * SECOND
+    assert plain_details(found)["active"]["operators"][0]["time_ns"] == plain_details(found)["bottleneck_ns"] == 100 * SECOND
 
 
 @pytest.mark.parametrize(("rule", "metric", "limit"), [(CPU_RULE, CORE, "cpu_threshold"), (IO_RULE, IOWAIT, "io_threshold")])
@@ -221,7 +222,7 @@ def test_many_random_runs_against_plain_python(rule: str, metric: str, limit: st
                    "gpu_threshold": rng.choice([10, 60, 95]), limit: rng.choice([50, 90])}  # fmt: skip
         expected = bottleneck(samples, defaults(rule, **changed), metric, changed[limit])
         found = judge(samples, rule, **changed)
-        json.dumps(found.details, allow_nan=False)
+        json.dumps(plain_details(found), allow_nan=False)
         check(found, expected, changed["threshold"], samples, seed)
         verdicts.add(found.verdict)
     assert verdicts == {ISSUES, FINE, NOT_EVALUATED}
@@ -233,7 +234,7 @@ def check(found: Outcome, expected: dict[int, dict[str, Any]], share: float, sam
     if not able:
         assert found.verdict == NOT_EVALUATED, place
         return
-    rows = {int(row["node"][1:]): row for row in found.details["nodes"]}
+    rows = {int(row["node"][1:]): row for row in plain_details(found)["nodes"]}
     assert rows.keys() == expected.keys(), place
     issues = {node for node, want in able.items() if len(want["bottlenecks"]) * 100 > share * want["snapshots"]}
     for node, want in expected.items():
@@ -274,7 +275,7 @@ def test_without_a_gpu_one_busy_core_among_idle_ones_is_a_bottleneck() -> None:
     # 120 of 200 snapshots with the cores at 20, 20, 95, 20 %: their mean is 38.75 %, so that 61.25 % of 60 s are idle.
     found = judge_without(without_gpu(120, 200))
     assert (found.verdict, found.violations, found.datapoints) == (ISSUES, 120, 200)
-    total = found.details["total"]
+    total = plain_details(found)["total"]
     assert (total["snapshots"], total["low"], total["bottlenecks"]) == (200, 200, 120)
     assert [total[f"{name}_percent"] for name in ("above", "other", "bottleneck")] == [0.0, 40.0, 60.0]
     assert (
@@ -295,7 +296,7 @@ def test_without_a_gpu_the_mean_of_the_cores_is_below_50() -> None:
     below = [row for unit in range(2) for row in line(0, CORE, unit, [99.8 * unit] * 200, start=START)]
     for samples, cores, low in ((half, 4, 0), (two, 2, 0), (below, 2, 200)):
         found = judge_without(samples, cores=cores)
-        assert (found.verdict, found.details["total"]["low"], found.violations) == (ISSUES if low else FINE, low, low)
+        assert (found.verdict, plain_details(found)["total"]["low"], found.violations) == (ISSUES if low else FINE, low, low)
     one = judge_without(line(0, CORE, 0, [100.0] * 200, start=START), cores=1)
     assert (one.verdict, one.reason) == (NOT_EVALUATED, "one core, whose utilization is the mean of the cores")
 

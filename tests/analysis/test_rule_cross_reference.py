@@ -18,6 +18,7 @@ from postrun.analysis.rules.frameworks import MORE_WORKERS, TENSORFLOW
 from postrun.analysis.rules.low_gpu_utilization import guess
 from postrun.analysis.rules.selection import Chosen, Selection
 from postrun.ingest.store import Store
+from rule_details import details_from, plain_details
 
 
 def outcome(verdict: str = ISSUES, recommendation: str | None = "Do it.", **details: Any) -> Outcome:
@@ -27,7 +28,8 @@ def outcome(verdict: str = ISSUES, recommendation: str | None = "Do it.", **deta
 def referred(**outcomes: Outcome) -> dict[str, str | None]:
     """Recommendations by rule."""
     rules: list[Rule] = [RULES[name]() for name in outcomes]
-    found = cross_reference.refer(rules, list(outcomes.values()))
+    typed = [dataclasses.replace(one, details=details_from(name, plain_details(one))) for name, one in outcomes.items()]
+    found = cross_reference.refer(rules, typed)
     assert [one.verdict for one in found] == [one.verdict for one in outcomes.values()]
     return {name: one.recommendation for name, one in zip(outcomes, found, strict=True)}
 

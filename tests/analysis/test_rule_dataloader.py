@@ -16,6 +16,7 @@ from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.dataloader import seconds_of
 from postrun.analysis.rules.selection import select
 from postrun.ingest.store import Store
+from rule_details import plain_details
 
 MakeStore = Callable[..., Store]
 Rows = list[dict[str, Any]]
@@ -68,7 +69,7 @@ def test_without_loader_events(make_store: MakeStore) -> None:
 def test_thresholds_are_no_issue_themselves(make_store: MakeStore, workers: int, verdict: str) -> None:
     # Ten cores: 7 are exactly 70 %, 20 exactly 200 %.
     result, _ = judged(make_store(nodes=machine(10), annotation=loads(11) + configured(workers)))
-    [row] = result.details["nodes"]
+    [row] = plain_details(result)["nodes"]
     assert (result.verdict, row["issue"], row["percent_of_cores"]) == (verdict, verdict == "IssuesFound", workers * 10.0)
     assert (row["loaders"], row["source"], row["seconds"], row["cores"]) == (workers, "num_workers", 11, 10)
     side = "below" if workers == 6 else "above" if workers == 21 else "between"
@@ -80,7 +81,7 @@ def test_thresholds_are_no_issue_themselves(make_store: MakeStore, workers: int,
 def test_more_than_patience_seconds_are_needed(make_store: MakeStore) -> None:
     result, _ = judged(make_store(nodes=machine(10), annotation=loads(10) + configured(2)))
     assert (result.verdict, result.reason) == ("NotEvaluated", "10 of more than 10 seconds with data loading needed")
-    assert (result.datapoints, result.details["nodes"][0]["issue"], result.details["nodes"][0]["loaders"]) == (10, None, 2)
+    assert (result.datapoints, plain_details(result)["nodes"][0]["issue"], plain_details(result)["nodes"][0]["loaders"]) == (10, None, 2)
     assert judged(make_store(nodes=machine(10), annotation=loads(11) + configured(2)))[0].verdict == "IssuesFound"
     assert judged(make_store(nodes=machine(10), annotation=loads(10) + configured(2)), patience=9)[0].verdict == "IssuesFound"
     result, _ = judged(make_store(nodes=machine(10), annotation=configured(2)))
@@ -91,14 +92,16 @@ def test_seconds_without_loading_do_not_count(make_store: MakeStore) -> None:
     # Every fifth second only: 11 of them make an evaluation, and one loader is one loader.
     rows = [{**row, "start_ns": row["start_ns"] * 5} for row in loads(11)]
     result, _ = judged(make_store(nodes=machine(1), annotation=rows))
-    assert [(row["loaders"], row["source"], row["seconds"], row["issue"]) for row in result.details["nodes"]] == [(1, "overlap", 11, False)]
+    assert [(row["loaders"], row["source"], row["seconds"], row["issue"]) for row in plain_details(result)["nodes"]] == [
+        (1, "overlap", 11, False)
+    ]
 
 
 def test_overlapping_intervals_are_counted_at_their_peak(make_store: MakeStore) -> None:
     # Three at a time in seven seconds, one in six: median 3.
     rows = loads(7, workers=3) + [{**row, "start_ns": row["start_ns"] + 7 * SECOND} for row in loads(6)]
     result, _ = judged(make_store(nodes=machine(4), annotation=rows))
-    [row] = result.details["nodes"]
+    [row] = plain_details(result)["nodes"]
     assert (row["loaders"], row["source"], row["percent_of_cores"], result.verdict) == (3, "overlap", 75, "NoIssuesFound")
     assert "3 data loading processes (median of the overlapping loader intervals per second)" in (result.finding or "")
     assert judged(make_store(nodes=machine(6), annotation=rows))[0].verdict == "IssuesFound"
@@ -108,7 +111,7 @@ def test_calls_inside_of_a_call_are_one_loader(make_store: MakeStore) -> None:
     rows = loads(11, phase="DataIterator")
     rows += [{**row, "start_ns": row["start_ns"] + 10, "duration_ns": 20} for row in rows]
     result, _ = judged(make_store(nodes=machine(1), annotation=rows))
-    assert result.details["nodes"][0]["loaders"] == 1
+    assert plain_details(result)["nodes"][0]["loaders"] == 1
 
 
 def test_loads_that_a_trace_recorded_too_count_once(make_store: MakeStore) -> None:
@@ -117,19 +120,19 @@ def test_loads_that_a_trace_recorded_too_count_once(make_store: MakeStore) -> No
     rows = loads(12, tid=900)
     traced = [{**row, "start_ns": row["start_ns"] + 10, "duration_ns": SECOND // 2 - 20} for row in waits(13, MULTI, tid=7)[8:]]
     result, _ = judged(make_store(nodes=machine(1), annotation=rows, host_event=traced))
-    loading = result.details["loading"]
+    loading = plain_details(result)["loading"]
     assert (loading["count"], loading["total_ns"]) == (13, 8 * (SECOND // 2) + 5 * (SECOND // 2 - 20))
-    assert result.details["nodes"][0]["seconds"] == 13
+    assert plain_details(result)["nodes"][0]["seconds"] == 13
     # Calls inside of a call of the loader are none of their own.
     nested = [*rows, *({**row, "start_ns": row["start_ns"] + 10, "duration_ns": 20} for row in rows)]
-    assert judged(make_store(nodes=machine(1), annotation=nested))[0].details["loading"]["count"] == 12
+    assert plain_details(judged(make_store(nodes=machine(1), annotation=nested))[0])["loading"]["count"] == 12
 
 
 def test_worker_events_count_before_those_of_the_training_process(make_store: MakeStore) -> None:
     rows = loads(11) + [{**row, "tid": 100 + row["tid"]} for row in loads(11, workers=4, phase="DataLoaderWorker", length=SECOND // 3)]
     result, _ = judged(make_store(nodes=machine(4), annotation=rows))
-    assert result.details["nodes"][0]["loaders"] == 4
-    assert (result.details["loading"]["count"], result.details["loading"]["p50_ns"]) == (11, SECOND // 2)
+    assert plain_details(result)["nodes"][0]["loaders"] == 4
+    assert (plain_details(result)["loading"]["count"], plain_details(result)["loading"]["p50_ns"]) == (11, SECOND // 2)
 
 
 def test_workers_of_all_training_processes_are_added(make_store: MakeStore) -> None:
@@ -137,9 +140,9 @@ def test_workers_of_all_training_processes_are_added(make_store: MakeStore) -> N
     processes = [{"id": i, "node": 0, "pid": i, "rank": i} for i in (0, 1)]
     rows = loads(11) + configured(2) + configured(3) + configured(2, process=1)
     result, _ = judged(make_store(nodes=machine(16), processes=processes, annotation=rows))
-    assert (result.details["nodes"][0]["loaders"], result.details["nodes"][0]["training_processes"]) == (5, 2)
+    assert (plain_details(result)["nodes"][0]["loaders"], plain_details(result)["nodes"][0]["training_processes"]) == (5, 2)
     assert "Set `num_workers=8` for each of the 2 training processes" in (result.recommendation or "")
-    assert [(row["num_workers"], row["count"]) for row in result.details["configurations"]] == [(2, 2), (3, 1)]
+    assert [(row["num_workers"], row["count"]) for row in plain_details(result)["configurations"]] == [(2, 2), (3, 1)]
 
 
 def test_workers_that_repeat_their_number_are_not_added(make_store: MakeStore) -> None:
@@ -150,7 +153,7 @@ def test_workers_that_repeat_their_number_are_not_added(make_store: MakeStore) -
         rows.append({**row, "phase": "DataLoaderWorker", "arguments": arguments})
     processes = [{"id": i, "node": 0, "pid": i, "rank": None} for i in range(5)]
     result, _ = judged(make_store(nodes=machine(4), processes=processes, annotation=rows))
-    assert result.details["nodes"][0]["loaders"] == 4
+    assert plain_details(result)["nodes"][0]["loaders"] == 4
 
 
 @pytest.mark.parametrize(("processes", "cores", "workers", "wanted"), [(2, 3, 1, 2), (8, 2, 1, 0), (4, 8, 8, 2), (1, 4, 2, 4)])
@@ -172,19 +175,19 @@ def test_without_cores(make_store: MakeStore) -> None:
     assert result.capture
     sample = [{"node": 0, "metric": "cpu_utilization", "unit": unit, "time_ns": 0, "value": 1.0} for unit in range(4)]
     result, _ = judged(make_store(nodes=machine(None), annotation=loads(11) + configured(2), sample=sample))
-    assert (result.verdict, result.details["nodes"][0]["cores"]) == ("IssuesFound", 4)  # those that were sampled
+    assert (result.verdict, plain_details(result)["nodes"][0]["cores"]) == ("IssuesFound", 4)  # those that were sampled
 
 
 def test_waits_for_workers_do_not_tell_how_many_there_are(make_store: MakeStore) -> None:
     result, _ = judged(make_store(nodes=machine(16), host_event=waits(20, MULTI)))
     assert result.verdict == "NotEvaluated"
     assert "num_workers" in (result.reason or "")
-    assert (result.details["nodes"][0]["loaders"], result.details["loading"]["count"]) == (None, 20)
+    assert (plain_details(result)["nodes"][0]["loaders"], plain_details(result)["loading"]["count"]) == (None, 20)
 
 
 def test_a_training_process_that_loads_itself_is_one_loader(make_store: MakeStore) -> None:
     result, _ = judged(make_store(nodes=machine(16), host_event=waits(20, SINGLE)))
-    [row] = result.details["nodes"]
+    [row] = plain_details(result)["nodes"]
     assert (result.verdict, row["loaders"], row["source"], row["percent_of_cores"]) == ("IssuesFound", 1, "num_workers", 6.25)
 
 
@@ -211,7 +214,7 @@ def test_pinned_memory_is_recommended_where_there_is_a_gpu(
     device = [{"node": 0, "index": index} for index in range(gpus)]
     result, _ = judged(make_store(nodes=machine(4), device=device, annotation=loads(11) + configured(workers, pin=pin)))
     assert ("`pin_memory=True`" in (result.recommendation or "")) is said
-    assert result.details["configurations"][0]["pin_memory"] is pin
+    assert plain_details(result)["configurations"][0]["pin_memory"] is pin
     assert result.verdict == ("IssuesFound" if workers == 2 else "NoIssuesFound")
 
 
@@ -222,7 +225,7 @@ def test_each_machine_is_judged_on_its_own(make_store: MakeStore) -> None:
     for node, workers in enumerate((4, 1, 1)):
         rows += [{**row, "node": node, "process": node} for row in [*loads(70), *configured(workers)]]
     result, _ = judged(make_store(nodes=nodes, processes=processes, annotation=rows))
-    assert [(row["node"], row["issue"]) for row in result.details["nodes"]] == [("a", False), ("b", True), ("c", None)]
+    assert [(row["node"], row["issue"]) for row in plain_details(result)["nodes"]] == [("a", False), ("b", True), ("c", None)]
     # 70 seconds are two windows of 60; only those of b are triggered.
     assert (result.datapoints, result.violations, result.triggered, result.windows, result.windows_triggered) == (210, 70, 2, 2, 2)
     assert (result.first_ns, result.last_ns) == (0, 69 * SECOND)
@@ -235,10 +238,10 @@ def test_each_machine_is_judged_on_its_own(make_store: MakeStore) -> None:
 def test_loading_times(make_store: MakeStore) -> None:
     rows = [{**row, "duration_ns": (i + 1) * 100} for i, row in enumerate(loads(21))]
     result, _ = judged(make_store(nodes=machine(1), annotation=rows))
-    assert result.details["loading"] == {
+    assert plain_details(result)["loading"] == {
         "count": 21, "p25_ns": 600, "p50_ns": 1100, "p95_ns": 2000, "max_ns": 2100, "total_ns": 23_100,
     }  # fmt: skip
-    assert sum(result.details["histogram"]["counts"]) + result.details["histogram"]["beyond"] == 21
+    assert sum(plain_details(result)["histogram"]["counts"]) + plain_details(result)["histogram"]["beyond"] == 21
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -276,7 +279,7 @@ def test_processes_whose_loaders_were_not_recorded_count_like_those_whose_were(m
     steps = [{"node": 0, "process": i, "index": 0, "host_start_ns": 0, "host_duration_ns": SECOND} for i in range(4)]
     told = configured(3) + configured(2, process=1)
     result, _ = judged(make_store(nodes=machine(16), processes=processes, step=steps, annotation=loads(11) + told))
-    [row] = result.details["nodes"]
+    [row] = plain_details(result)["nodes"]
     assert (row["loaders"], row["percent_of_cores"], row["recorded_processes"], row["training_processes"]) == (10, 62.5, 2, 4)
     assert "num_workers of 2 of 4 training processes, taken for all" in (result.finding or "")
     assert (result.recommendation or "").startswith("Set `num_workers=4` for each of the 4 training processes")

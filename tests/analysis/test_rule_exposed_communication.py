@@ -20,6 +20,7 @@ from postrun.analysis.rules.coverage import with_covered
 from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
+from rule_details import plain_details
 
 NAMES = {
     "gemm": ("gemm", "FP32", "GEMM"),
@@ -46,12 +47,12 @@ def test_what_no_computation_covers_is_exposed(make_store: Callable[..., Store])
     result, found = judged(make_store(names=NAMES, device_event=events))
     assert (result.verdict, result.triggered, result.violations, result.datapoints) == ("IssuesFound", 1, 1, 1)
     assert (result.windows, result.windows_triggered, result.first_ns, result.last_ns) == (1, 1, 0, 200)
-    (device,) = result.details["devices"]
+    (device,) = plain_details(result)["devices"]
     assert device == {
         "node": "host-0", "rank": 0, "pid": 100, "device": 0, "span_ns": 200, "communication_ns": 60, "exposed_ns": 50,
         "exposed_percent": 25.0, "overlap_percent": pytest.approx(100 * 10 / 60), "issue": True,
     }  # fmt: skip
-    assert result.details["kernels"] == [
+    assert plain_details(result)["kernels"] == [
         {"name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "count": 1, "time_ns": 50, "exposed_ns": 40},
         {"name": "ncclDevKernel_AllGather_RING_LL", "count": 1, "time_ns": 20, "exposed_ns": 20},
     ]
@@ -80,10 +81,10 @@ def test_runs_of_one_name_at_the_same_time_count_once(make_store: Callable[..., 
     # AllReduce 0..50 and 20..80 on two streams: summed 110, union 80, of which 60..80 computed; Broadcast 90..100
     events = [run(0, 50, "AllReduce", stream=1), run(20, 80, "AllReduce", stream=2), run(60, 80), run(90, 100, "Broadcast", stream=1)]
     result, _ = judged(make_store(names=NAMES, device_event=events))
-    assert [(k["count"], k["time_ns"], k["exposed_ns"]) for k in result.details["kernels"]] == [(2, 110, 60), (1, 10, 10)]
+    assert [(k["count"], k["time_ns"], k["exposed_ns"]) for k in plain_details(result)["kernels"]] == [(2, 110, 60), (1, 10, 10)]
     # The only name there is: the same figures
     result, _ = judged(make_store(names=NAMES, device_event=events[:3]))
-    assert [(k["count"], k["time_ns"], k["exposed_ns"]) for k in result.details["kernels"]] == [(2, 110, 60)]
+    assert [(k["count"], k["time_ns"], k["exposed_ns"]) for k in plain_details(result)["kernels"]] == [(2, 110, 60)]
 
 
 def ranks(*spans: tuple[int, int], step: bool = False) -> dict[str, list[dict[str, Any]]]:
@@ -108,7 +109,7 @@ def ranks(*spans: tuple[int, int], step: bool = False) -> dict[str, list[dict[st
 
 def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None:
     result, found = judged(make_store(names=NAMES, **ranks((90, 10), (60, 40), (95, 5), (80, 20), step=True)))
-    assert [device["issue"] for device in result.details["devices"]] == [False, True, False, True]
+    assert [device["issue"] for device in plain_details(result)["devices"]] == [False, True, False, True]
     assert (result.triggered, result.datapoints) == (2, 4)
     assert found is not None
     # 60 ns of the two with the issue, of the span of all four; 5 steps on each of the two
@@ -169,8 +170,8 @@ def test_groups_of_processes_give_the_same(make_store: Callable[..., Store], mon
         monkeypatch.setattr(module, "process_conditions", partial(process_conditions, rows=1))
     assert len(process_conditions(store, rows=1)) == 4
     divided, _ = judged(store)
-    assert divided.details == whole.details
-    assert [kernel["exposed_ns"] for kernel in whole.details["kernels"]] == [75, 20]
+    assert plain_details(divided) == plain_details(whole)
+    assert [kernel["exposed_ns"] for kernel in plain_details(whole)["kernels"]] == [75, 20]
 
 
 US = 1000

@@ -14,6 +14,7 @@ import pytest
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
 from postrun.analysis.rules.base import Outcome
 from postrun.analysis.rules.gpu_memory_increase import SLOPE_POINTS, slopes
+from rule_details import plain_details
 from sample_rules import CONTROLLER, FOOTPRINT, GPU, MINUTE, SECOND, Sample, judged, line, sampled
 
 START = 1_700_000_040 * SECOND  # a full minute
@@ -23,7 +24,7 @@ HALF = SECOND // 2
 def judge(samples: list[Sample], **parameters: Any) -> Outcome:
     with sampled(samples) as store:
         found = judged(store, "GPUMemoryIncrease", **parameters)
-    json.dumps(found.details, allow_nan=False)
+    json.dumps(plain_details(found), allow_nan=False)
     return found
 
 
@@ -32,7 +33,7 @@ def memory(values: list[float], *, node: int = 0, unit: int = 0, metric: str = F
 
 
 def device(found: Outcome, at: int = 0) -> dict[str, Any]:
-    row: dict[str, Any] = found.details["devices"][at]
+    row: dict[str, Any] = plain_details(found)["devices"][at]
     return row
 
 
@@ -135,7 +136,7 @@ def test_devices_are_kept_apart() -> None:
     rows = memory([10.0] * 60, node=1) + memory([90.0] * 60, node=0, unit=1) + memory([10.0] * 5, node=0) + memory([50.0] * 60, unit=2)
     found = judge(rows, window=4, patience=10)
     assert (found.verdict, found.datapoints) == (FINE, 180)
-    assert [(row["node"], row["device"], row["evaluated"]) for row in found.details["devices"]] == [
+    assert [(row["node"], row["device"], row["evaluated"]) for row in plain_details(found)["devices"]] == [
         ("m0", 0, False), ("m0", 1, True), ("m0", 2, True), ("m1", 0, True),
     ]  # fmt: skip
     assert found.finding == "GPU memory in use did not grow from one window of 4 samples to the next; the threshold is 10."
@@ -212,7 +213,7 @@ def test_random_runs_against_exact_fractions(seed: int) -> None:
                     hits.setdefault(key, []).append(n - 1)
     assert found.violations == sum(map(len, hits.values()))
     assert found.verdict == (NOT_EVALUATED if not largest else ISSUES if hits else FINE)
-    for row in found.details["devices"]:
+    for row in plain_details(found)["devices"]:
         key = (int(row["node"][1:]), row["device"])
         own = hits.get(key, [])
         runs = [[n for _, n in run] for _, run in itertools.groupby(enumerate(own), lambda pair: pair[1] - pair[0])]

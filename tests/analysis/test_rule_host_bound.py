@@ -15,6 +15,7 @@ from postrun.analysis.rules.device_gaps import DeviceGaps
 from postrun.analysis.rules.selection import select
 from postrun.analysis.time_breakdown import time_breakdown, whole_devices
 from postrun.ingest.store import Store
+from rule_details import plain_details
 
 MakeStore = Callable[..., Store]
 US = 1000
@@ -59,7 +60,7 @@ def test_the_event_that_ends_a_gap_of_the_device_decides(make_store: MakeStore) 
         host_event=[launch(180 * US, 1), launch(205 * US, 2), launch(220 * US, 3), launch(255 * US, 4), launch(321 * US, 5)],
     )
     found = judge(store, idle_threshold=30, host_share=40)
-    (device,) = found.details["devices"]
+    (device,) = plain_details(found)["devices"]
     assert {key: device[key] for key in ("node", "rank", "pid", "device")} == {"node": "host-0", "rank": 0, "pid": 100, "device": 0}
     # busy: 0-150, 200-210, 215-220, 250-260, 289-300, 310-320, 330-400 = 266 of 400
     assert (device["span_ns"], device["idle_ns"]) == (400 * US, 134 * US)
@@ -68,8 +69,11 @@ def test_the_event_that_ends_a_gap_of_the_device_decides(make_store: MakeStore) 
     assert device["idle_percent"] == pytest.approx(33.5)
     assert device["host_percent"] == pytest.approx(100 * 60 / 134)
     assert device["issue"] is True
-    assert found.details["kernels"] == [{"name": "late", "count": 1, "time_ns": 50 * US}, {"name": "first", "count": 1, "time_ns": 10 * US}]
-    assert [(wait["start_ns"], wait["time_ns"], wait["name"]) for wait in found.details["longest"]] == [
+    assert plain_details(found)["kernels"] == [
+        {"name": "late", "count": 1, "time_ns": 50 * US},
+        {"name": "first", "count": 1, "time_ns": 10 * US},
+    ]
+    assert [(wait["start_ns"], wait["time_ns"], wait["name"]) for wait in plain_details(found)["longest"]] == [
         (150 * US, 50 * US, "late"),
         (320 * US, 10 * US, "first"),
     ]
@@ -117,7 +121,7 @@ def test_cost_is_the_host_wait_of_the_devices_with_the_issue(make_store: MakeSto
     assert (finding.cost_ns, finding.cost_percent, finding.saving_ns, finding.cost_per_step_ns) == (50, 25.0, 50, 25.0)
     assert finding.where == "rank 5, host-0 GPU 1"
     (result,) = made.rules
-    assert [device["issue"] for device in result.details["devices"]] == [False, True]
+    assert [device["issue"] for device in plain_details(result)["devices"]] == [False, True]
     assert result.finding == (
         "1 of 2 GPUs stood idle for more than 20.0 % of the profile and for more than 50.0 % of that waited for the host, 50 ns of 100 ns"
         " in all (50.0 %); most on rank 5, host-0 GPU 1: idle 50.0 %, 100.0 % of it host wait."
@@ -131,7 +135,7 @@ def test_a_device_without_launches_is_not_judged(make_store: MakeStore) -> None:
         host_event=[launch(92, 2)],
     )
     found = judge(store)
-    assert [device["issue"] for device in found.details["devices"]] == [False, None]
+    assert [device["issue"] for device in plain_details(found)["devices"]] == [False, None]
     assert (found.verdict, found.datapoints) == ("NoIssuesFound", 1)
     assert found.finding == (
         "The GPUs stood idle for 5.0 % of the profile at most (threshold 20.0 %); 1 GPU could not be judged (rank 1, host-0 GPU 1: no"
@@ -158,7 +162,7 @@ def test_what_lies_between_two_profiles_is_no_gap(make_store: MakeStore) -> None
         device_event=[run(0, 40), run(60, 100, 1), run(1010, 1040, 2), run(1050, 1100, 3)],
         host_event=[launch(50, 1), launch(1005, 2), launch(1045, 3)],
     )
-    (device,) = judge(store).details["devices"]
+    (device,) = plain_details(judge(store))["devices"]
     assert (device["span_ns"], device["idle_ns"], device["host_wait_ns"]) == (190, 30, 30)
 
 
@@ -168,7 +172,7 @@ def test_processes_that_share_a_device_keep_it_busy_together(make_store: MakeSto
         device_event=[run(0, 40), run(90, 100, 1), run(30, 60, 1, process=1), run(70, 80, 2, process=1)],
         host_event=[launch(85, 1), launch(65, 2, process=1)],
     )
-    (device,) = judge(store).details["devices"]
+    (device,) = plain_details(judge(store))["devices"]
     assert (device["rank"], device["pid"]) == (None, None)
     assert (device["span_ns"], device["idle_ns"], device["host_wait_ns"]) == (100, 20, 20)
 
@@ -191,7 +195,7 @@ def test_advice_follows_what_the_host_did(make_store: MakeStore, case: str) -> N
     made = report(store)
     assert [finding.title for finding in made.findings] == [title]
     assert made.findings[0].recommendation
-    first = made.rules[0].details["first_use"]
+    first = plain_details(made.rules[0])["first_use"]
     assert first == ({"name": "f", "time_ns": 550} if case == "one long call" else None)
 
 
@@ -205,13 +209,13 @@ def test_every_moment_of_a_wait_counts_for_one_activity(make_store: MakeStore) -
     )  # fmt: skip
     found = judge(store)
     # waits 100-1100 and 1300-1350; launches 1090-1094 and 1298-1302
-    times = {share["activity"]: share["time_ns"] for share in found.details["host"]}
+    times = {share["activity"]: share["time_ns"] for share in plain_details(found)["host"]}
     assert times == {
         "data loader": 200, "synchronisation": 100, "runtime calls": 50 + 4 + 2, "operators": 450 + 5 + 23,
         "nothing recorded": 1050 - 200 - 100 - 56 - 478,
     }  # fmt: skip
-    assert sum(share["percent"] for share in found.details["host"]) == pytest.approx(100)
-    assert found.details["after_synchronisation_ns"] == 0
+    assert sum(share["percent"] for share in plain_details(found)["host"]) == pytest.approx(100)
+    assert plain_details(found)["after_synchronisation_ns"] == 0
 
 
 def test_overhead_of_the_driver_is_a_call_and_the_rest_the_profilers(make_store: MakeStore) -> None:
@@ -227,7 +231,7 @@ def test_overhead_of_the_driver_is_a_call_and_the_rest_the_profilers(make_store:
         + [{"kind": "launch", "name": "cudaLaunchKernel", "start_ns": 90, "duration_ns": 510, "correlation": 1}],
     )
     made = report(store)
-    details = made.rules[0].details
+    details = plain_details(made.rules[0])
     assert {share["activity"]: share["time_ns"] for share in details["host"]} == {
         "runtime calls": 500 + 46, "profiler overhead": 36, "nothing recorded": 1000 - 546 - 36,
     }  # fmt: skip
@@ -261,10 +265,10 @@ def test_what_no_event_tells_the_innermost_range_does(make_store: MakeStore) -> 
     made = report(store)
     (found,) = made.rules
     # backward: 100-300, 500-600, 650-750 (its last 50 are the optimizer's); hook: 300-400 and 600-650; optimizer: 750-900
-    assert found.details["ranges"] == [
+    assert plain_details(found)["ranges"] == [
         {"name": "backward", "time_ns": 400}, {"name": "hook", "time_ns": 150}, {"name": "optimizer", "time_ns": 150},
     ]  # fmt: skip
-    assert {share["activity"]: share["time_ns"] for share in found.details["host"]} == {
+    assert {share["activity"]: share["time_ns"] for share in plain_details(found)["host"]} == {
         "operators": 100, "runtime calls": 4, "annotated ranges": 700, "nothing recorded": 196,
     }  # fmt: skip
     assert [finding.title for finding in made.findings] == ["Shorten the host's part of backward"]
@@ -289,7 +293,7 @@ def test_ranges_by_the_nanosecond(make_store: MakeStore, seed: int) -> None:
         around = [(start, -end, name) for start, end, name in ranges if start <= moment < end]
         if around and not any(start <= moment < end for start, end in calls):
             wanted[max(around)[2]] = wanted.get(max(around)[2], 0) + 1
-    assert {row["name"]: row["time_ns"] for row in judge(store).details["ranges"]} == wanted
+    assert {row["name"]: row["time_ns"] for row in plain_details(judge(store))["ranges"]} == wanted
 
 
 def test_gaps_agree_with_the_breakdown_and_with_the_streams(make_store: MakeStore) -> None:
@@ -297,7 +301,7 @@ def test_gaps_agree_with_the_breakdown_and_with_the_streams(make_store: MakeStor
     events = [run(97 * i % 1009 * 50, 97 * i % 1009 * 50 + 20 + i % 7 * 40, i if i % 5 else None) for i in range(300)]
     calls = [launch(event["start_ns"] - 30 * (number % 4), number) for number, event in enumerate(events) if number % 3]
     store = make_store(device_event=events, host_event=calls)
-    (device,) = judge(store).details["devices"]
+    (device,) = plain_details(judge(store))["devices"]
     (whole,) = whole_devices(store, time_breakdown(store))
     (stream,) = idle(store)
     assert (device["span_ns"], device["idle_ns"]) == (whole.span_ns, whole.idle_ns)

@@ -12,6 +12,7 @@ from postrun.analysis import Options
 from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest.store import Store
+from rule_details import plain_details
 
 MakeStore = Callable[..., Store]
 Rows = list[dict[str, Any]]
@@ -68,7 +69,7 @@ def test_waits_of_57_percent_are_an_issue_with_their_cost(make_store: MakeStore)
     )
     assert (finding.cost_ns, finding.saving_ns, finding.cost_percent) == (1140 * MS, 1140 * MS, 57.0)
     assert (finding.cost_per_step_ns, finding.base, finding.severity) == (57 * MS, "time of the steps", "high")
-    [row] = result.details["processes"]
+    [row] = plain_details(result)["processes"]
     assert row == {
         "node": "host-0", "rank": 0, "pid": 100, "steps": 20, "steps_ns": 2000 * MS, "waiting_ns": 1140 * MS, "percent": 57.0,
         "issue": True,

@@ -13,6 +13,7 @@ import pytest
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
 from postrun.analysis.rules.base import Outcome
 from postrun.analysis.rules.load_balancing import distance
+from rule_details import plain_details
 from sample_rules import CORE, GPU, SECOND, Sample, judged, line, sampled
 
 START = 1_700_000_040 * SECOND
@@ -21,7 +22,7 @@ START = 1_700_000_040 * SECOND
 def judge(samples: list[Sample], *, events: list[dict[str, Any]] | None = None, **parameters: Any) -> Outcome:
     with sampled(samples, **({"device_event": events} if events else {})) as store:
         found = judged(store, "LoadBalancing", **parameters)
-    json.dumps(found.details, allow_nan=False)
+    json.dumps(plain_details(found), allow_nan=False)
     return found
 
 
@@ -45,7 +46,7 @@ def test_disjoint_and_equal_on_paper() -> None:
     found = judge(gpus([10.0] * 20, [90.0] * 20, [90.0] * 20))
     assert (found.verdict, found.triggered, found.violations, found.datapoints) == (ISSUES, 2, 2, 60)
     assert (found.first_ns, found.last_ns) == (START, START + 19 * SECOND // 2)
-    details = found.details
+    details = plain_details(found)
     assert (details["compared"], details["left_out"], details["pairs_left_out"]) == ("pairs", 0, 0)
     assert details["matrix"] == [[0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     assert details["pairs"][0] == {
@@ -75,7 +76,7 @@ def test_one_of_four_gpus_used() -> None:
     apart = math.sqrt((math.log2(4 / 3) + 0.5 * math.log2(2 / 3) + 0.5) / 2)
     assert apart == pytest.approx(0.558, abs=1e-3)
     assert found.triggered == 3
-    assert found.details["matrix"][0] == [0.0, *[pytest.approx(apart)] * 3]
+    assert plain_details(found)["matrix"][0] == [0.0, *[pytest.approx(apart)] * 3]
     assert found.cost is not None
     assert found.cost.ns == 12 * SECOND  # three GPUs at 0 % where the busiest is at 40 % for 10 s
     assert "3 GPUs of 4 did nothing, m0 GPU 1 among them" in str(found.recommendation)
@@ -93,11 +94,11 @@ def test_bins() -> None:
     # Bins are half open, the last one closed; a value outside 0..100 is in the outer bin.
     values = [0.0, 1.999, 2.0, 97.999, 98.0, 100.0, 100.5, -1.0, 49.999, 50.0, 3.999]
     found = judge(gpus(values, values), patience=5)
-    shares = found.details["devices"][0]["histogram"]
+    shares = plain_details(found)["devices"][0]["histogram"]
     counts = {number: round(share * 11) for number, share in enumerate(shares) if share}
     assert counts == {0: 3, 1: 2, 48: 1, 49: 3, 24: 1, 25: 1}
     assert sum(shares) == pytest.approx(1)
-    assert (found.verdict, found.details["pairs"][0]["distance"]) == (FINE, 0.0)
+    assert (found.verdict, plain_details(found)["pairs"][0]["distance"]) == (FINE, 0.0)
 
 
 @pytest.mark.parametrize(("count", "verdict"), [(10, NOT_EVALUATED), (11, ISSUES)])
@@ -106,14 +107,14 @@ def test_more_than_patience_samples(count: int, verdict: str) -> None:
     assert found.verdict == verdict
     if verdict == NOT_EVALUATED:
         assert found.reason == "10 of more than 10 samples of two GPUs needed"
-        assert found.details["matrix"] == [[None, None], [None, 0.0]]
-        assert [row["evaluated"] for row in found.details["devices"]] == [False, True]
+        assert plain_details(found)["matrix"] == [[None, None], [None, 0.0]]
+        assert [row["evaluated"] for row in plain_details(found)["devices"]] == [False, True]
 
 
 def test_a_gpu_with_too_few_samples_is_left_out() -> None:
     found = judge(gpus([50.0] * 20, [50.0] * 20, [99.0] * 3))
     assert (found.verdict, found.datapoints) == (FINE, 40)
-    assert found.details["matrix"] == [[0.0, 0.0, None], [0.0, 0.0, None], [None, None, None]]
+    assert plain_details(found)["matrix"] == [[0.0, 0.0, None], [0.0, 0.0, None], [None, None, None]]
     assert found.finding == (
         "Utilisation histograms of m0 GPU 0 (mean 50.0 %) and m0 GPU 1 (mean 50.0 %) lie 0.00 apart at most (Jensen-Shannon distance),"
         " not above the threshold of 0.5."
@@ -131,7 +132,7 @@ def test_one_gpu_or_none() -> None:
 
 def test_pairs_across_machines() -> None:
     found = judge(gpus([10.0] * 20) + gpus([90.0] * 20, node=1))
-    (pair,) = found.details["pairs"]
+    (pair,) = plain_details(found)["pairs"]
     assert (pair["a"], pair["b"], pair["violation"]) == ({"node": "m0", "device": 0}, {"node": "m1", "device": 0}, True)
 
 
@@ -146,8 +147,8 @@ def test_series_of_different_lengths_against_numpy() -> None:
     values = [[rng.choice([0.0, 100.0, rng.uniform(0, 100)]) for _ in range(rng.randint(11, 90))] for _ in range(6)]
     found = judge(gpus(*values), threshold=0.3)
     for (i, a), (j, b) in itertools.combinations(enumerate(values), 2):
-        assert found.details["matrix"][i][j] == pytest.approx(reference(a, b), abs=1e-9)
-    apart = [pair["distance"] for pair in found.details["pairs"]]
+        assert plain_details(found)["matrix"][i][j] == pytest.approx(reference(a, b), abs=1e-9)
+    apart = [pair["distance"] for pair in plain_details(found)["pairs"]]
     assert apart == sorted(apart, reverse=True)
     assert found.violations == sum(reference(a, b) > 0.3 for a, b in itertools.combinations(values, 2))
 
@@ -155,7 +156,7 @@ def test_series_of_different_lengths_against_numpy() -> None:
 def test_a_monitor_that_died_does_not_hide_what_the_other_machines_show() -> None:
     samples = gpus([90.0] * 100) + line(1, GPU, 0, [20.0] * 100, start=START) + line(2, GPU, 0, [90.0] * 100, start=START)
     found = judge(samples + line(3, GPU, 0, [90.0] * 12, start=START))
-    assert (found.verdict, found.datapoints, len(found.details["devices"])) == (ISSUES, 300, 3)
+    assert (found.verdict, found.datapoints, len(plain_details(found)["devices"])) == (ISSUES, 300, 3)
     assert str(found.finding).startswith(
         "Utilisation histograms in the 49.5 s in which all but m3 were recorded, of m0 GPU 0 (mean 90.0 %) and m1 GPU 0 (mean 20.0 %)"
     )
@@ -166,7 +167,7 @@ def test_machines_are_compared_while_all_of_them_were_recorded() -> None:
     samples = gpus([90.0] * 100)
     found = judge(samples + line(1, GPU, 0, [0.0] * 40 + [90.0] * 100 + [0.0] * 20, start=START - 20 * SECOND))
     assert (found.verdict, found.datapoints) == (FINE, 200)
-    assert [row["mean"] for row in found.details["devices"]] == [90.0, 90.0]
+    assert [row["mean"] for row in plain_details(found)["devices"]] == [90.0, 90.0]
     assert found.finding == (
         "Utilisation histograms in the 49.5 s in which all were recorded, of m0 GPU 0 (mean 90.0 %) and m1 GPU 0 (mean 90.0 %) lie 0.00"
         " apart at most (Jensen-Shannon distance), not above the threshold of 0.5."
@@ -202,8 +203,8 @@ def test_sampled_and_derived_utilisation_are_not_compared() -> None:
     named = line(1, CORE, 0, [1.0] * 5, start=START)
     found = judge(gpus(*([[45.0, 55.0, 45.0, 55.0, 45.0]] * 2)) + named, events=[*kernels(0), *kernels(1)], patience=2)
     assert found.verdict == FINE
-    assert [(row["a"]["node"], row["b"]["node"]) for row in found.details["pairs"]] == [("m0", "m0"), ("m1", "m1")]
-    assert found.details["matrix"][0] == [0.0, 0.0, None, None]
+    assert [(row["a"]["node"], row["b"]["node"]) for row in plain_details(found)["pairs"]] == [("m0", "m0"), ("m1", "m1")]
+    assert plain_details(found)["matrix"][0] == [0.0, 0.0, None, None]
     alone = judge(gpus([45.0] * 5) + named, events=kernels(0), patience=2)
     assert alone.verdict == NOT_EVALUATED
     assert alone.reason == (
@@ -230,14 +231,14 @@ def test_what_uneven_gpus_cost_is_by_the_busiest_of_their_kind() -> None:
 
 def test_of_many_gpus_each_is_compared_with_the_mean_of_its_kind() -> None:
     found = judge(gpus(*([[90.0] * 5] * 33)), events=[row for unit in range(33) for row in kernels(unit)], patience=2)
-    assert (found.details["compared"], found.verdict) == ("mean", FINE)
-    assert max(row["distance"] for row in found.details["pairs"]) == pytest.approx(0, abs=1e-6)
+    assert (plain_details(found)["compared"], found.verdict) == ("mean", FINE)
+    assert max(row["distance"] for row in plain_details(found)["pairs"]) == pytest.approx(0, abs=1e-6)
 
 
 def test_64_gpus_are_compared_in_pairs() -> None:
     found = judge([row for node in range(8) for row in gpus(*([[50.0] * 20] * 8), node=node)])
-    assert (found.details["compared"], len(found.details["matrix"]), len(found.details["pairs"])) == ("pairs", 64, 64)
-    assert (found.details["left_out"], found.details["pairs_left_out"]) == (0, 64 * 63 // 2 - 64)
+    assert (plain_details(found)["compared"], len(plain_details(found)["matrix"]), len(plain_details(found)["pairs"])) == ("pairs", 64, 64)
+    assert (plain_details(found)["left_out"], plain_details(found)["pairs_left_out"]) == (0, 64 * 63 // 2 - 64)
 
 
 def test_more_gpus_are_compared_with_the_mean_of_all() -> None:
@@ -251,7 +252,7 @@ def test_more_gpus_are_compared_with_the_mean_of_all() -> None:
         )
         for share, apart in ((1 / 70, (0, 1)), (69 / 70, (1, 0)))
     )
-    details = found.details
+    details = plain_details(found)
     assert (details["compared"], "matrix" in details, details["left_out"], details["pairs_left_out"]) == ("mean", False, 6, 6)
     assert (len(details["devices"]), len(details["pairs"])) == (64, 64)
     assert details["pairs"][0]["a"] == {"node": "m3", "device": 4}
@@ -279,7 +280,7 @@ def test_derived_utilisation_says_how_to_need_fewer() -> None:
         "5 of more than 10 samples of two GPUs needed, derived from kernel activity in 1.00 ms buckets; record for longer"
     )
     lower = judge([], events=events, patience=2)
-    assert (lower.verdict, [row["derived"] for row in lower.details["devices"]]) == (FINE, [True, True])
+    assert (lower.verdict, [row["derived"] for row in plain_details(lower)["devices"]]) == (FINE, [True, True])
     assert "(derived from kernel activity)" in str(lower.finding)
 
 

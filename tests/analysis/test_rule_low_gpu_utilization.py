@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
 from postrun.analysis.rules.base import Outcome
 from postrun.analysis.rules.gpus import gpu_time
+from rule_details import plain_details
 from sample_rules import GPU, MINUTE, SECOND, AmbiguousError, Sample, defaults, judged, line, low_gpu, origin, random_run, sampled
 
 RULE = "LowGPUUtilization"
@@ -23,7 +25,7 @@ def judge(samples: list[Sample], **parameters: Any) -> Outcome:
 
 def one(values: list[float], **parameters: Any) -> dict[str, Any]:
     """The details of the only GPU of a run."""
-    rows = judge(line(0, GPU, 0, values, start=START), **parameters).details["devices"]
+    rows = plain_details(judge(line(0, GPU, 0, values, start=START), **parameters))["devices"]
     assert len(rows) == 1
     return dict(rows[0])
 
@@ -34,7 +36,7 @@ def test_a_steady_low_gpu_is_under_utilised_in_every_window() -> None:
     assert (found.verdict, found.triggered, found.violations, found.datapoints) == (ISSUES, 3, 3, 600)
     assert (found.windows, found.windows_triggered) == (3, 3)
     assert (found.first_ns, found.last_ns) == (START + 359 * SECOND // 2, START + 599 * SECOND // 2)
-    (row,) = found.details["devices"]
+    (row,) = plain_details(found)["devices"]
     assert (row["node"], row["device"], row["state"], row["pattern"]) == ("m0", 2, "under-utilised", "whole run")
     assert (row["windows"], row["triggered"], row["under_utilised"], row["fluctuating"]) == (3, 3, 3, 0)
     assert (row["triggered_percent"], row["p95"], row["p5"]) == (100.0, 40.0, 40.0)
@@ -78,7 +80,7 @@ def test_thresholds_are_strict() -> None:
 def test_more_than_patience_samples(samples: int, windows: int) -> None:
     found = judge(line(0, GPU, 0, [0.5] * samples, start=START), patience=100)
     assert found.windows == found.triggered == windows
-    assert found.details["devices"][0]["state"] == ("under-utilised" if windows else "too few samples")
+    assert plain_details(found)["devices"][0]["state"] == ("under-utilised" if windows else "too few samples")
     if not windows:
         assert (found.verdict, found.reason) == (NOT_EVALUATED, "100 of more than 100 samples needed")
         assert found.capture
@@ -100,7 +102,7 @@ def test_window_is_the_last_samples_only() -> None:
 
 def test_unused_gpu() -> None:
     found = judge(line(0, GPU, 0, [0.0] * 200, start=START) + line(0, GPU, 1, [95.0] * 200, start=START), patience=100)
-    unused, fine = found.details["devices"]
+    unused, fine = plain_details(found)["devices"]
     assert (unused["state"], unused["under_utilised"], unused["pattern"], fine["state"]) == ("unused", 2, "whole run", "fine")
     assert found.triggered == 2
     assert "1 unused, at 0 % for the whole run (m0 GPU 0)" in str(found.finding)
@@ -156,13 +158,13 @@ def test_idle_tail_in_the_words() -> None:
 def test_the_cost_is_what_the_pattern_is_about() -> None:
     # 150 s of a tail at 4 %, after 60 s of start-up at 0 and 390 s at 90 %: 96 % of 150 s. Judged from 600 s on: the tail's windows only.
     tail = judge(line(0, GPU, 0, [0.0] * 120 + [90.0] * 780 + [4.0] * 300, start=START), patience=900, window=240)
-    assert [row["pattern"] for row in tail.details["devices"]] == ["idle tail"]
+    assert [row["pattern"] for row in plain_details(tail)["devices"]] == ["idle tail"]
     assert tail.cost is not None
     assert (tail.cost.ns, tail.cost.saving_ns, tail.cost.of_ns) == (144 * SECOND, 144 * SECOND, 600 * SECOND)
     # The start-up, too, where its windows are judged: 60 s more.
     both = judge(line(0, GPU, 0, [0.0] * 120 + [90.0] * 780 + [4.0] * 300, start=START), patience=100, window=240)
     assert both.cost is not None
-    assert (both.cost.ns, both.details["devices"][0]["idle_head_ns"]) == (204 * SECOND, 60 * SECOND)
+    assert (both.cost.ns, plain_details(both)["devices"][0]["idle_head_ns"]) == (204 * SECOND, 60 * SECOND)
     assert str(both.finding).endswith("; low only in an idle start of 1 min 00 s and an idle tail of 2 min 30 s.")
     # Low between the two: 60 % of the 390 s between them, and the sentence says so.
     between = judge(line(0, GPU, 0, [0.0] * 120 + [40.0] * 780 + [4.0] * 300, start=START), patience=100, window=240)
@@ -208,7 +210,7 @@ def test_windows_are_half_open_and_of_the_run() -> None:
     )
     found = judge(samples, patience=1)
     # machine 0 ends two windows (at 59 s and 119 s), machine 1 three (at 59 s, 119 s, 149 s)
-    assert [row["windows"] for row in found.details["devices"]] == [2, 3]
+    assert [row["windows"] for row in plain_details(found)["devices"]] == [2, 3]
     assert (found.windows, found.triggered, found.windows_triggered) == (3, 5, 3)
     assert (found.first_ns, found.last_ns) == (START + 59 * SECOND, START + 149 * SECOND)
 
@@ -221,7 +223,7 @@ def test_scan_interval() -> None:
 def test_few_samples_of_one_gpu_are_said() -> None:
     found = judge(line(0, GPU, 0, [95.0] * 200, start=START) + line(0, GPU, 1, [5.0] * 50, start=START), patience=100)
     assert (found.verdict, found.datapoints) == (FINE, 200)
-    assert [row["state"] for row in found.details["devices"]] == ["fine", "too few samples"]
+    assert [row["state"] for row in plain_details(found)["devices"]] == ["fine", "too few samples"]
     assert str(found.finding).endswith("; 1 GPU has too few samples to be judged.")
 
 
@@ -248,7 +250,7 @@ def test_derived_utilisation_is_named() -> None:
         "1\u2009999 of more than 5\u2009000 samples needed, derived from kernel activity in 1.00 ms buckets;"
         " --set LowGPUUtilization_patience=100 needs fewer"
     )
-    assert found.details["devices"][0]["derived"]
+    assert plain_details(found)["devices"][0]["derived"]
     assert found.verdict == ISSUES
     assert "derived from kernel activity" in str(found.finding)
     # Derived utilisation ends with the profile: it says nothing of the rest of the run.
@@ -292,7 +294,7 @@ def test_copies_say_nothing_of_a_gpu_that_was_sampled() -> None:
 
 
 def test_the_base_of_sampled_and_derived_utilisation() -> None:
-    sampled_gpu, derived_gpu = {"derived": False}, {"derived": True}
+    sampled_gpu, derived_gpu = SimpleNamespace(derived=False), SimpleNamespace(derived=True)
     assert gpu_time([sampled_gpu, sampled_gpu]) == "GPU time of the run"
     assert gpu_time([derived_gpu]) == "GPU time of the profile"
     assert gpu_time([sampled_gpu, derived_gpu]) == "GPU time of the run, where some GPUs were only profiled"
@@ -302,8 +304,8 @@ def test_more_than_2000_gpus() -> None:
     samples = [sample for node in range(251) for unit in range(8) for sample in line(node, GPU, unit, [90.0] * 3, start=START)]
     samples += line(251, GPU, 0, [5.0] * 3, start=START)
     found = judge(samples, patience=2)
-    assert (len(found.details["devices"]), found.details["left_out"]) == (2000, 9)
-    assert [row["node"] for row in found.details["devices"] if row["state"] == "under-utilised"] == ["m251"]
+    assert (len(plain_details(found)["devices"]), plain_details(found)["left_out"]) == (2000, 9)
+    assert [row["node"] for row in plain_details(found)["devices"] if row["state"] == "under-utilised"] == ["m251"]
     assert (found.triggered, found.datapoints) == (1, 2009 * 3)
 
 
@@ -320,7 +322,7 @@ def test_many_random_runs_against_plain_python() -> None:
         except AmbiguousError:
             continue
         found = judge(samples, **changed)
-        json.dumps(found.details, allow_nan=False)
+        json.dumps(plain_details(found), allow_nan=False)
         compared += 1
         check(found, expected, seed)
         assert origin(samples) % MINUTE == 0
@@ -329,7 +331,7 @@ def test_many_random_runs_against_plain_python() -> None:
 
 def check(found: Outcome, expected: dict[tuple[int, int], dict[str, Any]], place: object) -> None:
     """Every figure of the rule against the recomputed ones."""
-    rows = {(int(row["node"][1:]), row["device"]): row for row in found.details["devices"]}
+    rows = {(int(row["node"][1:]), row["device"]): row for row in plain_details(found)["devices"]}
     assert rows.keys() == expected.keys(), place
     for key, want in expected.items():
         row = rows[key]

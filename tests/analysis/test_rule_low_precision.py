@@ -12,6 +12,7 @@ from postrun.analysis.report import Device, Finding, RuleResult
 from postrun.analysis.rules.matrix_units import matrix_units, speed_up
 from postrun.analysis.rules.selection import select
 from postrun.ingest.store import Store
+from rule_details import plain_details
 
 NAMES = {
     "sgemm": ("sgemm", "FP32", "GEMM"),
@@ -50,7 +51,7 @@ def test_share_of_the_matrix_time(make_store: Callable[..., Store]) -> None:
     )
     result, found = judged(store)
     assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 1)
-    details = result.details
+    details = plain_details(result)
     assert (details["fp32_ns"], details["matrix_ns"], details["fp32_percent"]) == (60, 100, 60.0)
     assert [(s["precision"], s["time_ns"], s["percent"]) for s in details["shares"]] == [
         ("FP32", 60, 60.0), ("TF32", 20, 20.0), ("BF16", 10, 10.0), ("unknown", 10, 10.0),
@@ -81,14 +82,14 @@ def test_kernels_at_the_same_time_cost_once(make_store: Callable[..., Store]) ->
     # FP32 0..40 and 20..60 on two streams: summed 80, union 60
     events = [*runs(("sgemm", 40)), {"kind": "kernel", "name": "conv", "start_ns": 20, "duration_ns": 40, "stream": 8}]
     result, found = judged(make_store(names=NAMES, device=[A100], device_event=events))
-    assert result.details["fp32_ns"] == 80
+    assert plain_details(result)["fp32_ns"] == 80
     assert found is not None
     assert (found.cost_ns, found.cost_percent) == (60, 100.0)
 
 
 def test_v100_has_neither_tf32_nor_bf16(make_store: Callable[..., Store]) -> None:
     result, found = judged(make_store(names=NAMES, device=[V100], device_event=runs(("sgemm", 1250))))
-    assert result.details["alternatives"] == ["FP16"]
+    assert plain_details(result)["alternatives"] == ["FP16"]
     assert result.recommendation is not None
     assert "dtype=torch.float16" in result.recommendation
     assert "GradScaler" in result.recommendation
@@ -101,8 +102,8 @@ def test_devices_without_matrix_units_are_left_out(make_store: Callable[..., Sto
     events = [*runs(("sgemm", 10), ("bf16", 90)), *runs(("sgemm", 500), device=1)]
     result, _ = judged(make_store(names=NAMES, device=[A100, p100], device_event=events))
     assert (result.verdict, result.datapoints) == ("NoIssuesFound", 1)
-    assert [(d["eligible"], d["issue"]) for d in result.details["devices"]] == [(True, False), (False, None)]
-    assert (result.details["fp32_ns"], result.details["matrix_ns"]) == (10, 100)
+    assert [(d["eligible"], d["issue"]) for d in plain_details(result)["devices"]] == [(True, False), (False, None)]
+    assert (plain_details(result)["fp32_ns"], plain_details(result)["matrix_ns"]) == (10, 100)
     assert result.finding is not None
     assert result.finding.endswith("; 1 GPU is left out.")
     result, _ = judged(make_store(names=NAMES, device=[p100], device_event=runs(("sgemm", 500), device=1)))
@@ -116,7 +117,7 @@ def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None
     assert (result.triggered, result.datapoints) == (1, 2)
     assert found is not None
     assert (found.where, found.cost_ns, found.cost_percent) == ("rank 0, host-0 GPU 1", 50, 25.0)
-    assert (result.details["fp32_ns"], result.details["matrix_ns"]) == (70, 200)
+    assert (plain_details(result)["fp32_ns"], plain_details(result)["matrix_ns"]) == (70, 200)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None
 def test_unknown_devices_are_not_judged(make_store: Callable[..., Store], device: list[dict[str, Any]], reason: str) -> None:
     result, _ = judged(make_store(names=NAMES, device=device, device_event=runs(("sgemm", 5))))
     assert (result.verdict, result.reason) == ("NotEvaluated", reason)
-    assert result.details["devices"][0]["eligible"] is False
+    assert plain_details(result)["devices"][0]["eligible"] is False
 
 
 def test_nothing_to_look_at(make_store: Callable[..., Store]) -> None:

@@ -14,6 +14,7 @@ from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
+from rule_details import plain_details
 
 MakeStore = Callable[..., Store]
 SECOND = 1_000_000_000
@@ -49,7 +50,7 @@ def ranged(start: int, duration: int) -> list[dict[str, Any]]:
 def test_twenty_minutes_exactly_are_no_issue(make_store: MakeStore, late: int, verdict: str) -> None:
     first = T0 + 20 * MINUTE + late
     result, _ = judged(make_store(sample=sampled(T0, T0 + 60 * MINUTE), step=[step(0, first), step(1, first + MINUTE)]))
-    assert (result.verdict, result.details["initialization_ns"]) == (verdict, 20 * MINUTE + late)
+    assert (result.verdict, plain_details(result)["initialization_ns"]) == (verdict, 20 * MINUTE + late)
     assert (result.datapoints, result.windows, result.triggered) == (1, 1, late)
     assert "after the start of the job" in (result.finding or "")
 
@@ -72,16 +73,16 @@ def test_parts_of_the_job_and_cost(make_store: MakeStore) -> None:
     store = make_store(sample=samples, step=steps, annotation=annotation, device=[{"node": 0, "index": index} for index in range(3)])
     result, [finding] = judged(store)
     assert result.verdict == "IssuesFound"
-    assert {name: result.details[f"{name}_ns"] // MINUTE for name in ("duration", "initialization", "loop", "finalization")} == {
+    assert {name: plain_details(result)[f"{name}_ns"] // MINUTE for name in ("duration", "initialization", "loop", "finalization")} == {
         "duration": 60, "initialization": 30, "loop": 20, "finalization": 10,
     }  # fmt: skip
-    percents = [result.details[f"{name}_percent"] for name in ("initialization", "loop", "finalization")]
+    percents = [plain_details(result)[f"{name}_percent"] for name in ("initialization", "loop", "finalization")]
     assert percents == pytest.approx([50, 100 / 3, 100 / 6])
     assert (result.first_ns, result.last_ns) == (T0 + 20 * MINUTE, T0 + 30 * MINUTE)
     assert result.finding == "The first step began 30 min 00 s after the start of the job, more than the threshold of 20 min 00 s."
     assert (finding.cost_ns, finding.cost_percent, finding.base) == (2 * 30 * MINUTE, 50.0, "GPU time of the run")
     assert "held 2 GPUs for 30 min 00 s, 50.0 % of the run, most of it in load" in (result.recommendation or "")
-    assert result.details["active"]["annotations"] == [{"name": "load", "time_ns": 25 * MINUTE, "percent": 100.0}]
+    assert plain_details(result)["active"]["annotations"] == [{"name": "load", "time_ns": 25 * MINUTE, "percent": 100.0}]
 
 
 def test_without_gpus_the_duration_of_the_run_is_the_base(make_store: MakeStore) -> None:
@@ -92,8 +93,8 @@ def test_without_gpus_the_duration_of_the_run_is_the_base(make_store: MakeStore)
 
 def test_one_step_is_enough(make_store: MakeStore) -> None:
     result, _ = judged(make_store(sample=sampled(T0, T0 + 60 * MINUTE), step=[step(0, T0 + 21 * MINUTE)]))
-    assert (result.verdict, result.details["loop_ns"]) == ("IssuesFound", None)
-    assert (result.details["initialization_ns"], result.details["initialization_percent"]) == (21 * MINUTE, 35.0)
+    assert (result.verdict, plain_details(result)["loop_ns"]) == ("IssuesFound", None)
+    assert (plain_details(result)["initialization_ns"], plain_details(result)["initialization_percent"]) == (21 * MINUTE, 35.0)
 
 
 def test_threshold_is_in_minutes(make_store: MakeStore) -> None:
@@ -109,7 +110,7 @@ def test_without_a_step(make_store: MakeStore, length: int, *, annotated: bool, 
     store = make_store(sample=sampled(T0, T0 + 40 * MINUTE), annotation=ranged(T0, length) if annotated else [])
     result, findings = judged(store)
     assert result.verdict == verdict
-    assert result.details["steps"] is False
+    assert plain_details(result)["steps"] is False
     if verdict == "NotEvaluated":
         assert (result.reason or "").startswith("no step annotations in this run")
         assert result.capture
@@ -182,7 +183,7 @@ def test_a_raw_timeline_of_horovod_of_an_hour_is_no_late_first_step(tmp_path: Pa
     file.write_text(json.dumps(events))
     with ingest([file]) as store:
         result, _ = judged(store)
-    assert result.details["duration_ns"] > 50 * MINUTE
+    assert plain_details(result)["duration_ns"] > 50 * MINUTE
     assert (result.verdict, (result.reason or "").endswith("collectives and data loading alone")) == ("NotEvaluated", True)
 
 
@@ -211,8 +212,8 @@ def test_an_empty_run_is_not_evaluated(make_store: MakeStore) -> None:
 def test_a_captured_window_says_nothing_of_what_came_before_it(make_store: MakeStore, number: int, verdict: str) -> None:
     steps = [step(number, T0 + 5 * SECOND), step(number + 1, T0 + 7 * SECOND)]
     result, _ = judged(make_store(source=source(T0, T0 + 10 * SECOND), step=steps))
-    assert (result.verdict, result.details["initialization_ns"]) == (verdict, 5 * SECOND)
-    assert result.details["measured_from"] == "start of the capture"
+    assert (result.verdict, plain_details(result)["initialization_ns"]) == (verdict, 5 * SECOND)
+    assert plain_details(result)["measured_from"] == "start of the capture"
     if verdict == "NoIssuesFound":
         assert result.finding == (
             "The first step began 5.00 s after the start of the capture, within the threshold of 20 min 00 s; what the job did before the"

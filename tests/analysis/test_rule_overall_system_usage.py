@@ -10,6 +10,7 @@ from postrun.analysis.options import Options
 from postrun.analysis.report import FINE, NOT_EVALUATED, RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest.store import Store
+from rule_details import plain_details
 from sample_rules import CORE, GPU, IOWAIT, SECOND, Sample, line, sampled
 
 START = 1_700_000_040 * SECOND
@@ -35,7 +36,7 @@ def test_quantiles_of_every_machine() -> None:
     with sampled(samples) as store:
         found = judge(store)
     assert (found.verdict, found.triggered, found.violations, found.first_ns) == (FINE, 0, 0, None)
-    first, second = found.details["nodes"]
+    first, second = plain_details(found)["nodes"]
     metrics = {row["metric"]: row for row in first["metrics"]}
     assert set(metrics) == {"gpu", "cpu", "io_wait", "network"}  # disks are in the section on system usage
     assert {key: metrics["cpu"][key] for key in ("max", "p99", "p95", "p50", "min")} == {
@@ -71,5 +72,5 @@ def test_derived_utilisation(make_store: Callable[..., Store]) -> None:
     kernel: dict[str, Any] = {"kind": "kernel", "name": "k", "start_ns": START, "duration_ns": 10_000_000}
     found = judge(make_store(device_event=[kernel, {**kernel, "start_ns": START + 20_000_000}]))
     assert found.verdict == FINE
-    assert [(row["metric"], row["derived"]) for row in found.details["nodes"][0]["metrics"]] == [("gpu", True)]
+    assert [(row["metric"], row["derived"]) for row in plain_details(found)["nodes"][0]["metrics"]] == [("gpu", True)]
     assert "derived from kernel activity" in str(found.finding)

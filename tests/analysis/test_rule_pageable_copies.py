@@ -15,6 +15,7 @@ from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
+from rule_details import plain_details
 
 NAMES = {"gemm": ("gemm", "FP32", "GEMM"), "AllReduce": ("ncclAllReduce", "unknown", "communication")}
 MIB = 1024 * 1024
@@ -45,13 +46,13 @@ def test_union_and_exposed_part(make_store: Callable[..., Store]) -> None:
     ]  # fmt: skip
     result, found = judged(make_store(names=NAMES, device_event=events))
     assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 1)
-    assert result.details["devices"] == [
+    assert plain_details(result)["devices"] == [
         {
             "node": "host-0", "rank": 0, "pid": 100, "device": 0, "span_ns": 200, "pageable_ns": 60, "percent": 30.0, "exposed_ns": 45,
             "issue": True,
         }
     ]  # fmt: skip
-    assert result.details["copies"] == [
+    assert plain_details(result)["copies"] == [
         {
             "kind": "HtoD", "count": 2, "time_ns": 80, "bytes": 40 * MIB, "bandwidth_gb_per_s": 40 * MIB / 80,
             "pinned_bandwidth_gb_per_s": 30 * MIB / 10,
@@ -77,8 +78,8 @@ def test_copies_to_the_host(make_store: Callable[..., Store]) -> None:
     assert result.recommendation is not None
     assert result.recommendation.startswith("Keep the results on the device")
     assert "GB/s" not in result.recommendation  # 10 bytes tell no bandwidth
-    assert [copies["kind"] for copies in result.details["copies"]] == ["DtoH", "HtoD"]
-    assert [copies["pinned_bandwidth_gb_per_s"] for copies in result.details["copies"]] == [None, None]
+    assert [copies["kind"] for copies in plain_details(result)["copies"]] == ["DtoH", "HtoD"]
+    assert [copies["pinned_bandwidth_gb_per_s"] for copies in plain_details(result)["copies"]] == [None, None]
 
 
 def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None:
@@ -86,7 +87,7 @@ def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None
     events = [copy(0, 5), run(5, 100), copy(0, 50, pageable=False, device=1), run(50, 100, device=1)]
     events += [copy(0, 90, "DtoD", pageable=None, device=2), run(90, 100, device=2)]
     result, found = judged(make_store(names=NAMES, device_event=events))
-    assert [(d["pageable_ns"], d["issue"]) for d in result.details["devices"]] == [(5, True), (0, False), (None, None)]
+    assert [(d["pageable_ns"], d["issue"]) for d in plain_details(result)["devices"]] == [(5, True), (0, False), (None, None)]
     assert (result.triggered, result.datapoints) == (1, 2)
     assert found is not None
     assert found.cost_ns == 5
@@ -96,7 +97,7 @@ def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None
 
 def test_all_pinned_is_fine(make_store: Callable[..., Store]) -> None:
     result, found = judged(make_store(names=NAMES, device_event=[copy(0, 50, pageable=False), run(50, 100)]))
-    assert (result.verdict, found, result.details["copies"], result.recommendation) == ("NoIssuesFound", None, [], None)
+    assert (result.verdict, found, plain_details(result)["copies"], result.recommendation) == ("NoIssuesFound", None, [], None)
     assert result.finding == (
         "Copies from or to pageable host memory take 0 ns of 100 ns, 0.0 % of the profile of rank 0, host-0 GPU 0 (threshold 1.0 %)."
     )
@@ -134,7 +135,7 @@ def test_how_long_the_calls_held_the_host(make_store: Callable[..., Store]) -> N
     calls = [call(50, 302, 1), call(200, 303, 2, tid=2), call(310, 390, 3), call(0, 10, 9)]
     result, _ = judged(make_store(names=NAMES, device_event=[run(0, 10_000), *events], host_event=calls))
     # 252 on one thread and 103 on another; the pinned copy and the call without a copy do not count
-    assert (result.verdict, result.details["host_calls"], result.details["host_blocked_ns"]) == ("NoIssuesFound", 2, 355)
+    assert (result.verdict, plain_details(result)["host_calls"], plain_details(result)["host_blocked_ns"]) == ("NoIssuesFound", 2, 355)
     assert str(result.finding).endswith(" The host was in 2 calls of such copies for 355 ns; they return when the data is there.")
     # Of an issue it stands with what to do: 40 of 1,000 are above the threshold.
     result, _ = judged(make_store(names=NAMES, device_event=[run(0, 1000), copy(300, 340, "DtoH", correlation=1)], host_event=calls[:1]))
@@ -153,5 +154,8 @@ def test_the_calls_of_a_real_trace(shared_data: Path) -> None:
     with ingest([trace]) as store:
         result, _ = judged(store)
     # no two of these calls overlap on one thread
-    assert (result.details["host_calls"], result.details["host_blocked_ns"]) == (len(calls), sum(round(e["dur"] * 1000) for e in calls))
+    assert (plain_details(result)["host_calls"], plain_details(result)["host_blocked_ns"]) == (
+        len(calls),
+        sum(round(e["dur"] * 1000) for e in calls),
+    )
     assert "75.7 ms" in str(result.finding)

@@ -11,6 +11,7 @@ from postrun.analysis.options import Options
 from postrun.analysis.report import RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest.store import Store
+from rule_details import plain_details
 
 MakeStore = Callable[..., Store]
 US = 1000
@@ -43,12 +44,12 @@ EVENTS = [
 
 def test_short_runs_and_the_gaps_before_them(make_store: MakeStore) -> None:
     found = judge(make_store(device_event=EVENTS), count_threshold=49, time_threshold=9)
-    (device,) = found.details["devices"]
+    (device,) = plain_details(found)["devices"]
     assert device == {
         "node": "host-0", "rank": 0, "pid": 100, "device": 0, "span_ns": 100 * US, "launches": 6, "short": 3, "short_percent": 50.0,
         "gap_ns": 10 * US, "gap_percent": 10.0, "issue": True,
     }  # fmt: skip
-    assert found.details["kernels"] == [
+    assert plain_details(found)["kernels"] == [
         {"name": "add", "count": 2, "mean_ns": 4000.0, "gap_ns": 5 * US},
         {"name": "mul", "count": 1, "mean_ns": 3000.0, "gap_ns": 5 * US},
     ]
@@ -98,4 +99,4 @@ def test_not_evaluated(make_store: MakeStore) -> None:
 
 def test_one_kernel_without_duration(make_store: MakeStore) -> None:
     found = judge(make_store(device_event=[run(5, 5)]))
-    assert (found.verdict, found.details["devices"][0]["gap_percent"]) == ("NoIssuesFound", 0.0)
+    assert (found.verdict, plain_details(found)["devices"][0]["gap_percent"]) == ("NoIssuesFound", 0.0)

@@ -15,6 +15,7 @@ from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.analysis.rules.step_outlier import fewest_steps
 from postrun.ingest.store import Store
+from rule_details import plain_details
 
 MakeStore = Callable[..., Store]
 MS = 1_000_000
@@ -48,12 +49,12 @@ def test_without_steps(make_store: MakeStore) -> None:
 def test_a_step_of_exactly_the_threshold_is_no_outlier(make_store: MakeStore) -> None:
     # 18 steps of 10 and 2 of 20: mean 11, variance (18 x 1 + 2 x 81) / 20 = 9, standard deviation 3, threshold 11 + 3 x 3 = 20.
     result, _ = judged(make_store(step=series([10] * 18 + [20] * 2)), stddev=3, n_outliers=0.5)
-    [group] = result.details["groups"]
+    [group] = plain_details(result)["groups"]
     assert (group["mean_ns"], group["std_ns"], group["threshold_ns"]) == (11, 3, 20)
     assert (result.verdict, group["outliers"], result.violations, result.triggered, result.first_ns) == ("NoIssuesFound", 0, 0, 0, None)
     # At 2.9 the threshold is 19.7 and both are outliers.
     result, _ = judged(make_store(step=series([10] * 18 + [20] * 2)), stddev=2.9, n_outliers=1)
-    [group] = result.details["groups"]
+    [group] = plain_details(result)["groups"]
     assert group["threshold_ns"] == pytest.approx(19.7)
     assert (result.verdict, group["outliers"], result.violations) == ("IssuesFound", 2, 2)
     assert (result.triggered, result.windows, result.windows_triggered, result.datapoints) == (1, 1, 1, 20)
@@ -77,12 +78,12 @@ def test_k_squared_plus_one_steps_are_not_evaluated_and_one_more_are(make_store:
     result, _ = judged(make_store(step=series([10] * 9 + [1000])), stddev=3, n_outliers=0.5)
     assert result.verdict == "NotEvaluated"
     assert (result.reason or "").startswith("10 of more than 10 steps needed")
-    [group] = result.details["groups"]
+    [group] = plain_details(result)["groups"]
     assert (group["evaluable"], group["outliers"], group["issue"], group["most_outliers"]) == (False, None, None, 0)
     assert result.datapoints == 10
     result, _ = judged(make_store(step=series([10] * 10 + [1000])), stddev=3, n_outliers=0.5)
     assert result.verdict == "IssuesFound"
-    assert result.details["groups"][0]["outliers"] == result.details["groups"][0]["most_outliers"] == 1
+    assert plain_details(result)["groups"][0]["outliers"] == plain_details(result)["groups"][0]["most_outliers"] == 1
 
 
 def test_equal_steps_have_no_outliers(make_store: MakeStore) -> None:
@@ -100,7 +101,9 @@ def test_more_outliers_than_can_be_are_said_to_be_impossible(make_store: MakeSto
     )
     assert "factor 3" not in (judged(make_store(step=series([10] * 300)), stddev=3)[0].finding or "")
     for factor, percent in ((5, 3.846), (3, 10.0)):
-        assert judged(make_store(step=series([10] * 27)), stddev=factor)[0].details["limit_percent"] == pytest.approx(percent, abs=1e-3)
+        assert plain_details(judged(make_store(step=series([10] * 27)), stddev=factor)[0])["limit_percent"] == pytest.approx(
+            percent, abs=1e-3
+        )
 
 
 @pytest.mark.parametrize(("factor", "allowed"), [(5, 10), (3, 10), (3, 0.5), (2.5, 1), (1, 2)])
@@ -119,16 +122,16 @@ def test_from_how_many_steps_on_an_issue_can_be(make_store: MakeStore, factor: f
 def test_mode_restricts_to_a_phase(make_store: MakeStore, mode: str) -> None:
     rows = series([10] * 11 + [1000], phase="TRAIN") + series([5] * 20, phase="EVAL", first=50_000) + series([4] * 30, first=90_000)
     result, _ = judged(make_store(step=rows), mode=mode, stddev=3, n_outliers=0.5)
-    assert [(group["phase"], group["outliers"]) for group in result.details["groups"]] == [("TRAIN", 1)]
+    assert [(group["phase"], group["outliers"]) for group in plain_details(result)["groups"]] == [("TRAIN", 1)]
     assert result.datapoints == 12
     assert result.changed_parameters["mode"] == mode
 
 
 def test_steps_without_a_phase_are_global_and_groups_stay_apart(make_store: MakeStore) -> None:
     rows = series([10] * 12, phase="TRAIN") + series([4] * 30, first=90_000)
-    assert [group["phase"] for group in judged(make_store(step=rows), stddev=3)[0].details["groups"]] == [None, "TRAIN"]
+    assert [group["phase"] for group in plain_details(judged(make_store(step=rows), stddev=3)[0])["groups"]] == [None, "TRAIN"]
     result, _ = judged(make_store(step=rows), mode="GLOBAL", stddev=3)
-    assert [(group["phase"], group["steps"]) for group in result.details["groups"]] == [(None, 30)]
+    assert [(group["phase"], group["steps"]) for group in plain_details(result)["groups"]] == [(None, 30)]
     result, _ = judged(make_store(step=rows), mode="PREDICT", stddev=3)
     assert (result.verdict, result.reason) == ("NotEvaluated", "no steps of phase PREDICT in this run (its phases: TRAIN, none)")
 
@@ -138,9 +141,9 @@ def test_device_durations_count_where_there_are_some(make_store: MakeStore) -> N
         step(i, i * 1000, 500, device_start_ns=i * 1000 + 100, device_duration_ns=90 if i == 11 else 30, device_events=1) for i in range(12)
     ]
     result, _ = judged(make_store(step=rows), stddev=3, n_outliers=0.5)
-    [group] = result.details["groups"]
+    [group] = plain_details(result)["groups"]
     assert (group["on_device"], group["mean_ns"], group["outliers"], group["max_ns"]) == (True, 35, 1, 90)
-    assert (result.first_ns, result.details["slowest"][0]["start_ns"]) == (11_100, 11_100)
+    assert (result.first_ns, plain_details(result)["slowest"][0]["start_ns"]) == (11_100, 11_100)
 
 
 def test_windows_are_half_open_from_the_first_samples_minute(make_store: MakeStore) -> None:
@@ -174,19 +177,19 @@ def test_the_same_steps_with_and_without_phase_cost_once(make_store: MakeStore) 
     durations = [10] * 19 + [110]
     both = series(durations, phase="TRAIN") + series(durations)
     result, [finding] = judged(make_store(step=both), stddev=3, n_outliers=0.5)
-    assert [group["outliers"] for group in result.details["groups"]] == [1, 1]
+    assert [group["outliers"] for group in plain_details(result)["groups"]] == [1, 1]
     assert finding.cost_ns == 100
-    assert {row["phase"] for row in result.details["slowest"]} == {"TRAIN"}
+    assert {row["phase"] for row in plain_details(result)["slowest"]} == {"TRAIN"}
 
 
 def test_regular_outliers_are_recognised(make_store: MakeStore) -> None:
     durations = [100 if i % 25 == 0 else 10 for i in range(200)]
     result, _ = judged(make_store(step=series(durations)), stddev=2, n_outliers=5)
-    assert result.details["groups"][0]["every_steps"] == 25
+    assert plain_details(result)["groups"][0]["every_steps"] == 25
     assert "every 25 steps" in (result.recommendation or "")
     irregular = [100 if i in (3, 10, 50, 51, 99, 170) else 10 for i in range(200)]
     result, _ = judged(make_store(step=series(irregular)), stddev=2, n_outliers=5)
-    assert (result.verdict, result.details["groups"][0]["every_steps"]) == ("IssuesFound", None)
+    assert (result.verdict, plain_details(result)["groups"][0]["every_steps"]) == ("IssuesFound", None)
 
 
 def test_what_ran_in_the_slowest_steps_against_the_typical_one(make_store: MakeStore) -> None:
@@ -204,7 +207,7 @@ def test_what_ran_in_the_slowest_steps_against_the_typical_one(make_store: MakeS
     annotation += [{"name": "save_1", "side": "host", "start_ns": 7620, "duration_ns": 30, "complete": True}]
     store = make_store(step=rows, host_event=host, device_event=device, annotation=annotation, names={"gemm": ("gemm<>", "fp32", "gemm")})
     result, _ = judged(store, stddev=3, n_outliers=0.5)
-    slowest = result.details["slowest"]
+    slowest = plain_details(result)["slowest"]
     assert len(slowest) == 10
     assert (slowest[0]["index"], slowest[0]["duration_ns"], slowest[0]["typical_ns"], slowest[0]["outlier"]) == (7, 700, 100, True)
     assert [tuple(row.values()) for row in slowest[0]["active"]] == [
@@ -216,7 +219,7 @@ def test_what_ran_in_the_slowest_steps_against_the_typical_one(make_store: MakeS
     ]
     assert [row["outlier"] for row in slowest[1:]] == [False] * 9
     assert "`num_workers`" in (result.recommendation or "")
-    active = result.details["active"]  # of the only outlier, 7000 to 7700
+    active = plain_details(result)["active"]  # of the only outlier, 7000 to 7700
     assert {row["name"]: row["time_ns"] for row in active["operators"]} == {"next": 610, "aten::mm": 20}
     assert {row["name"]: row["time_ns"] for row in active["phases"]} == {"step": 700}
 
@@ -226,7 +229,7 @@ def test_work_of_another_process_is_not_compared(make_store: MakeStore) -> None:
     host = [{"kind": "operator", "name": "aten::mm", "start_ns": 19_000, "duration_ns": 20, "process": 1}]
     store = make_store(step=series([10] * 19 + [110]), processes=processes, host_event=host)
     result, _ = judged(store, stddev=3, n_outliers=0.5)
-    assert result.details["slowest"][0]["active"] == []
+    assert plain_details(result)["slowest"][0]["active"] == []
     assert "with_stack=True" in (result.recommendation or "")
 
 
@@ -268,14 +271,16 @@ def test_random_runs_against_a_plain_loop(make_store: MakeStore, seed: int) -> N
         (group["rank"], group["phase"]): (
             group["steps"], group["mean_ns"], group["threshold_ns"], group["outliers"], group["robust_outliers"],
         )
-        for group in result.details["groups"]
+        for group in plain_details(result)["groups"]
     }  # fmt: skip
     assert found == expected
-    assert all(sum(group["histogram"]["counts"]) + group["histogram"]["beyond"] == group["steps"] for group in result.details["groups"])
+    assert all(
+        sum(group["histogram"]["counts"]) + group["histogram"]["beyond"] == group["steps"] for group in plain_details(result)["groups"]
+    )
     assert all(
         sum(group["normal_histogram"]["counts"]) == group["steps"] - (group["outliers"] or 0)
         and len(group["normal_histogram"]["counts"]) <= 100
-        for group in result.details["groups"]
+        for group in plain_details(result)["groups"]
     )
     assert (result.violations, result.datapoints) == (outliers_in_all, len(rows))
     assert result.windows == len({row["host_start_ns"] // MINUTE for row in rows})
@@ -286,7 +291,7 @@ def test_random_runs_against_a_plain_loop(make_store: MakeStore, seed: int) -> N
     assert [finding.cost_ns for finding in findings] == ([pytest.approx(cost, abs=6)] if starts else [])
     extra = sorted((d - statistics.median(d for _, d in steps) for steps in groups.values() for _, d in steps), reverse=True)[:10]
     medians = {key: statistics.median(d for _, d in steps) for key, steps in groups.items()}
-    assert [row["duration_ns"] - medians[row["rank"], row["phase"]] for row in result.details["slowest"]] == extra
+    assert [row["duration_ns"] - medians[row["rank"], row["phase"]] for row in plain_details(result)["slowest"]] == extra
 
 
 def test_a_slow_first_step_does_not_hide_what_makes_the_others_slow(make_store: MakeStore) -> None:

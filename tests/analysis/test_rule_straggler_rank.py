@@ -14,6 +14,7 @@ from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 from postrun.simulate import DemoTruth, Problems, write_demo
+from rule_details import plain_details
 
 NAMES = {
     "gemm": ("gemm", "BF16", "GEMM"),
@@ -61,14 +62,14 @@ def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
     result, found = judged(make_store(names=NAMES, **job(even, even, slow, even)))
     assert (result.verdict, result.triggered, result.violations, result.datapoints) == ("IssuesFound", 1, 3, 3)
     assert (result.windows, result.windows_triggered, result.first_ns, result.last_ns) == (1, 1, 0, 2 * STEP + 150)
-    assert (result.details["steps"], result.details["median_ns"]) == (3, 100.0)
-    assert result.details["ranks"][2] == {
+    assert (plain_details(result)["steps"], plain_details(result)["median_ns"]) == (3, 100.0)
+    assert plain_details(result)["ranks"][2] == {
         "node": "node-1", "rank": 2, "pid": 52, "device": 0, "steps": 3, "computation_per_step_ns": 130.0, "excess_ns": 30.0,
         "excess_percent": 30.0, "steps_over": 3, "steps_over_percent": 100.0, "waiting_per_step_ns": 20.0, "others_wait_ns": 30.0,
         "straggler": True, "confirmed": True,
     }  # fmt: skip
-    assert [rank["straggler"] for rank in result.details["ranks"]] == [False, False, True, False]
-    assert [rank["confirmed"] for rank in result.details["ranks"]] == [None, None, True, None]
+    assert [rank["straggler"] for rank in plain_details(result)["ranks"]] == [False, False, True, False]
+    assert [rank["confirmed"] for rank in plain_details(result)["ranks"]] == [None, None, True, None]
     assert result.finding == (
         "Rank 2, node-1 GPU 0 computes 30 ns per step (30.0 %) longer than the median of 4 ranks (threshold 10.0 %) and is over it in"
         " 3 of 3 steps, while the others spend 30 ns per step more in collectives."
@@ -95,7 +96,7 @@ def test_more_than_half_of_the_steps(make_store: Callable[..., Store], slow_step
     even = [(100, 50)] * 4
     result, _ = judged(make_store(names=NAMES, **job(even, even, [(130, 20)] * slow_steps + [(100, 50)] * (4 - slow_steps))))
     assert result.verdict == verdict
-    assert result.details["ranks"][2]["steps_over"] == slow_steps
+    assert plain_details(result)["ranks"][2]["steps_over"] == slow_steps
 
 
 @pytest.mark.parametrize(("waits", "confirmed"), [(35, True), (36, False)])
@@ -103,7 +104,7 @@ def test_the_others_must_wait_for_it(make_store: Callable[..., Store], waits: in
     # It computes 30 longer; the others are in the collective for 50 - 35 = 15 longer, half of it, or 14, less than half
     even = [(100, 50)] * 2
     result, _ = judged(make_store(names=NAMES, **job(even, even, [(130, waits)] * 2)))
-    assert result.details["ranks"][2]["confirmed"] is confirmed
+    assert plain_details(result)["ranks"][2]["confirmed"] is confirmed
     assert result.verdict == ("IssuesFound" if confirmed else "NoIssuesFound")
     if not confirmed:
         assert result.finding is not None
@@ -132,8 +133,8 @@ def test_steps_are_matched_by_number(make_store: Callable[..., Store]) -> None:
     # Rank 1 recorded steps 1 to 3 only: step 0 and step 3 have one rank, so steps 1 and 2 are compared
     slow = [(100, 50), (100, 50), (400, 10)]
     result, _ = judged(make_store(names=NAMES, **job([(100, 50)] * 3, slow, first=[0, 1])))
-    assert result.details["steps"] == 2
-    assert [rank["steps"] for rank in result.details["ranks"]] == [2, 2]
+    assert plain_details(result)["steps"] == 2
+    assert [rank["steps"] for rank in plain_details(result)["ranks"]] == [2, 2]
     result, _ = judged(make_store(names=NAMES, **job([(100, 50)] * 3, slow, first=[0, 3])))
     assert (result.verdict, result.reason) == ("NotEvaluated", "no step was recorded on two ranks")
 
@@ -158,7 +159,7 @@ def test_without_collectives_nothing_is_confirmed(make_store: Callable[..., Stor
     assert result.verdict == "NotEvaluated"
     assert result.reason is not None
     assert result.reason.startswith("rank 2, node-1 GPU 0 computes 30.0 % longer than the median of the ranks, but")
-    assert result.details["ranks"][2]["confirmed"] is None
+    assert plain_details(result)["ranks"][2]["confirmed"] is None
     assert judged(make_store(names=NAMES, **job(even, even, even)))[0].verdict == "NoIssuesFound"
 
 
@@ -198,12 +199,12 @@ def test_the_planted_rank_is_found(demo: tuple[DemoTruth, Judged]) -> None:
     planted = truth.ranks[5]
     result = named(report, "StragglerRank")
     assert (result.verdict, result.triggered) == ("IssuesFound", 1)
-    assert [rank["rank"] for rank in result.details["ranks"] if rank["straggler"]] == [5]
+    assert [rank["rank"] for rank in plain_details(result)["ranks"] if rank["straggler"]] == [5]
     assert result.finding is not None
     assert result.finding.startswith(f"Rank 5, {planted.node} GPU {planted.device} computes ")
-    assert result.details["steps"] == 6
+    assert plain_details(result)["steps"] == 6
     others = statistics.median(rank.computation_ns for rank in truth.ranks)
-    assert result.details["ranks"][5]["excess_percent"] == pytest.approx(100 * (planted.computation_ns / others - 1), abs=0.5)
+    assert plain_details(result)["ranks"][5]["excess_percent"] == pytest.approx(100 * (planted.computation_ns / others - 1), abs=0.5)
     assert result.recommendation is not None
     assert result.recommendation.startswith(f"Check clock, temperature and power of {planted.node} GPU {planted.device}")
     exposed = named(report, "ExposedCommunication").recommendation
@@ -215,9 +216,9 @@ def test_exposed_communication_of_the_simulated_run(demo: tuple[DemoTruth, Judge
     truth, report = demo
     result = named(report, "ExposedCommunication")
     assert result.verdict == "IssuesFound"
-    by_rank = {device["rank"]: device for device in result.details["devices"]}
+    by_rank = {device["rank"]: device for device in plain_details(result)["devices"]}
     assert {rank: device["exposed_ns"] for rank, device in by_rank.items()} == {r.rank: r.exposed_communication_ns for r in truth.ranks}
-    assert sum(kernel["exposed_ns"] for kernel in result.details["kernels"]) == sum(r.exposed_communication_ns for r in truth.ranks)
+    assert sum(kernel["exposed_ns"] for kernel in plain_details(result)["kernels"]) == sum(r.exposed_communication_ns for r in truth.ranks)
     found = next(finding for finding in report.findings if finding.rule == "ExposedCommunication")
     over = [r for r in truth.ranks if 10 * r.exposed_communication_ns > r.span_ns]
     assert found.cost_ns == sum(r.exposed_communication_ns for r in over)
@@ -228,7 +229,7 @@ def test_pageable_copies_of_the_simulated_run(demo: tuple[DemoTruth, Judged]) ->
     truth, report = demo
     result = named(report, "PageableCopies")
     assert result.verdict == "IssuesFound"
-    assert {device["rank"]: device["pageable_ns"] for device in result.details["devices"]} == {
+    assert {device["rank"]: device["pageable_ns"] for device in plain_details(result)["devices"]} == {
         r.rank: r.pageable_copy_ns for r in truth.ranks
     }
     assert named(report, "LowPrecision").verdict == "NoIssuesFound"

@@ -11,6 +11,7 @@ from postrun.analysis.options import Options
 from postrun.analysis.report import RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest.store import Store
+from rule_details import plain_details
 
 MakeStore = Callable[..., Store]
 
@@ -53,12 +54,12 @@ def test_blocked_while_the_device_is_idle(make_store: MakeStore) -> None:
         ],
     )
     found = judge(store)
-    (device,) = found.details["devices"]
+    (device,) = plain_details(found)["devices"]
     # idle: 150-250 and 300-400; in a call: 90-220, 260-310 and 480-900
     assert (device["span_ns"], device["sync_ns"], device["blocked_idle_ns"]) == (500, 130 + 50 + 420, 70 + 10)
     assert (device["percent"], device["issue"]) == (16.0, True)
     assert device["drained_ns"] == 200  # both gaps begin in a call
-    assert found.details["calls"] == [
+    assert plain_details(found)["calls"] == [
         {"name": "cudaStreamSynchronize", "operator": "aten::_local_scalar_dense", "count": 1, "time_ns": 110, "blocked_idle_ns": 50},
         {"name": "cudaStreamSynchronize", "operator": "aten::copy_", "count": 1, "time_ns": 40, "blocked_idle_ns": 40},
         {"name": "cudaDeviceSynchronize", "operator": None, "count": 2, "time_ns": 470, "blocked_idle_ns": 10},
@@ -79,7 +80,7 @@ def test_the_threshold_is_strict(make_store: MakeStore) -> None:
 def test_no_synchronisation_is_no_issue(make_store: MakeStore) -> None:
     store = make_store(device_event=[run(0, 10), run(90, 100)], host_event=[host("launch", 0, 5, "cudaLaunchKernel")])
     found = judge(store)
-    assert (found.verdict, found.datapoints, found.details["calls"]) == ("NoIssuesFound", 1, [])
+    assert (found.verdict, found.datapoints, plain_details(found)["calls"]) == ("NoIssuesFound", 1, [])
 
 
 def test_not_evaluated(make_store: MakeStore) -> None:
@@ -106,10 +107,10 @@ def test_a_process_blocks_for_all_its_devices_and_for_no_others(make_store: Make
         host_event=[sync(0, 60), host("launch", 0, 5, "cudaLaunchKernel", process=1)],
     )  # fmt: skip
     found = judge(store)
-    devices = found.details["devices"]
+    devices = plain_details(found)["devices"]
     assert [(device["rank"], device["device"], device["blocked_idle_ns"]) for device in devices] == [(0, 0, 50), (0, 1, 10), (1, 2, 0)]
     assert [device["issue"] for device in devices] == [True, False, False]  # 50 %, exactly 10 %, none
-    assert [(call["count"], call["time_ns"], call["blocked_idle_ns"]) for call in found.details["calls"]] == [(1, 60, 50)]
+    assert [(call["count"], call["time_ns"], call["blocked_idle_ns"]) for call in plain_details(found)["calls"]] == [(1, 60, 50)]
     assert report(store).findings[0].where == "rank 0, host-0 GPU 0"
 
 
@@ -119,4 +120,4 @@ def test_the_innermost_operator_is_named(make_store: MakeStore, depth: int) -> N
     beside = [host("operator", 300 + 10 * i, 305 + 10 * i, "aten::empty") for i in range(5)]
     calls = [sync(400, 410), sync(420, 430), sync(1100, 1110)]
     store = make_store(device_event=[run(0, 10), run(2000, 2010)], host_event=[*operators, *beside, *calls])
-    assert {(call["operator"], call["count"]) for call in judge(store).details["calls"]} == {(f"level {depth - 1}", 2), (None, 1)}
+    assert {(call["operator"], call["count"]) for call in plain_details(judge(store))["calls"]} == {(f"level {depth - 1}", 2), (None, 1)}

@@ -14,6 +14,7 @@ from judging import rules_of
 from postrun.analysis.options import Options
 from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
+from rule_details import plain_details
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "helpers"))
 
@@ -67,7 +68,7 @@ def disagreements(folder: Path, preset: str, settings: Mapping[str, Any]) -> lis
         if opinion["verdict"] == result.verdict == "NotEvaluated":
             continue
         lines += compared(rule, top, opinion, TOP[1:])
-        details = result.details
+        details = plain_details(result)
         if "devices" in opinion:
             devices = rows(details, "devices", "node", "device")
             if set(devices) != set(opinion["devices"]):

@@ -14,6 +14,7 @@ from postrun.analysis.step_breakdown import step_breakdown
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 from postrun.simulate import DemoTruth, Problems, write_demo
+from rule_details import plain_details
 
 MakeStore = Callable[..., Store]
 
@@ -280,7 +281,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[DemoTruth, Report
 def test_the_planted_straggler_and_what_the_rule_says(planted: tuple[DemoTruth, Report]) -> None:
     _, report = planted
     (rule,) = (rule for rule in report.rules if rule.rule == "StragglerRank")
-    told = {rank["rank"]: rank for rank in rule.details["ranks"]}
+    told = {rank["rank"]: rank for rank in plain_details(rule)["ranks"]}
     assert [row.straggler for row in report.rank_comparison.ranks] == [told[0]["straggler"], told[1]["straggler"]]
     for row in report.rank_comparison.ranks:
         same = told[row.rank]

@@ -20,6 +20,7 @@ import native_programs
 import prt_reader
 import pytest
 from native_programs import WARNINGS, Programs
+from rule_details import plain_details
 
 GIB = 2**30
 PATIENCE_MS = 60_000  # of a sample; the answer comes within, however busy the machine
@@ -822,13 +823,13 @@ def test_samples_reach_the_report(play: Play, tmp_path: Path) -> None:
     assert "GPU 1: XID 94 (an uncorrectable memory error that was contained to one program)." in notes["gpu_xid"]
     assert "GPU 1: 1 uncorrected ECC error." in notes["gpu_memory_errors"]
     rules = {result.rule: result for result in report.rules}
-    low = {row["device"]: row["state"] for row in rules["LowGPUUtilization"].details["devices"]}
+    low = {row["device"]: row["state"] for row in plain_details(rules["LowGPUUtilization"])["devices"]}
     assert low == {0: "under-utilised", 1: "fine"}
-    grown = {row["device"]: row["violations"] > 0 for row in rules["GPUMemoryIncrease"].details["devices"]}
+    grown = {row["device"]: row["violations"] > 0 for row in plain_details(rules["GPUMemoryIncrease"])["devices"]}
     assert grown == {0: False, 1: True}
-    batch = {row["device"]: (row["violations"] > 0, row["memory_figure"]) for row in rules["BatchSize"].details["devices"]}
+    batch = {row["device"]: (row["violations"] > 0, row["memory_figure"]) for row in plain_details(rules["BatchSize"])["devices"]}
     assert batch == {0: (True, "footprint"), 1: (False, "footprint")}
-    metrics = {row["metric"] for node in rules["OverallSystemUsage"].details["nodes"] for row in node["metrics"]}
+    metrics = {row["metric"] for node in plain_details(rules["OverallSystemUsage"])["nodes"] for row in node["metrics"]}
     assert {"gpu", "gpu_memory", "cpu"} <= metrics
 
 

@@ -18,6 +18,7 @@ from postrun.analysis.rules.base import Preset
 from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
+from rule_details import plain_details
 
 SECOND = 1_000_000_000
 RULES = ("StepOutlier", "MaxInitializationTime", "OverallFrameworkMetrics", "Dataloader")
@@ -56,7 +57,7 @@ def test_step_outlier(run: Store, expected: dict[str, Any], preset: Preset, fact
     results, _ = judged(run, preset)
     result = results["StepOutlier"]
     figures = expected[f"StepOutlier(stddev={factor})"]
-    groups = {f"Step:ModeKeys.{group['phase']}": group for group in result.details["groups"]}
+    groups = {f"Step:ModeKeys.{group['phase']}": group for group in plain_details(result)["groups"]}
     assert set(groups) == set(figures)
     for phase, figure in figures.items():
         group = groups[phase]
@@ -84,10 +85,10 @@ def test_step_outliers_of_the_service_preset(run: Store) -> None:
     assert result.triggered == result.windows_triggered == len({(start - T0) // (60 * SECOND) for start in starts}) == 12
     # Steps last from 120 s to 1039.4 s: windows 2 to 17, which all have steps.
     assert result.windows == 16
-    assert result.details["groups"][1]["every_steps"] == 25
+    assert plain_details(result)["groups"][1]["every_steps"] == 25
     # Ten slowest of twelve equal ones: the first ten, each against a step of 0.2 s. Forward and backward are the same in all.
-    assert [(row["index"], row["start_ns"]) for row in result.details["slowest"]] == [(25 * i, starts[i]) for i in range(10)]
-    for row in result.details["slowest"]:
+    assert [(row["index"], row["start_ns"]) for row in plain_details(result)["slowest"]] == [(25 * i, starts[i]) for i in range(10)]
+    for row in plain_details(result)["slowest"]:
         assert (row["duration_ns"], row["typical_ns"], row["outlier"]) == (2 * SECOND, SECOND // 5, True)
         assert row["active"] == [
             {"kind": "annotation", "name": "net_conv", "time_ns": 180_000_000, "typical_ns": 180_000_000, "extra_ns": 0}
@@ -95,7 +96,7 @@ def test_step_outliers_of_the_service_preset(run: Store) -> None:
     # 12 x 1.8 s beyond the median, of 919.4 s from the first step to the last one.
     assert (finding.cost_ns, finding.cost_percent) == (21_600_000_000, pytest.approx(100 * 21.6 / 919.4))
     assert finding.cost_per_step_ns == 72_000_000
-    phases = {row["name"]: row["time_ns"] for row in result.details["active"]["phases"]}
+    phases = {row["name"]: row["time_ns"] for row in plain_details(result)["active"]["phases"]}
     assert phases == {"TRAIN": 24 * SECOND}
 
 
@@ -114,12 +115,12 @@ def test_mode_and_limits(run: Store) -> None:
 def test_max_initialization_time(run: Store, expected: dict[str, Any], preset: Preset) -> None:
     result = judged(run, preset)[0]["MaxInitializationTime"]
     job = expected["JobSummary"]
-    found = {name: result.details[f"{name}_ns"] // SECOND for name in ("duration", "initialization", "loop", "finalization")}
+    found = {name: plain_details(result)[f"{name}_ns"] // SECOND for name in ("duration", "initialization", "loop", "finalization")}
     assert found == {
         "duration": job["duration"], "initialization": job["init"], "loop": job["loop_by_end"], "finalization": job["final_by_end"],
     }  # fmt: skip
     assert found == {"duration": 1199, "initialization": 119, "loop": 919, "finalization": 160}
-    assert (result.verdict, result.triggered, result.details["measured_from"]) == ("NoIssuesFound", 0, "start of the job")
+    assert (result.verdict, result.triggered, plain_details(result)["measured_from"]) == ("NoIssuesFound", 0, "start of the job")
     # 119.999 s are 1.99998 minutes.
     assert judged(run, preset, MaxInitializationTime_threshold=1.99998)[0]["MaxInitializationTime"].verdict == "IssuesFound"
     assert judged(run, preset, MaxInitializationTime_threshold=2)[0]["MaxInitializationTime"].verdict == "NoIssuesFound"
@@ -130,12 +131,12 @@ def test_overall_framework_metrics(run: Store, expected: dict[str, Any], preset:
     results, findings = judged(run, preset)
     result = results["OverallFrameworkMetrics"]
     split = expected["phase split (documented)"]
-    assert {row["name"]: row["percent"] for row in result.details["phases"]} == pytest.approx(
+    assert {row["name"]: row["percent"] for row in plain_details(result)["phases"]} == pytest.approx(
         {"TRAIN": split["TRAIN"], "EVAL": split["EVAL"], "other": split["others"]}, rel=1e-9
     )
-    assert [round(row["percent"], 4) for row in result.details["phases"]] == [8.8754, 0.8701, 90.2545]
+    assert [round(row["percent"], 4) for row in plain_details(result)["phases"]] == [8.8754, 0.8701, 90.2545]
     assert (result.verdict, result.datapoints) == ("NoIssuesFound", 320)
-    assert result.details["notes"] == ["90 % of the time from the first to the last step was spent outside of the steps."]
+    assert plain_details(result)["notes"] == ["90 % of the time from the first to the last step was spent outside of the steps."]
     assert "OverallFrameworkMetrics" not in findings
 
 
@@ -144,13 +145,13 @@ def test_dataloader(run: Store, preset: Preset) -> None:
     # One data loader with 2 workers on the 4 cores of algo-1; 300 waits of 450 ms, one in every third second, from 119.5 s to 1016.5 s.
     results, findings = judged(run, preset)
     result = results["Dataloader"]
-    [row] = result.details["nodes"]
+    [row] = plain_details(result)["nodes"]
     assert (row["node"], row["cores"], row["loaders"], row["source"]) == ("algo-1", 4, 2, "num_workers")
     assert (row["percent_of_cores"], row["seconds"], row["issue"]) == (50.0, 300, True)
-    assert result.details["configurations"] == [
+    assert plain_details(result)["configurations"] == [
         {"node": "algo-1", "pin_memory": False, "num_workers": 2, "prefetch_factor": None, "count": 1}
     ]
-    loading = result.details["loading"]
+    loading = plain_details(result)["loading"]
     assert {loading[name] for name in ("p25_ns", "p50_ns", "p95_ns", "max_ns")} == {450_000_000}
     assert (loading["count"], loading["total_ns"]) == (300, 135 * SECOND)
     assert (result.first_ns, result.last_ns) == (T0 + 119 * SECOND + SECOND // 2, T0 + 1016 * SECOND + SECOND // 2)
@@ -172,7 +173,7 @@ def test_step_durations_of_a_recorded_run(shared_data: Path) -> None:
         pytest.skip(f"no recorded run: {folder} is no folder")
     with ingest([folder]) as store:
         results, _ = judged(store, "service", StepOutlier_mode="TRAIN")
-    [group] = results["StepOutlier"].details["groups"]
+    [group] = plain_details(results["StepOutlier"])["groups"]
     published = {
         "mean": 0.3821861, "std": 1.60413650, "max": 9.020725, "p99": 6.42998448, "p95": 0.08598545, "p50": 0.0842345,
     }  # fmt: skip

@@ -13,6 +13,7 @@ import pytest
 from postrun.analysis.report import ISSUES
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
+from rule_details import plain_details
 from sample_rules import judged
 
 BEGIN_MS = 1_700_000_040_001
@@ -50,14 +51,14 @@ def test_memory_increase(run: Store, expected: dict[str, Any], preset: str, key:
     found = judged(run, "GPUMemoryIncrease", preset=preset)
     ((place, figures),) = expected[key].items()
     assert place == "algo-1/gpu0"
-    row = found.details["devices"][0]
+    row = plain_details(found)["devices"][0]
     assert (row["node"], row["device"], row["memory_figure"]) == ("algo-1", 0, "memory controller")
     assert (found.verdict, found.violations, row["violations"]) == (ISSUES, figures["hits"], figures["hits"])
     assert row["largest_increase"] == figures["max_increase"]
     (episode,) = row["episodes"]
     assert episode["start_ns"] == (BEGIN_MS + 500 * figures["first_k"]) * 1_000_000 == found.first_ns
     assert episode["end_ns"] == (BEGIN_MS + 500 * figures["last_k"]) * 1_000_000 == found.last_ns
-    assert [other["violations"] for other in found.details["devices"][1:]] == [0, 0, 0]
+    assert [other["violations"] for other in plain_details(found)["devices"][1:]] == [0, 0, 0]
     # windows of 120 samples, the last one full
     assert found.windows_triggered == figures["last_k"] // 120 - figures["first_k"] // 120 + 1
 
@@ -66,11 +67,11 @@ def test_memory_increase(run: Store, expected: dict[str, Any], preset: str, key:
 def test_load_balancing(run: Store, expected: dict[str, Any], preset: str, threshold: float) -> None:
     found = judged(run, "LoadBalancing", preset=preset)
     distances = expected["LoadBalancing"]
-    names = [f"{row['node']}/gpu{row['device']}" for row in found.details["devices"]]
-    matrix = found.details["matrix"]
+    names = [f"{row['node']}/gpu{row['device']}" for row in plain_details(found)["devices"]]
+    matrix = plain_details(found)["matrix"]
     seen = {f"{a} vs {b}": matrix[i][j] for i, a in enumerate(names) for j, b in enumerate(names) if i < j}
     assert seen == pytest.approx(distances, abs=1e-6)
     assert (found.verdict, found.violations) == (ISSUES, sum(apart > threshold for apart in distances.values()))
-    assert [row["mean"] for row in found.details["devices"]] == pytest.approx([77.0, 39.5, 92.0, 100.0])
+    assert [row["mean"] for row in plain_details(found)["devices"]] == pytest.approx([77.0, 39.5, 92.0, 100.0])
     assert found.cost is not None
     assert found.cost.ns == pytest.approx((23 + 60.5 + 8) / 100 * 1200e9)

@@ -17,6 +17,7 @@ from postrun.analysis.report import RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
+from rule_details import plain_details
 from sample_rules import (
     CONTROLLER,
     CORE,
@@ -70,7 +71,7 @@ def presets(run: Store) -> dict[str, Results]:
 
 
 def gpus(result: RuleResult) -> dict[str, dict[str, Any]]:
-    return {f"{row['node']}/gpu{row['device']}": row for row in result.details["devices"]}
+    return {f"{row['node']}/gpu{row['device']}": row for row in plain_details(result)["devices"]}
 
 
 @pytest.mark.parametrize("preset", ["documented", "service"])
@@ -123,7 +124,7 @@ def test_batch_size(presets: dict[str, Results], expected: dict[str, Any], prese
 )
 def test_bottlenecks(presets: dict[str, Results], expected: dict[str, Any], rule: str, preset: str, key: str) -> None:
     found, want = presets[preset][rule], expected[key]
-    rows = {row["node"]: row for row in found.details["nodes"]}
+    rows = {row["node"]: row for row in plain_details(found)["nodes"]}
     assert rows.keys() == want.keys()
     for node, entry in want.items():
         row = rows[node]
@@ -133,7 +134,7 @@ def test_bottlenecks(presets: dict[str, Results], expected: dict[str, Any], rule
         assert (row["issue"], row["unused"], row["windows"], row["windows_exceeded"]) == (False, [], 20, 0)
     bottlenecks = sum(entry["bottlenecks"] for entry in want.values())
     assert (found.verdict, found.triggered, found.violations, found.datapoints) == ("NoIssuesFound", 0, bottlenecks, 4800)
-    assert found.details["bottleneck_ns"] == bottlenecks * STEP
+    assert plain_details(found)["bottleneck_ns"] == bottlenecks * STEP
 
 
 def test_a_lower_threshold_is_an_issue(run: Store) -> None:
@@ -141,7 +142,7 @@ def test_a_lower_threshold_is_an_issue(run: Store) -> None:
     assert (strict["CPUBottleneck"].verdict, strict["IOBottleneck"].verdict) == ("NoIssuesFound", "IssuesFound")  # 5 % is not over 5 %
     found = results(run, "service", CPUBottleneck_threshold=4.99)["CPUBottleneck"]
     assert (found.verdict, found.triggered, found.windows_triggered) == ("IssuesFound", 20, 20)
-    assert [row["issue"] for row in found.details["nodes"]] == [True, False]
+    assert [row["issue"] for row in plain_details(found)["nodes"]] == [True, False]
     assert found.changed_parameters == {"threshold": 4.99}
 
 
@@ -156,14 +157,14 @@ def test_what_was_active_in_the_io_bottleneck(run: Store) -> None:
 
     steps = [(120_000 + 3000 * i, 2000 if i % 25 == 0 else 200) for i in range(300)]
     evaluation = [(120_000 + 900_000 + 1000 * i, 400) for i in range(20)]
-    phases = {row["name"]: row["time_ns"] for row in found.details["active"]["phases"]}
+    phases = {row["name"]: row["time_ns"] for row in plain_details(found)["active"]["phases"]}
     train, other = sum(covered(*step) for step in steps), sum(covered(*step) for step in evaluation)
     assert phases == {"TRAIN": train, "EVAL": other, "outside of steps": 800 * STEP - train - other}
-    annotations = {row["name"]: row["time_ns"] for row in found.details["active"]["annotations"]}
+    annotations = {row["name"]: row["time_ns"] for row in plain_details(found)["active"]["annotations"]}
     assert "DataLoaderIter::GetNext" not in annotations  # the loader is active between these snapshots only
     assert sum(covered(start - 500, 450) for start, _ in steps) == 0
     assert annotations["net_conv"] == sum(covered(start + 1, 60) + covered(start + 70, 120) for start, _ in steps)
-    assert found.details["active"]["operators"] == []
+    assert plain_details(found)["active"]["operators"] == []
 
 
 @pytest.mark.parametrize("preset", ["documented", "service"])
@@ -171,7 +172,7 @@ def test_overall_system_usage(presets: dict[str, Results], expected: dict[str, A
     figures = {"CPU": "cpu", "GPU": "gpu", "GPUmemory": "gpu_memory", "IO": "io_wait", "CPUmemory": "cpu_memory", "Network": "network"}
     found = presets[preset]["OverallSystemUsage"]
     assert (found.verdict, found.triggered, found.datapoints) == ("NoIssuesFound", 0, 2 * 6 * 2400)
-    rows = {(node["node"], row["metric"]): row for node in found.details["nodes"] for row in node["metrics"]}
+    rows = {(node["node"], row["metric"]): row for node in plain_details(found)["nodes"] for row in node["metrics"]}
     want = expected["OverallSystemUsage"]
     assert rows.keys() == {(node, figures[name]) for node in want for name in want[node]}
     for node, of_node in want.items():

@@ -17,6 +17,7 @@ from postrun.analysis.report import RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
 from recompute import LOADING, Event, Spans, Trace
+from rule_details import plain_details
 
 # Trace -> verdicts of HostBound, SyncBound and ShortKernels with their default parameters.
 ISSUE, FINE = "IssuesFound", "NoIssuesFound"
@@ -96,26 +97,26 @@ def check(path: Path) -> tuple[str, ...]:
 def compare(traces: list[Trace], results: dict[str, RuleResult], short_us: float) -> None:
     expected = [figures(trace, device, short_us) for trace in traces for device in devices_of(trace)]
     for rule, result in results.items():
-        found = result.details["devices"]
+        found = plain_details(result)["devices"]
         assert len(found) == len(expected)
         for row, figure in zip(found, expected, strict=True):
             wanted = {key: value for key, value in figure[rule].items() if key in row}
             assert {key: row[key] for key in wanted} == wanted, rule
     host = results["HostBound"]
     idle_limit, share_limit = host.parameters["idle_threshold"], host.parameters["host_share"]
-    for row in host.details["devices"]:
+    for row in plain_details(host)["devices"]:
         over = 100 * row["idle_ns"] > idle_limit * row["span_ns"] and 100 * row["host_wait_ns"] > share_limit * row["idle_ns"]
         assert row["issue"] is over
     if host.verdict == ISSUE:
-        bad = [figure for figure, row in zip(expected, host.details["devices"], strict=True) if row["issue"]]
+        bad = [figure for figure, row in zip(expected, plain_details(host)["devices"], strict=True) if row["issue"]]
         meanwhile = sum((figure["meanwhile"] for figure in bad), Counter[str]())
-        told = Counter({share["activity"]: share["time_ns"] for share in host.details["host"]})
+        told = Counter({share["activity"]: share["time_ns"] for share in plain_details(host)["host"]})
         told["nothing recorded"] += told.pop("annotated ranges", 0)  # no event tells of either
         assert +told == +meanwhile
         after = sum(figure["SyncBound"]["after"] for figure in bad)
-        assert host.details["after_synchronisation_ns"] == after
-    if results["SyncBound"].details["calls"]:
-        counts = Counter({(call["name"], call["operator"]): call["count"] for call in results["SyncBound"].details["calls"]})
+        assert plain_details(host)["after_synchronisation_ns"] == after
+    if plain_details(results["SyncBound"])["calls"]:
+        counts = Counter({(call["name"], call["operator"]): call["count"] for call in plain_details(results["SyncBound"])["calls"]})
         for trace in traces:
             for name, inner in operators(trace):
                 # Where the times of two operators are the same, either may be the inner one.

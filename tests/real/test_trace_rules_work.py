@@ -16,6 +16,7 @@ from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report, RuleResult
 from postrun.analysis.rules.selection import select
 from postrun.ingest import ingest
+from rule_details import plain_details
 
 RULES = ("ExposedCommunication", "LowPrecision", "PageableCopies", "StragglerRank")
 ISSUE, FINE, NOT = "IssuesFound", "NoIssuesFound", "NotEvaluated"
@@ -133,8 +134,8 @@ def test_exposed_part_of_every_collective(trace: tuple[str, Report, list[list[Ev
             sums = by_name[name.partition("(")[0]]
             for position, value in enumerate((len(own), sum(end - start for start, end in own), without(own, computation))):
                 sums[position] += value
-    assert [(d["communication_ns"], d["exposed_ns"]) for d in result.details["devices"]] == whole
-    found = {k["name"]: [k["count"], k["time_ns"], k["exposed_ns"]] for k in result.details["kernels"]}
+    assert [(d["communication_ns"], d["exposed_ns"]) for d in plain_details(result)["devices"]] == whole
+    found = {k["name"]: [k["count"], k["time_ns"], k["exposed_ns"]] for k in plain_details(result)["kernels"]}
     assert found == by_name
 
 
@@ -149,7 +150,7 @@ def test_pageable_copies(trace: tuple[str, Report, list[list[Event]]]) -> None:
     for listed, own in zip(files, copies, strict=True):
         pageable = spans([e for e in own if "Pageable" in e["name"]])
         expected.append((length(pageable), without(pageable, spans([e for e in listed if e["category"] == "kernel"]))))
-    assert [(d["pageable_ns"], d["exposed_ns"]) for d in result.details["devices"]] == expected
+    assert [(d["pageable_ns"], d["exposed_ns"]) for d in plain_details(result)["devices"]] == expected
 
 
 MATRIX = re.compile(r"sgemm|scudnn|winograd|fft2d|cgemm|gemv|conv|wgrad|dgrad", re.IGNORECASE)
@@ -168,9 +169,9 @@ def test_v100_matrix_work_is_fp32(kineto: Path, name: str) -> None:
     with ingest([path]) as store:
         (result,) = analyze(store, Options(generated_at_ns=0, selection=select(["LowPrecision"]))).rules
     matrix = sum(e["end"] - e["start"] for e in own if MATRIX.search(e["name"]))
-    assert result.details["matrix_ns"] == pytest.approx(matrix, rel=0.02)
-    assert result.details["fp32_percent"] > 99
-    assert result.details["alternatives"] == ["FP16"]
+    assert plain_details(result)["matrix_ns"] == pytest.approx(matrix, rel=0.02)
+    assert plain_details(result)["fp32_percent"] > 99
+    assert plain_details(result)["alternatives"] == ["FP16"]
 
 
 def test_the_published_figures(kineto: Path) -> None:
@@ -180,7 +181,7 @@ def test_the_published_figures(kineto: Path) -> None:
     with ingest([path]) as store:
         report = analyze(store, Options(generated_at_ns=0, selection=select(["ExposedCommunication"])))
     (result,), (found,) = report.rules, report.findings
-    (device,) = result.details["devices"]
+    (device,) = plain_details(result)["devices"]
     assert (device["exposed_ns"], device["span_ns"]) == (87_921_000, 464_594_000)
     assert device["exposed_percent"] == pytest.approx(18.9, abs=0.05)
     assert result.finding == "Exposed communication costs 87.9 ms of 465 ms, 18.9 % of the profile of rank 3, GPU 3 (threshold 10.0 %)."
@@ -218,7 +219,7 @@ def test_two_real_ranks(kineto: Path) -> None:
         waited.append(of_rank[1])
     with ingest([folder]) as store:
         result = analyze(store, Options(generated_at_ns=0, selection=select(["StragglerRank"]))).rules[0]
-    details = result.details["ranks"]
+    details = plain_details(result)["ranks"]
     assert [rank["computation_per_step_ns"] for rank in details] == [statistics.median(own) for own in computed]
     assert [rank["waiting_per_step_ns"] for rank in details] == [statistics.median(own) for own in waited]
     # Rank 1 computes longer in both steps, but rank 0 is not in collectives for half of that longer

@@ -8,6 +8,8 @@ import math
 from typing import Any
 
 from postrun.analysis.report import Finding, RuleParameter, RuleResult
+from postrun.analysis.rule_details import DETAILS
+from rule_details import details_from
 
 MS = 1_000_000
 S = 1_000_000_000
@@ -146,7 +148,8 @@ def rule_results() -> tuple[RuleResult, ...]:
     fine, issue, none = "NoIssuesFound", "IssuesFound", "NotEvaluated"
 
     def of(rule: str, category: str, verdict: str, finding: str | None = None, **more: Any) -> RuleResult:
-        return result(rule, category, verdict, finding, details=held.get(rule, {}), **more)
+        details = held.get(rule, {})
+        return result(rule, category, verdict, finding, details=details_from(rule, details) if rule in DETAILS else details, **more)
 
     return (
         result("ProfilerReport", "report", issue, "3 of 11 rules found an issue, 2 could not be evaluated.", details={"rules": []}, given={}),

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from postrun.analysis.report import Report, RuleResult
+from postrun.analysis.rule_details import DETAILS
 from postrun.report_templates.render import render
 from postrun.report_templates.rule_json import rule_files
+from rule_details import details_from
 
 BOX = {"samples": 9, "min": 1, "p5": 2, "p25": 3, "p50": 4, "p75": 5, "p95": 6, "max": 9, "mean": 4.5, "lower": 1, "upper": 8,
        "whisker_lower": 1, "whisker_upper": 7}  # fmt: skip
@@ -25,7 +27,8 @@ def result(rule: str, details: dict[str, Any], **more: Any) -> RuleResult:
         "parameters": {"threshold_p95": 70, "mode": None, "scan_interval_us": 60_000_000}, "changed_parameters": {}, "parameter_table": (),
         "finding": None, "recommendation": None, "checks": "", "condition": "", "advice": "", **more,
     }  # fmt: skip
-    return RuleResult(rule=rule, details=details, **given)
+    typed = details and rule in DETAILS and given["category"] == "system"
+    return RuleResult(rule=rule, details=details_from(rule, details) if typed else details, **given)
 
 
 @pytest.fixture
@@ -119,10 +122,10 @@ def test_load_balancing(empty: Report) -> None:
 
 
 def test_overall_system_usage(empty: Report) -> None:
-    values = {"unit": "%", "max": 71.004, "p99": 70, "p95": 60, "p50": 50, "min": None, "derived": False}
+    values = {"unit": "%", "max": 71.004, "p99": 70, "p95": 60, "p50": 50, "min": 40, "derived": False}
     metrics = [{"metric": name, **values} for name in ("gpu", "network", "io_wait", "disk_read", "cpu_memory")]
     found = details_of(empty, "OverallSystemUsage", {"nodes": [{"node": "a", "statement": "", "metrics": metrics}]})
-    row = {"a": {"max": 71.0, "p99": 70, "p95": 60, "p50": 50, "min": None}}
+    row = {"a": {"max": 71.0, "p99": 70, "p95": 60, "p50": 50, "min": 40}}
     assert found == {"Network": row, "GPU": row, "CPU memory": row, "I/O": row}
 
 

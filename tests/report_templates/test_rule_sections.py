@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import html
 import random
@@ -19,6 +18,8 @@ import pytest
 from conftest import HOSTILE
 from hand_made_rules import details, result, rule_results
 from postrun.analysis.report import Finding, Report, RuleResult
+from postrun.analysis.report_data import rule_details
+from postrun.analysis.rule_details import StepOutlierDetails
 from postrun.report_templates import context as contexts
 from postrun.report_templates.blocks import Figure, Section, Table, coded
 from postrun.report_templates.context import context
@@ -33,7 +34,8 @@ from postrun.report_templates.pages import page
 from postrun.report_templates.render import render
 from postrun.report_templates.rule_blocks.generic import written
 from postrun.report_templates.rule_blocks.loop import step_outlier
-from postrun.report_templates.rule_blocks.reading import Shown
+from postrun.report_templates.rule_blocks.shown import Shown
+from rule_details import details_from, plain_details
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -289,7 +291,7 @@ def test_no_figure_has_more_than_twelve_rows(rich: Report) -> None:
             for i, row in enumerate(held[rule][key] * 16)
         ]
         given = held[rule] | {key: many, "matrix": []}
-        part = parts_of(with_rules(rich, result(rule, "system", "IssuesFound", "x.", details=given)))[f"rule-{rule}"]
+        part = parts_of(with_rules(rich, result(rule, "system", "IssuesFound", "x.", details=details_from(rule, given))))[f"rule-{rule}"]
         for figure in part.figures.values():
             height = float(re.search(r'height="([\d.]+)"', figure.svg)[1])  # type: ignore[index]
             assert height <= 460, figure.id
@@ -304,6 +306,11 @@ def test_equal_names_and_odd_names_have_sections_of_their_own(rich: Report) -> N
     ids = re.findall(r'\bid="([^"]*)"', text)
     assert len(ids) == len(set(ids))
     assert sum(id.startswith("rule-") and "-" not in id[5:] for id in ids) == 6
+
+
+def loaded(rule: RuleResult, data: Any) -> Any:
+    """The details as they are loaded from a report.json; what is not even a dict stays as it is."""
+    return rule_details(rule.rule, rule.category, data) if isinstance(data, dict) else data
 
 
 def hostile(value: Any, texts: Iterator[str]) -> Any:
@@ -324,7 +331,7 @@ def test_hostile_texts_stay_text(rich: Report) -> None:
     rules = []
     for rule in rule_results():
         bad = {field: next(texts) for field in ("finding", "recommendation", "reason", "capture", "checks", "condition", "advice")}
-        kept = rule.details if rule.category == "report" else hostile(copy.deepcopy(rule.details), texts)
+        kept = rule.details if rule.category == "report" else loaded(rule, hostile(plain_details(rule), texts))
         parameters = tuple(
             dataclasses.replace(one, unit=next(texts), meaning=next(texts), value=next(texts)) for one in rule.parameter_table
         )
@@ -365,7 +372,10 @@ def damaged(value: Any, chance: random.Random, share: float) -> Any:
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_is_missing_the_report_is_made(rich: Report, seed: int) -> None:
     chance = random.Random(seed)
-    rules = tuple(dataclasses.replace(rule, details=damaged(rule.details, chance, 0.01 * 1.18**seed % 0.5)) for rule in rule_results())
+    rules = tuple(
+        dataclasses.replace(rule, details=loaded(rule, damaged(plain_details(rule), chance, 0.01 * 1.18**seed % 0.5)))
+        for rule in rule_results()
+    )
     shown = context(dataclasses.replace(rich, rules=rules), quiet)
     for target in ("html", "pdf"):
         assert "nan" not in words(page(shown, target)).split()
@@ -511,10 +521,10 @@ def test_groups_that_were_judged_are_drawn_before_those_that_were_not() -> None:
         times = {"mean_ns": 2e8, "std_ns": 1e7, "threshold_ns": 3e8, "max_ns": 9e8, "p50_ns": 2e8}
         return common | times | {"histogram": {"edges": edges, "counts": [1, 2, 1], "beyond": 2, "logarithmic": False}}
 
-    found = result(
-        "StepOutlier", "framework", "NoIssuesFound", "Fine.", details={"groups": [group("EVAL", 5, False), group("TRAIN", 900, True)]}
-    )
-    figure, table = step_outlier(Shown("rule-StepOutlier", found, 0))[:2]
+    found = result("StepOutlier", "framework", "NoIssuesFound", "Fine.")
+    found_details = details_from("StepOutlier", {"groups": [group("EVAL", 5, False), group("TRAIN", 900, True)]})
+    assert isinstance(found_details, StepOutlierDetails)
+    figure, table = step_outlier(Shown("rule-StepOutlier", found, 0), found_details)[:2]
     assert isinstance(figure, Figure)
     assert isinstance(table, Table)
     assert words(figure.alt).endswith("rank 0 TRAIN: 0 outliers among 900 steps")
