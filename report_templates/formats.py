@@ -6,7 +6,7 @@ The wording is that of :mod:`postrun.analysis.wording`, with no-break spaces, an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ..analysis import wording
@@ -23,6 +23,15 @@ def count(value: int | None) -> str:
     return UNKNOWN if value is None else wording.count(value).translate(_GLUE)
 
 
+def capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def digits(number: int | None) -> str:
+    """A number that is a name, such as that of a stream."""
+    return UNKNOWN if number is None else str(number)
+
+
 def plural(number: int, one: str, many: str | None = None) -> str:
     """A count and its noun: 1 step, 2 steps."""
     return f"{count(number)}\u00a0{one if number == 1 else many or one + 's'}"
@@ -36,12 +45,17 @@ def numbered(numbers: Iterable[int]) -> str:
     return wording.numbered(numbers)
 
 
-def significant(value: float) -> str:
-    return wording.significant(value).translate(_GLUE)
+def significant(value: float | None) -> str:
+    return UNKNOWN if value is None else wording.significant(value).translate(_GLUE)
 
 
 def duration(nanoseconds: float | None) -> str:
     return UNKNOWN if nanoseconds is None else wording.duration(nanoseconds).translate(_GLUE)
+
+
+def since(start: int) -> Callable[[int], str]:
+    """The format of moments as the time since ``start``."""
+    return lambda moment: duration(moment - start)
 
 
 def shift(nanoseconds: int) -> str:
@@ -57,6 +71,10 @@ def size(value: float | None) -> str:
 
 def percent(value: float | None) -> str:
     return UNKNOWN if value is None else wording.percent(value).translate(_GLUE)
+
+
+def percent_of(part: float, whole: float | None) -> float | None:
+    return 100 * part / whole if whole else None
 
 
 def points(difference: float | None) -> str:

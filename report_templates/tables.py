@@ -5,14 +5,15 @@ A :class:`Col` holds everything about one column: its header, the value of a row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
 from markupsafe import Markup
 
 from .figures.donut import Sector
-from .formats import UNKNOWN, clip
+from .formats import UNKNOWN, clip, quantity
 
 T = TypeVar("T")
 
@@ -109,3 +110,25 @@ def word(text: str | None, *, full: str | None = None, limit: int = 90) -> Cell:
     full = text if full is None else full
     short = clip(text, limit)
     return Cell(short, title=clip(full, 2000) if full != short else None)
+
+
+def amount(number: float | None, unit: str) -> Cell:
+    """A cell of a number in its own unit."""
+    return Cell(quantity(number, unit), sort=number)
+
+
+def pairs_table(
+    id: str,
+    caption: str,
+    pairs: Iterable[tuple[str, Any]],
+    headers: tuple[str, str],
+    form: Callable[[Any], str] | None = None,
+    *,
+    kind: str = "",
+    limit: int = 90,
+    **flags: Any,
+) -> Table | None:
+    """A table of names and values; ``form``, ``kind``, and ``limit`` are those of the values' column."""
+    name, value = headers
+    columns = [Col[Any](name, itemgetter(0), kind="name"), Col[Any](value, itemgetter(1), form, kind=kind, limit=limit)]
+    return table(id, caption, list(pairs), columns, **flags)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...analysis.comparison import Comparison
-from ..blocks import Cell, Column, Section, say, table, word
-from ..formats import UNKNOWN, plural
+from ..blocks import Section, say
+from ..formats import UNKNOWN, capitalized, plural
+from ..tables import Cell, Col, table
 
 
 def alike(made: Comparison) -> Section:
@@ -16,44 +17,30 @@ def alike(made: Comparison) -> Section:
     else:
         lead = say("Alike in everything that the reports tell of their circumstances.")
     found = Section("alike", "The two runs", lead)
-    sides = (("base", made.base), ("new", made.new))
     found.add(
         table(
             "alike-runs",
             "The runs",
+            (("base", made.base), ("new", made.new)),
             [
-                Column("Side", "name"),
-                Column("Run"),
-                Column("What it is"),
-                Column("Status"),
-                Column("Read from", html_only=True),
-                Column("Its report says"),
-            ],
-            [
-                [
-                    Cell(label),
-                    word(side.name, limit=60),
-                    word(side.subtitle),
-                    word(side.status),
-                    word(side.given or side.read_from, limit=80),
-                    word(side.headline, limit=240),
-                ]
-                for label, side in sides
+                Col("Side", lambda pair: pair[0], kind="name"),
+                Col("Run", lambda pair: pair[1].name, limit=60),
+                Col("What it is", lambda pair: pair[1].subtitle),
+                Col("Status", lambda pair: pair[1].status),
+                Col("Read from", lambda pair: pair[1].given or pair[1].read_from, limit=80, html_only=True),
+                Col("Its report says", lambda pair: pair[1].headline, limit=240),
             ],
             sortable=False,
         ),
         table(
             "alike-differences",
             "What differs beside the measurements",
-            [Column("Circumstance", "name"), Column("Base"), Column("New"), Column("What it forbids to conclude")],
+            made.differences,
             [
-                [
-                    Cell(one.name),
-                    word(one.base),
-                    word(one.new),
-                    word(one.limits[:1].upper() + one.limits[1:] if one.limits else UNKNOWN, limit=160),
-                ]
-                for one in made.differences
+                Col("Circumstance", lambda row: Cell(row.name), kind="name"),
+                Col("Base", lambda row: row.base),
+                Col("New", lambda row: row.new),
+                Col("What it forbids to conclude", lambda one: capitalized(one.limits) if one.limits else UNKNOWN, limit=160),
             ],
             sortable=False,
             pdf_rows=30,

@@ -6,10 +6,11 @@ from collections import Counter
 
 from ...analysis.compare_basis import SMALLEST_PERCENT
 from ...analysis.comparison import Comparison, KernelChange
-from ..blocks import BARS, Cell, Column, Figure, Section, Table, meaning_of, say, table, word
+from ..blocks import BARS, Figure, Section, meaning_of, say
 from ..figures.axes import time_unit
 from ..figures.diverging_bars import Effect, diverging_bars
 from ..formats import plural
+from ..tables import Cell, Col, Table, table, word
 from . import words
 
 
@@ -58,40 +59,22 @@ def _table(made: Comparison, unit: str) -> Table | None:
     return table(
         "kernels-table",
         f"Every kernel, largest effect {unit} first",
+        made.kernels,
         [
-            Column("Kernel", "name"),
-            Column("Category", html_only=True),
-            Column("Verdict"),
-            Column("Effect", "number"),
-            Column("Change", "number"),
-            Column("Base", "number"),
-            Column("New", "number"),
-            Column("Runs, base", "number", html_only=True),
-            Column("Runs, new", "number", html_only=True),
-            Column("Mean, base", "number"),
-            Column("Mean, new", "number"),
-            Column("Precision", html_only=True),
-            Column("Met by", html_only=True),
-            Column("Full name", "full", html_only=True),
-        ],
-        [
-            [
-                word(one.short_name, full=_names(one), limit=72),
-                word(one.category),
-                words.judged(one.state, large=_large(one, made)),
-                words.effect(one.effect_ns),
-                words.change(one.change_percent),
-                words.time(one.base_ns) if one.base_names else words.time(None),
-                words.time(one.new_ns) if one.new_names else words.time(None),
-                words.number(one.base_count),
-                words.number(one.new_count),
-                words.time(one.base_mean_ns),
-                words.time(one.new_mean_ns),
-                word(_precision(one)),
-                word(one.matched or "in one run only"),
-                word(_names(one), limit=400),
-            ]
-            for one in made.kernels
+            Col("Kernel", lambda row: word(row.short_name, full=_names(row), limit=72), kind="name"),
+            Col("Category", lambda row: row.category, html_only=True),
+            Col("Verdict", lambda row: words.judged(row.state, large=_large(row, made))),
+            Col("Effect", lambda row: row.effect_ns, words.effect),
+            Col("Change", lambda row: row.change_percent, words.change),
+            Col("Base", lambda row: row.base_ns if row.base_names else None, words.time),
+            Col("New", lambda row: row.new_ns if row.new_names else None, words.time),
+            Col("Runs, base", lambda row: row.base_count, words.number, html_only=True),
+            Col("Runs, new", lambda row: row.new_count, words.number, html_only=True),
+            Col("Mean, base", lambda row: row.base_mean_ns, words.time),
+            Col("Mean, new", lambda row: row.new_mean_ns, words.time),
+            Col("Precision", _precision, html_only=True),
+            Col("Met by", lambda row: row.matched or "in one run only", html_only=True),
+            Col("Full name", _names, kind="full", limit=400, html_only=True),
         ],
         pdf_rows=15,
         note=f"Base, New and Effect are sums {unit}; Mean is of one run of the kernel. Kernels whose full names differ meet by short name"
@@ -117,27 +100,12 @@ def _categories(made: Comparison, unit: str) -> Table | None:
     return table(
         "kernels-categories",
         f"Categories of kernels {unit}",
+        made.categories,
         [
-            Column("Category", "name"),
-            Column("Base", "number"),
-            Column("New", "number"),
-            Column("Effect", "number"),
-            Column("Change", "number"),
-            Column("Runs, base", "number"),
-            Column("Runs, new", "number"),
-            Column("Verdict"),
-        ],
-        [
-            [
-                Cell(one.name),
-                words.time(one.base_ns),
-                words.time(one.new_ns),
-                words.effect(one.effect_ns),
-                words.change(one.change_percent),
-                words.number(one.base_count),
-                words.number(one.new_count),
-                words.state(one.state),
-            ]
-            for one in made.categories
+            Col("Category", lambda row: Cell(row.name), kind="name"),
+            *words.AMOUNT,
+            Col("Runs, base", lambda row: row.base_count, words.number),
+            Col("Runs, new", lambda row: row.new_count, words.number),
+            words.VERDICT,
         ],
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...analysis.comparison import Comparison, Measure
-from ..blocks import Cell, Column, Section, say, table
+from ..blocks import Section, say
 from ..formats import UNKNOWN, duration
+from ..tables import Cell, Col, table
 from . import words
 
 
@@ -22,16 +23,13 @@ def launches(made: Comparison) -> Section:
         table(
             "launches-table",
             f"Launches; calls and host time {unit}",
-            [Column("Figure", "name"), Column("Base", "number"), Column("New", "number"), Column("Change", "number"), Column("Verdict")],
+            made.launches,
             [
-                [
-                    Cell(one.name),
-                    Cell(_value(one, one.base)),
-                    Cell(_value(one, one.new)),
-                    words.change(one.change_percent),
-                    words.state(one.state),
-                ]
-                for one in made.launches
+                Col("Figure", lambda row: Cell(row.name), kind="name"),
+                Col("Base", lambda row: Cell(_value(row, row.base)), kind="number"),
+                Col("New", lambda row: Cell(_value(row, row.new)), kind="number"),
+                Col("Change", lambda row: row.change_percent, words.change),
+                words.VERDICT,
             ],
             sortable=False,
             note="These have no known spread: the verdict follows from the threshold alone.",
@@ -39,24 +37,11 @@ def launches(made: Comparison) -> Section:
         table(
             "launches-idle",
             f"Gaps before the work of the streams {unit}, by cause",
+            made.idle,
             [
-                Column("Cause", "name"),
-                Column("Base", "number"),
-                Column("New", "number"),
-                Column("Effect", "number"),
-                Column("Change", "number"),
-                Column("Verdict"),
-            ],
-            [
-                [
-                    Cell(one.name),
-                    words.time(one.base_ns),
-                    words.time(one.new_ns),
-                    words.effect(one.effect_ns),
-                    words.change(one.change_percent),
-                    words.state(one.state),
-                ]
-                for one in made.idle
+                Col("Cause", lambda row: Cell(row.name), kind="name"),
+                *words.AMOUNT,
+                words.VERDICT,
             ],
             sortable=False,
             note="Streams of a device count each. Host wait: the launch ended after the work before it on the stream did.",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...analysis.comparison import Comparison, MemoryChange
-from ..blocks import Cell, Column, Section, say, table
-from ..formats import UNKNOWN, bandwidth, percent, size
+from ..blocks import Section, say
+from ..formats import bandwidth, percent, size
+from ..tables import Cell, Col, table
 from . import words
 
 
@@ -22,36 +23,17 @@ def memory(made: Comparison) -> Section:
         table(
             "memory-table",
             f"Copies and memsets {unit}",
+            made.memory_operations,
             [
-                Column("Kind", "name"),
-                Column("Verdict"),
-                Column("Base", "number"),
-                Column("New", "number"),
-                Column("Effect", "number"),
-                Column("Change", "number"),
-                Column("Count, base", "number"),
-                Column("Count, new", "number"),
-                Column("Bytes, base", "number", html_only=True),
-                Column("Bytes, new", "number", html_only=True),
-                Column("Bandwidth, base", "number", html_only=True),
-                Column("Bandwidth, new", "number", html_only=True),
-            ],
-            [
-                [
-                    Cell(_name(one)),
-                    words.state(one.state),
-                    words.time(one.base_ns),
-                    words.time(one.new_ns),
-                    words.effect(one.effect_ns),
-                    words.change(one.change_percent),
-                    words.number(one.base_count),
-                    words.number(one.new_count),
-                    Cell(size(one.base_bytes), sort=_known(one.base_bytes)),
-                    Cell(size(one.new_bytes), sort=_known(one.new_bytes)),
-                    Cell(bandwidth(one.base_gb_per_s) if one.base_gb_per_s is not None else UNKNOWN, sort=_known(one.base_gb_per_s)),
-                    Cell(bandwidth(one.new_gb_per_s) if one.new_gb_per_s is not None else UNKNOWN, sort=_known(one.new_gb_per_s)),
-                ]
-                for one in made.memory_operations
+                Col("Kind", lambda row: Cell(_name(row)), kind="name"),
+                words.VERDICT,
+                *words.AMOUNT,
+                Col("Count, base", lambda row: row.base_count, words.number),
+                Col("Count, new", lambda row: row.new_count, words.number),
+                Col("Bytes, base", lambda row: row.base_bytes, words.known(size), html_only=True),
+                Col("Bytes, new", lambda row: row.new_bytes, words.known(size), html_only=True),
+                Col("Bandwidth, base", lambda row: row.base_gb_per_s, words.known(bandwidth), html_only=True),
+                Col("Bandwidth, new", lambda row: row.new_gb_per_s, words.known(bandwidth), html_only=True),
             ],
         )
     )
@@ -60,7 +42,3 @@ def memory(made: Comparison) -> Section:
 
 def _name(one: MemoryChange) -> str:
     return f"{one.kind} {one.memory}" if one.memory else one.kind
-
-
-def _known(value: float | None) -> float | str:
-    return "" if value is None else value

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...analysis.comparison import Comparison
-from ..blocks import Cell, Column, Figure, Section, say, table
+from ..blocks import Figure, Section, say
 from ..figures.before_after import Pair, before_after
 from ..formats import percent
+from ..tables import Cell, Col, table
 from . import words
 
 
@@ -28,24 +29,14 @@ def precision(made: Comparison) -> Section:
         table(
             "precision-table",
             "Matrix kernels by precision",
+            made.precision,
             [
-                Column("Precision", "name"),
-                Column("Time, base", "number"),
-                Column("Time, new", "number"),
-                Column("Runs, base", "number"),
-                Column("Runs, new", "number"),
-                Column("Verdict"),
-            ],
-            [
-                [
-                    Cell(one.name),
-                    words.share(one.base_percent),
-                    words.share(one.new_percent),
-                    words.share(one.base_count_percent),
-                    words.share(one.new_count_percent),
-                    words.state(one.state),
-                ]
-                for one in made.precision
+                Col("Precision", lambda row: Cell(row.name), kind="name"),
+                Col("Time, base", lambda row: row.base_percent, words.share),
+                Col("Time, new", lambda row: row.new_percent, words.share),
+                Col("Runs, base", lambda row: row.base_count_percent, words.share),
+                Col("Runs, new", lambda row: row.new_count_percent, words.share),
+                words.VERDICT,
             ],
             note="A share changed where those of time and of runs moved by at least five percentage points alike.",
         ),

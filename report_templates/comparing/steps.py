@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ...analysis.comparison import Comparison, StepComparison
-from ..blocks import Cell, Column, Figure, Section, say, table
+from ..blocks import Figure, Section, say
 from ..figures.histogram import Bins, histogram
-from ..formats import UNKNOWN, count, duration, percent, significant
+from ..formats import count, duration, percent, percent_of, significant
+from ..tables import Cell, Col, table
 from . import words
 
 _MEASURES: Final = {
@@ -30,35 +32,26 @@ def steps(made: Comparison) -> Section:
         return Section("steps", "Step times", say("Steps cannot be compared: {}.", made.steps_absent))
     found = Section("steps", "Step times", say("{}", words.told(f"{made.steps.text} {_test(made.steps)}")))
     found.add(distributions("steps-distribution", made.steps))
-    rows = []
+    rows: list[tuple[str, float, float, Callable[[float], Cell]]] = []
     for one in (made.steps, made.device_steps):
-        if one is None:
-            continue
-        name = _MEASURES[one.measure]
-        rows.append([Cell(f"{name}: steps"), words.number(one.base.count), words.number(one.new.count), Cell(UNKNOWN), Cell(UNKNOWN)])
-        for label, field in _QUANTILES:
-            before, after = getattr(one.base, field), getattr(one.new, field)
-            rows.append(
-                [
-                    Cell(f"{name}: {label}"),
-                    words.time(before),
-                    words.time(after),
-                    words.effect(after - before),
-                    words.change(100 * (after - before) / before),
-                ]
-            )
+        if one is not None:
+            name = _MEASURES[one.measure]
+            rows.append((f"{name}: steps", one.base.count, one.new.count, words.number))
+            rows += [(f"{name}: {label}", getattr(one.base, field), getattr(one.new, field), words.time) for label, field in _QUANTILES]
     found.add(
         table(
             "steps-quantiles",
             "Step times of both runs",
-            [
-                Column("Figure", "name"),
-                Column("Base", "number"),
-                Column("New", "number"),
-                Column("Effect", "number"),
-                Column("Change", "number"),
-            ],
             rows,
+            [
+                Col("Figure", lambda row: row[0], kind="name"),
+                Col("Base", lambda row: row[3](row[1]), kind="number"),
+                Col("New", lambda row: row[3](row[2]), kind="number"),
+                Col("Effect", lambda row: words.effect(row[2] - row[1]) if row[3] is words.time else None, kind="number"),
+                Col(
+                    "Change", lambda row: words.change(percent_of(row[2] - row[1], row[1])) if row[3] is words.time else None, kind="number"
+                ),
+            ],
             sortable=False,
             pdf_rows=14,
             note=_note(made.steps),

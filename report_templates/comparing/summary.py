@@ -6,10 +6,11 @@ import dataclasses
 from typing import Final
 
 from ...analysis.compare_parts import host_name
-from ...analysis.comparison import Amount, Change, Comparison
+from ...analysis.comparison import Amount, Comparison
 from ...analysis.report import Tile
-from ..blocks import Cell, Column, Figure, Section, Table, say, table, word
-from ..formats import UNKNOWN, duration
+from ..blocks import Figure, Section, say
+from ..formats import UNKNOWN, capitalized, duration
+from ..tables import Col, Table, table
 from . import words
 from .steps import distributions
 from .time import host_figure, parts_figure
@@ -25,7 +26,7 @@ def summary(made: Comparison) -> Section:
     found = Section("summary", "Summary", say("{}", words.told(made.headline)))
     found.facts["tiles"] = _tiles(made)
     found.facts["limits"] = [
-        say("{}: {} before, {} now. {}.", one.name[:1].upper() + one.name[1:], one.base, one.new, one.limits[:1].upper() + one.limits[1:])
+        say("{}: {} before, {} now. {}.", capitalized(one.name), one.base, one.new, capitalized(one.limits))
         for one in made.differences
         if one.limits
     ]
@@ -65,16 +66,12 @@ def _changes(made: Comparison) -> Table | None:
     return table(
         "summary-changes",
         " ".join(f"What changed, largest effect {words.per(made.basis)} first".split()),
-        [Column("Change"), Column("Effect", "number"), Column("In words")],
-        [_row(one) for one in made.changes],
+        made.changes,
+        [
+            Col("Change", lambda change: dataclasses.replace(words.state(change.state), link=_AREAS[change.area])),
+            Col("Effect", lambda change: None if change.effect_ns is None else words.effect(change.effect_ns), kind="number"),
+            Col("In words", lambda change: words.told(change.text), limit=240),
+        ],
         sortable=False,
         pdf_rows=_SHOWN,
     )
-
-
-def _row(one: Change) -> list[Cell]:
-    return [
-        dataclasses.replace(words.state(one.state), link=_AREAS[one.area]),
-        Cell(UNKNOWN) if one.effect_ns is None else words.effect(one.effect_ns),
-        word(words.told(one.text), limit=240),
-    ]

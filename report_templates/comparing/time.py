@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from ...analysis.compare_parts import host_name
 from ...analysis.comparison import Amount, Comparison, DevicePair
-from ..blocks import Cell, Column, Figure, Section, Table, say, table, word
+from ..blocks import Figure, Section, say
 from ..figures.axes import time_unit
 from ..figures.before_after import Pair, before_after
-from ..formats import duration, plural
+from ..formats import capitalized, duration, plural
+from ..tables import Cell, Col, Table, table
 from . import words
 
 _MEANINGS: Final = {
@@ -18,14 +20,7 @@ _MEANINGS: Final = {
     "kernel": "computation", "memcpy": "memory", "memset": "memory", "communication": "communication", "runtime": "host",
     "data_loader": "loading", "cpu_op": "operator",
 }  # fmt: skip
-_COLUMNS: Final = (
-    Column("Part", "name"),
-    Column("Base", "number"),
-    Column("New", "number"),
-    Column("Effect", "number"),
-    Column("Change", "number"),
-    Column("Verdict"),
-)
+_COLUMNS: Final[tuple[Col[Amount], ...]] = (Col("Part", lambda part: host_name(part.name), kind="name"), *words.AMOUNT, words.VERDICT)
 
 
 def time(made: Comparison) -> Section:
@@ -47,8 +42,8 @@ def time(made: Comparison) -> Section:
         table(
             "time-table",
             f"Parts of the time {unit}",
+            (*made.parts, *([made.whole] if made.basis.unit == "step" else []), *made.within),
             _COLUMNS,
-            [_row(one, one.name) for one in (*made.parts, *([made.whole] if made.basis.unit == "step" else []), *made.within)],
             sortable=False,
             note="The first four add up to the span. Communication and memory operations are told with what ran beside them. Over"
             f" {_units(made)}.",
@@ -84,8 +79,8 @@ def _host_table(made: Comparison) -> Table | None:
     return table(
         "time-host",
         "What the average step was spent on",
+        made.host_parts,
         _COLUMNS,
-        [_row(one, host_name(one.name)) for one in made.host_parts],
         sortable=False,
         note="Each class gets what the ones before it left of a step's wall time.",
     )
@@ -95,17 +90,6 @@ def _units(made: Comparison) -> str:
     if made.basis.unit == "step":
         return f"{plural(round(made.basis.base), 'step')} of a process in base, {plural(round(made.basis.new), 'step')} in new"
     return f"{duration(made.basis.base * 1e9)} of GPU time in base, {duration(made.basis.new * 1e9)} in new"
-
-
-def _row(one: Amount, name: str) -> list[Cell]:
-    return [
-        Cell(name),
-        words.time(one.base_ns),
-        words.time(one.new_ns),
-        words.effect(one.effect_ns),
-        words.change(one.change_percent),
-        words.state(one.state),
-    ]
 
 
 def parts_figure(id: str, made: Comparison) -> Figure | None:
@@ -138,23 +122,18 @@ def _figure(id: str, parts: Sequence[Amount], what: str, caption: object) -> Fig
 def _devices(devices: Sequence[DevicePair], unit: str) -> Table | None:
     if len(devices) < 2:
         return None
-    rows = [
-        [
-            Cell(one.name),
-            *(words.effect(part.effect_ns) for part in one.parts),
-            words.effect(sum(part.effect_ns for part in one.parts)),
-            word(one.new_device),
-        ]
-        for one in devices
-    ]
+
+    def effect_ns(part: int, device: DevicePair) -> float:
+        return device.parts[part].effect_ns
+
     return table(
         "time-devices",
         f"Effect on each device {unit}",
+        devices,
         [
-            Column("Device", "name"),
-            *(Column(part.name[:1].upper() + part.name[1:], "number") for part in devices[0].parts),
-            Column("Span", "number"),
-            Column("Model", html_only=True),
+            Col("Device", lambda device: Cell(device.name), kind="name"),
+            *(Col(capitalized(part.name), partial(effect_ns, i), words.effect) for i, part in enumerate(devices[0].parts)),
+            Col("Span", lambda device: sum(part.effect_ns for part in device.parts), words.effect),
+            Col("Model", lambda device: device.new_device, html_only=True),
         ],
-        rows,
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ...analysis.comparison import Comparison
-from ..blocks import Cell, Column, Section, say, table
+from ..blocks import Section, say
 from ..formats import percent, points
+from ..tables import Cell, Col, table
 from . import words
 
 _OVER: Final = {
@@ -22,15 +23,12 @@ def utilisation(made: Comparison) -> Section:
         table(
             "utilisation-table",
             f"Means {_OVER[made.sampling.over]}",
-            [Column("Metric", "name"), Column("Base", "number"), Column("New", "number"), Column("Difference", "number")],
+            made.sampling.means,
             [
-                [
-                    Cell(one.name),
-                    words.share(one.base_percent),
-                    words.share(one.new_percent),
-                    Cell(points(one.difference_points), sort="" if one.difference_points is None else one.difference_points),
-                ]
-                for one in made.sampling.means
+                Col("Metric", lambda row: Cell(row.name), kind="name"),
+                Col("Base", lambda row: row.base_percent, words.share),
+                Col("New", lambda row: row.new_percent, words.share),
+                Col("Difference", lambda row: row.difference_points, words.known(points)),
             ],
             sortable=False,
             note="Every machine that was sampled counts the same. No verdict follows from these: samplers see all that ran on a machine.",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from ...analysis.comparison import Comparison, VerdictChange
-from ..blocks import Cell, Column, Section, plain, say, table, word
+from ..blocks import Section, plain, say
 from ..formats import UNKNOWN
 from ..signs import SIGNS
+from ..tables import Cell, Col, table
 from . import words
 
 _ORDER: Final = ("broken", "mended", "other", "same")
@@ -25,30 +26,19 @@ def verdicts(made: Comparison) -> Section:
         table(
             "verdicts-table",
             "Verdicts of both runs",
+            sorted(made.rules, key=lambda rule: _ORDER.index(rule.outcome)),
             [
-                Column("Rule", "name"),
-                Column("Base"),
-                Column("New"),
-                Column("Outcome"),
-                Column("Of the new run"),
-                Column("Of the base run", html_only=True),
+                Col("Rule", lambda rule: Cell(rule.rule, camel=True), kind="name"),
+                Col("Base", lambda rule: _verdict(rule.base)),
+                Col("New", lambda rule: _verdict(rule.new)),
+                Col("Outcome", _outcome),
+                Col("Of the new run", lambda rule: plain(rule.new_finding), limit=200),
+                Col("Of the base run", lambda rule: plain(rule.base_finding), limit=200, html_only=True),
             ],
-            [_row(one) for one in sorted(made.rules, key=lambda one: _ORDER.index(one.outcome))],
             pdf_rows=30,
         )
     )
     return found
-
-
-def _row(one: VerdictChange) -> list[Cell]:
-    return [
-        Cell(one.rule, camel=True),
-        _verdict(one.base),
-        _verdict(one.new),
-        _outcome(one),
-        word(plain(one.new_finding), limit=200),
-        word(plain(one.base_finding), limit=200),
-    ]
 
 
 def _verdict(verdict: str | None) -> Cell:

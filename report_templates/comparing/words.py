@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from ...analysis import wording
 from ...analysis.comparison import Basis
-from ..blocks import Cell
 from ..formats import UNKNOWN, duration, glued, percent
+from ..tables import Cell, Col
 
 STATES: Final = {
     "grown": ("▲ grew", "v-changed"),
@@ -57,12 +58,13 @@ def ratio(before: float, after: float) -> str:
     return _minus(wording.change(before, after))
 
 
-def time(nanoseconds: float | None) -> Cell:
-    return Cell(duration(nanoseconds), sort="" if nanoseconds is None else nanoseconds)
+def known(form: Callable[[Any], str]) -> Callable[[Any], Cell]:
+    """Extend a format to cells of which those without a value come first in the order of their column."""
+    return lambda value: Cell(form(value), sort="" if value is None else value)
 
 
-def share(value: float | None) -> Cell:
-    return Cell(percent(value), sort="" if value is None else value)
+time: Final = known(duration)
+share: Final = known(percent)
 
 
 def number(value: float | None) -> Cell:
@@ -88,3 +90,13 @@ def told(sentence: str) -> str:
 
 def _minus(text: str) -> str:
     return glued(text.replace("-", "−"))
+
+
+AMOUNT: Final[tuple[Col[Any], ...]] = (
+    Col("Base", lambda row: row.base_ns, time),
+    Col("New", lambda row: row.new_ns, time),
+    Col("Effect", lambda row: row.effect_ns, effect),
+    Col("Change", lambda row: row.change_percent, change),
+)
+"""The columns of a time in both runs."""
+VERDICT: Final[Col[Any]] = Col("Verdict", lambda row: state(row.state))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...analysis.report import Report
-from ..blocks import Cell, Column, Section, line_of, say, table, value, word
+from ..blocks import Section, line_of, say
 from ..formats import count, moment, plural, size
+from ..tables import Col, pairs_table, table
 
 _LONGEST = 2000
 DEFINITIONS = (
@@ -59,41 +60,19 @@ def appendix(report: Report) -> Section:
         (caption, line_of(pairs, longest=_LONGEST)) for caption, pairs in (("Options in effect", options), ("Versions", versions)) if pairs
     ]
     made.add(
-        table(
-            "appendix-options",
-            "Options in effect",
-            [Column("Option", "name"), Column("Value")],
-            [[word(key), word(setting, limit=200)] for key, setting in options],
-            pdf_rows=0,
-        ),
-        table(
-            "appendix-versions",
-            "Versions",
-            [Column("Library", "name"), Column("Version")],
-            [[Cell(library), Cell(version)] for library, version in versions],
-            pdf_rows=0,
-        ),
+        pairs_table("appendix-options", "Options in effect", options, ("Option", "Value"), limit=200, pdf_rows=0),
+        pairs_table("appendix-versions", "Versions", versions, ("Library", "Version"), pdf_rows=0),
         table(
             "appendix-files",
             "Input files",
+            report.run.sources,
             [
-                Column("File", "name"),
-                Column("Format"),
-                Column("Size", "number"),
-                Column("Events", "number"),
-                Column("SHA-256", html_only=True),
-                Column("SHA-256, its first 16 digits", pdf_only=True),
-            ],
-            [
-                [
-                    word(source.path, limit=120),
-                    word(source.format),
-                    value(source.bytes, size),
-                    value(source.events, count),
-                    Cell(source.sha256 or "–"),
-                    Cell((source.sha256 or "–")[:16]),
-                ]
-                for source in report.run.sources
+                Col("File", lambda source: source.path, kind="name", limit=120),
+                Col("Format", lambda source: source.format),
+                Col("Size", lambda source: source.bytes, size),
+                Col("Events", lambda source: source.events, count),
+                Col("SHA-256", lambda source: source.sha256, html_only=True),
+                Col("SHA-256, its first 16 digits", lambda source: (source.sha256 or "")[:16], pdf_only=True),
             ],
             pdf_rows=8,
         ),

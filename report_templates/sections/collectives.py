@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ...analysis.report import Collective, Collectives, Report
 from .. import labels
-from ..blocks import Cell, Column, Section, coded, say, table, value, word
-from ..formats import bandwidth, count, duration, percent, plural, size
+from ..blocks import Section, coded, say
+from ..formats import bandwidth, count, duration, percent, percent_of, plural, size
+from ..tables import Cell, Col, table
 
 _UNKNOWN = "No collectives are known of this run: make the report again from the traces."
 _ONE_RANK = "Known from one rank, a duration contains the wait for the others: its bandwidth is a lower bound."
@@ -30,42 +31,33 @@ def collectives(report: Report) -> Section:
         table(
             "collectives-table",
             "Collectives by operation and size, most time first",
+            found.rows,
             [
-                Column("Operation", "name"),
-                Column("Size", "number"),
-                Column("Element type", html_only=True),
-                Column("Ranks of the group", "number"),
-                Column("Ranks known", "number", html_only=True),
-                Column("Number", "number"),
-                Column("Kernels", "number", html_only=True),
-                Column("Time", "number"),
-                Column("Wait", "number"),
-                Column("Algorithm bandwidth", "number"),
-                Column("Bus bandwidth", "number"),
-                Column("Best bus bandwidth", "number", html_only=True),
+                Col("Operation", lambda row: row.operation, kind="name"),
+                Col("Size", lambda row: row.bytes, size),
+                Col("Element type", lambda row: row.element_type, html_only=True),
+                Col("Ranks of the group", _group_size, kind="number"),
+                Col("Ranks known", lambda row: row.ranks, count, html_only=True),
+                Col("Number", lambda row: row.count, count),
+                Col("Kernels", lambda row: row.kernels, count, html_only=True),
+                Col("Time", lambda row: row.total_ns, duration),
+                Col("Wait", lambda row: row.wait_ns, duration),
+                Col("Algorithm bandwidth", lambda row: row.algorithm_gb_per_s, bandwidth),
+                Col("Bus bandwidth", lambda row: row.bus_gb_per_s, bandwidth),
+                Col("Best bus bandwidth", lambda row: row.best_bus_gb_per_s, bandwidth, html_only=True),
             ],
-            [_cells(row) for row in found.rows],
             note=_BANDWIDTH,
         ),
         table(
             "collectives-waits",
             "Wait for other ranks in matched collectives",
+            found.waits,
             [
-                Column("Process", "name"),
-                Column("Collectives", "number"),
-                Column("Time", "number"),
-                Column("Wait", "number"),
-                Column("Wait of time", "number"),
-            ],
-            [
-                [
-                    word(labels.process(wait.node, wait.rank, wait.pid)),
-                    value(wait.collectives, count),
-                    value(wait.total_ns, duration),
-                    value(wait.wait_ns, duration),
-                    value(100 * wait.wait_ns / wait.total_ns if wait.total_ns else None, percent),
-                ]
-                for wait in found.waits
+                Col("Process", lambda wait: labels.process(wait.node, wait.rank, wait.pid), kind="name"),
+                Col("Collectives", lambda wait: wait.collectives, count),
+                Col("Time", lambda wait: wait.total_ns, duration),
+                Col("Wait", lambda wait: wait.wait_ns, duration),
+                Col("Wait of time", lambda wait: percent_of(wait.wait_ns, wait.total_ns), percent),
             ],
             note="The rank that waits least comes last: the others wait for it.",
         ),
@@ -99,20 +91,6 @@ def _sentences(found: Collectives) -> list[str]:
     return said
 
 
-def _cells(row: Collective) -> list[Cell]:
-    return [
-        word(row.operation),
-        value(row.bytes, size),
-        word(row.element_type),
-        Cell(f"{count(row.group_size)} assumed", sort=row.group_size)
-        if row.group_size_assumed and row.group_size
-        else value(row.group_size, count),
-        value(row.ranks, count),
-        value(row.count, count),
-        value(row.kernels, count),
-        value(row.total_ns, duration),
-        value(row.wait_ns, duration),
-        value(row.algorithm_gb_per_s, bandwidth),
-        value(row.bus_gb_per_s, bandwidth),
-        value(row.best_bus_gb_per_s, bandwidth),
-    ]
+def _group_size(row: Collective) -> Cell:
+    assumed = " assumed" if row.group_size_assumed and row.group_size else ""
+    return Cell(f"{count(row.group_size)}{assumed}", sort=row.group_size)

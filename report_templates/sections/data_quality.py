@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from ...analysis.report import Note, Report, Source
-from ..blocks import Cell, Column, Section, Table, say, table, value, word
+from ..blocks import Section, say
 from ..formats import clip, count, moment, plural, shift, size
+from ..tables import Cell, Col, Table, table, word
 
 _SEVERITY = {"error": ("✕ Error", 0), "warning": ("! Warning", 1), "info": ("i Note", 2)}
 
@@ -27,22 +29,13 @@ def data_quality(report: Report) -> Section:
         table(
             "data-quality-notes",
             "What the readers repaired, dropped or guessed",
+            notes,
             [
-                Column("Severity"),
-                Column("What"),
-                Column("Times", "number"),
-                Column("Files", "number"),
-                Column("Code", html_only=True),
-            ],
-            [
-                [
-                    Cell(*_SEVERITY.get(note.severity, (note.severity, 3))),
-                    word(_what(note), full=_what(note, whole=True), limit=400),
-                    value(note.count, count),
-                    value(note.files if note.file else None, count),
-                    word(note.code),
-                ]
-                for note in notes
+                Col("Severity", lambda note: Cell(*_SEVERITY.get(note.severity, (note.severity, 3)))),
+                Col("What", lambda note: word(_what(note), full=_what(note, whole=True), limit=400)),
+                Col("Times", lambda note: note.count, count),
+                Col("Files", lambda note: note.files if note.file else None, count),
+                Col("Code", lambda note: note.code, html_only=True),
             ],
         ),
         _formats(report),
@@ -66,54 +59,41 @@ def _formats(report: Report) -> Table | None:
     for source in report.run.sources:
         groups.setdefault(source.format, []).append(source)
     rows = sorted(groups.items(), key=lambda item: (item[0] == "unknown", -len(item[1]), item[0]))
-    relative = report.run.relative_times
+
+    def when_was(time: int | None) -> Cell:
+        return Cell(moment(time, relative=report.run.relative_times), sort=time)
+
     return table(
         "data-quality-formats",
         "Files by format",
+        rows,
         [
-            Column("Format", "name"),
-            Column("Files", "number"),
-            Column("Size", "number"),
-            Column("Records", "number"),
-            Column("First event", html_only=True),
-            Column("Last event", html_only=True),
-        ],
-        [
-            [
-                word("no known format" if name == "unknown" else name),
-                value(len(sources), count),
-                value(sum(source.bytes or 0 for source in sources), size),
-                value(sum(source.events for source in sources), count),
-                *(
-                    Cell(moment(time, relative=relative), sort=time)
-                    for time in (
-                        min((source.first_ns for source in sources if source.first_ns is not None), default=None),
-                        max((source.last_ns for source in sources if source.last_ns is not None), default=None),
-                    )
-                ),
-            ]
-            for name, sources in rows
+            Col("Format", lambda row: "no known format" if row[0] == "unknown" else row[0], kind="name"),
+            Col("Files", lambda row: len(row[1]), count),
+            Col("Size", lambda row: sum(source.bytes or 0 for source in row[1]), size),
+            Col("Records", lambda row: sum(source.events for source in row[1]), count),
+            Col("First event", lambda row: when_was(min(_known(row[1], "first_ns"), default=None)), html_only=True),
+            Col("Last event", lambda row: when_was(max(_known(row[1], "last_ns"), default=None)), html_only=True),
         ],
         pdf_rows=8,
     )
 
 
+def _known(sources: Sequence[Source], field: str) -> list[int]:
+    return [time for source in sources if (time := getattr(source, field)) is not None]
+
+
 def _clocks(report: Report) -> Table | None:
     """Files whose times were shifted, and why."""
     shifted = [source for source in report.run.sources if source.clock_offset_ns is not None]
-    if not shifted:
-        return None
     return table(
         "data-quality-clocks",
         "Times that were shifted to the clock of the other files",
-        [Column("File", "name"), Column("Added to its times", "number"), Column("Found by")],
+        shifted,
         [
-            [
-                word(_base(source.path), full=source.path, limit=60),
-                Cell(shift(source.clock_offset_ns or 0), sort=source.clock_offset_ns),
-                word(source.clock_evidence or "–", limit=200),
-            ]
-            for source in shifted
+            Col("File", lambda source: word(_base(source.path), full=source.path, limit=60), kind="name"),
+            Col("Added to its times", lambda source: source.clock_offset_ns, shift),
+            Col("Found by", lambda source: source.clock_evidence, limit=200),
         ],
         pdf_rows=8,
     )
@@ -124,19 +104,18 @@ def _problems(report: Report) -> Table | None:
     noted = {
         note.file: f"{_SEVERITY[note.severity][0]}: {note.code}" for note in report.data_quality if note.severity in ("error", "warning")
     }
-    rows = []
-    for source in report.run.sources:
-        if source.path in noted:
-            why = noted[source.path]
-        elif source.format == "unknown":
-            why = "of no known format, left aside"
-        else:
-            continue
-        rows.append([word(_base(source.path), full=source.path, limit=60), Cell(why), value(source.bytes, size)])
+    files = [source for source in report.run.sources if source.path in noted or source.format == "unknown"]
     return table(
-        "data-quality-files", "Files to look at; all are in the appendix",
-        [Column("File", "name"), Column("Why"), Column("Size", "number")], rows, pdf_rows=8,
-    )  # fmt: skip
+        "data-quality-files",
+        "Files to look at; all are in the appendix",
+        files,
+        [
+            Col("File", lambda source: word(_base(source.path), full=source.path, limit=60), kind="name"),
+            Col("Why", lambda source: noted.get(source.path, "of no known format, left aside")),
+            Col("Size", lambda source: source.bytes, size),
+        ],
+        pdf_rows=8,
+    )
 
 
 def _base(path: str | None) -> str | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ...analysis.report import OperatorRow, PhaseMetrics, Report
-from ..blocks import Column, Section, Table, say, table, value, word
+from ..blocks import Section, say
 from ..formats import clip, count, duration, percent
+from ..tables import Col, Table, table
 from .shares import shares_ring
 
 _STEP_PARTS = (("forward", "computation"), ("backward", "computation"), ("optim", "operator"), ("data", "loading"))
@@ -79,13 +81,13 @@ def _operators(id: str, caption: str, rows: Sequence[OperatorRow]) -> Table | No
     return table(
         id,
         caption,
+        rows,
         [
-            Column("Operator", "name"),
-            Column("Percentage", "number"),
-            Column("Cumulative time", "number"),
-            Column("Count", "number", html_only=True),
+            Col("Operator", lambda row: row.name, kind="name"),
+            Col("Percentage", lambda row: row.percent, percent),
+            Col("Cumulative time", lambda row: row.total_ns, duration),
+            Col("Count", lambda row: row.count, count, html_only=True),
         ],
-        [[word(row.name), value(row.percent, percent), value(row.total_ns, duration), value(row.count, count)] for row in rows],
         pdf_rows=5,
     )
 
@@ -94,17 +96,17 @@ def _parts_by_phase(phases: Sequence[PhaseMetrics]) -> Table | None:
     found = {share.name for phase in phases for share in phase.step_parts}
     names = [*(name for name in _PARTS if name in found), *sorted(found - set(_PARTS))]
 
-    def time(phase: PhaseMetrics, name: str) -> int:
+    def time(name: str, phase: PhaseMetrics) -> int:
         return sum(share.total_ns for share in phase.step_parts if share.name == name)
 
     return table(
         "framework-phase-parts",
         "Parts of the step by training phase",
-        [Column("Phase", "name"), Column("Time", "number"), *(Column(name, "number") for name in names)],
+        phases if names else (),
         [
-            [word(phase.name), value(phase.total_ns, duration), *(value(time(phase, name), duration) for name in names)]
-            for phase in phases
-            if names
+            Col("Phase", lambda phase: phase.name, kind="name"),
+            Col("Time", lambda phase: phase.total_ns, duration),
+            *(Col(name, partial(time, name), duration) for name in names),
         ],
         note="Host time in named ranges that lies in steps of the phase, summed over processes.",
     )
@@ -114,25 +116,14 @@ def _operators_by(id: str, caption: str, what: str, phases: Sequence[PhaseMetric
     return table(
         id,
         caption,
+        [(phase, row) for phase in phases for row in phase.cpu_operators[:_BY_PHASE]],
         [
-            Column(what),
-            Column("Lasted", "number", html_only=True),
-            Column("Operator", "name"),
-            Column("Percentage", "number"),
-            Column("Cumulative time", "number"),
-            Column("Count", "number", html_only=True),
-        ],
-        [
-            [
-                word(phase.name),
-                value(phase.total_ns, duration),
-                word(row.name),
-                value(row.percent, percent),
-                value(row.total_ns, duration),
-                value(row.count, count),
-            ]
-            for phase in phases
-            for row in phase.cpu_operators[:_BY_PHASE]
+            Col(what, lambda pair: pair[0].name),
+            Col("Lasted", lambda pair: pair[0].total_ns, duration, html_only=True),
+            Col("Operator", lambda pair: pair[1].name, kind="name"),
+            Col("Percentage", lambda pair: pair[1].percent, percent),
+            Col("Cumulative time", lambda pair: pair[1].total_ns, duration),
+            Col("Count", lambda pair: pair[1].count, count, html_only=True),
         ],
         pdf_rows=_BY_PHASE * 2,
     )

@@ -8,9 +8,10 @@ from markupsafe import Markup
 
 from ...analysis.report import AllocatorMemory, GpuMemory, Report
 from .. import labels
-from ..blocks import Cell, Column, Figure, Section, Table, coded, name, of_all, say, spread, table, value, word
+from ..blocks import Figure, Section, coded, name, of_all, say, spread
 from ..figures import lines
-from ..formats import clip, count, duration, percent, plural, quantity
+from ..formats import clip, count, duration, percent, percent_of, plural, quantity, since
+from ..tables import Col, Table, amount, table
 
 _ABSENT = (
     "No GPU memory was sampled in this run: record the job with `postrun record`, which samples it, or profile PyTorch with"
@@ -56,28 +57,16 @@ def _sampled(every: Sequence[GpuMemory]) -> Section:
         table(
             "gpu-memory-table",
             "Memory in use of each GPU",
+            every,
             [
-                Column("GPU", "name"),
-                Column("Highest", "number"),
-                Column("Of its memory", "number"),
-                Column("Highest after", "number"),
-                Column("First", "number"),
-                Column("Last", "number"),
-                Column("Lowest", "number", html_only=True),
-                Column("Samples", "number", html_only=True),
-            ],
-            [
-                [
-                    word(labels.device(gpu.node, None, gpu.device)),
-                    _amount(gpu.max, gpu.unit),
-                    value(100 * gpu.max / gpu.total if gpu.total else None, percent),
-                    Cell(duration(gpu.max_at_ns - start), sort=gpu.max_at_ns),
-                    _amount(gpu.first, gpu.unit),
-                    _amount(gpu.last, gpu.unit),
-                    _amount(gpu.min, gpu.unit),
-                    value(gpu.samples, count),
-                ]
-                for gpu in every
+                Col("GPU", lambda gpu: labels.device(gpu.node, None, gpu.device), kind="name"),
+                Col("Highest", lambda gpu: amount(gpu.max, gpu.unit), kind="number"),
+                Col("Of its memory", lambda gpu: percent_of(gpu.max, gpu.total), percent),
+                Col("Highest after", lambda gpu: gpu.max_at_ns, since(start)),
+                Col("First", lambda gpu: amount(gpu.first, gpu.unit), kind="number"),
+                Col("Last", lambda gpu: amount(gpu.last, gpu.unit), kind="number"),
+                Col("Lowest", lambda gpu: amount(gpu.min, gpu.unit), kind="number", html_only=True),
+                Col("Samples", lambda gpu: gpu.samples, count, html_only=True),
             ],
             note="Of all that ran on the GPU; what PyTorch holds in reserve counts as in use.",
         )
@@ -109,10 +98,6 @@ def _figure(drawn: Sequence[GpuMemory], total: int, start: int) -> Figure:
 
 def _filled(gpu: GpuMemory) -> float:
     return 100 * gpu.max / gpu.total if gpu.total else gpu.max / _GIB / 1000
-
-
-def _amount(number: float, unit: str) -> Cell:
-    return Cell(quantity(number, unit), sort=number)
 
 
 def _allocated(every: Sequence[AllocatorMemory]) -> Markup:
@@ -163,40 +148,20 @@ def _allocator_table(every: Sequence[AllocatorMemory], start: int) -> Table | No
     return table(
         "gpu-memory-allocator-table",
         "PyTorch's allocator on each GPU",
+        every,
         [
-            Column("GPU", "name"),
-            Column("Most allocated", "number"),
-            Column("Of its memory", "number"),
-            Column("After", "number"),
-            Column("Reserved then", "number"),
-            Column("Most reserved", "number"),
-            Column("Largest growth", "number"),
-            Column("From", "number", html_only=True),
-            Column("To", "number", html_only=True),
-            Column("First", "number", html_only=True),
-            Column("Last", "number"),
-            Column("Events", "number", html_only=True),
-        ],
-        [
-            [
-                word(labels.device(one.node, one.rank, one.device)),
-                _amount(one.peak, "B"),
-                value(100 * one.peak / one.total if one.total else None, percent),
-                Cell(duration(one.peak_at_ns - start), sort=one.peak_at_ns),
-                value(one.reserved_at_peak, _bytes),
-                value(one.reserved_peak, _bytes),
-                _amount(one.growth, "B"),
-                Cell(duration(one.growth_from_ns - start), sort=one.growth_from_ns),
-                Cell(duration(one.growth_to_ns - start), sort=one.growth_to_ns),
-                _amount(one.first, "B"),
-                _amount(one.last, "B"),
-                value(one.events, count),
-            ]
-            for one in every
+            Col("GPU", lambda row: labels.device(row.node, row.rank, row.device), kind="name"),
+            Col("Most allocated", lambda row: amount(row.peak, "B"), kind="number"),
+            Col("Of its memory", lambda row: percent_of(row.peak, row.total), percent),
+            Col("After", lambda row: row.peak_at_ns, since(start)),
+            Col("Reserved then", lambda row: amount(row.reserved_at_peak, "B"), kind="number"),
+            Col("Most reserved", lambda row: amount(row.reserved_peak, "B"), kind="number"),
+            Col("Largest growth", lambda row: amount(row.growth, "B"), kind="number"),
+            Col("From", lambda row: row.growth_from_ns, since(start), html_only=True),
+            Col("To", lambda row: row.growth_to_ns, since(start), html_only=True),
+            Col("First", lambda row: amount(row.first, "B"), kind="number", html_only=True),
+            Col("Last", lambda row: amount(row.last, "B"), kind="number"),
+            Col("Events", lambda row: row.events, count, html_only=True),
         ],
         note="Allocations on the GPU that the profiler recorded; those of main memory are not part of it.",
     )
-
-
-def _bytes(number: int | None) -> str:
-    return quantity(number, "B")

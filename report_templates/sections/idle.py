@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ...analysis.report import Idle, Report
 from .. import labels
-from ..blocks import BARS, Cell, Column, Figure, Section, of_all, say, spread, table, value
+from ..blocks import BARS, Figure, Section, of_all, say, spread
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part, stacked_bars
 from ..formats import count, duration, percent, plural
+from ..tables import Cell, Col, table
 
 _PARTS = (Part("host wait", "host"), Part("kernel wait", "sync"), Part("other", "idle"))
 
@@ -57,24 +58,14 @@ def idle(report: Report) -> Section:
         table(
             "idle-table",
             "Gaps before kernels, by cause",
+            rows,
             [
-                Column("Stream", "name"),
-                Column("Gaps", "number"),
-                Column("Host wait", "number"),
-                Column("Kernel wait", "number"),
-                Column("Other", "number"),
-                Column("Together", "number"),
-            ],
-            [
-                [
-                    Cell(_label(row)),
-                    value(row.gaps, count),
-                    value(row.host_wait_ns, duration),
-                    value(row.kernel_wait_ns, duration),
-                    value(row.other_ns, duration),
-                    value(_total(row), duration),
-                ]
-                for row in rows
+                Col("Stream", lambda row: Cell(_label(row)), kind="name"),
+                Col("Gaps", lambda row: row.gaps, count),
+                Col("Host wait", lambda row: row.host_wait_ns, duration),
+                Col("Kernel wait", lambda row: row.kernel_wait_ns, duration),
+                Col("Other", lambda row: row.other_ns, duration),
+                Col("Together", _total, duration),
             ],
             pdf_rows=6,
         ),

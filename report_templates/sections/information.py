@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ...analysis.report import PythonProfile, Report
-from ..blocks import Cell, Column, Section, Table, line_of, say, table, value, word
-from ..formats import count, duration, moment, plural, size
+from ...analysis.report import Device, Node, Process, PythonProfile, Report
+from ..blocks import Section, line_of, say
+from ..formats import UNKNOWN, count, digits, duration, moment, plural, size
+from ..tables import Cell, Col, Table, pairs_table, table
 
 
 def information(report: Report) -> Section:
@@ -56,44 +57,35 @@ def information(report: Report) -> Section:
         table(
             "information-devices",
             "GPUs in use" if len(used) == len(report.devices) else f"GPUs in use ({len(report.devices) - len(used)} more in the machines)",
+            used,
             [
-                Column("Node", "name"),
-                Column("GPU", "number"),
-                Column("Model"),
-                Column("Memory", "number"),
-                Column("SMs", "number"),
-                Column("Compute capability", "number", html_only=True),
-                Column("UUID", html_only=True),
-            ],
-            [
-                [
-                    word(d.node),
-                    Cell(str(d.index), sort=d.index),
-                    word(d.name),
-                    value(d.memory_bytes, size),
-                    value(d.sm_count, count),
-                    word(d.compute_capability),
-                    word(d.uuid),
-                ]
-                for d in used
+                Col("Node", lambda d: d.node, kind="name"),
+                Col("GPU", lambda d: d.index, str),
+                Col("Model", lambda d: d.name),
+                Col("Memory", lambda d: d.memory_bytes, size),
+                Col("SMs", lambda d: d.sm_count, count),
+                Col("Compute capability", lambda d: d.compute_capability, kind="number", html_only=True),
+                Col("UUID", lambda d: d.uuid, html_only=True),
             ],
             pdf_rows=0,
         ),
         table(
             "information-processes",
             "Processes",
+            report.processes,
             [
-                Column("Rank", "number"),
-                Column("Node", "name"),
-                Column("Process id", "number"),
-                Column("Local rank", "number", html_only=True),
-                Column("Label", html_only=True),
+                Col("Rank", lambda p: p.rank, digits),
+                Col("Node", lambda p: p.node, kind="name"),
+                Col("Process id", lambda p: p.pid, digits),
+                Col("Local rank", lambda p: p.local_rank, digits, html_only=True),
+                Col("Label", lambda p: p.label, html_only=True),
             ],
-            [[_plain(p.rank), word(p.node), _plain(p.pid), _plain(p.local_rank), word(p.label)] for p in report.processes],
             pdf_rows=0,
         ),
-        _pairs("information-hyperparameters", "Hyperparameters", run.hyperparameters),
-        _pairs("information-metadata", "Metadata of the traces", metadata),
+        pairs_table(
+            "information-hyperparameters", "Hyperparameters", run.hyperparameters.items(), ("Name", "Value"), limit=300, pdf_rows=0
+        ),
+        pairs_table("information-metadata", "Metadata of the traces", metadata.items(), ("Name", "Value"), limit=300, pdf_rows=0),
     )
     return made
 
@@ -164,37 +156,33 @@ def _how(python: PythonProfile) -> str:
 
 def _nodes(report: Report) -> Table | None:
     """Each machine with its GPUs and ranks: what the PDF says of them."""
-    rows = []
-    for node in report.nodes:
-        used = [device for device in report.devices if device.used and device.node == node.hostname]
-        own = [process for process in report.processes if process.node == node.hostname]
-        ranks = sorted({process.rank for process in own if process.rank is not None})
-        rows.append(
-            [
-                word(node.hostname, limit=48),
-                value(node.cores, count),
-                value(node.memory_bytes, size),
-                value(len(used), count),
-                word(", ".join(sorted({device.name for device in used if device.name}))),
-                Cell(", ".join(sorted({size(device.memory_bytes) for device in used if device.memory_bytes})) or "–"),
-                value(len(own), count),
-                word(_ranges(ranks)),
-            ]
-        )
+
+    def used(node: Node) -> list[Device]:
+        return [device for device in report.devices if device.used and device.node == node.hostname]
+
+    def processes(node: Node) -> list[Process]:
+        return [process for process in report.processes if process.node == node.hostname]
+
     return table(
         "information-nodes",
         "Nodes",
+        report.nodes,
         [
-            Column("Node", "name"),
-            Column("Cores", "number"),
-            Column("Memory", "number"),
-            Column("GPUs in use", "number"),
-            Column("GPU model"),
-            Column("GPU memory", "number"),
-            Column("Processes", "number"),
-            Column("Ranks"),
+            Col("Node", lambda node: node.hostname, kind="name", limit=48),
+            Col("Cores", lambda node: node.cores, count),
+            Col("Memory", lambda node: node.memory_bytes, size),
+            Col("GPUs in use", lambda node: len(used(node)), count),
+            Col("GPU model", lambda node: ", ".join(sorted({device.name for device in used(node) if device.name}))),
+            Col(
+                "GPU memory",
+                lambda node: Cell(
+                    ", ".join(sorted({size(device.memory_bytes) for device in used(node) if device.memory_bytes})) or UNKNOWN
+                ),
+                kind="number",
+            ),
+            Col("Processes", lambda node: len(processes(node)), count),
+            Col("Ranks", lambda node: _ranges(sorted({process.rank for process in processes(node) if process.rank is not None}))),
         ],
-        rows,
     )
 
 
@@ -207,17 +195,3 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             parts.append((number, number))
     return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in parts)
-
-
-def _plain(number: int | None) -> Cell:
-    return Cell("–" if number is None else str(number), sort=number)
-
-
-def _pairs(id: str, caption: str, pairs: Mapping[str, str]) -> Table | None:
-    return table(
-        id,
-        caption,
-        [Column("Name", "name"), Column("Value")],
-        [[word(key), word(text, limit=300)] for key, text in pairs.items()],
-        pdf_rows=0,
-    )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...analysis.report import Report
-from ..blocks import Cell, Column, Section, Slice, coded, ring, say, table, value
-from ..formats import duration, moment, percent
+from ..blocks import Section, Slice, coded, ring, say, value
+from ..formats import UNKNOWN, duration, moment, percent
+from ..tables import Cell, pairs_table
 
 
 def job_statistics(report: Report) -> Section:
@@ -40,6 +41,16 @@ def job_statistics(report: Report) -> Section:
     )
     within = ", within the recording" if job.captured_only else ""
     known = [Slice(name, meaning, share, (value(time, duration),)) for name, meaning, time, share in parts if share is not None]
+    times = (
+        ("Start time", moment(job.started_at_ns, relative=relative)),
+        ("End time", moment(job.ended_at_ns, relative=relative)),
+        ("Recorded time" if job.captured_only else "Job duration", duration(job.duration_ns)),
+        ("Training loop start", moment(job.loop_started_at_ns, relative=relative)),
+        ("Training loop end", moment(job.loop_ended_at_ns, relative=relative)),
+        ("Training loop duration", duration(job.loop_ns)),
+        (f"Initialization time{within}", duration(job.initialization_ns)),
+        (f"Finalization time{within}", duration(job.finalization_ns)),
+    )
     made.add(
         ring(
             "job-statistics-parts",
@@ -49,24 +60,12 @@ def job_statistics(report: Report) -> Section:
             ("Part", "Time", f"Of the {what}"),
             middle=(duration(job.duration_ns), "recorded" if job.captured_only else "job"),
         ),
-        table(
+        pairs_table(
             "job-statistics-times",
             "Job statistics",
-            [Column("What", "name"), Column("Value", "number")],
-            [
-                [Cell(label), Cell(text)]
-                for label, text in (
-                    ("Start time", moment(job.started_at_ns, relative=relative)),
-                    ("End time", moment(job.ended_at_ns, relative=relative)),
-                    ("Recorded time" if job.captured_only else "Job duration", duration(job.duration_ns)),
-                    ("Training loop start", moment(job.loop_started_at_ns, relative=relative)),
-                    ("Training loop end", moment(job.loop_ended_at_ns, relative=relative)),
-                    ("Training loop duration", duration(job.loop_ns)),
-                    (f"Initialization time{within}", duration(job.initialization_ns)),
-                    (f"Finalization time{within}", duration(job.finalization_ns)),
-                )
-                if text != "–"
-            ],
+            [(label, Cell(text)) for label, text in times if text != UNKNOWN],
+            ("What", "Value"),
+            kind="number",
             sortable=False,
         ),
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from markupsafe import Markup
 
 from ...analysis.report import Kernel, Report
-from ..blocks import SECTORS, Cell, Column, Figure, Section, Slice, coded, meaning_of, ring, say, table, value, word
+from ..blocks import SECTORS, Figure, Section, Slice, coded, meaning_of, ring, say
 from ..formats import clip, count, duration, percent, plural
+from ..tables import Cell, Col, table, word
 
 _TOP: Final = 15  # where nothing else is asked for; of these the PDF, which takes its time for cells, lists
 _PDF_ROWS: Final = 10
@@ -51,6 +53,7 @@ def kernels(report: Report) -> Section:
     counted = say(
         "{}Many short runs cost host time.", "" if few else f"Above all launches, below those of the top {count(len(shown))} by launches. "
     )
+    numbers = itertools.count(1)
     made.add(
         *_rings("kernels-time", spent, "Time spent by all kernels", every, top, lambda kernel: kernel.share_of_kernel_time,
                 ("Kernel", "Total", "Of profile", "Of kernel time"),
@@ -62,36 +65,20 @@ def kernels(report: Report) -> Section:
         table(
             "kernels-table",
             "Every kernel, longest first",
+            every,
             [
-                Column("#", "number", html_only=True),
-                Column("Kernel", "name"),
-                Column("Category"),
-                Column("Precision"),
-                Column("Runs", "number"),
-                Column("Total", "number"),
-                Column("Mean", "number"),
-                Column("Min", "number", html_only=True),
-                Column("Max", "number", html_only=True),
-                Column("Of kernel time", "number"),
-                Column("Of profile", "number", html_only=True),
-                Column("Full name", "full", html_only=True),
-            ],
-            [
-                [
-                    Cell(str(number), sort=number),
-                    word(kernel.short_name, full=kernel.name, limit=72),
-                    word(kernel.category),
-                    word(kernel.precision),
-                    value(kernel.count, count),
-                    value(kernel.total_ns, duration),
-                    value(kernel.mean_ns, duration),
-                    value(kernel.min_ns, duration),
-                    value(kernel.max_ns, duration),
-                    value(kernel.share_of_kernel_time, percent),
-                    value(kernel.share_of_profile, percent),
-                    word(kernel.name, limit=400),
-                ]
-                for number, kernel in enumerate(every, 1)
+                Col("#", lambda _: next(numbers), str, html_only=True),
+                Col("Kernel", lambda kernel: word(kernel.short_name, full=kernel.name, limit=72), kind="name"),
+                Col("Category", lambda kernel: kernel.category),
+                Col("Precision", lambda kernel: kernel.precision),
+                Col("Runs", lambda kernel: kernel.count, count),
+                Col("Total", lambda kernel: kernel.total_ns, duration),
+                Col("Mean", lambda kernel: kernel.mean_ns, duration),
+                Col("Min", lambda kernel: kernel.min_ns, duration, html_only=True),
+                Col("Max", lambda kernel: kernel.max_ns, duration, html_only=True),
+                Col("Of kernel time", lambda kernel: kernel.share_of_kernel_time, percent),
+                Col("Of profile", lambda kernel: kernel.share_of_profile, percent, html_only=True),
+                Col("Full name", lambda kernel: kernel.name, kind="full", limit=400, html_only=True),
             ],
             pdf_rows=_PDF_ROWS if top == _TOP else top,
         ),

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Final
 
 from ...analysis.report import LaunchConfiguration, Report
-from ..blocks import Cell, Column, Section, coded, say, table, value, word
+from ..blocks import Section, coded, say
 from ..formats import count, duration, percent, plural, significant, size
+from ..tables import Cell, Col, table, word
 
 _UNKNOWN = "No launch configurations are known of this run: make the report again from the traces."
 _PDF_ROWS = 10
 _NOTE = "Registers per thread and shared memory per block; below one block per SM a part of the GPU has nothing to do."
-_COLUMNS = (
-    Column("Category", html_only=True),
-    Column("Kernel", "name"),
-    Column("Grid"),
-    Column("Block"),
-    Column("Blocks per SM", "number"),
-    Column("Registers", "number", html_only=True),
-    Column("Shared memory", "number", html_only=True),
-    Column("Runs", "number"),
-    Column("Total", "number"),
-    Column("Of kernel time", "number"),
+_COLUMNS: Final[tuple[Col[LaunchConfiguration], ...]] = (
+    Col("Category", lambda row: row.category, html_only=True),
+    Col("Kernel", lambda row: word(row.short_name, full=row.name, limit=72), kind="name"),
+    Col("Grid", lambda row: _three(row.grid)),
+    Col("Block", lambda row: _three(row.block)),
+    Col("Blocks per SM", lambda row: row.blocks_per_sm, significant),
+    Col("Registers", lambda row: row.registers, count, html_only=True),
+    Col("Shared memory", lambda row: row.shared_memory, size, html_only=True),
+    Col("Runs", lambda row: row.count, count),
+    Col("Total", lambda row: row.total_ns, duration),
+    Col("Of kernel time", lambda row: row.share_of_kernel_time, percent),
 )
 
 
@@ -45,15 +47,15 @@ def launch_configurations(report: Report) -> Section:
         table(
             "launch-configurations-table",
             "Kernels by category and launch configuration",
+            found.rows,
             _COLUMNS,
-            [_cells(row) for row in found.rows],
             note=_NOTE + (f" Listed are {listed}." if found.total > len(found.rows) else ""),
         ),
         table(
             "launch-configurations-longest",
             "Launch configurations with most time",
+            longest,
             _COLUMNS,
-            [_cells(row) for row in longest],
             pdf_rows=_PDF_ROWS,
             note=_NOTE
             + (
@@ -66,25 +68,6 @@ def launch_configurations(report: Report) -> Section:
     return made
 
 
-def _cells(row: LaunchConfiguration) -> list[Cell]:
-    return [
-        word(row.category),
-        word(row.short_name, full=row.name, limit=72),
-        _three(row.grid),
-        _three(row.block),
-        value(row.blocks_per_sm, _ratio),
-        value(row.registers, count),
-        value(row.shared_memory, size),
-        value(row.count, count),
-        value(row.total_ns, duration),
-        value(row.share_of_kernel_time, percent),
-    ]
-
-
 def _three(sizes: tuple[int, int, int] | None) -> Cell:
     """Sorted by how many blocks or threads it makes."""
     return Cell("–") if sizes is None else Cell(" × ".join(map(str, sizes)), sort=prod(sizes))
-
-
-def _ratio(value: float | None) -> str:
-    return "–" if value is None else significant(value)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from ...analysis.report import Report, StreamQueue
 from .. import labels
-from ..blocks import Column, Figure, Section, coded, name, say, table, value, word
+from ..blocks import Figure, Section, coded, name, say
 from ..figures import lines
-from ..formats import clip, count, duration, percent, plural, significant
+from ..formats import clip, count, digits, duration, percent, percent_of, plural, significant
+from ..tables import Col, table
 
 _UNKNOWN = "No queue of launches is known of this run: make the report again from the traces."
 _LEFT_OUT = "{} of {} do not count: their launch is not in the trace, and neither is what waited then."
@@ -29,7 +30,7 @@ def launch_queue(report: Report) -> Section:
             name(_label(first), 60),
             _runs(first.mean_depth),
             count(first.max_depth),
-            percent(100 * first.empty_ns / first.busy_ns if first.busy_ns else None),
+            percent(percent_of(first.empty_ns, first.busy_ns)),
             left_out,
         ),
     )
@@ -41,32 +42,18 @@ def launch_queue(report: Report) -> Section:
         table(
             "launch-queue-table",
             "Queue of each stream",
+            found.streams,
             [
-                Column("Process", "name"),
-                Column("GPU", "number"),
-                Column("Stream", "number"),
-                Column("Runs", "number"),
-                Column("Launch known", "number", html_only=True),
-                Column("Mean depth", "number"),
-                Column("Highest", "number"),
-                Column("Busy", "number"),
-                Column("Busy and nothing waiting", "number"),
-                Column("Of busy", "number"),
-            ],
-            [
-                [
-                    word(labels.process(stream.node, stream.rank, stream.pid)),
-                    value(stream.device, str),
-                    value(stream.stream, lambda number: "–" if number is None else str(number)),
-                    value(stream.runs, count),
-                    value(stream.linked, count),
-                    value(stream.mean_depth, lambda depth: "–" if depth is None else significant(depth)),
-                    value(stream.max_depth, count),
-                    value(stream.busy_ns, duration),
-                    value(stream.empty_ns, duration),
-                    value(100 * stream.empty_ns / stream.busy_ns if stream.busy_ns else None, percent),
-                ]
-                for stream in found.streams
+                Col("Process", lambda stream: labels.process(stream.node, stream.rank, stream.pid), kind="name"),
+                Col("GPU", lambda stream: stream.device, str),
+                Col("Stream", lambda stream: stream.stream, digits),
+                Col("Runs", lambda stream: stream.runs, count),
+                Col("Launch known", lambda stream: stream.linked, count, html_only=True),
+                Col("Mean depth", lambda stream: stream.mean_depth, significant),
+                Col("Highest", lambda stream: stream.max_depth, count),
+                Col("Busy", lambda stream: stream.busy_ns, duration),
+                Col("Busy and nothing waiting", lambda stream: stream.empty_ns, duration),
+                Col("Of busy", lambda stream: percent_of(stream.empty_ns, stream.busy_ns), percent),
             ],
             pdf_rows=6,
             note="Depth: runs whose launch call has ended and that have not begun; times are of runs whose launch is known. With an empty"

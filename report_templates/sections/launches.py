@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ...analysis.report import Report
 from .. import labels
-from ..blocks import Cell, Column, Figure, Section, say, table, value, word
+from ..blocks import Figure, Section, say
 from ..figures.histogram import histogram
-from ..formats import clip, count, duration, percent, plural
+from ..formats import clip, count, digits, duration, percent, plural, since
+from ..tables import Col, pairs_table, table
 from .distribution import bins_of, worth_drawing
 
 _LONG = 1_000_000  # ns; a shorter median is the way to the device, not a queue
@@ -38,15 +39,7 @@ def launches(report: Report) -> Section:
             ("Further runs of one call (graphs)", found.graph_runs),
             ("Runs that began before their call ended", found.negative),
         )
-        made.add(
-            table(
-                "launches-counts",
-                "Launches and runs",
-                [Column("What", "name"), Column("Count", "number")],
-                [[Cell(label), value(number, count)] for label, number in rows],
-                sortable=False,
-            )
-        )
+        made.add(pairs_table("launches-counts", "Launches and runs", rows, ("What", "Count"), count, sortable=False))
     if latency is not None and worth_drawing(latency) and found.histogram is not None and any(found.histogram.counts):
         drawn = histogram([bins_of("", found.histogram, latency.p50)], "host", "launch-run pairs")
         finding = f"median {duration(latency.p50)}, p95 {duration(latency.p95)}, longest {duration(latency.max)}"
@@ -67,36 +60,27 @@ def launches(report: Report) -> Section:
         table(
             "launches-slowest",
             "Longest waits between a launch and its run",
+            found.slowest,
             [
-                Column("Kernel", "name"),
-                Column("Call", html_only=True),
-                Column("Process"),
-                Column("GPU", "number"),
-                Column("Stream", "number", html_only=True),
-                Column("Launched after", "number"),
-                Column("Latency", "number"),
-            ],
-            [
-                [
-                    word(pair.kernel, limit=56),
-                    word(pair.call),
-                    Cell(labels.process(pair.node, pair.rank, None)),
-                    Cell(str(pair.device), sort=pair.device),
-                    Cell("–" if pair.stream is None else str(pair.stream), sort=pair.stream),
-                    Cell(duration(pair.launch_start_ns - start), sort=pair.launch_start_ns),
-                    value(pair.latency_ns, duration),
-                ]
-                for pair in found.slowest
+                Col("Kernel", lambda pair: pair.kernel, kind="name", limit=56),
+                Col("Call", lambda pair: pair.call, html_only=True),
+                Col("Process", lambda pair: labels.process(pair.node, pair.rank, None)),
+                Col("GPU", lambda pair: pair.device, str),
+                Col("Stream", lambda pair: pair.stream, digits, html_only=True),
+                Col("Launched after", lambda pair: pair.launch_start_ns, since(start)),
+                Col("Latency", lambda pair: pair.latency_ns, duration),
             ],
             pdf_rows=5,
         ),
         table(
             "launches-calls",
             "Host time in launch, synchronisation and other runtime calls",
-            [Column("Call", "name"), Column("Time", "number"), Column("Calls", "number"), Column("Of these calls", "number")],
+            found.call_time,
             [
-                [Cell(clip(share.name, 60)), value(share.total_ns, duration), value(share.count, count), value(share.percent, percent)]
-                for share in found.call_time
+                Col("Call", lambda share: clip(share.name, 60), kind="name"),
+                Col("Time", lambda share: share.total_ns, duration),
+                Col("Calls", lambda share: share.count, count),
+                Col("Of these calls", lambda share: share.percent, percent),
             ],
             pdf_rows=8,
         ),

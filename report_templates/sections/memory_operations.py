@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...analysis.report import MemoryOperation, Report
-from ..blocks import SECTORS, Cell, Section, Slice, ring, say
+from ..blocks import SECTORS, Section, Slice, ring, say
 from ..formats import bandwidth, count, duration, percent, plural, size
+from ..tables import Cell
 
 
 def memory_operations(report: Report) -> Section:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...analysis.report import Report
-from ..blocks import Column, Section, coded, name, say, table, value, word
-from ..formats import count, duration, percent, plural
+from ..blocks import Section, coded, name, say
+from ..formats import count, duration, percent, percent_of, plural
+from ..tables import Col, table
 
 _UNKNOWN = "No attribution to operators is known of this run: make the report again from the traces."
 
@@ -31,26 +32,15 @@ def operators(report: Report) -> Section:
         table(
             "operators-table",
             "Device time by operator",
+            found.rows,
             [
-                Column("Operator", "name"),
-                Column("Device time", "number"),
-                Column("Of device time", "number"),
-                Column("Calls", "number"),
-                Column("Kernels, copies and memsets", "number"),
-                Column("Distinct", "number", html_only=True),
-                Column("Per call", "number"),
-            ],
-            [
-                [
-                    word(row.name),
-                    value(row.total_ns, duration),
-                    value(row.percent, percent),
-                    value(row.calls, count),
-                    value(row.count, count),
-                    value(row.kernels, count),
-                    value(row.total_ns / row.calls if row.calls else None, duration),
-                ]
-                for row in found.rows
+                Col("Operator", lambda row: row.name, kind="name"),
+                Col("Device time", lambda row: row.total_ns, duration),
+                Col("Of device time", lambda row: row.percent, percent),
+                Col("Calls", lambda row: row.calls, count),
+                Col("Kernels, copies and memsets", lambda row: row.count, count),
+                Col("Distinct", lambda row: row.kernels, count, html_only=True),
+                Col("Per call", lambda row: row.total_ns / row.calls if row.calls else None, duration),
             ],
             pdf_rows=10,
             note="Work belongs to the innermost operator that ran on the thread of its launch call. Calls: those that launched work."
@@ -59,24 +49,14 @@ def operators(report: Report) -> Section:
         table(
             "operators-kernels",
             "Kernels under operators",
+            found.kernels,
             [
-                Column("Operator"),
-                Column("Kernel, copy or memset", "name"),
-                Column("Kind", html_only=True),
-                Column("Runs", "number"),
-                Column("Device time", "number"),
-                Column("Of operator", "number"),
-            ],
-            [
-                [
-                    word(row.operator, limit=60),
-                    word(row.kernel, limit=72),
-                    word(row.kind),
-                    value(row.count, count),
-                    value(row.total_ns, duration),
-                    value(100 * row.total_ns / whole[row.operator] if whole.get(row.operator) else None, percent),
-                ]
-                for row in found.kernels
+                Col("Operator", lambda row: row.operator, limit=60),
+                Col("Kernel, copy or memset", lambda row: row.kernel, kind="name", limit=72),
+                Col("Kind", lambda row: row.kind, html_only=True),
+                Col("Runs", lambda row: row.count, count),
+                Col("Device time", lambda row: row.total_ns, duration),
+                Col("Of operator", lambda row: percent_of(row.total_ns, whole.get(row.operator)), percent),
             ],
             pdf_rows=8,
         ),

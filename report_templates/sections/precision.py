@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...analysis.report import Report, Share
 from ..blocks import Section, say
-from ..formats import percent
+from ..formats import capitalized, percent
 from .shares import shares_ring
 
 _ENOUGH = 1.0  # percent of the kernel time
@@ -52,10 +52,10 @@ def _lead(every: Sequence[Share], matrix: Sequence[Share]) -> str:
     part = 100.0 * sum(share.total_ns for share in matrix) / max(1, sum(share.total_ns for share in every))
     if part >= _ENOUGH:
         told = _told(matrix, "time of matrix work (GEMM, attention, convolution)")
-        return f"{told[0].upper()}{told[1:]}, which is the measure; {_told(every, 'kernel time')}."
+        return f"{capitalized(told)}, which is the measure; {_told(every, 'kernel time')}."
     told = _told(every, "kernel time")
     little = f"takes only {percent(part)} of it" if part else "was not recorded"
-    return f"{told[0].upper()}{told[1:]}; matrix work (GEMM, attention, convolution), which would be the measure, {little}."
+    return f"{capitalized(told)}; matrix work (GEMM, attention, convolution), which would be the measure, {little}."
 
 
 def _told(shares: Sequence[Share], what: str) -> str:

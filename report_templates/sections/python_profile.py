@@ -11,10 +11,10 @@ from typing import Final
 from markupsafe import Markup
 
 from ...analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report
-from ..blocks import Cell, Column, Figure, Section, Table, coded, name, say, table, value, word
+from ..blocks import Figure, Section, coded, name, say
 from ..figures.flame_graph import Bar, Kind, flame_graph
-from ..formats import clip, count, duration, glued, percent, plural
-from ..tables import PDF_ROWS
+from ..formats import capitalized, clip, count, duration, glued, percent, percent_of, plural
+from ..tables import PDF_ROWS, Cell, Col, Table, table, word
 
 # Colour and shade of each kind of code: own code is the darkest.
 _KINDS: Final = {
@@ -163,32 +163,18 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table
     return table(
         "python-profile-windows",
         "What was profiled",
+        steps,
         [
-            Column("Steps"),
-            *([Column("Timer")] if timed else []),
-            Column("Profiler"),
-            *([Column("Profiles", "number", html_only=True)] if several else []),
-            *([Column("Processes", "number", html_only=True)] if shared else []),
-            Column("Lasted", "number"),
-            Column("Own time", "number"),
-            *([Column("Calls", "number")] if counted else []),
-            Column("Functions", "number"),
-            Column("Most own time", "name"),
-        ],
-        [
-            [
-                word(group.label),
-                *([word(_timer(group.timer))] if timed else []),
-                word(_PROFILERS.get(group.profiler, group.profiler)),
-                *([value(group.windows, count)] if several else []),
-                *([value(group.processes, count)] if shared else []),
-                value(group.wall_ns, duration),
-                Cell(_seconds(group.total_s), sort=group.total_s),
-                *([value(group.calls, count)] if counted else []),
-                value(group.functions, count),
-                word(first(group), limit=40),
-            ]
-            for group in steps
+            Col("Steps", lambda group: group.label),
+            Col("Timer", lambda group: _timer(group.timer), when=timed),
+            Col("Profiler", lambda group: _PROFILERS.get(group.profiler, group.profiler)),
+            Col("Profiles", lambda group: group.windows, count, html_only=True, when=several),
+            Col("Processes", lambda group: group.processes, count, html_only=True, when=shared),
+            Col("Lasted", lambda group: group.wall_ns, duration),
+            Col("Own time", lambda group: group.total_s, _seconds),
+            Col("Calls", lambda group: group.calls, count, when=counted),
+            Col("Functions", lambda group: group.functions, count),
+            Col("Most own time", first, kind="name", limit=40),
         ],
         pdf_rows=6,
     )
@@ -202,26 +188,15 @@ def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup], of: _O
     return table(
         f"python-profile-table{of.end}",
         f"Functions by own time{of.words}",
+        order,
         [
-            Column("Function", "name"),
-            Column("Code", html_only=True),
-            Column("Steps"),
-            *([Column("Calls", "number")] if counted else []),
-            Column("Own time", "number"),
-            Column("Of the profile", "number"),
-            Column("Cumulative time", "number"),
-        ],
-        [
-            [
-                word(row.short or row.function, full=row.function, limit=100),
-                word(row.kind),
-                Cell(row.label or _steps(row), sort=row.first_step),
-                *([Cell(_calls(row), sort=row.calls)] if counted else []),
-                Cell(_seconds(row.total_s), sort=row.total_s),
-                value(_share(row.total_s, whole.get(row.label)), percent),
-                Cell(_seconds(row.cumulative_s), sort=row.cumulative_s),
-            ]
-            for row in order
+            Col("Function", lambda row: word(row.short or row.function, full=row.function, limit=100), kind="name"),
+            Col("Code", lambda row: row.kind, html_only=True),
+            Col("Steps", lambda row: Cell(row.label or _steps(row), sort=row.first_step)),
+            Col("Calls", lambda row: Cell(_calls(row), sort=row.calls), kind="number", when=counted),
+            Col("Own time", lambda row: row.total_s, _seconds),
+            Col("Of the profile", lambda row: percent_of(row.total_s, whole.get(row.label)), percent),
+            Col("Cumulative time", lambda row: row.cumulative_s, _seconds),
         ],
         pdf_rows=_PDF_ROWS_EACH if of.several else PDF_ROWS,
         note=f"{plural(left, 'function')} with less own time are not listed." if left > 0 else None,
@@ -231,37 +206,23 @@ def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup], of: _O
 def _phases(question: str, heading: str, groups: Sequence[ProfileGroup], of: _Of) -> list[Table | None]:
     """The table of HTML, and that of the PDF: fewer functions, but of every phase."""
     counted = any(row.calls is not None for group in groups for row in group.rows)
-    columns = [
-        Column(heading),
-        Column("Function", "name"),
-        Column("Code", html_only=True),
-        *([Column("Calls", "number")] if counted else []),
-        Column("Own time", "number"),
-        Column("Of the phase", "number"),
-        Column("Cumulative time", "number"),
+    columns: list[Col[tuple[ProfileGroup, ProfileRow]]] = [
+        Col(heading, lambda pair: pair[0].label),
+        Col("Function", lambda pair: word(pair[1].short, full=pair[1].function, limit=100), kind="name"),
+        Col("Code", lambda pair: pair[1].kind, html_only=True),
+        Col("Calls", lambda pair: Cell(_calls(pair[1]), sort=pair[1].calls), kind="number", when=counted),
+        Col("Own time", lambda pair: pair[1].total_s, _seconds),
+        Col("Of the phase", lambda pair: percent_of(pair[1].total_s, pair[0].total_s), percent),
+        Col("Cumulative time", lambda pair: pair[1].cumulative_s, _seconds),
     ]
-    rows = [
-        [
-            [
-                word(group.label),
-                word(row.short, full=row.function, limit=100),
-                word(row.kind),
-                *([Cell(_calls(row), sort=row.calls)] if counted else []),
-                Cell(_seconds(row.total_s), sort=row.total_s),
-                value(_share(row.total_s, group.total_s), percent),
-                Cell(_seconds(row.cumulative_s), sort=row.cumulative_s),
-            ]
-            for row in group.rows[:_PHASE_ROWS]
-        ]
-        for group in groups
-    ]
+    rows = [[(group, row) for row in group.rows[:_PHASE_ROWS]] for group in groups]
     id = f"python-profile-{question.replace(' ', '-')}{of.end}"
     caption = f"By {heading[0].lower()}{heading[1:]}, functions with most own time{of.words}"
     few = min(3 if of.several else _PHASE_ROWS, max(1, PDF_ROWS // max(1, len(rows))))
     rest = _ALL_OF_THEM if any(len(group.rows) > few for group in groups) else None
     return [
-        table(id, caption, columns, list(chain(*rows)), pdf_rows=0),
-        table(f"{id}-of-each", caption, columns, [row for some in rows for row in some[:few]], rest=rest),
+        table(id, caption, list(chain(*rows)), columns, pdf_rows=0),
+        table(f"{id}-of-each", caption, [row for some in rows for row in some[:few]], columns, rest=rest),
     ]
 
 
@@ -271,7 +232,7 @@ def _flame(number: int, flame: FlameGraph) -> Figure:
     where = _where(flame)
     caption = say(
         "{} ({}): a frame is as wide as its time and stands below the frame that called it; what no frame below covers is its own. {}{}",
-        where[:1].upper() + where[1:],
+        capitalized(where),
         _PROFILERS.get(flame.profiler, flame.profiler),
         "The tree is that of the profiler." if flame.exact else "The tree is an estimate from who called whom.",
         f" {plural(flame.folded, 'function')} are in no frame of their own." if flame.folded > 1 else "",
@@ -281,7 +242,7 @@ def _flame(number: int, flame: FlameGraph) -> Figure:
 
 
 def _bar(frame: FlameFrame, whole: float) -> Bar:
-    share = percent(_share(frame.total_s, whole))
+    share = percent(percent_of(frame.total_s, whole))
     title = clip(f"{frame.function}: {_seconds(frame.total_s)}, {share}; own {_seconds(frame.own_s)}", 600)
     return Bar(frame.depth, frame.start_s, frame.total_s, _labels(frame), title, *_KINDS.get(frame.kind, ("other", 1.0)))
 
@@ -289,13 +250,13 @@ def _bar(frame: FlameFrame, whole: float) -> Bar:
 def _told(flame: FlameGraph) -> str:
     """The figure in a sentence or two."""
     named = [frame for frame in flame.frames if frame.kind not in ("other", "recursion")]
-    roots = [f"{clip(frame.short, 60)} {percent(_share(frame.total_s, flame.total_s))}" for frame in named if frame.depth == 0]
+    roots = [f"{clip(frame.short, 60)} {percent(percent_of(frame.total_s, flame.total_s))}" for frame in named if frame.depth == 0]
     most = max(named, key=lambda frame: frame.own_s, default=None)
     size = f"{plural(len(flame.frames), 'frame')} on {plural(flame.deepest + 1, 'level')}"
     parts = [f"Call tree of {_where(flame)}, {_seconds(flame.total_s)}, {size}"]
     parts += [f"At the top: {'; '.join(roots[:4])}"] if roots else []
     if most is not None:
-        parts.append(f"The frame with most own time: {clip(most.short, 60)} {percent(_share(most.own_s, flame.total_s))}")
+        parts.append(f"The frame with most own time: {clip(most.short, 60)} {percent(percent_of(most.own_s, flame.total_s))}")
     return ". ".join(parts)
 
 
@@ -317,31 +278,17 @@ def _frames(number: int, flame: FlameGraph) -> Table | None:
     return table(
         f"python-profile-frames-{number}",
         f"Frames of the call tree: {_where(flame)}",
+        flame.frames,
         [
-            Column("Level", "number"),
-            Column("Function", "name"),
-            Column("Code"),
-            Column("Time", "number"),
-            Column("Of the tree", "number"),
-            Column("Own time", "number"),
-        ],
-        [
-            [
-                value(frame.depth + 1, count),
-                word(frame.short, full=frame.function, limit=100),
-                word({"other": "–", "recursion": "–"}.get(frame.kind, frame.kind)),
-                Cell(_seconds(frame.total_s), sort=frame.total_s),
-                value(_share(frame.total_s, flame.total_s), percent),
-                Cell(_seconds(frame.own_s), sort=frame.own_s),
-            ]
-            for frame in flame.frames
+            Col("Level", lambda frame: frame.depth + 1, count),
+            Col("Function", lambda frame: word(frame.short, full=frame.function, limit=100), kind="name"),
+            Col("Code", lambda frame: None if frame.kind in ("other", "recursion") else frame.kind),
+            Col("Time", lambda frame: frame.total_s, _seconds),
+            Col("Of the tree", lambda frame: percent_of(frame.total_s, flame.total_s), percent),
+            Col("Own time", lambda frame: frame.own_s, _seconds),
         ],
         pdf_rows=0,
     )
-
-
-def _share(seconds: float, whole: float | None) -> float | None:
-    return 100 * seconds / whole if whole else None
 
 
 def _timer(timer: str | None) -> str:

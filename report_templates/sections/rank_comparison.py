@@ -7,12 +7,12 @@ from typing import Final
 
 from ...analysis.report import RankComparison, RankRow, Report
 from .. import labels
-from ..blocks import Cell, Column, Figure, Section, Table, of_all, say, spread, table, value, word
+from ..blocks import Figure, Section, of_all, say, spread
 from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import stacked_bars
 from ..formats import UNKNOWN, count, duration, percent, plural
-from ..tables import PDF_ROWS
+from ..tables import PDF_ROWS, Cell, Col, Table, table
 from .time_breakdown import PARTS
 
 ROWS: Final = 16  # ranks; of more those that differ most, and quantiles
@@ -90,36 +90,29 @@ def _ranks(found: RankComparison, shown: Sequence[RankRow]) -> Table | None:
     return table(
         "rank-comparison-ranks",
         "Ranks" if not left_out else "Ranks of most and of least computation and the median one",
+        shown,
         [
-            Column("Rank", "name"),
-            Column("Step", "number"),
-            Column("Computation", "number"),
-            Column("Communication", "number"),
-            Column("of it waiting", "number"),
-            Column("Exposed communication", "number"),
-            Column("Idle", "number", html_only=True),
-            *([Column("Waits most in", html_only=True)] if several else []),
-            *([Column("Data loading", "number", html_only=True)] if loading else []),
-            Column("Against the median", "number"),
-            Column("Over in", "number", html_only=True),
-            Column("Waited for", html_only=True),
-        ],
-        [
-            [
-                Cell(labels.device(row.node, row.rank, row.device), sort=row.rank),
-                value(row.step_ns, duration),
-                value(row.computation_ns, duration),
-                value(row.communication_ns, duration),
-                value(row.waiting_ns, duration),
-                value(row.exposed_communication_ns, duration),
-                value(row.idle_ns, duration),
-                *([word(row.waiting_group)] if several else []),
-                *([value(row.data_loading_ns, duration)] if loading else []),
-                Cell(_signed(row.excess_percent), sort=row.excess_percent),
-                Cell(f"{count(row.steps_over)} of {count(row.steps)}", sort=row.steps_over / row.steps),
-                Cell("yes" if row.straggler else "no" if row.steps_over * 2 <= row.steps else "not confirmed"),
-            ]
-            for row in shown
+            Col("Rank", lambda row: Cell(labels.device(row.node, row.rank, row.device), sort=row.rank), kind="name"),
+            Col("Step", lambda row: row.step_ns, duration),
+            Col("Computation", lambda row: row.computation_ns, duration),
+            Col("Communication", lambda row: row.communication_ns, duration),
+            Col("of it waiting", lambda row: row.waiting_ns, duration),
+            Col("Exposed communication", lambda row: row.exposed_communication_ns, duration),
+            Col("Idle", lambda row: row.idle_ns, duration, html_only=True),
+            Col("Waits most in", lambda row: row.waiting_group, html_only=True, when=several),
+            Col("Data loading", lambda row: row.data_loading_ns, duration, html_only=True, when=loading),
+            Col("Against the median", lambda row: row.excess_percent, _signed),
+            Col(
+                "Over in",
+                lambda row: Cell(f"{count(row.steps_over)} of {count(row.steps)}", sort=row.steps_over / row.steps),
+                kind="number",
+                html_only=True,
+            ),
+            Col(
+                "Waited for",
+                lambda row: Cell("yes" if row.straggler else "no" if row.steps_over * 2 <= row.steps else "not confirmed"),
+                html_only=True,
+            ),
         ],
         note=note,
     )
@@ -137,20 +130,16 @@ def _quantiles(found: RankComparison) -> Table | None:
     return table(
         "rank-comparison-quantiles",
         f"All {count(len(found.ranks))} ranks, mean time per step",
+        found.spread,
         [
-            Column("What", "name"),
-            *(Column(label, "number") for label in ("min", "p5", "p50", "p95", "max")),
-            Column("Least"),
-            Column("Most"),
-        ],
-        [
-            [
-                Cell(row.name),
-                *(value(number, duration) for number in (row.min, row.p5, row.p50, row.p95, row.max)),
-                rank(row.least_rank),
-                rank(row.most_rank),
-            ]
-            for row in found.spread
+            Col("What", lambda row: Cell(row.name), kind="name"),
+            Col("min", lambda row: row.min, duration),
+            Col("p5", lambda row: row.p5, duration),
+            Col("p50", lambda row: row.p50, duration),
+            Col("p95", lambda row: row.p95, duration),
+            Col("max", lambda row: row.max, duration),
+            Col("Least", lambda row: rank(row.least_rank)),
+            Col("Most", lambda row: rank(row.most_rank)),
         ],
         sortable=False,
     )

@@ -10,11 +10,12 @@ from markupsafe import Markup
 
 from ...analysis.report import Report, RuleParameter, RuleResult
 from ...analysis.rule_details import DETAILS
-from ..blocks import Cell, Column, Section, Table, coded, plain, say, table, value, word
-from ..formats import clip, count, duration, glued, plural, sentences, significant
+from ..blocks import Section, coded, plain, say
+from ..formats import capitalized, clip, count, duration, glued, plural, sentences, significant
 from ..rule_blocks import balance, bottlenecks, generic, loop, trace, utilisation
 from ..rule_blocks.shown import Blocks, Shown, shown
 from ..signs import ERROR, ISSUE
+from ..tables import Cell, Col, Table, table
 from .findings import FIRST, findings
 from .verdicts import Judged, judged
 
@@ -110,28 +111,25 @@ def _overview(found: Sequence[Judged]) -> Table | None:
     return table(
         "rules-overview",
         "Summary of the evaluated rules: issues first, then those triggered most often",
+        listed,
         [
-            Column("Rule", "name"),
-            Column("Verdict"),
-            Column("Description", html_only=True),
-            Column("Recommendation", html_only=True),
-            Column("Times triggered", "number"),
-            Column("Data points", "number"),
-            Column("Parameters", html_only=True),
-        ],
-        [
-            [
-                one.name,
-                one.cell,
-                word(plain(one.rule.checks), limit=300),
-                word(plain(one.rule.advice) if one.kind == ISSUE else "none: the rule is fine", limit=300),
-                value(one.rule.triggered, count),
-                value(one.rule.datapoints, count),
-                word(
-                    ", ".join(f"{key}: {setting(held)}" for key, held in one.rule.parameters.items() if key != _SCAN) or "none", limit=300
-                ),
-            ]
-            for one in listed
+            Col("Rule", lambda row: row.name, kind="name"),
+            Col("Verdict", lambda row: row.cell),
+            Col("Description", lambda row: plain(row.rule.checks), limit=300, html_only=True),
+            Col(
+                "Recommendation",
+                lambda one: plain(one.rule.advice) if one.kind == ISSUE else "none: the rule is fine",
+                limit=300,
+                html_only=True,
+            ),
+            Col("Times triggered", lambda row: row.rule.triggered, count),
+            Col("Data points", lambda row: row.rule.datapoints, count),
+            Col(
+                "Parameters",
+                lambda one: ", ".join(f"{key}: {setting(held)}" for key, held in one.rule.parameters.items() if key != _SCAN) or "none",
+                limit=300,
+                html_only=True,
+            ),
         ],
         pdf_rows=40,
         note="Rules count different things (windows, snapshots, steps, devices): their times triggered and data points do not compare.",
@@ -142,15 +140,12 @@ def _absent(found: Sequence[Judged]) -> Table | None:
     return table(
         "rules-absent",
         "Rules without a verdict",
-        [Column("Rule", "name"), Column("Verdict"), Column("Why"), Column("What would supply it")],
+        found,
         [
-            [
-                Cell(clip(one.rule.rule, 60), camel=True),
-                one.cell,
-                word(plain(_why(one.rule)), limit=300),
-                word(plain(one.rule.capture), limit=300),
-            ]
-            for one in found
+            Col("Rule", lambda row: Cell(clip(row.rule.rule, 60), camel=True), kind="name"),
+            Col("Verdict", lambda row: row.cell),
+            Col("Why", lambda row: plain(_why(row.rule)), limit=300),
+            Col("What would supply it", lambda row: plain(row.rule.capture), limit=300),
         ],
         pdf_rows=0,
     )
@@ -206,35 +201,29 @@ def _counts(report: Report, rule: RuleResult) -> str:
     if start is not None and rule.first_ns is not None and rule.last_ns is not None and rule.triggered:
         told.append(f"from {duration(max(0, rule.first_ns - start))} to {duration(max(0, rule.last_ns - start))} after the run began")
     text = "; ".join(told)
-    return f"{text[0].upper()}{text[1:]}."
+    return f"{capitalized(text)}."
 
 
 def _parameters(id: str, given: Sequence[RuleParameter]) -> Table | None:
     return table(
         f"{id}-parameters",
         "Parameters",
+        given,
         [
-            Column("Parameter", "name"),
-            Column("Value", "number"),
-            Column("Unit"),
-            Column("As time", "number"),
-            Column("Default", "number"),
-            Column("Set by"),
-            Column("Meaning"),
-        ],
-        [
-            [
-                Cell(clip(parameter.name, 60)),
-                Cell(setting(parameter.value)),
-                Cell(clip(parameter.unit, 40)),
-                Cell(_time(parameter) or "–"),
-                Cell(setting(parameter.default)),
-                Cell("▲ changed", mark="v-changed")
-                if parameter.changed
-                else Cell("default" if parameter.value == parameter.default else "preset"),
-                word(parameter.meaning, limit=200),
-            ]
-            for parameter in given
+            Col("Parameter", lambda parameter: clip(parameter.name, 60), kind="name"),
+            Col("Value", lambda parameter: Cell(setting(parameter.value)), kind="number"),
+            Col("Unit", lambda parameter: clip(parameter.unit, 40)),
+            Col("As time", lambda parameter: Cell(_time(parameter) or "–"), kind="number"),
+            Col("Default", lambda parameter: Cell(setting(parameter.default)), kind="number"),
+            Col(
+                "Set by",
+                lambda parameter: (
+                    Cell("▲ changed", mark="v-changed")
+                    if parameter.changed
+                    else Cell("default" if parameter.value == parameter.default else "preset")
+                ),
+            ),
+            Col("Meaning", lambda parameter: parameter.meaning, limit=200),
         ],
         sortable=False,
         pdf_rows=0,

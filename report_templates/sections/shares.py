@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from ...analysis.report import Share
-from ..blocks import SECTORS, Cell, Figure, Slice, meaning_of, ring
+from ..blocks import SECTORS, Figure, Slice, meaning_of, ring
 from ..formats import count, duration
+from ..tables import Cell
 
 
 def shares_ring(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...analysis.report import Report, StepDifference
+from ...analysis.report import Report, SlowSteps, StepDifference
 from .. import labels
-from ..blocks import Cell, Column, Section, say, table, value, word
+from ..blocks import Section, say
 from ..formats import count, duration
+from ..tables import Cell, Col, table
 
 _PARTS: Final = {
     "step": "Step",
@@ -36,22 +37,16 @@ def slow_steps(report: Report) -> Section:
     made = Section("slow-steps", "What the slowest steps did differently", say("{}", text))
     if not found.parts:
         return made
-    number = len(found.slow)
     place = labels.process(found.node or "", found.rank, found.pid)
-    usual = f"least to most of {count(found.typical)} typical"
     made.add(
         table(
             "slow-steps-parts",
             f"The slowest steps of {place} against its typical ones",
+            (*found.parts, *found.beside),
             [
-                Column("Part", "name"),
-                Column("Slow", "number"),
-                Column("Typical", "number"),
-                Column(usual, "number"),
-                Column("Difference", "number"),
-                Column("Longer in", "number", html_only=True),
+                Col("Part", lambda row: _PARTS.get(row.name, row.name), kind="name"),
+                *_columns(found),
             ],
-            [_row(Cell(_PARTS.get(part.name, part.name)), part, number) for part in (*found.parts, *found.beside)],
             sortable=False,
             note="Means per step, from the end of the step before it to its own end on the device. Within the spread: the mean of the slow"
             " steps lies between the least and the most of the typical ones. Data loading and host operators run beside the device.",
@@ -59,16 +54,12 @@ def slow_steps(report: Report) -> Section:
         table(
             "slow-steps-ran",
             "What ran longer than in the typical steps",
+            found.ran,
             [
-                Column("Name", "name"),
-                Column("Kind"),
-                Column("Slow", "number"),
-                Column("Typical", "number"),
-                Column(usual, "number", html_only=True),
-                Column("Difference", "number"),
-                Column("Longer in", "number", html_only=True),
+                Col("Name", lambda row: row.name, kind="name", limit=60),
+                Col("Kind", lambda row: _KINDS.get(row.kind, row.kind)),
+                *_columns(found, usual_html_only=True),
             ],
-            [[word(one.name, limit=60), Cell(_KINDS.get(one.kind, one.kind)), *_row(None, one, number)] for one in found.ran],
             pdf_rows=8,
             note="Times of what is nested in each other contain each other; they do not add up.",
         ),
@@ -76,15 +67,21 @@ def slow_steps(report: Report) -> Section:
     return made
 
 
-def _row(name: Cell | None, one: StepDifference, number: int) -> list[Cell]:
-    """``name``, slow, typical, from least to most, difference, in how many of the slow steps."""
-    sign = "+" if one.extra_ns > 0 else ""
-    difference = f"{sign}{duration(one.extra_ns)}" if one.claimed else "within the spread"
+def _columns(found: SlowSteps, *, usual_html_only: bool = False) -> list[Col[StepDifference]]:
     return [
-        *([name] if name else []),
-        value(one.slow_ns, duration),
-        value(one.typical_ns, duration),
-        Cell(f"{duration(one.typical_low_ns)} – {duration(one.typical_high_ns)}", sort=one.typical_high_ns),
-        Cell(difference, sort=one.extra_ns),
-        Cell(f"{count(one.beyond)} of {count(number)}", sort=one.beyond),
+        Col("Slow", lambda row: row.slow_ns, duration),
+        Col("Typical", lambda row: row.typical_ns, duration),
+        Col(
+            f"least to most of {count(found.typical)} typical",
+            lambda row: Cell(f"{duration(row.typical_low_ns)} – {duration(row.typical_high_ns)}", sort=row.typical_high_ns),
+            kind="number",
+            html_only=usual_html_only,
+        ),
+        Col("Difference", _difference, kind="number"),
+        Col("Longer in", lambda row: row.beyond, lambda beyond: f"{count(beyond)} of {count(len(found.slow))}", html_only=True),
     ]
+
+
+def _difference(row: StepDifference) -> Cell:
+    sign = "+" if row.extra_ns > 0 else ""
+    return Cell(f"{sign}{duration(row.extra_ns)}" if row.claimed else "within the spread", sort=row.extra_ns)

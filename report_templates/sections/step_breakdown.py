@@ -7,11 +7,12 @@ from typing import Final
 
 from ...analysis.report import Report, StepBar, StepBreakdown
 from .. import labels
-from ..blocks import Cell, Column, Figure, Section, say, table, value
+from ..blocks import Figure, Section, say
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part
 from ..figures.step_bars import Bar, step_bars
 from ..formats import count, duration, percent, plural, significant
+from ..tables import Cell, Col, table
 from .time_breakdown import PARTS
 
 HIDDEN: Final = Part("hidden communication", "communication", 0.5)
@@ -50,18 +51,15 @@ def step_breakdown(report: Report) -> Section:
         table(
             "step-breakdown-table",
             "Mean time per step",
+            found.mean,
             [
-                Column("Steps", "name"),
-                Column("Step", "number"),
-                *(Column(part.name.capitalize(), "number") for part in PARTS),
-                Column("Hidden communication", "number"),
-            ],
-            [
-                [
-                    Cell(_label(bar), sort=bar.first),
-                    *(value(total / bar.steps, duration) for total in (bar.step_ns, *_times(bar), bar.hidden_communication_ns)),
-                ]
-                for bar in found.mean
+                Col("Steps", lambda bar: Cell(_label(bar), sort=bar.first), kind="name"),
+                Col("Step", lambda bar: bar.step_ns / bar.steps, duration),
+                Col("Computation", lambda bar: bar.computation_ns / bar.steps, duration),
+                Col("Exposed communication", lambda bar: bar.exposed_communication_ns / bar.steps, duration),
+                Col("Exposed memory operations", lambda bar: bar.exposed_memory_ns / bar.steps, duration),
+                Col("Idle", lambda bar: bar.idle_ns / bar.steps, duration),
+                Col("Hidden communication", lambda bar: bar.hidden_communication_ns / bar.steps, duration),
             ],
             pdf_rows=_PDF_ROWS,
         )

@@ -12,13 +12,14 @@ from typing import Final
 from ...analysis.profiled_steps import ENOUGH
 from ...analysis.report import Report, Step, StepGroup, StepParts
 from .. import labels
-from ..blocks import BARS, Cell, Column, Figure, Section, of_all, say, spread, table, value
+from ..blocks import BARS, Figure, Section, of_all, say, spread
 from ..figures.axes import time_unit
 from ..figures.histogram import histogram
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import Part, stacked_bars
-from ..formats import clip, count, duration, numbered, plural
+from ..formats import capitalized, clip, count, duration, numbered, plural, since
 from ..formats import step as step_name
+from ..tables import Cell, Col, table
 from .distribution import bins_of, worth_drawing
 
 PARTS: Final = {
@@ -69,24 +70,18 @@ def steps(report: Report) -> Section:
         table(
             "steps-groups",
             "Step durations by process",
+            groups,
             [
-                Column("Process", "name"),
-                Column("Steps", "number"),
-                *(Column(label, "number") for label in ("max", *(("p99", "p95") if outer else ()), "p50", "min")),
-                Column("Mean", "number", html_only=True),
-                Column("Deviation", "number", html_only=True),
-                Column("Measured", html_only=True),
-            ],
-            [
-                [
-                    Cell(label(group)),
-                    value(group.quantiles.count, count),
-                    *(value(number, duration) for number in _quantiles(group, outer)),
-                    value(group.quantiles.mean, duration),
-                    value(group.quantiles.std, duration),
-                    Cell("on device" if group.on_device else "on host"),
-                ]
-                for group in groups
+                Col("Process", label, kind="name"),
+                Col("Steps", lambda group: group.quantiles.count, count),
+                Col("max", lambda group: group.quantiles.max, duration),
+                Col("p99", lambda group: group.quantiles.p99 if group.quantiles.count >= _FEW else None, duration, when=outer),
+                Col("p95", lambda group: group.quantiles.p95 if group.quantiles.count >= _FEW else None, duration, when=outer),
+                Col("p50", lambda group: group.quantiles.p50, duration),
+                Col("min", lambda group: group.quantiles.min, duration),
+                Col("Mean", lambda group: group.quantiles.mean, duration, html_only=True),
+                Col("Deviation", lambda group: group.quantiles.std, duration, html_only=True),
+                Col("Measured", lambda group: "on device" if group.on_device else "on host", html_only=True),
             ],
             pdf_rows=8,
         ),
@@ -98,34 +93,22 @@ def steps(report: Report) -> Section:
         table(
             "steps-slowest",
             "Slowest steps",
+            slowest,
             [
-                Column("Step", "name"),
-                Column("Process"),
-                Column("Began after", "number"),
-                Column("Duration", "number"),
-                *([Column("On the host", "number")] if on_device else []),
-            ],
-            [
-                [
-                    Cell(step_name(step.index, step.again) + (f", {step.profiled}" if step.profiled else ""), sort=step.index),
-                    Cell(labels.process(step.node, step.rank, step.pid, step.phase)),
-                    Cell(duration(step.start_ns - start), sort=step.start_ns),
-                    value(step.duration_ns, duration),
-                    *([value(step.host_duration_ns, duration)] if on_device else []),
-                ]
-                for step in slowest
+                Col(
+                    "Step",
+                    lambda step: Cell(step_name(step.index, step.again) + (f", {step.profiled}" if step.profiled else ""), sort=step.index),
+                    kind="name",
+                ),
+                Col("Process", lambda step: labels.process(step.node, step.rank, step.pid, step.phase)),
+                Col("Began after", lambda step: step.start_ns, since(start)),
+                Col("Duration", lambda step: step.duration_ns, duration),
+                Col("On the host", lambda step: step.host_duration_ns, duration, when=on_device),
             ],
             pdf_rows=5,
         )
     )
     return made
-
-
-def _quantiles(group: StepGroup, outer: bool) -> list[float | None]:
-    """From the longest to the shortest; with the ``outer`` percentiles, which few steps do not have."""
-    q = group.quantiles
-    enough = q.count >= _FEW
-    return [q.max, *([q.p99 if enough else None, q.p95 if enough else None] if outer else []), q.p50, q.min]
 
 
 def _labels(groups: Sequence[StepGroup]) -> Callable[[StepGroup], str]:
@@ -448,7 +431,7 @@ def _parts(report: Report) -> Figure | None:
             "the average of the steps that were traced" if all(part.numbers for part in every) else "the average step",
             "," if order.startswith("by") else ";",
             order,
-            finding[0].upper() + finding[1:],
+            capitalized(finding),
             _loading(every),
             of_all(len(shown), len(every), "process", "kernel time" if told.alike else "mean step"),
         ),

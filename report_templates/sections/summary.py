@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -9,12 +10,13 @@ from markupsafe import Markup
 
 from ...analysis.host_records import leading_functions
 from ...analysis.report import Report, Tile
-from ..blocks import Cell, Column, Figure, Section, Table, meaning_of, of_all, plain, say, spread, table, value, word
+from ..blocks import Figure, Section, meaning_of, of_all, plain, say, spread
 from ..figures.donut import shaded
 from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
-from ..formats import UNKNOWN, clip, count, duration, first_sentences, glued, percent, plural, sentences
+from ..formats import UNKNOWN, clip, count, duration, first_sentences, glued, percent, percent_of, plural, sentences
 from ..signs import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
+from ..tables import Cell, Col, Table, table, word
 from .findings import FIRST, findings, overlap
 from .steps import parts_of, telling, wall_and_device
 from .system_usage import panel
@@ -42,30 +44,21 @@ def summary(report: Report, *, rules: bool = True) -> Section:
     if shown:
         more = of_all(len(shown), len(report.time_breakdown), "device", "time without computation")
         made.add(bars("summary-time", shown, say("Where the time of each GPU went, in percent of its span.{}", more)))
+    numbers = itertools.count(1)
     made.add(
         _costs(report),
         _utilisation(report),
         table(
             "summary-kernels",
             "Longest kernels",
+            report.kernels[: _most_rows(report)],
             [
-                Column("#", "number"),
-                Column("Kernel", "name"),
-                Column("Category"),
-                Column("Precision"),
-                Column("Total", "number"),
-                Column("Of kernel time", "number"),
-            ],
-            [
-                [
-                    Cell(str(number)),
-                    word(kernel.short_name, full=kernel.name, limit=60),
-                    word(kernel.category),
-                    word(kernel.precision),
-                    value(kernel.total_ns, duration),
-                    value(kernel.share_of_kernel_time, percent),
-                ]
-                for number, kernel in enumerate(report.kernels[: _most_rows(report)], 1)
+                Col("#", lambda _: next(numbers), str),
+                Col("Kernel", lambda kernel: word(kernel.short_name, full=kernel.name, limit=60), kind="name"),
+                Col("Category", lambda kernel: kernel.category),
+                Col("Precision", lambda kernel: kernel.precision),
+                Col("Total", lambda kernel: kernel.total_ns, duration),
+                Col("Of kernel time", lambda kernel: kernel.share_of_kernel_time, percent),
             ],
             sortable=False,
         ),
@@ -87,8 +80,12 @@ def summary(report: Report, *, rules: bool = True) -> Section:
         table(
             "summary-rules",
             f"Rules: {counted(found)}",
-            [Column("Rule", "name"), Column("Verdict"), Column("What was found")],
-            [[one.name, one.cell, _told(one)] for one in listed],
+            listed,
+            [
+                Col("Rule", lambda row: row.name, kind="name"),
+                Col("Verdict", lambda row: row.cell),
+                Col("What was found", _told),
+            ],
             sortable=False,
             pdf_rows=kept,
             rest=Markup(),
@@ -257,8 +254,12 @@ def _operators(report: Report) -> Table | None:
     return table(
         "summary-operators",
         f"CPU operators with most time{f', traced {report.steps.traced}' if report.steps.traced else ''}",
-        [Column("Operator", "name"), Column("Cumulative time", "number"), Column("Of operator time", "number")],
-        [[word(row.name, limit=60), value(row.total_ns, duration), value(row.percent, percent)] for row in rows],
+        rows,
+        [
+            Col("Operator", lambda row: row.name, kind="name", limit=60),
+            Col("Cumulative time", lambda row: row.total_ns, duration),
+            Col("Of operator time", lambda row: row.percent, percent),
+        ],
         sortable=False,
     )
 
@@ -272,15 +273,12 @@ def _functions(report: Report) -> Table | None:
     return table(
         "summary-functions",
         "Python functions with most own time",
-        [Column("Function", "name"), Column("Own time", "number"), Column("Of own time", "number"), Column("Calls", "number")],
+        rows[: _most_rows(report)],
         [
-            [
-                word(row.short or row.function, full=row.function, limit=72),
-                value(round(row.total_s * 1e9), duration),
-                value(100 * row.total_s / group.total_s if group.total_s > 0 else 0.0, percent),
-                Cell(UNKNOWN) if row.calls is None else value(row.calls, count),
-            ]
-            for row in rows[: _most_rows(report)]
+            Col("Function", lambda row: word(row.short or row.function, full=row.function, limit=72), kind="name"),
+            Col("Own time", lambda row: round(row.total_s * 1e9), duration),
+            Col("Of own time", lambda row: percent_of(row.total_s, group.total_s) or 0.0, percent),
+            Col("Calls", lambda row: row.calls, count),
         ],
         sortable=False,
     )
@@ -291,10 +289,12 @@ def _collectives(report: Report) -> Table | None:
     return table(
         "summary-collectives",
         "Collectives with most time",
-        [Column("Collective", "name"), Column("Total", "number"), Column("Of collective time", "number"), Column("Count", "number")],
+        report.framework.collectives[: _most_rows(report)],
         [
-            [word(share.name, limit=60), value(share.total_ns, duration), value(share.percent, percent), value(share.count, count)]
-            for share in report.framework.collectives[: _most_rows(report)]
+            Col("Collective", lambda share: share.name, kind="name", limit=60),
+            Col("Total", lambda share: share.total_ns, duration),
+            Col("Of collective time", lambda share: share.percent, percent),
+            Col("Count", lambda share: share.count, count),
         ],
         sortable=False,
     )

@@ -7,9 +7,10 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 
 from ...analysis.report import ActiveTime, GpuClocks, Report, Series, UnitHeat
-from ..blocks import Cell, Column, Figure, Section, Slice, Table, of_all, ring, say, spread, table
+from ..blocks import Figure, Section, Slice, of_all, ring, say, spread
 from ..figures import heat_map, lines
 from ..formats import clip, count, duration, percent, plural, quantity
+from ..tables import Cell, Col, Table, amount, table
 
 _NAMES = {
     "gpu": "GPU utilisation",
@@ -53,20 +54,16 @@ def system_usage(report: Report) -> Section:
         table(
             "system-usage-nodes",
             "Utilisation by node: quantiles over the samples, percentages are the mean of the node's units per sample",
+            usage.nodes,
             [
-                Column("Node", "name"),
-                Column("Metric"),
-                *(Column(label, "number") for label in ("max", "p99", "p95", "p50", "min")),
-                Column("Samples", "number", html_only=True),
-            ],
-            [
-                [
-                    Cell(clip(row.node, 40)),
-                    Cell(_NAMES.get(row.metric, row.metric) + (" (derived)" if row.derived else "")),
-                    *(Cell(quantity(x, row.unit), sort=x) for x in (row.max, row.p99, row.p95, row.p50, row.min)),
-                    Cell(count(row.samples), sort=row.samples),
-                ]
-                for row in usage.nodes
+                Col("Node", lambda row: clip(row.node, 40), kind="name"),
+                Col("Metric", lambda row: Cell(_NAMES.get(row.metric, row.metric) + (" (derived)" if row.derived else ""))),
+                Col("max", lambda row: amount(row.max, row.unit), kind="number"),
+                Col("p99", lambda row: amount(row.p99, row.unit), kind="number"),
+                Col("p95", lambda row: amount(row.p95, row.unit), kind="number"),
+                Col("p50", lambda row: amount(row.p50, row.unit), kind="number"),
+                Col("min", lambda row: amount(row.min, row.unit), kind="number"),
+                Col("Samples", lambda row: row.samples, count, html_only=True),
             ],
         ),
         _clocks(usage.gpu_clocks),
@@ -91,29 +88,26 @@ def _clocks(every: Sequence[GpuClocks]) -> Table | None:
     held = sorted(every, key=lambda row: (-(row.heat_ns or 0), -(row.power_ns or 0) - (row.hardware_ns or 0)))[:_CLOCKS]
     shown = sorted(held, key=lambda row: (row.node, row.device))
     caption = "Power and clock of each GPU"
-    times: Sequence[str] = ()
-    if any(time is not None for row in shown for time in (row.heat_ns, row.power_ns, row.hardware_ns)):
+    times = any(time is not None for row in shown for time in (row.heat_ns, row.power_ns, row.hardware_ns))
+    if times:
         caption += ", and for how long the clock was held down for heat, for power, or by the hardware for one of them"
-        times = ("Heat", "Power", "Hardware")
     if len(shown) < len(every):
         caption += f"; {count(len(shown))} of {count(len(every))} GPUs{', those that were held down longest' if times else ''}"
     return table(
         "system-usage-clocks",
         caption,
+        shown,
         [
-            Column("Node", "name"),
-            Column("GPU", "number"),
-            *(Column(label, "number") for label in ("Power p50", "max", "Clock p50", "min", "max", *times)),
-        ],
-        [
-            [
-                Cell(clip(row.node, 40)),
-                Cell(count(row.device), sort=row.device),
-                *(Cell(quantity(x, "W"), sort=x) for x in (row.power_p50_w, row.power_max_w)),
-                *(Cell(quantity(x, "MHz"), sort=x) for x in (row.sm_clock_p50_mhz, row.sm_clock_min_mhz, row.sm_clock_max_mhz)),
-                *(Cell(duration(x), sort=x) for x in (row.heat_ns, row.power_ns, row.hardware_ns)[: len(times)]),
-            ]
-            for row in shown
+            Col("Node", lambda row: clip(row.node, 40), kind="name"),
+            Col("GPU", lambda row: row.device, count),
+            Col("Power p50", lambda row: amount(row.power_p50_w, "W"), kind="number"),
+            Col("max", lambda row: amount(row.power_max_w, "W"), kind="number"),
+            Col("Clock p50", lambda row: amount(row.sm_clock_p50_mhz, "MHz"), kind="number"),
+            Col("min", lambda row: amount(row.sm_clock_min_mhz, "MHz"), kind="number"),
+            Col("max", lambda row: amount(row.sm_clock_max_mhz, "MHz"), kind="number"),
+            Col("Heat", lambda row: row.heat_ns, duration, when=times),
+            Col("Power", lambda row: row.power_ns, duration, when=times),
+            Col("Hardware", lambda row: row.hardware_ns, duration, when=times),
         ],
     )
 

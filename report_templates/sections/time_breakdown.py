@@ -9,9 +9,10 @@ from markupsafe import Markup
 
 from ...analysis.report import DeviceTime, Report
 from .. import labels
-from ..blocks import BARS, Cell, Column, Figure, Section, of_all, say, spread, table, value, word
+from ..blocks import BARS, Figure, Section, of_all, say, spread
 from ..figures.stacked_bars import Part, stacked_bars
 from ..formats import duration, percent, plural
+from ..tables import Cell, Col, table
 
 PARTS = (
     Part("computation", "computation"),
@@ -42,35 +43,24 @@ def time_breakdown(report: Report) -> Section:
         table(
             "time-breakdown-table",
             "Time of each device as its process saw it",
+            devices,
             [
-                Column("Device", "name"),
-                Column("Span", "number"),
-                Column("Busy", "number"),
-                Column("Computation", "number"),
-                Column("Exposed communication", "number"),
-                Column("Exposed memory", "number"),
-                Column("Idle", "number"),
-                Column("Communication", "number", html_only=True),
-                Column("Overlap", "number"),
-                Column("Memory operations", "number", html_only=True),
-                Column("Kernel time, summed", "number", html_only=True),
-                Column("Model", html_only=True),
-            ],
-            [
-                [
-                    Cell(labels.device(d.node, d.rank, d.device), sort=d.rank if d.rank is not None else d.device),
-                    value(d.span_ns, duration),
-                    *(
-                        Cell(percent(_share(part, d)), sort=part, title=duration(part))
-                        for part in (d.busy_ns, d.computation_ns, d.exposed_communication_ns, d.exposed_memory_ns, d.idle_ns)
-                    ),
-                    value(d.communication_ns, duration),
-                    value(d.overlap_percent, percent),
-                    value(d.memory_ns, duration),
-                    value(d.kernel_total_ns, duration),
-                    word(d.device_name),
-                ]
-                for d in devices
+                Col(
+                    "Device",
+                    lambda d: Cell(labels.device(d.node, d.rank, d.device), sort=d.rank if d.rank is not None else d.device),
+                    kind="name",
+                ),
+                Col("Span", lambda d: d.span_ns, duration),
+                Col("Busy", lambda d: _of_span(d.busy_ns, d), kind="number"),
+                Col("Computation", lambda d: _of_span(d.computation_ns, d), kind="number"),
+                Col("Exposed communication", lambda d: _of_span(d.exposed_communication_ns, d), kind="number"),
+                Col("Exposed memory", lambda d: _of_span(d.exposed_memory_ns, d), kind="number"),
+                Col("Idle", lambda d: _of_span(d.idle_ns, d), kind="number"),
+                Col("Communication", lambda d: d.communication_ns, duration, html_only=True),
+                Col("Overlap", lambda d: d.overlap_percent, percent),
+                Col("Memory operations", lambda d: d.memory_ns, duration, html_only=True),
+                Col("Kernel time, summed", lambda d: d.kernel_total_ns, duration, html_only=True),
+                Col("Model", lambda d: d.device_name, html_only=True),
             ],
         ),
     )
@@ -92,6 +82,10 @@ def bars(id: str, devices: Sequence[DeviceTime], caption: Markup) -> Figure:
         for d in devices
     ]
     return Figure(id, stacked_bars(PARTS, rows, "%", whole=100.0), _lead(devices), caption)
+
+
+def _of_span(part: int, device: DeviceTime) -> Cell:
+    return Cell(percent(_share(part, device)), sort=part, title=duration(part))
 
 
 def _share(part: int, device: DeviceTime) -> float:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...analysis.report import Report, RuleResult
-from ..blocks import Cell
 from ..formats import clip, plural
 from ..signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED, SIGNS, Sign
+from ..tables import Cell
 
 ABSENT: Final = "rules-absent"
 """Where rules without a verdict are told of."""
