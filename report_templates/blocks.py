@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from markupsafe import Markup
 
@@ -26,31 +26,96 @@ BARS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A drawing. ``alt`` states what it shows in this run; ``caption`` says how to read it. ``legend``: the table that names its parts."""
+    """A drawing. ``alt`` states what it shows in this run; ``caption`` says how to read it. ``legend``: the table that names its parts.
+
+    ``below``: a second ring whose sectors have the numbers of the same legend.
+    """
 
     id: str
     svg: str
     alt: str
     caption: Markup
     legend: Table | None = None
+    below: Figure | None = None
+
+    @property
+    def macro(self) -> str:
+        return "ring" if self.legend else "plot"
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """Rings on halves of the page, two next to each other."""
+
+    macro: ClassVar = "halves"
+    figures: Sequence[Figure | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts in the form that ``macro`` gives them.
+
+    "statements" (a list), "facts" or "definitions" (names and their texts), "lines_of" (the same in the PDF alone), or "more" (a
+    paragraph below a figure).
+    """
+
+    macro: str
+    texts: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Blocks that the reader of the HTML unfolds."""
+
+    macro: ClassVar = "details"
+    summary: str
+    blocks: Sequence[Figure | Table | None]
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """A block of one target, "html" or "pdf"."""
+
+    target: str
+    block: Block
+
+
+Block = Figure | Table | Halves | Texts | Details | None
 
 
 @dataclass(slots=True)
 class Section:
-    """``lead`` answers the title's question. Without any block the section is that one sentence. ``parts``: sections within it."""
+    """``lead`` answers the title's question. Without any block the section is that one sentence. ``parts``: sections within it.
+
+    ``blocks`` are printed in their order; a block that is None leaves an empty line. ``facts``: what a template of its own prints.
+    """
 
     id: str
     title: str
     lead: Markup
-    figures: dict[str, Figure] = field(default_factory=dict)
-    tables: dict[str, Table] = field(default_factory=dict)
+    blocks: Sequence[Block | Only] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     number: int = 0
     parts: tuple[Section, ...] = ()
 
     @property
     def empty(self) -> bool:
-        return not (self.figures or self.tables or self.facts or self.parts)
+        return not (any(self.blocks) or self.facts or self.parts)
+
+    def shown(self, target: str) -> list[Block]:
+        """The blocks of the page for "html" or "pdf"."""
+        chosen = [block for block in self.blocks if not isinstance(block, Only) or block.target == target]
+        return [block.block if isinstance(block, Only) else block for block in chosen]
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """All figures by the last word of their ids."""
+        return {block.id.removeprefix(self.id + "-"): block for block in _within(self.blocks) if isinstance(block, Figure)}
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        return {block.id.removeprefix(self.id + "-"): block for block in _within(self.blocks) if isinstance(block, Table)}
 
     def figure(self, name: str) -> Figure | None:
         return self.figures.get(name)
@@ -58,13 +123,23 @@ class Section:
     def table(self, name: str) -> Table | None:
         return self.tables.get(name)
 
-    def add(self, *blocks: Figure | Table | None) -> None:
-        """Take the blocks that exist, under the last word of their id."""
-        for block in blocks:
-            if isinstance(block, Figure):
-                self.figures[block.id.removeprefix(self.id + "-")] = block
-            elif isinstance(block, Table):
-                self.tables[block.id.removeprefix(self.id + "-")] = block
+    def add(self, *blocks: Block | Only) -> None:
+        self.blocks = (*self.blocks, *blocks)
+
+
+def _within(blocks: Iterable[Block | Only]) -> Iterator[Figure | Table]:
+    for block in blocks:
+        if isinstance(block, Only):
+            yield from _within([block.block])
+        elif isinstance(block, Halves):
+            yield from _within(block.figures)
+        elif isinstance(block, Details):
+            yield from _within(block.blocks)
+        elif isinstance(block, Figure):
+            yield block
+            yield from _within([block.below])
+        elif isinstance(block, Table):
+            yield block
 
 
 def say(sentence: str, *values: object) -> Markup:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from markupsafe import Markup
 
@@ -79,6 +79,7 @@ class Table:
     instead of how many rows it leaves out. ``note``: what must be known to read it, below the table; ``html_note``: only in HTML.
     """
 
+    macro: ClassVar = "data_table"
     id: str
     caption: str
     columns: tuple[Col[Any], ...]

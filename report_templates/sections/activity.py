@@ -20,18 +20,15 @@ def activity(report: Report) -> Section:
         )
     named = [dataclasses.replace(share, name=_NAMES.get(share.name, share.name)) for share in shares]
     listed = ", ".join(f"{share.name} {percent(share.percent)}" for share in named)
-    made = Section("activity", "Activity distribution", say("Of the summed durations: {}.", listed))
     source = {"device": " Synchronisation as the device recorded it.", "host": " Synchronisation is the host's blocking calls."}
-    made.add(
-        shares_ring(
-            "activity-time",
-            say("Durations are summed, so what ran at the same time counts twice.{}", source.get(report.activity.sync_source or "", "")),
-            "GPU activity",
-            named,
-            "Activity",
-            "Of the sum",
-            label="summed",
-            meaning=lambda name: "computation" if name == "kernels" else meaning_of(name),
-        )
+    ring = shares_ring(
+        "activity-time",
+        say("Durations are summed, so what ran at the same time counts twice.{}", source.get(report.activity.sync_source or "", "")),
+        "GPU activity",
+        named,
+        "Activity",
+        "Of the sum",
+        label="summed",
+        meaning=lambda name: "computation" if name == "kernels" else meaning_of(name),
     )
-    return made
+    return Section("activity", "Activity distribution", say("Of the summed durations: {}.", listed), [ring])

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...analysis.report import AnnotationGroup, CounterSeries, Report
-from .. import labels
-from ..blocks import Figure, Section, say, spread
+from ..blocks import Block, Details, Figure, Only, Section, say, spread
 from ..figures.histogram import panels
 from ..figures.lines import Line, Panel, lines
 from ..formats import UNKNOWN, clip, count, duration, plural, significant
@@ -27,37 +26,35 @@ def annotated_ranges(report: Report) -> Section:
     if not found.groups and report.counters:
         names = list(dict.fromkeys(series.name for series in report.counters))
         listed = ", ".join(clip(name, 40) for name in names[:_NAMED]) + (" and others" if len(names) > _NAMED else "")
-        made = Section("annotations", "Annotations", say("No range is annotated; {}: {}.", plural(len(names), "counter"), listed))
-        made.add(*_over_time(report), _counters(report))
-        return made
+        lead = say("No range is annotated; {}: {}.", plural(len(names), "counter"), listed)
+        return Section("annotations", "Annotations", lead, [None, None, *_over_time(report), _counters(report)])
     if not found.groups:
         lead = say(
             "{}", found.absent or "No range is annotated in this run: mark ranges with record_function, NVTX or postrun.capture.annotate."
         )
         return Section("annotations", "Annotations", lead)
     longest = max(found.groups, key=lambda group: group.total_ns)
-    made = Section(
-        "annotations",
-        "Annotations",
-        say(
-            "{} annotated; most time was spent in {}: {} over {}, median {}.",
-            plural(len(found.groups), "kind of range is", "kinds of ranges are"),
-            clip(longest.name, 60),
-            duration(longest.total_ns),
-            plural(longest.quantiles.count, "range"),
-            duration(longest.quantiles.p50),
-        ),
+    lead = say(
+        "{} annotated; most time was spent in {}: {} over {}, median {}.",
+        plural(len(found.groups), "kind of range is", "kinds of ranges are"),
+        clip(longest.name, 60),
+        duration(longest.total_ns),
+        plural(longest.quantiles.count, "range"),
+        duration(longest.quantiles.p50),
     )
     first = [group for name in found.histograms for group in found.groups if group.name == name][:_FIGURES]
-    made.add(_figure(first))
+    blocks: list[Block | Only] = [_figure(first)]
     further = [group for group in found.groups if group not in first and worth_drawing(group.quantiles)]
-    for number, at in enumerate(range(0, min(len(further), _FURTHER), _FIGURES)):
-        made.add(_figure(further[at : min(at + _FIGURES, _FURTHER)], f"annotations-further-{number + 1}"))
     if further:
         rest = f", those with most time of {count(len(further))}" if len(further) > _FURTHER else ""
-        made.facts["further"] = f"Durations of {plural(min(len(further), _FURTHER), 'further name')}{rest}"
+        summary = f"Durations of {plural(min(len(further), _FURTHER), 'further name')}{rest}"
+        figures = [
+            _figure(further[at : min(at + _FIGURES, _FURTHER)], f"annotations-further-{number}")
+            for number, at in enumerate(range(0, min(len(further), _FURTHER), _FIGURES), 1)
+        ]
+        blocks.append(Only("html", Details(summary, figures, "annotations-further")))
     phases = any(group.phase for group in found.groups)
-    made.add(
+    blocks.append(
         table(
             "annotations-table",
             "Annotated ranges, by name without its number" + (" and by phase" if phases else ""),
@@ -76,8 +73,7 @@ def annotated_ranges(report: Report) -> Section:
             pdf_rows=8,
         )
     )
-    made.add(*_over_time(report), _counters(report))
-    return made
+    return Section("annotations", "Annotations", lead, [*blocks, *_over_time(report), _counters(report)])
 
 
 def _over_time(report: Report) -> list[Figure]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...analysis.report import Report
-from ..blocks import Section, line_of, say
+from ..blocks import Section, Texts, line_of, say
 from ..formats import count, moment, plural, size
 from ..tables import Col, pairs_table, table
 
@@ -41,27 +41,20 @@ def add_left_out(made: Section, names: Sequence[str]) -> None:
 
 
 def appendix(report: Report) -> Section:
-    made = Section(
-        "appendix",
-        "Appendix",
-        say(
-            "Written by {} {} on {} from {}. Findings are informational, not definitive: check them before you act on them.",
-            report.generator.name,
-            report.generator.version,
-            moment(report.generator.generated_at_ns),
-            plural(len(report.run.sources), "input file"),
-        ),
+    lead = say(
+        "Written by {} {} on {} from {}. Findings are informational, not definitive: check them before you act on them.",
+        report.generator.name,
+        report.generator.version,
+        moment(report.generator.generated_at_ns),
+        plural(len(report.run.sources), "input file"),
     )
-    made.facts["definitions"] = DEFINITIONS
     options = [(str(key), _plain(setting)) for key, setting in report.options.items()]
     options += [("masked", note.message.partition(": ")[2]) for note in report.data_quality if note.code == "values_masked"]
     versions = list({report.generator.name: report.generator.version, **report.generator.versions}.items())
-    made.facts["pairs"] = [
+    lines = [
         (caption, line_of(pairs, longest=_LONGEST)) for caption, pairs in (("Options in effect", options), ("Versions", versions)) if pairs
     ]
-    made.add(
-        pairs_table("appendix-options", "Options in effect", options, ("Option", "Value"), limit=200, pdf_rows=0),
-        pairs_table("appendix-versions", "Versions", versions, ("Library", "Version"), pdf_rows=0),
+    blocks = [
         table(
             "appendix-files",
             "Input files",
@@ -76,8 +69,12 @@ def appendix(report: Report) -> Section:
             ],
             pdf_rows=8,
         ),
-    )
-    return made
+        Texts("lines_of", lines),
+        Texts("definitions", DEFINITIONS),
+        pairs_table("appendix-options", "Options in effect", options, ("Option", "Value"), limit=200, pdf_rows=0),
+        pairs_table("appendix-versions", "Versions", versions, ("Library", "Version"), pdf_rows=0),
+    ]
+    return Section("appendix", "Appendix", lead, blocks)
 
 
 def _plain(setting: object) -> str:

@@ -18,20 +18,14 @@ def categories(report: Report) -> Section:
         )
     first, *rest = sorted(shares, key=lambda share: -share.percent)
     second = say(", then {} with {}", rest[0].name, percent(rest[0].percent)) if rest else ""
-    made = Section(
-        "categories", "Kernel categories", say("Most kernel time went into {}: {}{}.", first.name, percent(first.percent), second)
+    ring = shares_ring(
+        "categories-time",
+        say("Told by the names of the kernels. Element-wise work and reductions are bound by memory, GEMM and attention by arithmetic."),
+        "Kernel time by category",
+        shares,
+        "Category",
+        "Of kernel time",
+        label="kernel time",
     )
-    made.add(
-        shares_ring(
-            "categories-time",
-            say(
-                "Told by the names of the kernels. Element-wise work and reductions are bound by memory, GEMM and attention by arithmetic."
-            ),
-            "Kernel time by category",
-            shares,
-            "Category",
-            "Of kernel time",
-            label="kernel time",
-        )
-    )
-    return made
+    lead = say("Most kernel time went into {}: {}{}.", first.name, percent(first.percent), second)
+    return Section("categories", "Kernel categories", lead, [ring])

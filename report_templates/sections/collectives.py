@@ -26,8 +26,7 @@ def collectives(report: Report) -> Section:
     found = report.collectives
     if found is None or not found.rows:
         return Section("collectives", "Collectives", coded(_UNKNOWN if found is None else found.absent or _UNKNOWN))
-    made = Section("collectives", "Collectives", say("{}", " ".join(_sentences(found))))
-    made.add(
+    tables = [
         table(
             "collectives-table",
             "Collectives by operation and size, most time first",
@@ -61,8 +60,8 @@ def collectives(report: Report) -> Section:
             ],
             note="The rank that waits least comes last: the others wait for it.",
         ),
-    )
-    return made
+    ]
+    return Section("collectives", "Collectives", say("{}", " ".join(_sentences(found))), tables)
 
 
 def _sentences(found: Collectives) -> list[str]:

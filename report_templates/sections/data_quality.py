@@ -20,12 +20,10 @@ def data_quality(report: Report) -> Section:
     notes = sorted(report.data_quality, key=lambda note: _SEVERITY.get(note.severity, ("", 3))[1])
     repaired = say("the readers note {}", plural(len(notes), "point", "points")) if notes else say("nothing had to be repaired or dropped")
     also = say("; {} of no known format {} left aside", plural(unknown, "file"), "was" if unknown == 1 else "were") if unknown else ""
-    made = Section(
-        "data-quality", "Data quality", say("{} gave {}; {}{}.", plural(len(read), "file"), plural(events, "record"), repaired, also)
-    )
+    lead = say("{} gave {}; {}{}.", plural(len(read), "file"), plural(events, "record"), repaired, also)
     if not report.run.sources and not notes:
         return Section("data-quality", "Data quality", say("No input file is recorded in this run, so nothing can be said about it."))
-    made.add(
+    tables = [
         table(
             "data-quality-notes",
             "What the readers repaired, dropped or guessed",
@@ -41,8 +39,8 @@ def data_quality(report: Report) -> Section:
         _formats(report),
         _clocks(report),
         _problems(report),
-    )
-    return made
+    ]
+    return Section("data-quality", "Data quality", lead, tables)
 
 
 def _what(note: Note, *, whole: bool = False) -> str:

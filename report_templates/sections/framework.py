@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ...analysis.report import OperatorRow, PhaseMetrics, Report
-from ..blocks import Section, say
+from ..blocks import Halves, Only, Section, Texts, say
 from ..formats import clip, count, duration, percent
 from ..tables import Col, Table, table
 from .shares import shares_ring
@@ -49,12 +49,13 @@ def framework(report: Report) -> Section:
     if not sentences:
         filled = "The steps fill all of the time from the first to the last step."
         sentences.append(filled if found.phases else "Collectives are all that the framework recorded in this run.")
-    made = Section("framework", "Framework metrics", say("{}", " ".join(sentences)))
     ranges = _RANGES if report.time_breakdown else _HOST_ONLY
     sides = [replace(share, name=share.name.removesuffix(" operators")) for share in found.operator_time if share.total_ns]
-    made.facts.update({"notes": found.notes} if found.notes else {})
-    made.facts["collectives"] = report.collectives is None or not report.collectives.rows
-    made.add(
+    # The PDF has the collectives that ran on GPUs in their own section.
+    collectives = shares_ring("framework-collectives", say("Summed time of collectives by operation."),
+                              "Collectives", found.collectives, "Collective", "Of collective time", label="collectives",
+                              meaning=lambda _: "communication")  # fmt: skip
+    halves = [
         shares_ring("framework-phases", say("Percent of the time from the first step's start to the last step's end."),
                     "Training phases", phases, "Phase", "Of the time", label="in phases", meaning=_phase, half=True),
         shares_ring("framework-step-parts", say("{}", ranges),
@@ -63,18 +64,22 @@ def framework(report: Report) -> Section:
         shares_ring("framework-operator-time", say("{}", _TWO_TIMES),
                     "CPU and GPU operators", sides if len(sides) > 1 else (), "Side", "Of operator time", label="operators",
                     meaning=_side, half=True),
-        shares_ring("framework-collectives", say("Summed time of collectives by operation."),
-                    "Collectives", found.collectives, "Collective", "Of collective time", label="collectives",
-                    meaning=lambda _: "communication"),
+    ]  # fmt: skip
+    phases_of_job = [group for group in found.by_phase if group.by == "phase"]
+    parts_of_step = [group for group in found.by_phase if group.by == "part"]
+    blocks = [
+        *([Texts("statements", [say("<bdi>{}</bdi>", note) for note in found.notes])] if found.notes else []),
+        Halves(halves),
+        Only("html", collectives) if report.collectives and report.collectives.rows else collectives,
         _operators("framework-cpu-operators", "CPU operators (inclusive time: nested calls count again)", found.cpu_operators),
         _operators("framework-gpu-operators", "GPU operators (device time of the work that each launched itself)", found.gpu_operators),
-        _parts_by_phase([one for one in found.by_phase if one.by == "phase"]),
-        _operators_by("framework-phase-operators", "By training phase: CPU operators that begin in it", "Phase",
-                      [one for one in found.by_phase if one.by == "phase"]),
-        _operators_by("framework-part-operators", "By part of the step: CPU operators that begin in it, on its thread", "Part",
-                      [one for one in found.by_phase if one.by == "part"]),
-    )  # fmt: skip
-    return made
+        _parts_by_phase(phases_of_job),
+        _operators_by("framework-phase-operators", "By training phase: CPU operators that begin in it", "Phase", phases_of_job),
+        _operators_by(
+            "framework-part-operators", "By part of the step: CPU operators that begin in it, on its thread", "Part", parts_of_step
+        ),
+    ]
+    return Section("framework", "Framework metrics", say("{}", " ".join(sentences)), blocks)
 
 
 def _operators(id: str, caption: str, rows: Sequence[OperatorRow]) -> Table | None:

@@ -21,60 +21,54 @@ _GIB = 2.0**30
 
 
 def gpu_memory(report: Report) -> Section:
-    every, allocators = report.gpu_memory, report.allocator_memory
-    if every:
-        made = _sampled(every)
-        if allocators:
-            made.lead += Markup(" ") + _allocated(allocators)
-    else:
-        made = Section("gpu-memory", "GPU memory over time", _allocated(allocators) if allocators else coded(_ABSENT))
-    if allocators:
-        start = min(one.time_ns[0] for one in allocators)
-        made.add(_allocator_figure(allocators, start), _allocator_table(allocators, start))
-    return made
+    sampled, allocators = report.gpu_memory, report.allocator_memory
+    leads = [*([_sampled(sampled)] if sampled else []), *([_allocated(allocators)] if allocators else [])]
+    blocks = [_figure(sampled), _table(sampled), _allocator_figure(allocators), _allocator_table(allocators)]
+    return Section("gpu-memory", "GPU memory over time", Markup(" ").join(leads) if leads else coded(_ABSENT), blocks)
 
 
-def _sampled(every: Sequence[GpuMemory]) -> Section:
+def _sampled(every: Sequence[GpuMemory]) -> Markup:
     fullest = max(every, key=_filled)
     of_total = f", {percent(_filled(fullest))} of it" if fullest.unit == "B" and fullest.total else ""
-    made = Section(
-        "gpu-memory",
-        "GPU memory over time",
-        say(
-            "Of {} sampled, {} had most of its memory in use: {} at most{}.",
-            plural(len(every), "GPU"),
-            name(labels.device(fullest.node, None, fullest.device), 40),
-            quantity(fullest.max, fullest.unit),
-            of_total,
-        ),
+    return say(
+        "Of {} sampled, {} had most of its memory in use: {} at most{}.",
+        plural(len(every), "GPU"),
+        name(labels.device(fullest.node, None, fullest.device), 40),
+        quantity(fullest.max, fullest.unit),
+        of_total,
     )
-    start = min(gpu.time_ns[0] for gpu in every)
-    same = [gpu for gpu in every if gpu.unit == fullest.unit and len(gpu.time_ns) > 1]
-    drawn = spread(same, lines.MOST, _filled)
-    if drawn:
-        made.add(_figure(drawn, len(same), start))
-    made.add(
-        table(
-            "gpu-memory-table",
-            "Memory in use of each GPU",
-            every,
-            [
-                Col("GPU", lambda gpu: labels.device(gpu.node, None, gpu.device), kind="name"),
-                Col("Highest", lambda gpu: amount(gpu.max, gpu.unit), kind="number"),
-                Col("Of its memory", lambda gpu: percent_of(gpu.max, gpu.total), percent),
-                Col("Highest after", lambda gpu: gpu.max_at_ns, since(start)),
-                Col("First", lambda gpu: amount(gpu.first, gpu.unit), kind="number"),
-                Col("Last", lambda gpu: amount(gpu.last, gpu.unit), kind="number"),
-                Col("Lowest", lambda gpu: amount(gpu.min, gpu.unit), kind="number", html_only=True),
-                Col("Samples", lambda gpu: gpu.samples, count, html_only=True),
-            ],
-            note="Of all that ran on the GPU; what PyTorch holds in reserve counts as in use.",
-        )
-    )
-    return made
 
 
-def _figure(drawn: Sequence[GpuMemory], total: int, start: int) -> Figure:
+def _start(every: Sequence[GpuMemory | AllocatorMemory]) -> int:
+    return min((gpu.time_ns[0] for gpu in every), default=0)
+
+
+def _table(every: Sequence[GpuMemory]) -> Table | None:
+    return table(
+        "gpu-memory-table",
+        "Memory in use of each GPU",
+        every,
+        [
+            Col("GPU", lambda gpu: labels.device(gpu.node, None, gpu.device), kind="name"),
+            Col("Highest", lambda gpu: amount(gpu.max, gpu.unit), kind="number"),
+            Col("Of its memory", lambda gpu: percent_of(gpu.max, gpu.total), percent),
+            Col("Highest after", lambda gpu: gpu.max_at_ns, since(_start(every))),
+            Col("First", lambda gpu: amount(gpu.first, gpu.unit), kind="number"),
+            Col("Last", lambda gpu: amount(gpu.last, gpu.unit), kind="number"),
+            Col("Lowest", lambda gpu: amount(gpu.min, gpu.unit), kind="number", html_only=True),
+            Col("Samples", lambda gpu: gpu.samples, count, html_only=True),
+        ],
+        note="Of all that ran on the GPU; what PyTorch holds in reserve counts as in use.",
+    )
+
+
+def _figure(every: Sequence[GpuMemory]) -> Figure | None:
+    unit_shown = max(every, key=_filled).unit if every else ""
+    drawable = [gpu for gpu in every if gpu.unit == unit_shown and len(gpu.time_ns) > 1]
+    drawn = spread(drawable, lines.MOST, _filled)
+    if not drawn:
+        return None
+    start = _start(every)
     factor, unit = (_GIB, "GiB") if drawn[0].unit == "B" else (1.0, "%")
     made = [
         lines.Line(
@@ -92,7 +86,10 @@ def _figure(drawn: Sequence[GpuMemory], total: int, start: int) -> Figure:
         "gpu-memory-used",
         lines.lines([lines.Panel(f"memory in use, {unit}", made)], "time since the first sample", x_time=True, height=110),
         f"GPU memory in use over time; highest {quantity(highest.max, highest.unit)} on {where}",
-        say("Samples of each GPU; a band spans the lowest and the highest of a stretch.{}", of_all(len(drawn), total, "GPU", "memory")),
+        say(
+            "Samples of each GPU; a band spans the lowest and the highest of a stretch.{}",
+            of_all(len(drawn), len(drawable), "GPU", "memory"),
+        ),
     )
 
 
@@ -115,11 +112,12 @@ def _allocated(every: Sequence[AllocatorMemory]) -> Markup:
     )
 
 
-def _allocator_figure(every: Sequence[AllocatorMemory], start: int) -> Figure | None:
+def _allocator_figure(every: Sequence[AllocatorMemory]) -> Figure | None:
     known = [one for one in every if len(one.time_ns) > 1]
     drawn = spread(known, lines.MOST, lambda one: one.peak)
     if not drawn:
         return None
+    start = _start(every)
     panels = [
         lines.Panel("allocated, GiB", [_line(one, one.high, one.low, start) for one in drawn]),
         lines.Panel("reserved, GiB", [_line(one, one.reserved, (), start) for one in drawn if None not in one.reserved]),
@@ -144,7 +142,7 @@ def _line(one: AllocatorMemory, of: Sequence[int | None], low: Sequence[int], st
     return lines.Line(label, [time - start for time in one.time_ns], known, [amount / _GIB for amount in low], known if low else ())
 
 
-def _allocator_table(every: Sequence[AllocatorMemory], start: int) -> Table | None:
+def _allocator_table(every: Sequence[AllocatorMemory]) -> Table | None:
     return table(
         "gpu-memory-allocator-table",
         "PyTorch's allocator on each GPU",
@@ -153,12 +151,12 @@ def _allocator_table(every: Sequence[AllocatorMemory], start: int) -> Table | No
             Col("GPU", lambda row: labels.device(row.node, row.rank, row.device), kind="name"),
             Col("Most allocated", lambda row: amount(row.peak, "B"), kind="number"),
             Col("Of its memory", lambda row: percent_of(row.peak, row.total), percent),
-            Col("After", lambda row: row.peak_at_ns, since(start)),
+            Col("After", lambda row: row.peak_at_ns, since(_start(every))),
             Col("Reserved then", lambda row: amount(row.reserved_at_peak, "B"), kind="number"),
             Col("Most reserved", lambda row: amount(row.reserved_peak, "B"), kind="number"),
             Col("Largest growth", lambda row: amount(row.growth, "B"), kind="number"),
-            Col("From", lambda row: row.growth_from_ns, since(start), html_only=True),
-            Col("To", lambda row: row.growth_to_ns, since(start), html_only=True),
+            Col("From", lambda row: row.growth_from_ns, since(_start(every)), html_only=True),
+            Col("To", lambda row: row.growth_to_ns, since(_start(every)), html_only=True),
             Col("First", lambda row: amount(row.first, "B"), kind="number", html_only=True),
             Col("Last", lambda row: amount(row.last, "B"), kind="number"),
             Col("Events", lambda row: row.events, count, html_only=True),

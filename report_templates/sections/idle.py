@@ -27,24 +27,20 @@ def idle(report: Report) -> Section:
         "of another cause": sum(row.other_ns for row in rows),
     }
     first = max(causes, key=lambda cause: causes[cause])
-    made = Section(
-        "idle",
-        "Idle causes",
-        say(
-            "{} of the {} of gaps was {}, in {} on {}. Each stream is counted for itself, while others may run: "
-            "the sum is not the idle time of the GPUs.",
-            percent(100.0 * causes[first] / total if total else None),
-            duration(total),
-            first,
-            plural(sum(row.gaps for row in rows), "gap"),
-            plural(len(rows), "stream"),
-        ),
+    lead = say(
+        "{} of the {} of gaps was {}, in {} on {}. Each stream is counted for itself, while others may run: "
+        "the sum is not the idle time of the GPUs.",
+        percent(100.0 * causes[first] / total if total else None),
+        duration(total),
+        first,
+        plural(sum(row.gaps for row in rows), "gap"),
+        plural(len(rows), "stream"),
     )
     shown = spread(rows, BARS, _total)
     unit = time_unit(max(_total(row) for row in shown) or 1)
     scaled = [(_label(row), [part / unit.nanoseconds for part in (row.host_wait_ns, row.kernel_wait_ns, row.other_ns)]) for row in shown]
     longest = max(shown, key=_total)
-    made.add(
+    blocks = [
         Figure(
             "idle-streams",
             stacked_bars(_PARTS, scaled, unit.name),
@@ -69,8 +65,8 @@ def idle(report: Report) -> Section:
             ],
             pdf_rows=6,
         ),
-    )
-    return made
+    ]
+    return Section("idle", "Idle causes", lead, blocks)
 
 
 def _total(row: Idle) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ...analysis.report import Device, Node, Process, PythonProfile, Report
-from ..blocks import Section, line_of, say
+from ..blocks import Section, Texts, line_of, say
 from ..formats import UNKNOWN, count, digits, duration, moment, plural, size
 from ..tables import Cell, Col, Table, pairs_table, table
 
@@ -15,21 +15,17 @@ def information(report: Report) -> Section:
     run = report.run
     used = [device for device in report.devices if device.used]
     models = sorted({device.name for device in used if device.name})
-    made = Section(
-        "information",
-        "Information",
-        say(
-            "{} with {}{}{}.",
-            plural(len(report.nodes), "node"),
-            plural(len(used), "GPU in use", "GPUs in use") if used else "no GPU in use",
-            say(" ({})", ", ".join(models)) if models else "",
-            f", {plural(len(report.processes), 'process', 'processes')}" if report.processes else "",
-        ),
+    lead = say(
+        "{} with {}{}{}.",
+        plural(len(report.nodes), "node"),
+        plural(len(used), "GPU in use", "GPUs in use") if used else "no GPU in use",
+        say(" ({})", ", ".join(models)) if models else "",
+        f", {plural(len(report.processes), 'process', 'processes')}" if report.processes else "",
     )
     job, metadata = _job(run.metadata)
     profiled, metadata = _profiled(metadata, report.python_profile)
     took = run.ended_at_ns - run.started_at_ns if run.started_at_ns is not None and run.ended_at_ns is not None else None
-    made.facts["run"] = [
+    facts = [
         (label, text)
         for label, text in (
             ("Run", run.name),
@@ -45,14 +41,15 @@ def information(report: Report) -> Section:
             ("Resources", ", ".join(run.resources)),
             ("Labels", ", ".join(f"{key}={text}" for key, text in run.labels.items())),
         )
-        if text and text != "–"
+        if text and text != UNKNOWN
     ]
-    made.facts["pairs"] = [
+    lines = [
         (caption, line_of(pairs.items()))
         for caption, pairs in (("Hyperparameters", run.hyperparameters), ("Metadata of the traces", metadata))
         if pairs
     ]
-    made.add(
+    blocks = [
+        Texts("facts", facts),
         _nodes(report),
         table(
             "information-devices",
@@ -82,12 +79,13 @@ def information(report: Report) -> Section:
             ],
             pdf_rows=0,
         ),
+        Texts("lines_of", lines),
         pairs_table(
             "information-hyperparameters", "Hyperparameters", run.hyperparameters.items(), ("Name", "Value"), limit=300, pdf_rows=0
         ),
         pairs_table("information-metadata", "Metadata of the traces", metadata.items(), ("Name", "Value"), limit=300, pdf_rows=0),
-    )
-    return made
+    ]
+    return Section("information", "Information", lead, blocks)
 
 
 _JOB = (

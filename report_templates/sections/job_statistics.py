@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...analysis.report import Report
 from ..blocks import Section, Slice, coded, ring, say, value
 from ..formats import UNKNOWN, duration, moment, percent
-from ..tables import Cell, pairs_table
+from ..tables import pairs_table
 
 
 def job_statistics(report: Report) -> Section:
@@ -33,7 +33,6 @@ def job_statistics(report: Report) -> Section:
         lead = say("The {} {} {}.{}", what, took, duration(job.duration_ns), more)
     else:
         lead = coded(job.absent or "No event of this run says when the job began or ended.")
-    made = Section("job-statistics", "Job statistics", lead)
     parts = (
         ("Before the first step" if job.captured_only else "Initialization", "host", job.initialization_ns, job.initialization_percent),
         ("Training loop", "computation", job.loop_ns, job.loop_percent),
@@ -51,7 +50,7 @@ def job_statistics(report: Report) -> Section:
         (f"Initialization time{within}", duration(job.initialization_ns)),
         (f"Finalization time{within}", duration(job.finalization_ns)),
     )
-    made.add(
+    blocks = [
         ring(
             "job-statistics-parts",
             say("Clockwise from the top: before, during and after the training loop. A long first part is time without training."),
@@ -63,10 +62,10 @@ def job_statistics(report: Report) -> Section:
         pairs_table(
             "job-statistics-times",
             "Job statistics",
-            [(label, Cell(text)) for label, text in times if text != UNKNOWN],
+            [pair for pair in times if pair[1] != UNKNOWN],
             ("What", "Value"),
             kind="number",
             sortable=False,
         ),
-    )
-    return made
+    ]
+    return Section("job-statistics", "Job statistics", lead, blocks)

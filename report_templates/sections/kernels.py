@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from markupsafe import Markup
 
 from ...analysis.report import Kernel, Report
-from ..blocks import SECTORS, Figure, Section, Slice, coded, meaning_of, ring, say
+from ..blocks import SECTORS, Figure, Only, Section, Slice, coded, meaning_of, ring, say
 from ..formats import clip, count, duration, percent, plural
 from ..tables import Cell, Col, table, word
 
@@ -55,13 +56,14 @@ def kernels(report: Report) -> Section:
     )
     numbers = itertools.count(1)
     made.add(
-        *_rings("kernels-time", spent, "Time spent by all kernels", every, top, lambda kernel: kernel.share_of_kernel_time,
+        _rings("kernels-time", spent, "Time spent by all kernels", every, top, lambda kernel: kernel.share_of_kernel_time,
                 ("Kernel", "Total", "Of profile", "Of kernel time"),
                 lambda some: (Cell(duration(sum(k.total_ns for k in some))), Cell(percent(sum(k.share_of_profile for k in some)))),
                 lambda some: duration(sum(k.total_ns for k in some)), "kernel time"),
-        *_rings("kernels-launches", counted, "Launches of all kernels", sorted(every, key=lambda kernel: -kernel.count), top,
+        # How often each kernel ran is in the table, too.
+        Only("html", _rings("kernels-launches", counted, "Launches of all kernels", sorted(every, key=lambda kernel: -kernel.count), top,
                 lambda kernel: 100.0 * kernel.count / launches, ("Kernel", "Launches", "Of launches"),
-                lambda some: (Cell(count(sum(k.count for k in some))),), lambda some: count(sum(k.count for k in some)), "launches"),
+                lambda some: (Cell(count(sum(k.count for k in some))),), lambda some: count(sum(k.count for k in some)), "launches")),
         table(
             "kernels-table",
             "Every kernel, longest first",
@@ -97,7 +99,7 @@ def _rings(
     cells: Callable[[Sequence[Kernel]], tuple[Cell, ...]],
     total: Callable[[Sequence[Kernel]], str],
     label: str,
-) -> tuple[Figure | None, Figure | None]:
+) -> Figure | None:
     """A ring of all kernels, with a legend, and one of the first ``top`` alone, whose sectors have the same numbers."""
     named, further, rest = rows[:SECTORS], rows[SECTORS:top], rows[top:]
     parts = [Slice(k.short_name, meaning_of(k.category), share(k), cells([k]), title=k.name) for k in named]
@@ -107,8 +109,8 @@ def _rings(
     if rest:
         parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(share(k) for k in rest), cells(rest)))
     whole = ring(id, caption, what, parts, columns, middle=(total(rows), label), whole=sum(share(k) for k in rows))
-    if not rest:
-        return whole, None
+    if whole is None or not rest:
+        return whole
     first = ring(
         f"{id}-top",
         caption,
@@ -118,4 +120,4 @@ def _rings(
         middle=(total(rows[:top]), f"top {top}"),
         whole=sum(share(k) for k in rows[:top]),
     )
-    return whole, first
+    return replace(whole, below=first)

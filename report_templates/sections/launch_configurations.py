@@ -6,7 +6,7 @@ from math import prod
 from typing import Final
 
 from ...analysis.report import LaunchConfiguration, Report
-from ..blocks import Section, coded, say
+from ..blocks import Only, Section, coded, say
 from ..formats import count, duration, percent, plural, significant, size
 from ..tables import Cell, Col, table, word
 
@@ -42,28 +42,18 @@ def launch_configurations(report: Report) -> Section:
         say("{} in {}.{}", plural(kernels, "kernel"), configurations, few) if kernels else say("{}.{}", configurations, few),
     )
     listed = f"the {count(len(found.rows))} with most time" if found.total > len(found.rows) else "all"
+    html_note = pdf_note = _NOTE
+    if found.total > len(found.rows):
+        html_note += f" Listed are {listed}."
     longest = sorted(found.rows, key=lambda row: -row.total_ns)[:_PDF_ROWS]
+    if found.total > len(longest):
+        pdf_note += f" {count(len(longest))} of {count(found.total)} shown; {listed} are in the attached report.json."
     made.add(
-        table(
-            "launch-configurations-table",
-            "Kernels by category and launch configuration",
-            found.rows,
-            _COLUMNS,
-            note=_NOTE + (f" Listed are {listed}." if found.total > len(found.rows) else ""),
+        Only(
+            "html",
+            table("launch-configurations-table", "Kernels by category and launch configuration", found.rows, _COLUMNS, note=html_note),
         ),
-        table(
-            "launch-configurations-longest",
-            "Launch configurations with most time",
-            longest,
-            _COLUMNS,
-            pdf_rows=_PDF_ROWS,
-            note=_NOTE
-            + (
-                f" {count(len(longest))} of {count(found.total)} shown; {listed} are in the attached report.json."
-                if found.total > len(longest)
-                else ""
-            ),
-        ),
+        Only("pdf", table("launch-configurations-longest", "Launch configurations with most time", longest, _COLUMNS, note=pdf_note)),
     )
     return made
 

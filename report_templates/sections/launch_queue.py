@@ -22,23 +22,18 @@ def launch_queue(report: Report) -> Section:
     first = found.streams[0]
     unlinked = first.runs - first.linked
     left_out = f" {_LEFT_OUT.format(plural(unlinked, 'run'), count(first.runs))}" if unlinked else ""
-    made = Section(
-        "launch-queue",
-        "Launch queue",
-        say(
-            "On the stream with most work, {}, {} waited on average and {} at most; {} of the time it ran, nothing waited behind.{}",
-            name(_label(first), 60),
-            _runs(first.mean_depth),
-            count(first.max_depth),
-            percent(percent_of(first.empty_ns, first.busy_ns)),
-            left_out,
-        ),
+    lead = say(
+        "On the stream with most work, {}, {} waited on average and {} at most; {} of the time it ran, nothing waited behind.{}",
+        name(_label(first), 60),
+        _runs(first.mean_depth),
+        count(first.max_depth),
+        percent(percent_of(first.empty_ns, first.busy_ns)),
+        left_out,
     )
     drawn = [stream for stream in found.streams if len(stream.time_ns) > 1]
-    if drawn and any(any(stream.depth) for stream in drawn):
-        made.add(_figure(drawn))
     rest = f" Listed are {count(len(found.streams))} of {plural(found.total, 'stream')}." if found.total > len(found.streams) else ""
-    made.add(
+    blocks = [
+        _figure(drawn) if any(any(stream.depth) for stream in drawn) else None,
         table(
             "launch-queue-table",
             "Queue of each stream",
@@ -58,9 +53,9 @@ def launch_queue(report: Report) -> Section:
             pdf_rows=6,
             note="Depth: runs whose launch call has ended and that have not begun; times are of runs whose launch is known. With an empty"
             " queue a GPU idles once the host is late." + rest,
-        )
-    )
-    return made
+        ),
+    ]
+    return Section("launch-queue", "Launch queue", lead, blocks)
 
 
 def _runs(depth: float | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...analysis.report import Report
 from .. import labels
 from ..blocks import Figure, Section, say
@@ -29,7 +31,7 @@ def launches(report: Report) -> Section:
         )
     else:
         lead = say("{}", found.absent or "No launch call of this run is linked to device work.")
-    made = Section("launches", "Launches", lead)
+    rows: Sequence[tuple[str, int]] = ()
     if found.calls or found.pairs:
         rows = (
             ("Launch calls", found.calls),
@@ -39,24 +41,17 @@ def launches(report: Report) -> Section:
             ("Further runs of one call (graphs)", found.graph_runs),
             ("Runs that began before their call ended", found.negative),
         )
-        made.add(pairs_table("launches-counts", "Launches and runs", rows, ("What", "Count"), count, sortable=False))
+    figure = None
     if latency is not None and worth_drawing(latency) and found.histogram is not None and any(found.histogram.counts):
         drawn = histogram([bins_of("", found.histogram, latency.p50)], "host", "launch-run pairs")
         finding = f"median {duration(latency.p50)}, p95 {duration(latency.p95)}, longest {duration(latency.max)}"
-        made.add(
-            Figure(
-                "launches-latency",
-                drawn,
-                f"Launch latency: {finding}",
-                say(
-                    "From the end of the launch call to the start of the run: {}.{}",
-                    finding,
-                    " A long wait means a full queue." if latency.p50 > _LONG else "",
-                ),
-            )
-        )
+        queued = " A long wait means a full queue." if latency.p50 > _LONG else ""
+        caption = say("From the end of the launch call to the start of the run: {}.{}", finding, queued)
+        figure = Figure("launches-latency", drawn, f"Launch latency: {finding}", caption)
     start = report.run.started_at_ns or 0
-    made.add(
+    blocks = [
+        figure,
+        pairs_table("launches-counts", "Launches and runs", rows, ("What", "Count"), count, sortable=False),
         table(
             "launches-slowest",
             "Longest waits between a launch and its run",
@@ -84,5 +79,5 @@ def launches(report: Report) -> Section:
             ],
             pdf_rows=8,
         ),
-    )
-    return made
+    ]
+    return Section("launches", "Launches", lead, blocks)

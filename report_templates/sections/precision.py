@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...analysis.report import Report, Share
-from ..blocks import Section, say
+from ..blocks import Halves, Section, say
 from ..formats import capitalized, percent
 from .shares import shares_ring
 
@@ -18,9 +18,7 @@ def precision(report: Report) -> Section:
         return Section(
             "precision", "Precision", say("No kernel in this run, so no arithmetic to tell: record the GPU activity of the profiler.")
         )
-    lead = say("{}", _lead(every, matrix))
-    made = Section("precision", "Precision", lead)
-    made.add(
+    rings = [
         shares_ring(
             "precision-all",
             say("Told by the names of all kernels, communication included; what a name does not tell is unknown."),
@@ -43,8 +41,8 @@ def precision(report: Report) -> Section:
             meaning=_meaning,
             half=True,
         ),
-    )
-    return made
+    ]
+    return Section("precision", "Precision", say("{}", _lead(every, matrix)), [Halves(rings[::-1])])
 
 
 def _lead(every: Sequence[Share], matrix: Sequence[Share]) -> str:

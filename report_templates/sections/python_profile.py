@@ -11,7 +11,7 @@ from typing import Final
 from markupsafe import Markup
 
 from ...analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report
-from ..blocks import Figure, Section, coded, name, say
+from ..blocks import Block, Details, Figure, Only, Section, Texts, coded, name, say
 from ..figures.flame_graph import Bar, Kind, flame_graph
 from ..formats import capitalized, clip, count, duration, glued, percent, percent_of, plural
 from ..tables import PDF_ROWS, Cell, Col, Table, table, word
@@ -49,31 +49,34 @@ def python_profile(report: Report) -> Section:
         text = found.absent or "No Python profile in this run: record one with cProfile or Pyinstrument."
         return Section("python-profile", "Python profile", coded(text))
     clocks = sorted(dict.fromkeys(map(_clock, rows)), key=_order)
-    made = Section("python-profile", "Python profile", say("{}{}", _lead(found, clocks[0]), _longest(report)))
-    if found.notes:
-        made.facts["notes"] = found.notes
     steps = [group for group in found.groups if group.by == "steps"]
-    made.add(_windows(steps, rows))
+    blocks: list[Block | Only] = [_windows(steps, rows)]
     # The parts of the job in their order, each by all clocks.
     parts = list(dict.fromkeys(flame.label for flame in found.flames))
     flames = sorted(found.flames, key=lambda flame: (parts.index(flame.label), _order(_clock(flame))))
+    pdf_flames = max(_PDF_FLAMES, sum(flame.label == parts[0] for flame in flames)) if parts else 0
     for i, flame in enumerate(flames):
-        made.add(_flame(i, flame), _frames(i, flame))
-    made.facts["flames"] = tuple(f"flame-{i}" for i in range(len(flames)))
-    made.facts["pdf_flames"] = max(_PDF_FLAMES, sum(flame.label == parts[0] for flame in flames)) if parts else 0
-    before = len(made.tables)
+        figure = _flame(i, flame)
+        blocks.append(figure if i < pdf_flames else Only("html", figure))
+        blocks.append(Only("html", Details("The frames as a table", [_frames(i, flame)])))
+    functions: list[Block | Only] = []
     for number, clock in enumerate(clocks):
         of = _Of(clock, f"-{number}" if number else "", several=len(clocks) > 1)
-        made.add(_functions([row for row in rows if _clock(row) == clock], [group for group in steps if _clock(group) == clock], of))
+        functions.append(
+            _functions([row for row in rows if _clock(row) == clock], [group for group in steps if _clock(group) == clock], of)
+        )
         told: list[list[list[ProfileRow]]] = []
         for question, heading in _QUESTIONS.items():
             groups = [one for one in found.groups if (one.by, _clock(one)) == (question, clock)]
             # Where all of it is of one phase by two questions, the second answer is the first one again.
-            if (functions := [[replace(row, label="") for row in group.rows] for group in groups]) not in told:
-                made.add(*_phases(question, heading, groups, of))
-            told.append(functions)
-    made.facts["functions"] = tuple(made.tables)[before:]
-    return made
+            if (answer := [[replace(row, label="") for row in group.rows] for group in groups]) not in told and groups:
+                functions += _phases(question, heading, groups, of)
+            told.append(answer)
+    blocks += filter(None, functions)
+    if found.notes:
+        blocks.append(Texts("statements", [say("<bdi>{}</bdi>", note) for note in found.notes]))
+    lead = say("{}{}", _lead(found, clocks[0]), _longest(report))
+    return Section("python-profile", "Python profile", lead, [*blocks, None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +206,7 @@ def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup], of: _O
     )
 
 
-def _phases(question: str, heading: str, groups: Sequence[ProfileGroup], of: _Of) -> list[Table | None]:
+def _phases(question: str, heading: str, groups: Sequence[ProfileGroup], of: _Of) -> list[Block | Only]:
     """The table of HTML, and that of the PDF: fewer functions, but of every phase."""
     counted = any(row.calls is not None for group in groups for row in group.rows)
     columns: list[Col[tuple[ProfileGroup, ProfileRow]]] = [
@@ -222,7 +225,7 @@ def _phases(question: str, heading: str, groups: Sequence[ProfileGroup], of: _Of
     rest = _ALL_OF_THEM if any(len(group.rows) > few for group in groups) else None
     return [
         table(id, caption, list(chain(*rows)), columns, pdf_rows=0),
-        table(f"{id}-of-each", caption, [row for some in rows for row in some[:few]], columns, rest=rest),
+        Only("pdf", table(f"{id}-of-each", caption, [row for some in rows for row in some[:few]], columns, rest=rest)),
     ]
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...analysis.report import RankComparison, RankRow, Report
-from .. import labels
-from ..blocks import Figure, Section, of_all, say, spread
+from ..blocks import Figure, Only, Section, of_all, say, spread
 from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import stacked_bars
@@ -25,7 +24,8 @@ def rank_comparison(report: Report) -> Section:
     if not found.ranks:
         return made
     shown = _shown(found.ranks)
-    made.add(_bars(found, shown), _over_ranks(found), _ranks(found, shown), _quantiles(found))
+    # The PDF has the parts of every rank in the table.
+    made.add(Only("html", _bars(found, shown)), _over_ranks(found), _ranks(found, shown), _quantiles(found))
     return made
 
 

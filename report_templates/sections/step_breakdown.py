@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...analysis.report import Report, StepBar, StepBreakdown
-from .. import labels
-from ..blocks import Figure, Section, say
+from ..blocks import Figure, Only, Section, say
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part
 from ..figures.step_bars import Bar, step_bars
@@ -42,11 +41,8 @@ def step_breakdown(report: Report) -> Section:
     )
     for number, rank in enumerate(found.ranks):
         name = labels.device(rank.node, rank.rank, rank.device)
-        made.add(
-            _figure(
-                f"step-breakdown-rank-{number}", rank.bars, f"{name}: {_parts(rank.bars)}", f"{name}: {_parts(rank.bars)}.", titles=False
-            )
-        )
+        told = f"{name}: {_parts(rank.bars)}"
+        made.add(Only("html", _figure(f"step-breakdown-rank-{number}", rank.bars, told, f"{told}.", titles=False)))
     made.add(
         table(
             "step-breakdown-table",

@@ -62,11 +62,9 @@ def steps(report: Report) -> Section:
     label = _labels(groups)
     outer = any(group.quantiles.count >= _FEW for group in groups)
     listed = _by_group(found.steps)
-    made = Section("steps", "Steps", say("{}", " ".join(filter(None, (_lead(groups, listed), report.steps.profiled, report.steps.trend)))))
-    made.add(
+    slowest = sorted((step for group in groups for step in group.slowest), key=lambda step: -step.duration_ns)[:10]
+    blocks = [
         _distribution(groups, listed),
-        _over_index(listed, groups),
-        _parts(report),
         table(
             "steps-groups",
             "Step durations by process",
@@ -85,11 +83,8 @@ def steps(report: Report) -> Section:
             ],
             pdf_rows=8,
         ),
-    )
-    slowest = sorted((step for group in groups for step in group.slowest), key=lambda step: -step.duration_ns)[:10]
-    start = report.run.started_at_ns or 0
-    on_device = any(step.on_device for step in slowest)
-    made.add(
+        _over_index(listed, groups),
+        _parts(report),
         table(
             "steps-slowest",
             "Slowest steps",
@@ -101,14 +96,15 @@ def steps(report: Report) -> Section:
                     kind="name",
                 ),
                 Col("Process", lambda step: labels.process(step.node, step.rank, step.pid, step.phase)),
-                Col("Began after", lambda step: step.start_ns, since(start)),
+                Col("Began after", lambda step: step.start_ns, since(report.run.started_at_ns or 0)),
                 Col("Duration", lambda step: step.duration_ns, duration),
-                Col("On the host", lambda step: step.host_duration_ns, duration, when=on_device),
+                Col("On the host", lambda step: step.host_duration_ns, duration, when=any(step.on_device for step in slowest)),
             ],
             pdf_rows=5,
-        )
-    )
-    return made
+        ),
+    ]
+    lead = " ".join(filter(None, (_lead(groups, listed), found.profiled, found.trend)))
+    return Section("steps", "Steps", say("{}", lead), blocks)
 
 
 def _labels(groups: Sequence[StepGroup]) -> Callable[[StepGroup], str]:

@@ -6,8 +6,10 @@ import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 
+from markupsafe import Markup
+
 from ...analysis.report import ActiveTime, GpuClocks, Report, Series, UnitHeat
-from ..blocks import Figure, Section, Slice, of_all, ring, say, spread
+from ..blocks import Block, Figure, Halves, Only, Section, Slice, Texts, of_all, ring, say, spread
 from ..figures import heat_map, lines
 from ..formats import clip, count, duration, percent, plural, quantity
 from ..tables import Cell, Col, Table, amount, table
@@ -47,10 +49,24 @@ _POINTS = 150  # of one line; more than are to be told apart in a small panel
 
 def system_usage(report: Report) -> Section:
     usage = report.system_usage
-    made = Section("system-usage", "System usage", say("{}", usage.absent or _lead(report)))
     statements = _statements(usage.statements) + _statements(usage.throttling)
-    made.facts.update({"statements": statements} if statements else {})
-    made.add(
+    short: list[str] = []
+    heat_maps: list[Block | Only] = []
+    for metric, unit in (("gpu", "GPU"), ("cpu", "core")):
+        maps = [heat for heat in usage.heat if heat.metric == metric and heat.units and heat.time_ns]
+        short += [f"{clip(heat.node, 40)} (each {unit})" for heat in maps if heat.time_ns[0] == heat.time_ns[-1]]
+        if drawn := _heat([heat for heat in maps if heat.time_ns[0] < heat.time_ns[-1]], metric, unit):
+            # The PDF has the cores only without GPUs: their mean and range are above.
+            heat_maps.append(Only("html", drawn) if heat_maps else drawn)
+    sampled_once = f"Sampled once only, so that nothing is to be drawn over time: {', '.join(short[:8])}."
+    rings = (
+        _active("system-usage-gpu-active", "GPU active time", usage.gpu_active, "computation"),
+        _active("system-usage-cpu-active", "CPU active time", usage.cpu_active, "host"),
+    )
+    blocks = [
+        *([Texts("statements", statements)] if statements else []),
+        Halves(rings) if any(rings) else None,
+        *_over_time(usage.series),
         table(
             "system-usage-nodes",
             "Utilisation by node: quantiles over the samples, percentages are the mean of the node's units per sample",
@@ -67,18 +83,10 @@ def system_usage(report: Report) -> Section:
             ],
         ),
         _clocks(usage.gpu_clocks),
-        _active("system-usage-gpu-active", "GPU active time", usage.gpu_active, "computation"),
-        _active("system-usage-cpu-active", "CPU active time", usage.cpu_active, "host"),
-    )
-    made.add(*_over_time(report.system_usage.series))
-    short = []
-    for metric, unit in (("gpu", "GPU"), ("cpu", "core")):
-        maps = [heat for heat in usage.heat if heat.metric == metric and heat.units and heat.time_ns]
-        short += [f"{clip(heat.node, 40)} (each {unit})" for heat in maps if heat.time_ns[0] == heat.time_ns[-1]]
-        made.add(_heat([heat for heat in maps if heat.time_ns[0] < heat.time_ns[-1]], metric, unit))
-    if short:
-        made.facts["short"] = f"Sampled once only, so that nothing is to be drawn over time: {', '.join(short[:8])}."
-    return made
+        *heat_maps,
+        *([Texts("more", sampled_once)] if short else []),
+    ]
+    return Section("system-usage", "System usage", say("{}", usage.absent or _lead(report)), [*blocks, None] if any(blocks) else ())
 
 
 def _clocks(every: Sequence[GpuClocks]) -> Table | None:
@@ -112,13 +120,17 @@ def _clocks(every: Sequence[GpuClocks]) -> Table | None:
     )
 
 
-def _statements(every: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """(nodes, sentence): nodes of which the same is to be said are one entry."""
+def _statements(every: Sequence[tuple[str, str]]) -> list[Markup]:
+    """Nodes and a sentence; nodes with the same sentence share one entry."""
     nodes: dict[str, list[str]] = {}
     for node, sentence in every:
         nodes.setdefault(sentence, []).append(clip(node, 60))
     return [
-        (", ".join(named) if len(named) <= _NAMED else f"{', '.join(named[:2])} and {count(len(named) - 2)} more", sentence)
+        say(
+            "<bdi>{}</bdi>: <bdi>{}</bdi>",
+            ", ".join(named) if len(named) <= _NAMED else f"{', '.join(named[:2])} and {count(len(named) - 2)} more",
+            sentence,
+        )
         for sentence, named in nodes.items()
     ]
 

@@ -8,8 +8,7 @@ from typing import Final
 from markupsafe import Markup
 
 from ...analysis.report import DeviceTime, Report
-from .. import labels
-from ..blocks import BARS, Figure, Section, of_all, say, spread
+from ..blocks import BARS, Figure, Only, Section, Texts, of_all, say, spread
 from ..figures.stacked_bars import Part, stacked_bars
 from ..formats import duration, percent, plural
 from ..tables import Cell, Col, table
@@ -29,7 +28,6 @@ def time_breakdown(report: Report) -> Section:
     made = Section("time-breakdown", "Time breakdown", say("{}", _lead(devices)))
     if not devices:
         return made
-    made.facts["on_first_page"] = len(devices) <= FIRST_PAGE
     shown = spread(devices, BARS, wasted)
     most_idle = max(devices, key=lambda d: d.idle_ns / d.span_ns if d.span_ns else 0.0)
     caption = say(
@@ -38,8 +36,10 @@ def time_breakdown(report: Report) -> Section:
         percent(_share(most_idle.idle_ns, most_idle)),
         of_all(len(shown), len(devices), "device", "time without computation"),
     )
+    figure = bars("time-breakdown-devices", shown, caption)
+    first_page = Texts("more", "The bars of the devices are on the first page.")
     made.add(
-        bars("time-breakdown-devices", shown, caption),
+        *([Only("html", figure), Only("pdf", first_page)] if len(devices) <= FIRST_PAGE else [figure]),
         table(
             "time-breakdown-table",
             "Time of each device as its process saw it",

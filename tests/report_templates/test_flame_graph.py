@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 from postrun.analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report, Step
+from postrun.report_templates.blocks import Texts
 from postrun.report_templates.context import context
 from postrun.report_templates.figures import svg
 from postrun.report_templates.figures.flame_graph import WIDTH, Bar, Kind, fitting, flame_graph
@@ -157,7 +158,7 @@ def test_tables_of_functions_and_phases(report: Report) -> None:
     assert [cells[0].text for cells in section.tables["job-phase"].rows] == ["training loop"]
     windows = section.tables["windows"]
     assert [cell.text for cell in windows.rows[0]][:3] == ["step 9", "CPU time", "cProfile"]
-    assert section.facts["notes"] == ("A note.",)
+    assert [block.texts for block in section.blocks if isinstance(block, Texts)] == [["<bdi>A note.</bdi>"]]
 
 
 def by_timers() -> PythonProfile:

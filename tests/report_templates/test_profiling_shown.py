@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from postrun.analysis.report import ProfileGroup, PythonProfile, Report
+from postrun.report_templates.blocks import Texts
 from postrun.report_templates.sections.information import information
 
 METADATA = {
@@ -24,7 +25,8 @@ def facts(report: Report, metadata: dict[str, str]) -> tuple[dict[str, str], str
     )
     profile = PythonProfile((), None, groups=groups)
     section = information(dataclasses.replace(report, run=dataclasses.replace(report.run, metadata=metadata), python_profile=profile))
-    return dict(section.facts["run"]), str(section.facts["pairs"])
+    texts = {block.macro: block.texts for block in section.blocks if isinstance(block, Texts)}
+    return dict(texts["facts"]), str(texts["lines_of"])
 
 
 def test_a_configuration_is_told_in_words(rich: Report) -> None:
