@@ -56,6 +56,11 @@ def _beside(one: KernelChange) -> str:
 
 
 def _table(made: Comparison, unit: str) -> Table | None:
+    least_ns = (made.whole.base_ns if made.whole else 0.0) * SMALLEST_PERCENT / 100
+
+    def large(row: KernelChange) -> bool:
+        return abs(row.change_percent or 0.0) >= made.threshold_percent and abs(row.effect_ns) >= least_ns
+
     return table(
         "kernels-table",
         f"Every kernel, largest effect {unit} first",
@@ -63,7 +68,7 @@ def _table(made: Comparison, unit: str) -> Table | None:
         [
             Col("Kernel", lambda row: word(row.short_name, full=_names(row), limit=72), kind="name"),
             Col("Category", lambda row: row.category, html_only=True),
-            Col("Verdict", lambda row: words.judged(row.state, large=_large(row, made))),
+            Col("Verdict", lambda row: words.judged(row.state, large=large(row))),
             Col("Effect", lambda row: row.effect_ns, words.effect),
             Col("Change", lambda row: row.change_percent, words.change),
             Col("Base", lambda row: row.base_ns if row.base_names else None, words.time),
@@ -72,7 +77,7 @@ def _table(made: Comparison, unit: str) -> Table | None:
             Col("Runs, new", lambda row: row.new_count, words.number, html_only=True),
             Col("Mean, base", lambda row: row.base_mean_ns, words.time),
             Col("Mean, new", lambda row: row.new_mean_ns, words.time),
-            Col("Precision", _precision, html_only=True),
+            Col("Precision", lambda row: " → ".join(dict.fromkeys(filter(None, (row.base_precision, row.new_precision)))), html_only=True),
             Col("Met by", lambda row: row.matched or "in one run only", html_only=True),
             Col("Full name", _names, kind="full", limit=400, html_only=True),
         ],
@@ -82,18 +87,8 @@ def _table(made: Comparison, unit: str) -> Table | None:
     )
 
 
-def _large(one: KernelChange, made: Comparison) -> bool:
-    whole = made.whole.base_ns if made.whole else 0.0
-    return abs(one.change_percent or 0.0) >= made.threshold_percent and abs(one.effect_ns) >= whole * SMALLEST_PERCENT / 100
-
-
 def _names(one: KernelChange) -> str:
     return " | ".join(dict.fromkeys([*one.new_names, *one.base_names]))
-
-
-def _precision(one: KernelChange) -> str:
-    known = list(dict.fromkeys(name for name in (one.base_precision, one.new_precision) if name))
-    return " → ".join(known)
 
 
 def _categories(made: Comparison, unit: str) -> Table | None:

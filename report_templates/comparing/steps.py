@@ -8,7 +8,7 @@ from typing import Final
 from ...analysis.comparison import Comparison, StepComparison
 from ..blocks import Figure, Section, say
 from ..figures.histogram import Bins, histogram
-from ..formats import count, duration, percent, percent_of, significant
+from ..formats import capitalized, count, duration, percent, percent_of, significant
 from ..tables import Cell, Col, table
 from . import words
 
@@ -95,5 +95,5 @@ def distributions(id: str, steps: StepComparison) -> Figure:
     )
     named = _MEASURES[steps.measure]
     medians = (duration(steps.base.p50), duration(steps.new.p50))
-    caption = say("{}{}, both runs over one axis. The dashed lines are the medians: {} and {}.", named[:1].upper(), named[1:], *medians)
+    caption = say("{}, both runs over one axis. The dashed lines are the medians: {} and {}.", capitalized(named), *medians)
     return Figure(id, histogram(rows, "computation", "steps"), alt, caption)

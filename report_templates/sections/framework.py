@@ -57,13 +57,14 @@ def framework(report: Report) -> Section:
                               meaning=lambda _: "communication")  # fmt: skip
     halves = [
         shares_ring("framework-phases", say("Percent of the time from the first step's start to the last step's end."),
-                    "Training phases", phases, "Phase", "Of the time", label="in phases", meaning=_phase, half=True),
+                    "Training phases", phases, "Phase", "Of the time", label="in phases",
+                    meaning=lambda name: "idle" if _is_other(name) else "computation", half=True),
         shares_ring("framework-step-parts", say("{}", ranges),
                     "Host time in named ranges", found.step_parts, "Range", "Of the ranges", label="in ranges",
                     meaning=_step_part, half=True),
         shares_ring("framework-operator-time", say("{}", _TWO_TIMES),
                     "CPU and GPU operators", sides if len(sides) > 1 else (), "Side", "Of operator time", label="operators",
-                    meaning=_side, half=True),
+                    meaning=lambda name: "computation" if "gpu" in name.lower() else "host", half=True),
     ]  # fmt: skip
     phases_of_job = [group for group in found.by_phase if group.by == "phase"]
     parts_of_step = [group for group in found.by_phase if group.by == "part"]
@@ -138,13 +139,5 @@ def _is_other(name: str) -> bool:
     return name.lower().startswith("other")
 
 
-def _phase(name: str) -> str:
-    return "idle" if _is_other(name) else "computation"
-
-
 def _step_part(name: str) -> str:
     return next((meaning for start, meaning in _STEP_PARTS if name.lower().startswith(start)), "other")
-
-
-def _side(name: str) -> str:
-    return "computation" if "gpu" in name.lower() else "host"

@@ -8,7 +8,7 @@ from ...analysis.report import Report, StreamQueue
 from .. import labels
 from ..blocks import Figure, Section, coded, name, say
 from ..figures import lines
-from ..formats import clip, count, digits, duration, percent, percent_of, plural, significant
+from ..formats import UNKNOWN, clip, count, digits, duration, percent, percent_of, plural, significant
 from ..tables import Col, table
 
 _UNKNOWN = "No queue of launches is known of this run: make the report again from the traces."
@@ -25,7 +25,7 @@ def launch_queue(report: Report) -> Section:
     lead = say(
         "On the stream with most work, {}, {} waited on average and {} at most; {} of the time it ran, nothing waited behind.{}",
         name(_label(first), 60),
-        _runs(first.mean_depth),
+        UNKNOWN if first.mean_depth is None else f"{significant(first.mean_depth)} launched runs",
         count(first.max_depth),
         percent(percent_of(first.empty_ns, first.busy_ns)),
         left_out,
@@ -56,10 +56,6 @@ def launch_queue(report: Report) -> Section:
         ),
     ]
     return Section("launch-queue", "Launch queue", lead, blocks)
-
-
-def _runs(depth: float | None) -> str:
-    return "–" if depth is None else f"{significant(depth)} launched runs"
 
 
 def _figure(drawn: Sequence[StreamQueue]) -> Figure:

@@ -23,15 +23,10 @@ def rank_comparison(report: Report) -> Section:
     made = Section("rank-comparison", "Ranks compared", say("{}", text))
     if not found.ranks:
         return made
-    shown = _shown(found.ranks)
+    shown = spread(found.ranks, ROWS, lambda row: row.computation_ns)  # stragglers have most
     # The PDF has the parts of every rank in the table.
     made.add(Only("html", _bars(found, shown)), _over_ranks(found), _ranks(found, shown), _quantiles(found))
     return made
-
-
-def _shown(ranks: Sequence[RankRow]) -> list[RankRow]:
-    """Those with most and least computation and the median one; stragglers have most."""
-    return spread(ranks, ROWS, lambda row: row.computation_ns)
 
 
 def _bars(found: RankComparison, shown: Sequence[RankRow]) -> Figure:
