@@ -76,7 +76,7 @@ def python_profile(report: Report) -> Section:
     if found.notes:
         blocks.append(Texts("statements", [say("<bdi>{}</bdi>", note) for note in found.notes]))
     lead = say("{}{}", _lead(found, clocks[0]), _longest(report))
-    return Section("python-profile", "Python profile", lead, [*blocks, None])
+    return Section("python-profile", "Python profile", lead, [*blocks, None])  # None: its line ends the section
 
 
 @dataclass(frozen=True, slots=True)
