@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
 from markupsafe import Markup
 
-from .figures.donut import donut, shaded
+from .figures.donut import Sector, donut, shaded
 from .figures.palette import MEANINGS
 from .formats import clip, count, glued, percent, plural, printable
-from .tables import TABLE_ROWS, Col
-from .tables import Cell as Cell
-from .tables import Table as Table
-from .tables import word as word
+from .tables import Cell, Col, Table, table, word
 
 T = TypeVar("T")
-N = TypeVar("N", int, float, int | None, float | None)
 
 SECTORS: Final = 8
 BARS: Final = 12
@@ -165,33 +163,14 @@ def name(text: str, limit: int = 72) -> Markup:
     return Markup("<bdi>{}</bdi>").format(printable(clip(text, limit)))
 
 
-def value(number: N, form: Callable[[N], str]) -> Cell:
-    """A cell of a number, written by ``form``."""
-    return Cell(form(number), sort=number)
-
-
-def Column(label: str, kind: str = "text", html_only: bool = False, pdf_only: bool = False) -> Col[Any]:  # noqa: N802 - until the rules have Col, too
-    return Col(label, _nothing, kind=kind, html_only=html_only, pdf_only=pdf_only)
-
-
-def _nothing(row: Any) -> None: ...
-
-
-def table(id: str, caption: str, columns: Sequence[Col[Any]], rows: Sequence[Sequence[Cell]], **flags: Any) -> Table | None:
-    """None where there is no row."""
-    if not rows:
-        return None
-    return Table(id, caption, tuple(columns), tuple(tuple(row) for row in rows[:TABLE_ROWS]), len(rows), **flags)
-
-
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One part of a ring: its name, meaning, percent of the whole, and the cells that its legend shows between name and percent."""
+    """One part of a ring: its name, meaning, percent of the whole, and the texts that its legend shows between name and percent."""
 
     name: str
     meaning: str
     percent: float
-    cells: tuple[Cell, ...] = ()
+    texts: tuple[str, ...] = ()
     title: str | None = None
 
 
@@ -206,7 +185,7 @@ def ring(
     whole: float | None = None,
     half: bool = False,
 ) -> Figure | None:
-    """A donut and its legend table; None without parts. ``columns``: headings of name, cells and percent. ``what`` begins the alt text.
+    """A donut and its legend table; None without parts. ``columns``: headings of name, texts and percent. ``what`` begins the alt text.
 
     ``whole``: percent that the full ring stands for (default: what the parts sum up to, at most 100). ``half``: two such rings stand
     beside each other.
@@ -215,18 +194,23 @@ def ring(
     if not parts:
         return None
     sectors = shaded([(clip(part.name, 60), part.percent, part.meaning) for part in parts])
+
+    def labelled(part: tuple[int, Slice, Sector]) -> Cell:
+        number, held, sector = part
+        cell = word(held.name, full=held.title or held.name, limit=26 if half else 48)
+        return dataclasses.replace(cell, sector=sector, number=number)
+
+    def text(i: int, part: tuple[int, Slice, Sector]) -> str:
+        return part[1].texts[i]
+
+    first, *others, last = columns
     legend = table(
         f"{id}-legend",
         what,
-        [Column(columns[0], "name"), *(Column(label, "number", html_only=label == "Count") for label in columns[1:])],
-        [
-            [
-                dataclasses.replace(word(part.name, full=part.title or part.name, limit=26 if half else 48), sector=sector, number=number),
-                *part.cells,
-                value(part.percent, percent),
-            ]
-            for number, (part, sector) in enumerate(zip(parts, sectors, strict=True), 1)
-        ],
+        list(zip(itertools.count(1), parts, sectors, strict=False)),
+        Col(first, labelled, kind="name"),
+        *(Col(label, partial(text, i), kind="number", html_only=label == "Count") for i, label in enumerate(others)),
+        Col(last, lambda part: part[1].percent, percent),
         sortable=False,
         half=half,
     )

@@ -97,7 +97,7 @@ class Table:
         return [i for i, column in enumerate(self.columns) if not (column.pdf_only if target == "html" else column.html_only)]
 
 
-def table(id: str, caption: str, rows: Sequence[T], columns: Sequence[Col[T]], **flags: Any) -> Table | None:
+def table(id: str, caption: str, rows: Sequence[T], *columns: Col[T], **flags: Any) -> Table | None:
     """A table of ``rows``; None without rows. ``flags``: fields of :class:`Table` from ``sortable`` on."""
     if not rows:
         return None
@@ -132,4 +132,4 @@ def pairs_table(
     """A table of names and values; ``form``, ``kind``, and ``limit`` are those of the values' column."""
     name, value = headers
     columns = [Col[Any](name, itemgetter(0), kind="name"), Col[Any](value, itemgetter(1), form, kind=kind, limit=limit)]
-    return table(id, caption, list(pairs), columns, **flags)
+    return table(id, caption, list(pairs), *columns, **flags)

@@ -24,17 +24,15 @@ def memory(made: Comparison) -> Section:
             "memory-table",
             f"Copies and memsets {unit}",
             made.memory_operations,
-            [
-                Col("Kind", lambda row: Cell(_name(row)), kind="name"),
-                words.VERDICT,
-                *words.AMOUNT,
-                Col("Count, base", lambda row: row.base_count, words.number),
-                Col("Count, new", lambda row: row.new_count, words.number),
-                Col("Bytes, base", lambda row: row.base_bytes, words.known(size), html_only=True),
-                Col("Bytes, new", lambda row: row.new_bytes, words.known(size), html_only=True),
-                Col("Bandwidth, base", lambda row: row.base_gb_per_s, words.known(bandwidth), html_only=True),
-                Col("Bandwidth, new", lambda row: row.new_gb_per_s, words.known(bandwidth), html_only=True),
-            ],
+            Col("Kind", lambda row: Cell(_name(row)), kind="name"),
+            words.VERDICT,
+            *words.AMOUNT,
+            Col("Count, base", lambda row: row.base_count, words.number),
+            Col("Count, new", lambda row: row.new_count, words.number),
+            Col("Bytes, base", lambda row: row.base_bytes, words.known(size), html_only=True),
+            Col("Bytes, new", lambda row: row.new_bytes, words.known(size), html_only=True),
+            Col("Bandwidth, base", lambda row: row.base_gb_per_s, words.known(bandwidth), html_only=True),
+            Col("Bandwidth, new", lambda row: row.new_gb_per_s, words.known(bandwidth), html_only=True),
         )
     )
     return found

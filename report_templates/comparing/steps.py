@@ -43,15 +43,11 @@ def steps(made: Comparison) -> Section:
             "steps-quantiles",
             "Step times of both runs",
             rows,
-            [
-                Col("Figure", lambda row: row[0], kind="name"),
-                Col("Base", lambda row: row[3](row[1]), kind="number"),
-                Col("New", lambda row: row[3](row[2]), kind="number"),
-                Col("Effect", lambda row: words.effect(row[2] - row[1]) if row[3] is words.time else None, kind="number"),
-                Col(
-                    "Change", lambda row: words.change(percent_of(row[2] - row[1], row[1])) if row[3] is words.time else None, kind="number"
-                ),
-            ],
+            Col("Figure", lambda row: row[0], kind="name"),
+            Col("Base", lambda row: row[3](row[1]), kind="number"),
+            Col("New", lambda row: row[3](row[2]), kind="number"),
+            Col("Effect", lambda row: words.effect(row[2] - row[1]) if row[3] is words.time else None, kind="number"),
+            Col("Change", lambda row: words.change(percent_of(row[2] - row[1], row[1])) if row[3] is words.time else None, kind="number"),
             sortable=False,
             pdf_rows=14,
             note=_note(made.steps),

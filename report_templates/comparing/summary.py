@@ -67,11 +67,9 @@ def _changes(made: Comparison) -> Table | None:
         "summary-changes",
         " ".join(f"What changed, largest effect {words.per(made.basis)} first".split()),
         made.changes,
-        [
-            Col("Change", lambda change: dataclasses.replace(words.state(change.state), link=_AREAS[change.area])),
-            Col("Effect", lambda change: None if change.effect_ns is None else words.effect(change.effect_ns), kind="number"),
-            Col("In words", lambda change: words.told(change.text), limit=240),
-        ],
+        Col("Change", lambda change: dataclasses.replace(words.state(change.state), link=_AREAS[change.area])),
+        Col("Effect", lambda change: None if change.effect_ns is None else words.effect(change.effect_ns), kind="number"),
+        Col("In words", lambda change: words.told(change.text), limit=240),
         sortable=False,
         pdf_rows=_SHOWN,
     )

@@ -43,7 +43,7 @@ def time(made: Comparison) -> Section:
             "time-table",
             f"Parts of the time {unit}",
             (*made.parts, *([made.whole] if made.basis.unit == "step" else []), *made.within),
-            _COLUMNS,
+            *_COLUMNS,
             sortable=False,
             note="The first four add up to the span. Communication and memory operations are told with what ran beside them. Over"
             f" {_units(made)}.",
@@ -80,7 +80,7 @@ def _host_table(made: Comparison) -> Table | None:
         "time-host",
         "What the average step was spent on",
         made.host_parts,
-        _COLUMNS,
+        *_COLUMNS,
         sortable=False,
         note="Each class gets what the ones before it left of a step's wall time.",
     )
@@ -130,10 +130,8 @@ def _devices(devices: Sequence[DevicePair], unit: str) -> Table | None:
         "time-devices",
         f"Effect on each device {unit}",
         devices,
-        [
-            Col("Device", lambda device: Cell(device.name), kind="name"),
-            *(Col(capitalized(part.name), partial(effect_ns, i), words.effect) for i, part in enumerate(devices[0].parts)),
-            Col("Span", lambda device: sum(part.effect_ns for part in device.parts), words.effect),
-            Col("Model", lambda device: device.new_device, html_only=True),
-        ],
+        Col("Device", lambda device: Cell(device.name), kind="name"),
+        *(Col(capitalized(part.name), partial(effect_ns, i), words.effect) for i, part in enumerate(devices[0].parts)),
+        Col("Span", lambda device: sum(part.effect_ns for part in device.parts), words.effect),
+        Col("Model", lambda device: device.new_device, html_only=True),
     )

@@ -24,12 +24,10 @@ def utilisation(made: Comparison) -> Section:
             "utilisation-table",
             f"Means {_OVER[made.sampling.over]}",
             made.sampling.means,
-            [
-                Col("Metric", lambda row: Cell(row.name), kind="name"),
-                Col("Base", lambda row: row.base_percent, words.share),
-                Col("New", lambda row: row.new_percent, words.share),
-                Col("Difference", lambda row: row.difference_points, words.known(points)),
-            ],
+            Col("Metric", lambda row: Cell(row.name), kind="name"),
+            Col("Base", lambda row: row.base_percent, words.share),
+            Col("New", lambda row: row.new_percent, words.share),
+            Col("Difference", lambda row: row.difference_points, words.known(points)),
             sortable=False,
             note="Every machine that was sampled counts the same. No verdict follows from these: samplers see all that ran on a machine.",
         )

@@ -27,14 +27,12 @@ def verdicts(made: Comparison) -> Section:
             "verdicts-table",
             "Verdicts of both runs",
             sorted(made.rules, key=lambda rule: _ORDER.index(rule.outcome)),
-            [
-                Col("Rule", lambda rule: Cell(rule.rule, camel=True), kind="name"),
-                Col("Base", lambda rule: _verdict(rule.base)),
-                Col("New", lambda rule: _verdict(rule.new)),
-                Col("Outcome", _outcome),
-                Col("Of the new run", lambda rule: plain(rule.new_finding), limit=200),
-                Col("Of the base run", lambda rule: plain(rule.base_finding), limit=200, html_only=True),
-            ],
+            Col("Rule", lambda rule: Cell(rule.rule, camel=True), kind="name"),
+            Col("Base", lambda rule: _verdict(rule.base)),
+            Col("New", lambda rule: _verdict(rule.new)),
+            Col("Outcome", _outcome),
+            Col("Of the new run", lambda rule: plain(rule.new_finding), limit=200),
+            Col("Of the base run", lambda rule: plain(rule.base_finding), limit=200, html_only=True),
             pdf_rows=30,
         )
     )

@@ -25,13 +25,11 @@ def load_balancing(shown: Shown, found: LoadBalancingDetails) -> Blocks:
             f"{shown.id}-pairs",
             "GPUs furthest from the mean workload" if mean else "Pairs of GPUs with the most different workloads",
             found.pairs,
-            [
-                Col("GPU", lambda pair: place(pair.a), kind="name"),
-                Col("Compared with", lambda pair: place(pair.b) if pair.b else "mean of all GPUs"),
-                Col("Distance", lambda pair: pair.distance, _distance),
-                Col("Difference of means", lambda pair: pair.mean_difference, points),
-                Col("Judged", lambda pair: marked(pair.violation)),
-            ],
+            Col("GPU", lambda pair: place(pair.a), kind="name"),
+            Col("Compared with", lambda pair: place(pair.b) if pair.b else "mean of all GPUs"),
+            Col("Distance", lambda pair: pair.distance, _distance),
+            Col("Difference of means", lambda pair: pair.mean_difference, points),
+            Col("Judged", lambda pair: marked(pair.violation)),
             pdf_rows=8,
         ),
     ]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...analysis.rule_details import Active, BottleneckDetails, NamedTime
-from ..blocks import Figure, Slice, Table, ring, say
+from ..blocks import Figure, Slice, ring, say
 from ..formats import UNKNOWN, clip, count, duration, percent
-from ..tables import Cell, Col, table
+from ..tables import Cell, Col, Table, table
 from .shown import Blocks, Shown, marked
 
 _SECTORS: Final = 5
@@ -31,22 +31,20 @@ def _bottleneck(shown: Shown, found: BottleneckDetails, what: str) -> Blocks:
             f"{shown.id}-nodes",
             f"Snapshots with {what} bottleneck by node",
             sorted(found.nodes, key=lambda node: -(node.bottleneck_percent or 0.0)),
-            [
-                Col("Node", lambda node: Cell(clip(node.node, 40)), kind="name"),
-                Col("Share of snapshots", lambda node: node.bottleneck_percent, percent),
-                Col("Judged", lambda node: marked(node.issue)),
-                Col("Bottlenecks", lambda node: node.bottlenecks, count),
-                Col("Low snapshots", lambda node: node.low, count),
-                Col("Snapshots", lambda node: node.snapshots, count),
-                Col("Of low", lambda node: node.of_low_percent, percent, html_only=True),
-                Col(
-                    "Windows over",
-                    lambda node: Cell(f"{count(node.windows_exceeded)} of {count(node.windows)}", sort=node.windows_exceeded),
-                    kind="number",
-                    html_only=True,
-                ),
-                Col("Unused GPUs", lambda node: Cell(_unused(node.unused)), when=not found.without_gpu, html_only=True),
-            ],
+            Col("Node", lambda node: Cell(clip(node.node, 40)), kind="name"),
+            Col("Share of snapshots", lambda node: node.bottleneck_percent, percent),
+            Col("Judged", lambda node: marked(node.issue)),
+            Col("Bottlenecks", lambda node: node.bottlenecks, count),
+            Col("Low snapshots", lambda node: node.low, count),
+            Col("Snapshots", lambda node: node.snapshots, count),
+            Col("Of low", lambda node: node.of_low_percent, percent, html_only=True),
+            Col(
+                "Windows over",
+                lambda node: Cell(f"{count(node.windows_exceeded)} of {count(node.windows)}", sort=node.windows_exceeded),
+                kind="number",
+                html_only=True,
+            ),
+            Col("Unused GPUs", lambda node: Cell(_unused(node.unused)), when=not found.without_gpu, html_only=True),
             pdf_rows=8,
         ),
         *during(shown, found.active, f"during the {what} bottleneck"),
@@ -72,7 +70,7 @@ def _slices(shown: Shown, found: BottleneckDetails, what: str) -> Figure | None:
         f"{shown.id}-slices",
         say("Each snapshot of each node counts once; the slices sum to 100 %.{}", of_low if total.low else ""),
         "Snapshots by state of the cores" if found.without_gpu else "Snapshots by state of the GPUs",
-        [Slice(label, meaning, share or 0.0, (Cell(count(number)),)) for label, meaning, number, share in parts],
+        [Slice(label, meaning, share or 0.0, (count(number),)) for label, meaning, number, share in parts],
         ("State", "Snapshots", "Share"),
         middle=(count(total.snapshots), "snapshots"),
         whole=100.0,
@@ -93,12 +91,10 @@ def during(shown: Shown, active: Active, when: str) -> list[Figure | Table | Non
             f"{shown.id}-active",
             f"What was active {when}",
             [(title, entry) for _, title, _, entries in kinds for entry in _by_time(entries)[:_NAMED]],
-            [
-                Col("Name", lambda row: row[1].name, kind="name", limit=72),
-                Col("Kind", lambda row: row[0].lower()),
-                Col("Time", lambda row: row[1].time_ns, duration),
-                Col("Share of its kind", lambda row: row[1].percent, percent),
-            ],
+            Col("Name", lambda row: row[1].name, kind="name", limit=72),
+            Col("Kind", lambda row: row[0].lower()),
+            Col("Time", lambda row: row[1].time_ns, duration),
+            Col("Share of its kind", lambda row: row[1].percent, percent),
             pdf_rows=0,
         ),
     ]
@@ -115,10 +111,10 @@ def _ring(shown: Shown, key: str, title: str, meaning: str, entries: Sequence[Na
     if not total or ordered[0].time_ns > _ALL * total:
         return None
     head, rest = ordered[:_SECTORS], ordered[_SECTORS:]
-    parts = [Slice(entry.name or UNKNOWN, meaning, 100.0 * entry.time_ns / total, (Cell(duration(entry.time_ns)),)) for entry in head]
+    parts = [Slice(entry.name or UNKNOWN, meaning, 100.0 * entry.time_ns / total, (duration(entry.time_ns),)) for entry in head]
     if rest:
         time = sum(entry.time_ns for entry in rest)
-        parts.append(Slice(f"All others ({count(len(rest))})", "other", 100.0 * time / total, (Cell(duration(time)),)))
+        parts.append(Slice(f"All others ({count(len(rest))})", "other", 100.0 * time / total, (duration(time),)))
     return ring(
         f"{shown.id}-{key}",
         say("Share of the summed time {}, weighted by overlap.", when),

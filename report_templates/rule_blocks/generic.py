@@ -30,7 +30,8 @@ def own_report(shown: Shown) -> Blocks:
             f"{shown.id}-values",
             "What the rule reports",
             pairs[:_VALUES],
-            [Col("Value", lambda pair: pair[0], kind="name", limit=60), Col("Reported", lambda pair: pair[1], limit=200)],
+            Col("Value", lambda pair: pair[0], kind="name", limit=60),
+            Col("Reported", lambda pair: pair[1], limit=200),
             sortable=False,
         ),
         *(_table(f"{shown.id}-list-{i}", str(key), value) for i, (key, value) in enumerate(list(lists.items())[:_TABLES], 1)),
@@ -44,7 +45,7 @@ def _is_table(value: object) -> bool:
 def _table(id: str, caption: str, rows: list[Mapping[str, Any]]) -> Table | None:
     names = list(dict.fromkeys(str(key) for row in rows for key in row))[:_COLUMNS]
     columns = [Col(_label(name), partial(_cell, name), kind="text" if number else "name") for number, name in enumerate(names)]
-    return table(id, _label(caption), rows, columns)
+    return table(id, _label(caption), rows, *columns)
 
 
 def _cell(name: str, row: Mapping[str, Any]) -> Cell:

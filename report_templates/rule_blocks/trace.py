@@ -113,7 +113,7 @@ def low_precision(shown: Shown, found: details.LowPrecisionDetails) -> Blocks:
                     share.precision,
                     "idle" if share.precision == "unknown" else "computation",
                     share.percent,
-                    (Cell(duration(share.time_ns)),),
+                    (duration(share.time_ns),),
                 )
                 for share in shares
             ],
@@ -124,26 +124,22 @@ def low_precision(shown: Shown, found: details.LowPrecisionDetails) -> Blocks:
             f"{shown.id}-kernels",
             "Matrix kernels",
             found.kernels or (),
-            [
-                Col("Kernel", lambda kernel: kernel.name, kind="name", limit=72),
-                Col("Category", lambda kernel: kernel.category),
-                Col("Precision", lambda kernel: kernel.precision),
-                Col("Runs", lambda kernel: kernel.count, count),
-                Col("Time", lambda kernel: kernel.time_ns, duration),
-            ],
+            Col("Kernel", lambda kernel: kernel.name, kind="name", limit=72),
+            Col("Category", lambda kernel: kernel.category),
+            Col("Precision", lambda kernel: kernel.precision),
+            Col("Runs", lambda kernel: kernel.count, count),
+            Col("Time", lambda kernel: kernel.time_ns, duration),
             pdf_rows=_PDF_KERNELS,
         ),
         table(
             f"{shown.id}-devices",
             "Devices and their matrix units",
             found.devices,
-            [
-                Col("Device", lambda row: where(row), kind="name"),
-                Col("Model", lambda device: device.name),
-                Col("Compute capability", lambda device: device.compute_capability),
-                Col("Matrix units for", lambda device: listed(device.matrix_units)),
-                Col("Judged", lambda device: "yes" if device.eligible else "no"),
-            ],
+            Col("Device", lambda row: where(row), kind="name"),
+            Col("Model", lambda device: device.name),
+            Col("Compute capability", lambda device: device.compute_capability),
+            Col("Matrix units for", lambda device: listed(device.matrix_units)),
+            Col("Judged", lambda device: "yes" if device.eligible else "no"),
             pdf_rows=0,
         ),
     ]
@@ -163,14 +159,12 @@ def pageable_copies(shown: Shown, found: details.PageableCopiesDetails) -> Block
             f"{shown.id}-copies",
             "Pageable copies by kind, and how fast pinned ones are",
             found.copies,
-            [
-                Col("Kind", lambda copy: copy.kind, kind="name"),
-                Col("Copies", lambda copy: copy.count, count),
-                Col("Time", lambda copy: copy.time_ns, duration),
-                Col("Bytes", lambda copy: copy.bytes, size),
-                Col("Bandwidth", lambda copy: copy.bandwidth_gb_per_s, bandwidth),
-                Col("Bandwidth, pinned", lambda copy: copy.pinned_bandwidth_gb_per_s, bandwidth),
-            ],
+            Col("Kind", lambda copy: copy.kind, kind="name"),
+            Col("Copies", lambda copy: copy.count, count),
+            Col("Time", lambda copy: copy.time_ns, duration),
+            Col("Bytes", lambda copy: copy.bytes, size),
+            Col("Bandwidth", lambda copy: copy.bandwidth_gb_per_s, bandwidth),
+            Col("Bandwidth, pinned", lambda copy: copy.pinned_bandwidth_gb_per_s, bandwidth),
             pdf_rows=6,
         ),
     ]
@@ -202,13 +196,11 @@ def sync_bound(shown: Shown, found: details.SyncBoundDetails) -> Blocks:
             f"{shown.id}-calls",
             "Calls that synchronise",
             found.calls,
-            [
-                Col("Call", lambda call: call.name, kind="name", limit=72),
-                Col("Within", lambda call: call.operator, limit=40),
-                Col("Calls", lambda call: call.count, count),
-                Col("Time", lambda call: call.time_ns, duration),
-                Col("Device idle", lambda call: call.blocked_idle_ns, duration),
-            ],
+            Col("Call", lambda call: call.name, kind="name", limit=72),
+            Col("Within", lambda call: call.operator, limit=40),
+            Col("Calls", lambda call: call.count, count),
+            Col("Time", lambda call: call.time_ns, duration),
+            Col("Device idle", lambda call: call.blocked_idle_ns, duration),
             pdf_rows=_PDF_KERNELS,
         ),
     ]
@@ -253,16 +245,14 @@ def straggler_rank(shown: Shown, found: details.StragglerRankDetails) -> Blocks:
             f"{shown.id}-ranks",
             "Computation per step by rank",
             sorted(found.ranks, key=lambda rank: -rank.excess_percent),
-            [
-                Col("Rank", lambda row: where(row), kind="name"),
-                Col("Judged", lambda rank: Cell("✕ straggler", mark="v-issue") if rank.straggler else Cell("within")),
-                Col("Computation", lambda rank: rank.computation_per_step_ns, duration),
-                Col("Above the median", lambda rank: rank.excess_percent, share),
-                Col("Steps over", lambda rank: rank.steps_over, count),
-                Col("Of steps", lambda rank: rank.steps_over_percent, percent),
-                Col("In collectives", lambda rank: rank.waiting_per_step_ns, duration),
-                Col("Confirmed by the collectives", lambda rank: answer(rank.confirmed, "yes", "no"), html_only=True),
-            ],
+            Col("Rank", lambda row: where(row), kind="name"),
+            Col("Judged", lambda rank: Cell("✕ straggler", mark="v-issue") if rank.straggler else Cell("within")),
+            Col("Computation", lambda rank: rank.computation_per_step_ns, duration),
+            Col("Above the median", lambda rank: rank.excess_percent, share),
+            Col("Steps over", lambda rank: rank.steps_over, count),
+            Col("Of steps", lambda rank: rank.steps_over_percent, percent),
+            Col("In collectives", lambda rank: rank.waiting_per_step_ns, duration),
+            Col("Confirmed by the collectives", lambda rank: answer(rank.confirmed, "yes", "no"), html_only=True),
             pdf_rows=_in_pdf(found.ranks),
             html_note="Time in collectives may overlap computation. A straggler is confirmed where the others spend more time in them.",
         ),
@@ -326,19 +316,17 @@ def _devices(shown: Shown, caption: str, devices: Sequence[J], measure: Figures[
         f"{shown.id}-devices",
         caption,
         sorted(devices, key=lambda device: -(measure(device) or 0.0)),
-        [
-            Col("Device", lambda device: where(device), kind="name"),
-            Col("Judged", lambda device: marked(device.issue)),
-            *columns,
-            Col("Span", lambda device: device.span_ns, duration),
-        ],
+        Col("Device", lambda device: where(device), kind="name"),
+        Col("Judged", lambda device: marked(device.issue)),
+        *columns,
+        Col("Span", lambda device: device.span_ns, duration),
         pdf_rows=_in_pdf(devices),
     )
 
 
 def _kernels(shown: Shown, caption: str, kernels: Sequence[K], *columns: Col[K]) -> Table | None:
     name: Col[K] = Col("Kernel", lambda kernel: kernel.name, kind="name", limit=72)
-    return table(f"{shown.id}-kernels", caption, kernels, [name, *columns], pdf_rows=_PDF_KERNELS)
+    return table(f"{shown.id}-kernels", caption, kernels, name, *columns, pdf_rows=_PDF_KERNELS)
 
 
 def _in_pdf(devices: Sequence[Any]) -> int:

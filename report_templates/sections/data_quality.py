@@ -28,13 +28,11 @@ def data_quality(report: Report) -> Section:
             "data-quality-notes",
             "What the readers repaired, dropped or guessed",
             notes,
-            [
-                Col("Severity", lambda note: Cell(*_SEVERITY.get(note.severity, (note.severity, 3)))),
-                Col("What", lambda note: word(_what(note), full=_what(note, whole=True), limit=400)),
-                Col("Times", lambda note: note.count, count),
-                Col("Files", lambda note: note.files if note.file else None, count),
-                Col("Code", lambda note: note.code, html_only=True),
-            ],
+            Col("Severity", lambda note: Cell(*_SEVERITY.get(note.severity, (note.severity, 3)))),
+            Col("What", lambda note: word(_what(note), full=_what(note, whole=True), limit=400)),
+            Col("Times", lambda note: note.count, count),
+            Col("Files", lambda note: note.files if note.file else None, count),
+            Col("Code", lambda note: note.code, html_only=True),
         ),
         _formats(report),
         _clocks(report),
@@ -65,14 +63,12 @@ def _formats(report: Report) -> Table | None:
         "data-quality-formats",
         "Files by format",
         rows,
-        [
-            Col("Format", lambda row: "no known format" if row[0] == "unknown" else row[0], kind="name"),
-            Col("Files", lambda row: len(row[1]), count),
-            Col("Size", lambda row: sum(source.bytes or 0 for source in row[1]), size),
-            Col("Records", lambda row: sum(source.events for source in row[1]), count),
-            Col("First event", lambda row: when_was(min(_known(row[1], "first_ns"), default=None)), html_only=True),
-            Col("Last event", lambda row: when_was(max(_known(row[1], "last_ns"), default=None)), html_only=True),
-        ],
+        Col("Format", lambda row: "no known format" if row[0] == "unknown" else row[0], kind="name"),
+        Col("Files", lambda row: len(row[1]), count),
+        Col("Size", lambda row: sum(source.bytes or 0 for source in row[1]), size),
+        Col("Records", lambda row: sum(source.events for source in row[1]), count),
+        Col("First event", lambda row: when_was(min(_known(row[1], "first_ns"), default=None)), html_only=True),
+        Col("Last event", lambda row: when_was(max(_known(row[1], "last_ns"), default=None)), html_only=True),
         pdf_rows=8,
     )
 
@@ -88,11 +84,9 @@ def _clocks(report: Report) -> Table | None:
         "data-quality-clocks",
         "Times that were shifted to the clock of the other files",
         shifted,
-        [
-            Col("File", lambda source: word(_base(source.path), full=source.path, limit=60), kind="name"),
-            Col("Added to its times", lambda source: source.clock_offset_ns, shift),
-            Col("Found by", lambda source: source.clock_evidence, limit=200),
-        ],
+        Col("File", lambda source: word(_base(source.path), full=source.path, limit=60), kind="name"),
+        Col("Added to its times", lambda source: source.clock_offset_ns, shift),
+        Col("Found by", lambda source: source.clock_evidence, limit=200),
         pdf_rows=8,
     )
 
@@ -107,11 +101,9 @@ def _problems(report: Report) -> Table | None:
         "data-quality-files",
         "Files to look at; all are in the appendix",
         files,
-        [
-            Col("File", lambda source: word(_base(source.path), full=source.path, limit=60), kind="name"),
-            Col("Why", lambda source: noted.get(source.path, "of no known format, left aside")),
-            Col("Size", lambda source: source.bytes, size),
-        ],
+        Col("File", lambda source: word(_base(source.path), full=source.path, limit=60), kind="name"),
+        Col("Why", lambda source: noted.get(source.path, "of no known format, left aside")),
+        Col("Size", lambda source: source.bytes, size),
         pdf_rows=8,
     )
 

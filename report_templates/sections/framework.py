@@ -88,12 +88,10 @@ def _operators(id: str, caption: str, rows: Sequence[OperatorRow]) -> Table | No
         id,
         caption,
         rows,
-        [
-            Col("Operator", lambda row: row.name, kind="name"),
-            Col("Percentage", lambda row: row.percent, percent),
-            Col("Cumulative time", lambda row: row.total_ns, duration),
-            Col("Count", lambda row: row.count, count, html_only=True),
-        ],
+        Col("Operator", lambda row: row.name, kind="name"),
+        Col("Percentage", lambda row: row.percent, percent),
+        Col("Cumulative time", lambda row: row.total_ns, duration),
+        Col("Count", lambda row: row.count, count, html_only=True),
         pdf_rows=5,
     )
 
@@ -109,11 +107,9 @@ def _parts_by_phase(phases: Sequence[PhaseMetrics]) -> Table | None:
         "framework-phase-parts",
         "Parts of the step by training phase",
         phases if names else (),
-        [
-            Col("Phase", lambda phase: phase.name, kind="name"),
-            Col("Time", lambda phase: phase.total_ns, duration),
-            *(Col(name, partial(time, name), duration) for name in names),
-        ],
+        Col("Phase", lambda phase: phase.name, kind="name"),
+        Col("Time", lambda phase: phase.total_ns, duration),
+        *(Col(name, partial(time, name), duration) for name in names),
         note="Host time in named ranges that lies in steps of the phase, summed over processes.",
     )
 
@@ -123,14 +119,12 @@ def _operators_by(id: str, caption: str, what: str, phases: Sequence[PhaseMetric
         id,
         caption,
         [(phase, row) for phase in phases for row in phase.cpu_operators[:_BY_PHASE]],
-        [
-            Col(what, lambda pair: pair[0].name),
-            Col("Lasted", lambda pair: pair[0].total_ns, duration, html_only=True),
-            Col("Operator", lambda pair: pair[1].name, kind="name"),
-            Col("Percentage", lambda pair: pair[1].percent, percent),
-            Col("Cumulative time", lambda pair: pair[1].total_ns, duration),
-            Col("Count", lambda pair: pair[1].count, count, html_only=True),
-        ],
+        Col(what, lambda pair: pair[0].name),
+        Col("Lasted", lambda pair: pair[0].total_ns, duration, html_only=True),
+        Col("Operator", lambda pair: pair[1].name, kind="name"),
+        Col("Percentage", lambda pair: pair[1].percent, percent),
+        Col("Cumulative time", lambda pair: pair[1].total_ns, duration),
+        Col("Count", lambda pair: pair[1].count, count, html_only=True),
         pdf_rows=_BY_PHASE * 2,
     )
 

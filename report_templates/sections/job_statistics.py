@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...analysis.report import Report
-from ..blocks import Section, Slice, coded, ring, say, value
+from ..blocks import Section, Slice, coded, ring, say
 from ..formats import UNKNOWN, duration, moment, percent
 from ..tables import pairs_table
 
@@ -39,7 +39,7 @@ def job_statistics(report: Report) -> Section:
         ("After the last step" if job.captured_only else "Finalization", "other", job.finalization_ns, job.finalization_percent),
     )
     within = ", within the recording" if job.captured_only else ""
-    known = [Slice(name, meaning, share, (value(time, duration),)) for name, meaning, time, share in parts if share is not None]
+    known = [Slice(name, meaning, share, (duration(time),)) for name, meaning, time, share in parts if share is not None]
     times = (
         ("Start time", moment(job.started_at_ns, relative=relative)),
         ("End time", moment(job.ended_at_ns, relative=relative)),

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from ...analysis.report import Kernel, Report
 from ..blocks import SECTORS, Figure, Only, Section, Slice, coded, meaning_of, ring, say
 from ..formats import clip, count, duration, percent, plural
-from ..tables import Cell, Col, table, word
+from ..tables import Col, table, word
 
 _TOP: Final = 15  # where nothing else is asked for; of these the PDF, which takes its time for cells, lists
 _PDF_ROWS: Final = 10
@@ -58,18 +58,17 @@ def kernels(report: Report) -> Section:
     made.add(
         _rings("kernels-time", spent, "Time spent by all kernels", every, top, lambda kernel: kernel.share_of_kernel_time,
                 ("Kernel", "Total", "Of profile", "Of kernel time"),
-                lambda some: (Cell(duration(sum(k.total_ns for k in some))), Cell(percent(sum(k.share_of_profile for k in some)))),
+                lambda some: (duration(sum(k.total_ns for k in some)), percent(sum(k.share_of_profile for k in some))),
                 lambda some: duration(sum(k.total_ns for k in some)), "kernel time"),
         # How often each kernel ran is in the table, too.
         Only("html", _rings("kernels-launches", counted, "Launches of all kernels", sorted(every, key=lambda kernel: -kernel.count), top,
                 lambda kernel: 100.0 * kernel.count / launches, ("Kernel", "Launches", "Of launches"),
-                lambda some: (Cell(count(sum(k.count for k in some))),), lambda some: count(sum(k.count for k in some)), "launches")),
+                lambda some: (count(sum(k.count for k in some)),), lambda some: count(sum(k.count for k in some)), "launches")),
         table(
             "kernels-table",
             "Every kernel, longest first",
             every,
-            [
-                Col("#", lambda _: next(numbers), str, html_only=True),
+            Col("#", lambda _: next(numbers), str, html_only=True),
                 Col("Kernel", lambda kernel: word(kernel.short_name, full=kernel.name, limit=72), kind="name"),
                 Col("Category", lambda kernel: kernel.category),
                 Col("Precision", lambda kernel: kernel.precision),
@@ -81,7 +80,6 @@ def kernels(report: Report) -> Section:
                 Col("Of kernel time", lambda kernel: kernel.share_of_kernel_time, percent),
                 Col("Of profile", lambda kernel: kernel.share_of_profile, percent, html_only=True),
                 Col("Full name", lambda kernel: kernel.name, kind="full", limit=400, html_only=True),
-            ],
             pdf_rows=_PDF_ROWS if top == _TOP else top,
         ),
     )  # fmt: skip
@@ -96,18 +94,18 @@ def _rings(
     top: int,
     share: Callable[[Kernel], float],
     columns: tuple[str, ...],
-    cells: Callable[[Sequence[Kernel]], tuple[Cell, ...]],
+    texts: Callable[[Sequence[Kernel]], tuple[str, ...]],
     total: Callable[[Sequence[Kernel]], str],
     label: str,
 ) -> Figure | None:
     """A ring of all kernels, with a legend, and one of the first ``top`` alone, whose sectors have the same numbers."""
     named, further, rest = rows[:SECTORS], rows[SECTORS:top], rows[top:]
-    parts = [Slice(k.short_name, meaning_of(k.category), share(k), cells([k]), title=k.name) for k in named]
+    parts = [Slice(k.short_name, meaning_of(k.category), share(k), texts([k]), title=k.name) for k in named]
     if further:
-        parts.append(Slice(f"Others of the top {top} ({count(len(further))})", "other", sum(share(k) for k in further), cells(further)))
+        parts.append(Slice(f"Others of the top {top} ({count(len(further))})", "other", sum(share(k) for k in further), texts(further)))
     within = len(parts)
     if rest:
-        parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(share(k) for k in rest), cells(rest)))
+        parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(share(k) for k in rest), texts(rest)))
     whole = ring(id, caption, what, parts, columns, middle=(total(rows), label), whole=sum(share(k) for k in rows))
     if whole is None or not rest:
         return whole

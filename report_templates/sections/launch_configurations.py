@@ -51,9 +51,9 @@ def launch_configurations(report: Report) -> Section:
     made.add(
         Only(
             "html",
-            table("launch-configurations-table", "Kernels by category and launch configuration", found.rows, _COLUMNS, note=html_note),
+            table("launch-configurations-table", "Kernels by category and launch configuration", found.rows, *_COLUMNS, note=html_note),
         ),
-        Only("pdf", table("launch-configurations-longest", "Launch configurations with most time", longest, _COLUMNS, note=pdf_note)),
+        Only("pdf", table("launch-configurations-longest", "Launch configurations with most time", longest, *_COLUMNS, note=pdf_note)),
     )
     return made
 

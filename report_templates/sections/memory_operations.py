@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from ...analysis.report import MemoryOperation, Report
 from ..blocks import SECTORS, Section, Slice, ring, say
 from ..formats import bandwidth, count, duration, percent, plural, size
-from ..tables import Cell
 
 
 def memory_operations(report: Report) -> Section:
@@ -31,9 +30,9 @@ def memory_operations(report: Report) -> Section:
         ),
     )
     ordered = sorted(every, key=lambda operation: -operation.percent)
-    parts = [Slice(_name(o), "memory", o.percent, _cells([o])) for o in ordered[:SECTORS]]
+    parts = [Slice(_name(o), "memory", o.percent, _texts([o])) for o in ordered[:SECTORS]]
     if rest := ordered[SECTORS:]:
-        parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(o.percent for o in rest), _cells(rest)))
+        parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(o.percent for o in rest), _texts(rest)))
     slow = any(operation.memory == "pageable" for operation in every)
     pageable = " Copies from pageable memory are slow and block the host." if slow else ""
     made.add(
@@ -49,14 +48,14 @@ def memory_operations(report: Report) -> Section:
     return made
 
 
-def _cells(operations: Sequence[MemoryOperation]) -> tuple[Cell, ...]:
+def _texts(operations: Sequence[MemoryOperation]) -> tuple[str, ...]:
     """Number, bytes, bandwidth and time; bytes only where all of them are known, a bandwidth only of one kind."""
     known = [o.total_bytes for o in operations if o.total_bytes is not None]
     return (
-        Cell(count(sum(o.count for o in operations))),
-        Cell(size(sum(known) if len(known) == len(operations) else None)),
-        Cell(bandwidth(operations[0].bandwidth_gb_per_s if len(operations) == 1 else None)),
-        Cell(duration(sum(o.total_ns for o in operations))),
+        count(sum(o.count for o in operations)),
+        size(sum(known) if len(known) == len(operations) else None),
+        bandwidth(operations[0].bandwidth_gb_per_s if len(operations) == 1 else None),
+        duration(sum(o.total_ns for o in operations)),
     )
 
 

@@ -167,18 +167,16 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table
         "python-profile-windows",
         "What was profiled",
         steps,
-        [
-            Col("Steps", lambda group: group.label),
-            Col("Timer", lambda group: _timer(group.timer), when=timed),
-            Col("Profiler", lambda group: _PROFILERS.get(group.profiler, group.profiler)),
-            Col("Profiles", lambda group: group.windows, count, html_only=True, when=several),
-            Col("Processes", lambda group: group.processes, count, html_only=True, when=shared),
-            Col("Lasted", lambda group: group.wall_ns, duration),
-            Col("Own time", lambda group: group.total_s, _seconds),
-            Col("Calls", lambda group: group.calls, count, when=counted),
-            Col("Functions", lambda group: group.functions, count),
-            Col("Most own time", first, kind="name", limit=40),
-        ],
+        Col("Steps", lambda group: group.label),
+        Col("Timer", lambda group: _timer(group.timer), when=timed),
+        Col("Profiler", lambda group: _PROFILERS.get(group.profiler, group.profiler)),
+        Col("Profiles", lambda group: group.windows, count, html_only=True, when=several),
+        Col("Processes", lambda group: group.processes, count, html_only=True, when=shared),
+        Col("Lasted", lambda group: group.wall_ns, duration),
+        Col("Own time", lambda group: group.total_s, _seconds),
+        Col("Calls", lambda group: group.calls, count, when=counted),
+        Col("Functions", lambda group: group.functions, count),
+        Col("Most own time", first, kind="name", limit=40),
         pdf_rows=6,
     )
 
@@ -192,15 +190,13 @@ def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup], of: _O
         f"python-profile-table{of.end}",
         f"Functions by own time{of.words}",
         order,
-        [
-            Col("Function", lambda row: word(row.short or row.function, full=row.function, limit=100), kind="name"),
-            Col("Code", lambda row: row.kind, html_only=True),
-            Col("Steps", lambda row: Cell(row.label or _steps(row), sort=row.first_step)),
-            Col("Calls", lambda row: Cell(_calls(row), sort=row.calls), kind="number", when=counted),
-            Col("Own time", lambda row: row.total_s, _seconds),
-            Col("Of the profile", lambda row: percent_of(row.total_s, whole.get(row.label)), percent),
-            Col("Cumulative time", lambda row: row.cumulative_s, _seconds),
-        ],
+        Col("Function", lambda row: word(row.short or row.function, full=row.function, limit=100), kind="name"),
+        Col("Code", lambda row: row.kind, html_only=True),
+        Col("Steps", lambda row: Cell(row.label or _steps(row), sort=row.first_step)),
+        Col("Calls", lambda row: Cell(_calls(row), sort=row.calls), kind="number", when=counted),
+        Col("Own time", lambda row: row.total_s, _seconds),
+        Col("Of the profile", lambda row: percent_of(row.total_s, whole.get(row.label)), percent),
+        Col("Cumulative time", lambda row: row.cumulative_s, _seconds),
         pdf_rows=_PDF_ROWS_EACH if of.several else PDF_ROWS,
         note=f"{plural(left, 'function')} with less own time are not listed." if left > 0 else None,
     )
@@ -224,8 +220,8 @@ def _phases(question: str, heading: str, groups: Sequence[ProfileGroup], of: _Of
     few = min(3 if of.several else _PHASE_ROWS, max(1, PDF_ROWS // max(1, len(rows))))
     rest = _ALL_OF_THEM if any(len(group.rows) > few for group in groups) else None
     return [
-        table(id, caption, list(chain(*rows)), columns, pdf_rows=0),
-        Only("pdf", table(f"{id}-of-each", caption, [row for some in rows for row in some[:few]], columns, rest=rest)),
+        table(id, caption, list(chain(*rows)), *columns, pdf_rows=0),
+        Only("pdf", table(f"{id}-of-each", caption, [row for some in rows for row in some[:few]], *columns, rest=rest)),
     ]
 
 
@@ -282,14 +278,12 @@ def _frames(number: int, flame: FlameGraph) -> Table | None:
         f"python-profile-frames-{number}",
         f"Frames of the call tree: {_where(flame)}",
         flame.frames,
-        [
-            Col("Level", lambda frame: frame.depth + 1, count),
-            Col("Function", lambda frame: word(frame.short, full=frame.function, limit=100), kind="name"),
-            Col("Code", lambda frame: None if frame.kind in ("other", "recursion") else frame.kind),
-            Col("Time", lambda frame: frame.total_s, _seconds),
-            Col("Of the tree", lambda frame: percent_of(frame.total_s, flame.total_s), percent),
-            Col("Own time", lambda frame: frame.own_s, _seconds),
-        ],
+        Col("Level", lambda frame: frame.depth + 1, count),
+        Col("Function", lambda frame: word(frame.short, full=frame.function, limit=100), kind="name"),
+        Col("Code", lambda frame: None if frame.kind in ("other", "recursion") else frame.kind),
+        Col("Time", lambda frame: frame.total_s, _seconds),
+        Col("Of the tree", lambda frame: percent_of(frame.total_s, flame.total_s), percent),
+        Col("Own time", lambda frame: frame.own_s, _seconds),
         pdf_rows=0,
     )
 

@@ -112,25 +112,23 @@ def _overview(found: Sequence[Judged]) -> Table | None:
         "rules-overview",
         "Summary of the evaluated rules: issues first, then those triggered most often",
         listed,
-        [
-            Col("Rule", lambda row: row.name, kind="name"),
-            Col("Verdict", lambda row: row.cell),
-            Col("Description", lambda row: plain(row.rule.checks), limit=300, html_only=True),
-            Col(
-                "Recommendation",
-                lambda one: plain(one.rule.advice) if one.kind == ISSUE else "none: the rule is fine",
-                limit=300,
-                html_only=True,
-            ),
-            Col("Times triggered", lambda row: row.rule.triggered, count),
-            Col("Data points", lambda row: row.rule.datapoints, count),
-            Col(
-                "Parameters",
-                lambda one: ", ".join(f"{key}: {setting(held)}" for key, held in one.rule.parameters.items() if key != _SCAN) or "none",
-                limit=300,
-                html_only=True,
-            ),
-        ],
+        Col("Rule", lambda row: row.name, kind="name"),
+        Col("Verdict", lambda row: row.cell),
+        Col("Description", lambda row: plain(row.rule.checks), limit=300, html_only=True),
+        Col(
+            "Recommendation",
+            lambda one: plain(one.rule.advice) if one.kind == ISSUE else "none: the rule is fine",
+            limit=300,
+            html_only=True,
+        ),
+        Col("Times triggered", lambda row: row.rule.triggered, count),
+        Col("Data points", lambda row: row.rule.datapoints, count),
+        Col(
+            "Parameters",
+            lambda one: ", ".join(f"{key}: {setting(held)}" for key, held in one.rule.parameters.items() if key != _SCAN) or "none",
+            limit=300,
+            html_only=True,
+        ),
         pdf_rows=40,
         note="Rules count different things (windows, snapshots, steps, devices): their times triggered and data points do not compare.",
     )
@@ -141,12 +139,10 @@ def _absent(found: Sequence[Judged]) -> Table | None:
         "rules-absent",
         "Rules without a verdict",
         found,
-        [
-            Col("Rule", lambda row: Cell(clip(row.rule.rule, 60), camel=True), kind="name"),
-            Col("Verdict", lambda row: row.cell),
-            Col("Why", lambda row: plain(_why(row.rule)), limit=300),
-            Col("What would supply it", lambda row: plain(row.rule.capture), limit=300),
-        ],
+        Col("Rule", lambda row: Cell(clip(row.rule.rule, 60), camel=True), kind="name"),
+        Col("Verdict", lambda row: row.cell),
+        Col("Why", lambda row: plain(_why(row.rule)), limit=300),
+        Col("What would supply it", lambda row: plain(row.rule.capture), limit=300),
         pdf_rows=0,
     )
 
@@ -209,22 +205,20 @@ def _parameters(id: str, given: Sequence[RuleParameter]) -> Table | None:
         f"{id}-parameters",
         "Parameters",
         given,
-        [
-            Col("Parameter", lambda parameter: clip(parameter.name, 60), kind="name"),
-            Col("Value", lambda parameter: Cell(setting(parameter.value)), kind="number"),
-            Col("Unit", lambda parameter: clip(parameter.unit, 40)),
-            Col("As time", lambda parameter: Cell(_time(parameter) or "–"), kind="number"),
-            Col("Default", lambda parameter: Cell(setting(parameter.default)), kind="number"),
-            Col(
-                "Set by",
-                lambda parameter: (
-                    Cell("▲ changed", mark="v-changed")
-                    if parameter.changed
-                    else Cell("default" if parameter.value == parameter.default else "preset")
-                ),
+        Col("Parameter", lambda parameter: clip(parameter.name, 60), kind="name"),
+        Col("Value", lambda parameter: Cell(setting(parameter.value)), kind="number"),
+        Col("Unit", lambda parameter: clip(parameter.unit, 40)),
+        Col("As time", lambda parameter: Cell(_time(parameter) or "–"), kind="number"),
+        Col("Default", lambda parameter: Cell(setting(parameter.default)), kind="number"),
+        Col(
+            "Set by",
+            lambda parameter: (
+                Cell("▲ changed", mark="v-changed")
+                if parameter.changed
+                else Cell("default" if parameter.value == parameter.default else "preset")
             ),
-            Col("Meaning", lambda parameter: parameter.meaning, limit=200),
-        ],
+        ),
+        Col("Meaning", lambda parameter: parameter.meaning, limit=200),
         sortable=False,
         pdf_rows=0,
     )

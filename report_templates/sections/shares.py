@@ -9,7 +9,6 @@ from markupsafe import Markup
 from ...analysis.report import Share
 from ..blocks import SECTORS, Figure, Slice, meaning_of, ring
 from ..formats import count, duration
-from ..tables import Cell
 
 
 def shares_ring(
@@ -29,11 +28,9 @@ def shares_ring(
     head, rest = ordered[:SECTORS], ordered[SECTORS:]
     if len(rest) == 1:
         head, rest = ordered, []
-    parts = [
-        Slice(share.name, meaning(share.name), share.percent, (Cell(duration(share.total_ns)), Cell(count(share.count)))) for share in head
-    ]
+    parts = [Slice(share.name, meaning(share.name), share.percent, (duration(share.total_ns), count(share.count))) for share in head]
     if rest:
-        cells = (Cell(duration(sum(share.total_ns for share in rest))), Cell(count(sum(share.count for share in rest))))
+        cells = (duration(sum(share.total_ns for share in rest)), count(sum(share.count for share in rest)))
         parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(share.percent for share in rest), cells))
     total = duration(sum(share.total_ns for share in shares))
     return ring(id, caption, what, parts, (first, "Time", "Count", "Share" if half else of), middle=(total, label), half=half)

@@ -43,10 +43,8 @@ def slow_steps(report: Report) -> Section:
             "slow-steps-parts",
             f"The slowest steps of {place} against its typical ones",
             (*found.parts, *found.beside),
-            [
-                Col("Part", lambda row: _PARTS.get(row.name, row.name), kind="name"),
-                *_columns(found),
-            ],
+            Col("Part", lambda row: _PARTS.get(row.name, row.name), kind="name"),
+            *_columns(found),
             sortable=False,
             note="Means per step, from the end of the step before it to its own end on the device. Within the spread: the mean of the slow"
             " steps lies between the least and the most of the typical ones. Data loading and host operators run beside the device.",
@@ -55,11 +53,9 @@ def slow_steps(report: Report) -> Section:
             "slow-steps-ran",
             "What ran longer than in the typical steps",
             found.ran,
-            [
-                Col("Name", lambda row: row.name, kind="name", limit=60),
-                Col("Kind", lambda row: _KINDS.get(row.kind, row.kind)),
-                *_columns(found, usual_html_only=True),
-            ],
+            Col("Name", lambda row: row.name, kind="name", limit=60),
+            Col("Kind", lambda row: _KINDS.get(row.kind, row.kind)),
+            *_columns(found, usual_html_only=True),
             pdf_rows=8,
             note="Times of what is nested in each other contain each other; they do not add up.",
         ),

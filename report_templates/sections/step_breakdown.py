@@ -48,15 +48,13 @@ def step_breakdown(report: Report) -> Section:
             "step-breakdown-table",
             "Mean time per step",
             found.mean,
-            [
-                Col("Steps", lambda bar: Cell(_label(bar), sort=bar.first), kind="name"),
-                Col("Step", lambda bar: bar.step_ns / bar.steps, duration),
-                Col("Computation", lambda bar: bar.computation_ns / bar.steps, duration),
-                Col("Exposed communication", lambda bar: bar.exposed_communication_ns / bar.steps, duration),
-                Col("Exposed memory operations", lambda bar: bar.exposed_memory_ns / bar.steps, duration),
-                Col("Idle", lambda bar: bar.idle_ns / bar.steps, duration),
-                Col("Hidden communication", lambda bar: bar.hidden_communication_ns / bar.steps, duration),
-            ],
+            Col("Steps", lambda bar: Cell(_label(bar), sort=bar.first), kind="name"),
+            Col("Step", lambda bar: bar.step_ns / bar.steps, duration),
+            Col("Computation", lambda bar: bar.computation_ns / bar.steps, duration),
+            Col("Exposed communication", lambda bar: bar.exposed_communication_ns / bar.steps, duration),
+            Col("Exposed memory operations", lambda bar: bar.exposed_memory_ns / bar.steps, duration),
+            Col("Idle", lambda bar: bar.idle_ns / bar.steps, duration),
+            Col("Hidden communication", lambda bar: bar.hidden_communication_ns / bar.steps, duration),
             pdf_rows=_PDF_ROWS,
         )
     )

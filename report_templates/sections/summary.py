@@ -52,14 +52,12 @@ def summary(report: Report, *, rules: bool = True) -> Section:
             "summary-kernels",
             "Longest kernels",
             report.kernels[: _most_rows(report)],
-            [
-                Col("#", lambda _: next(numbers), str),
-                Col("Kernel", lambda kernel: word(kernel.short_name, full=kernel.name, limit=60), kind="name"),
-                Col("Category", lambda kernel: kernel.category),
-                Col("Precision", lambda kernel: kernel.precision),
-                Col("Total", lambda kernel: kernel.total_ns, duration),
-                Col("Of kernel time", lambda kernel: kernel.share_of_kernel_time, percent),
-            ],
+            Col("#", lambda _: next(numbers), str),
+            Col("Kernel", lambda kernel: word(kernel.short_name, full=kernel.name, limit=60), kind="name"),
+            Col("Category", lambda kernel: kernel.category),
+            Col("Precision", lambda kernel: kernel.precision),
+            Col("Total", lambda kernel: kernel.total_ns, duration),
+            Col("Of kernel time", lambda kernel: kernel.share_of_kernel_time, percent),
             sortable=False,
         ),
     )
@@ -81,11 +79,9 @@ def summary(report: Report, *, rules: bool = True) -> Section:
             "summary-rules",
             f"Rules: {counted(found)}",
             listed,
-            [
-                Col("Rule", lambda row: row.name, kind="name"),
-                Col("Verdict", lambda row: row.cell),
-                Col("What was found", _told),
-            ],
+            Col("Rule", lambda row: row.name, kind="name"),
+            Col("Verdict", lambda row: row.cell),
+            Col("What was found", _told),
             sortable=False,
             pdf_rows=kept,
             rest=Markup(),
@@ -255,11 +251,9 @@ def _operators(report: Report) -> Table | None:
         "summary-operators",
         f"CPU operators with most time{f', traced {report.steps.traced}' if report.steps.traced else ''}",
         rows,
-        [
-            Col("Operator", lambda row: row.name, kind="name", limit=60),
-            Col("Cumulative time", lambda row: row.total_ns, duration),
-            Col("Of operator time", lambda row: row.percent, percent),
-        ],
+        Col("Operator", lambda row: row.name, kind="name", limit=60),
+        Col("Cumulative time", lambda row: row.total_ns, duration),
+        Col("Of operator time", lambda row: row.percent, percent),
         sortable=False,
     )
 
@@ -274,12 +268,10 @@ def _functions(report: Report) -> Table | None:
         "summary-functions",
         "Python functions with most own time",
         rows[: _most_rows(report)],
-        [
-            Col("Function", lambda row: word(row.short or row.function, full=row.function, limit=72), kind="name"),
-            Col("Own time", lambda row: round(row.total_s * 1e9), duration),
-            Col("Of own time", lambda row: percent_of(row.total_s, group.total_s) or 0.0, percent),
-            Col("Calls", lambda row: row.calls, count),
-        ],
+        Col("Function", lambda row: word(row.short or row.function, full=row.function, limit=72), kind="name"),
+        Col("Own time", lambda row: round(row.total_s * 1e9), duration),
+        Col("Of own time", lambda row: percent_of(row.total_s, group.total_s) or 0.0, percent),
+        Col("Calls", lambda row: row.calls, count),
         sortable=False,
     )
 
@@ -290,11 +282,9 @@ def _collectives(report: Report) -> Table | None:
         "summary-collectives",
         "Collectives with most time",
         report.framework.collectives[: _most_rows(report)],
-        [
-            Col("Collective", lambda share: share.name, kind="name", limit=60),
-            Col("Total", lambda share: share.total_ns, duration),
-            Col("Of collective time", lambda share: share.percent, percent),
-            Col("Count", lambda share: share.count, count),
-        ],
+        Col("Collective", lambda share: share.name, kind="name", limit=60),
+        Col("Total", lambda share: share.total_ns, duration),
+        Col("Of collective time", lambda share: share.percent, percent),
+        Col("Count", lambda share: share.count, count),
         sortable=False,
     )
