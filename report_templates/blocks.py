@@ -40,13 +40,17 @@ class Figure:
     def macro(self) -> str:
         return "ring" if self.legend else "plot"
 
+    @property
+    def blocks(self) -> Sequence[Figure | None]:
+        return (self.below,)
+
 
 @dataclass(frozen=True, slots=True)
 class Halves:
     """Rings on halves of the page, two next to each other."""
 
     macro: ClassVar = "halves"
-    figures: Sequence[Figure | None]
+    blocks: Sequence[Figure | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,10 @@ class Only:
 
     target: str
     block: Block
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        return (self.block,)
 
 
 Block = Figure | Table | Halves | Texts | Details | None
@@ -125,19 +133,11 @@ class Section:
         self.blocks = (*self.blocks, *blocks)
 
 
-def _within(blocks: Iterable[Block | Only]) -> Iterator[Figure | Table]:
-    for block in blocks:
-        if isinstance(block, Only):
-            yield from _within([block.block])
-        elif isinstance(block, Halves):
-            yield from _within(block.figures)
-        elif isinstance(block, Details):
-            yield from _within(block.blocks)
-        elif isinstance(block, Figure):
-            yield block
-            yield from _within([block.below])
-        elif isinstance(block, Table):
-            yield block
+def _within(blocks: Iterable[Any]) -> Iterator[Any]:
+    """Yield the blocks and those inside of them."""
+    for block in filter(None, blocks):
+        yield block
+        yield from _within(getattr(block, "blocks", ()))
 
 
 def say(sentence: str, *values: object) -> Markup:

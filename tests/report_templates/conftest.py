@@ -53,6 +53,7 @@ from postrun.analysis.report import (
 )
 
 sys.path.insert(0, str(Path(__file__).parent))  # this file is loaded by its path, too
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
 from hand_made_rules import findings, rule_results
 

@@ -21,7 +21,7 @@ from postrun.analysis.report import Finding, Report, RuleResult
 from postrun.analysis.report_data import rule_details
 from postrun.analysis.rule_details import StepOutlierDetails
 from postrun.report_templates import context as contexts
-from postrun.report_templates.blocks import Figure, Section, Table, coded
+from postrun.report_templates.blocks import Figure, Section, coded
 from postrun.report_templates.context import context
 from postrun.report_templates.figures.box_plot import Box, box_plot
 from postrun.report_templates.figures.histogram import Bins, panels
@@ -35,6 +35,7 @@ from postrun.report_templates.render import render
 from postrun.report_templates.rule_blocks.generic import written
 from postrun.report_templates.rule_blocks.loop import step_outlier
 from postrun.report_templates.rule_blocks.shown import Shown
+from postrun.report_templates.tables import Table
 from rule_details import details_from, plain_details
 
 SVG = "{http://www.w3.org/2000/svg}"
