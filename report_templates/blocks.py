@@ -1,4 +1,4 @@
-"""What is a section of the report made of? A sentence, figures and tables, all ready to show."""
+"""Blocks of a section (figures, tables, texts), ready to print, and the wording of sentences around them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ BARS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A drawing. ``alt`` states what it shows in this run; ``caption`` says how to read it. ``legend``: the table that names its parts.
+    """A drawing. ``alt``: its content in this run; ``caption``: how to read it. ``legend``: the table that names the parts of a ring.
 
-    ``below``: a second ring whose sectors have the numbers of the same legend.
+    ``below``: a second ring with the same legend.
     """
 
     id: str
@@ -92,9 +92,9 @@ Block = Figure | Table | Halves | Texts | Details | None
 
 @dataclass(slots=True)
 class Section:
-    """``lead`` answers the title's question. Without any block the section is that one sentence. ``parts``: sections within it.
+    """A section of the page. ``lead``: its conclusion, which is all of it without blocks. ``parts``: sections inside it.
 
-    ``blocks`` are printed in their order; a block that is None leaves an empty line. ``facts``: what a template of its own prints.
+    ``blocks`` are printed in their order; None leaves an empty line. ``facts``: the values that a template of its own prints.
     """
 
     id: str
@@ -110,13 +110,13 @@ class Section:
         return not (any(self.blocks) or self.facts or self.parts)
 
     def shown(self, target: str) -> list[Block]:
-        """The blocks of the page for "html" or "pdf"."""
+        """Return the blocks of the page for "html" or "pdf"."""
         chosen = [block for block in self.blocks if not isinstance(block, Only) or block.target == target]
         return [block.block if isinstance(block, Only) else block for block in chosen]
 
     @property
     def figures(self) -> dict[str, Figure]:
-        """All figures by the last word of their ids."""
+        """All figures, by their ids without that of the section."""
         return {block.id.removeprefix(self.id + "-"): block for block in _within(self.blocks) if isinstance(block, Figure)}
 
     @property
@@ -165,7 +165,7 @@ def name(text: str, limit: int = 72) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One part of a ring: its name, meaning, percent of the whole, and the texts that its legend shows between name and percent."""
+    """One part of a ring: name, meaning, percent of the whole, and the texts of its legend between name and percent."""
 
     name: str
     meaning: str

@@ -1,4 +1,4 @@
-"""Which sections does the report have, in which order, and what does each template get to see?"""
+"""Report -> the numbered sections of the page, in their order."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def capitalized(text: str) -> str:
 
 
 def digits(number: int | None) -> str:
-    """A number that is a name, such as that of a stream."""
+    """Write a number that identifies something, such as a stream."""
     return UNKNOWN if number is None else str(number)
 
 
@@ -54,7 +54,7 @@ def duration(nanoseconds: float | None) -> str:
 
 
 def since(start: int) -> Callable[[int], str]:
-    """The format of moments as the time since ``start``."""
+    """Make a format that writes moments as the time since ``start``."""
     return lambda moment: duration(moment - start)
 
 

@@ -1,4 +1,4 @@
-"""How are devices and processes called in tables and figures?"""
+"""Names of devices and processes in tables and figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do the sections become one page of HTML, for the browser or for the PDF?"""
+"""Sections -> one page of HTML, for the browser or for the PDF."""
 
 from __future__ import annotations
 

@@ -17,16 +17,16 @@ from .formats import UNKNOWN, clip, quantity
 
 T = TypeVar("T")
 
-TABLE_ROWS: Final = 1000  # of a table in HTML; report.json holds them all
-PDF_ROWS: Final = 12  # unless a table says less: cells are what the PDF's time goes into
+TABLE_ROWS: Final = 1000  # in HTML; report.json contains all rows
+PDF_ROWS: Final = 12  # the default in the PDF, whose time depends on the number of cells
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """``sort``: what the column is sorted by, where the text is not. ``title``: the full text, where it is shortened.
+    """A cell. ``sort``: the sort key if it is not the text. ``title``: the full text if ``text`` is shortened.
 
-    ``sector`` and ``number``: colour and number of the text in a ring. ``link``: an id that it leads to. ``mark``: a class of style.css.
-    ``camel``: HTML may break it between its words, of which each but the first begins with a capital letter, and nowhere else.
+    ``sector`` and ``number``: color and number of the text in a ring. ``link``: the id that it links to. ``mark``: a class of style.css.
+    ``camel``: HTML breaks the text only before a capital letter within it.
     """
 
     text: str
@@ -73,10 +73,10 @@ class Col(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; ``total`` rows exist, ``rows`` holds at most TABLE_ROWS of them, the PDF shows ``pdf_rows``, none for zero.
+    """A table of ``total`` rows. ``rows`` contains at most TABLE_ROWS of them; the PDF shows ``pdf_rows``, or no table for zero.
 
-    ``sortable``: another order of the rows makes sense. ``half``: the legend of a ring on half of the page. ``rest``: what the PDF says
-    instead of how many rows it leaves out. ``note``: what must be known to read it, below the table; ``html_note``: only in HTML.
+    ``sortable``: the reader of the HTML can sort the rows. ``half``: the legend of a ring on half of the page. ``rest``: replaces the
+    PDF's count of omitted rows. ``note``: an explanation below the table; ``html_note``: the same in HTML only.
     """
 
     macro: ClassVar = "data_table"
@@ -93,12 +93,12 @@ class Table:
     html_note: str | None = None
 
     def shown(self, target: str) -> list[int]:
-        """Which columns stand on the page for "html" or "pdf"."""
+        """Return the indices of the columns on the page for "html" or "pdf"."""
         return [i for i, column in enumerate(self.columns) if not (column.pdf_only if target == "html" else column.html_only)]
 
 
 def table(id: str, caption: str, rows: Sequence[T], *columns: Col[T], **flags: Any) -> Table | None:
-    """A table of ``rows``; None without rows. ``flags``: fields of :class:`Table` from ``sortable`` on."""
+    """Make a table of ``rows``; None without rows. ``flags``: the fields of :class:`Table` from ``sortable``."""
     if not rows:
         return None
     kept = tuple(column for column in columns if column.when)
@@ -106,7 +106,7 @@ def table(id: str, caption: str, rows: Sequence[T], *columns: Col[T], **flags: A
 
 
 def word(text: str | None, *, full: str | None = None, limit: int = 90) -> Cell:
-    """A cell of text, whose middle is left out beyond ``limit`` characters. ``full``: what it is short for."""
+    """Make a cell of text, shortened in its middle to ``limit`` characters. ``full``: the text that it abbreviates."""
     text = text or UNKNOWN
     full = text if full is None else full
     short = clip(text, limit)
@@ -114,7 +114,7 @@ def word(text: str | None, *, full: str | None = None, limit: int = 90) -> Cell:
 
 
 def amount(number: float | None, unit: str) -> Cell:
-    """A cell of a number in its own unit."""
+    """Make a cell of a number in its own unit."""
     return Cell(quantity(number, unit), sort=number)
 
 
@@ -129,7 +129,7 @@ def pairs_table(
     limit: int = 90,
     **flags: Any,
 ) -> Table | None:
-    """A table of names and values; ``form``, ``kind``, and ``limit`` are those of the values' column."""
+    """Make a table of names and values; ``form``, ``kind``, and ``limit`` are those of the values' column."""
     name, value = headers
     columns = [Col[Any](name, itemgetter(0), kind="name"), Col[Any](value, itemgetter(1), form, kind=kind, limit=limit)]
     return table(id, caption, list(pairs), *columns, **flags)

@@ -1,4 +1,4 @@
-"""Which two runs are compared, and how alike are they?"""
+"""Section "The two runs" of a comparison: the runs, and the circumstances in which they differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernels, and which kinds of kernels, took more or less time?"""
+"""Section "Kernels" of a comparison: kernels and categories whose time changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Did launching change: calls, host time, latency, and the causes of gaps?"""
+"""Section "Launches and gaps" of a comparison: launch calls, host time, latency, and causes of gaps."""
 
 from __future__ import annotations
 

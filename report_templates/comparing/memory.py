@@ -1,4 +1,4 @@
-"""Which copies and memsets changed, and how full was the GPU memory?"""
+"""Section "Memory operations" of a comparison: copies and memsets that changed, and GPU memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which precision did the matrix work run, before and now?"""
+"""Section "Precision" of a comparison: the arithmetic of the matrix work in both runs."""
 
 from __future__ import annotations
 

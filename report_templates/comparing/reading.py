@@ -1,4 +1,4 @@
-"""When is a difference called a change?"""
+"""Section "How to read this" of a comparison: the conditions for calling a difference a change."""
 
 from __future__ import annotations
 

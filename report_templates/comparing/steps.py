@@ -1,4 +1,4 @@
-"""Did the steps become slower or faster, and how are their times distributed?"""
+"""Section "Step times" of a comparison: both distributions of step times, and the shift between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a reader of a comparison learn on the first page?"""
+"""The first page of a comparison: headline, tiles, and the largest changes."""
 
 from __future__ import annotations
 

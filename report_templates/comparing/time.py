@@ -1,4 +1,4 @@
-"""In which part of the time do the runs differ: computation, exposed communication, exposed memory operations, idle?"""
+"""Section "Where the time went" of a comparison: the parts of the device time and of the step on the host."""
 
 from __future__ import annotations
 

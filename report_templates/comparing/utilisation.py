@@ -1,4 +1,4 @@
-"""How much were GPUs and processors used in the time that is compared, by what was sampled?"""
+"""Section "Sampled utilisation" of a comparison: mean utilization of GPUs and processors in both runs."""
 
 from __future__ import annotations
 

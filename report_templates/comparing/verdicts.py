@@ -1,4 +1,4 @@
-"""What do the rules say of both runs?"""
+"""Section "Rules" of a comparison: the verdicts of both runs."""
 
 from __future__ import annotations
 

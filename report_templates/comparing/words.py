@@ -1,4 +1,4 @@
-"""How are changes written in the tables and figures of a comparison?"""
+"""Formats and columns of changes in the tables and figures of a comparison."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def ratio(before: float, after: float) -> str:
 
 
 def known(form: Callable[[Any], str]) -> Callable[[Any], Cell]:
-    """Extend a format to cells of which those without a value come first in the order of their column."""
+    """Extend a format to cells; cells without a value sort last."""
     return lambda value: Cell(form(value), sort="" if value is None else value)
 
 
@@ -92,11 +92,11 @@ def _minus(text: str) -> str:
     return glued(text.replace("-", "−"))
 
 
+# The columns of a time in both runs.
 AMOUNT: Final[tuple[Col[Any], ...]] = (
     Col("Base", lambda row: row.base_ns, time),
     Col("New", lambda row: row.new_ns, time),
     Col("Effect", lambda row: row.effect_ns, effect),
     Col("Change", lambda row: row.change_percent, change),
 )
-"""The columns of a time in both runs."""
 VERDICT: Final[Col[Any]] = Col("Verdict", lambda row: state(row.state))

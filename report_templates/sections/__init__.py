@@ -1,1 +1,1 @@
-"""The sections of the report, one module each: Report in, what its template shows out."""
+"""The sections of the report, one module each: Report -> Section."""

@@ -1,4 +1,4 @@
-"""How does the devices' recorded time divide into kernels, memory operations and synchronisation?"""
+"""Section "Activity distribution": the recorded device time by kernels, memory operations, and synchronization."""
 
 from __future__ import annotations
 

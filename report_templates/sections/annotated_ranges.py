@@ -1,4 +1,4 @@
-"""What did the program itself record: how long its annotated ranges took, how its counters went?"""
+"""Section "Annotations": the durations of annotated ranges, and the counters that the program recorded."""
 
 from __future__ import annotations
 

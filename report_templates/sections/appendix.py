@@ -1,4 +1,4 @@
-"""What do the words mean, and what exactly was this report made from?"""
+"""Section "Appendix": definitions of terms, and the files, options, and versions behind the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kind of work did the kernels do?"""
+"""Section "Kernel categories": kernel time by kind of work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which collectives took the time, how fast were they, and how long did the ranks wait for each other?"""
+"""Section "Collectives": time, bandwidth, and waiting for other ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can the figures be trusted? What was read, and what the readers repaired, dropped or guessed."""
+"""Section "Data quality": the files that were read, and what the readers repaired, dropped, or guessed."""
 
 from __future__ import annotations
 

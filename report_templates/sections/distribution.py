@@ -1,4 +1,4 @@
-"""When is a distribution worth a figure, and how does the Report's histogram become one?"""
+"""Histograms of the Report -> bins of a figure, and whether a distribution is worth a figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What should be done first, what does each of these things cost, and what could a change save at most?"""
+"""Findings of the rules -> rows with advice, evidence, cost, and possible saving, the most costly first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How did the framework spend its time: phases, forward and backward, operators, collectives?"""
+"""Section "Framework metrics": phases, parts of the step, operators, and collectives."""
 
 from __future__ import annotations
 

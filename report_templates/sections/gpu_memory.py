@@ -1,4 +1,4 @@
-"""How much memory of each GPU was in use, over time?"""
+"""Section "GPU memory over time": memory in use by sampling, and by PyTorch's allocator."""
 
 from __future__ import annotations
 

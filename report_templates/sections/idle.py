@@ -1,4 +1,4 @@
-"""Why were the streams idle between kernels?"""
+"""Section "Idle causes": the gaps between the kernels of each stream by cause."""
 
 from __future__ import annotations
 

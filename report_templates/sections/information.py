@@ -1,4 +1,4 @@
-"""What ran, where, on what, with which settings?"""
+"""Section "Information": the run, its machines, GPUs, and processes, and its settings."""
 
 from __future__ import annotations
 

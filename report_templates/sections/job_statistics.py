@@ -1,4 +1,4 @@
-"""When did the job run, and how much of it was the training loop?"""
+"""Section "Job statistics": the start, end, and duration of the job and of its training loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernels took the GPU time, and which were launched most?"""
+"""Section "Kernels": kernels by time and by number of launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With which grids, blocks, registers and shared memory were the kernels launched?"""
+"""Section "Launch configurations": grids, blocks, registers, and shared memory of the kernels."""
 
 from __future__ import annotations
 

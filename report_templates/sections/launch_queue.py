@@ -1,4 +1,4 @@
-"""How much launched work waits on each stream, over time?"""
+"""Section "Launch queue": launched work that waits on each stream over time."""
 
 from __future__ import annotations
 

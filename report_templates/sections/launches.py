@@ -1,4 +1,4 @@
-"""How long did launched work wait before it ran, and what did launching cost the host?"""
+"""Section "Launches": launch latency, and the host time in runtime calls."""
 
 from __future__ import annotations
 

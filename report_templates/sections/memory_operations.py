@@ -1,4 +1,4 @@
-"""Which copies and memsets took time, and how fast were they?"""
+"""Section "Memory operations": time and bandwidth of copies and memsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operators does the device time belong to, and which kernels did each launch?"""
+"""Section "Operators and their kernels": device time by operator, and the kernels that each launched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which arithmetic did the kernels run, and how much of the matrix work used a lower precision?"""
+"""Section "Precision": kernel time and matrix work by arithmetic."""
 
 from __future__ import annotations
 

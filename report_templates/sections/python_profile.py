@@ -1,4 +1,4 @@
-"""In which Python functions did the training script spend its time?"""
+"""Section "Python profile": the Python functions of the training script by time."""
 
 from __future__ import annotations
 

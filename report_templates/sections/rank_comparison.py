@@ -1,4 +1,4 @@
-"""How do the ranks differ, and for which do the others wait?"""
+"""Section "Ranks compared": differences between ranks, and the ranks that others wait for."""
 
 from __future__ import annotations
 

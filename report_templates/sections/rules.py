@@ -1,4 +1,4 @@
-"""What did each rule look at, by which parameters, what did it find, and what is to be done?"""
+"""Section "Rules": the verdict, evidence, parameters, and recommendation of each rule."""
 
 from __future__ import annotations
 

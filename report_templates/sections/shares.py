@@ -1,4 +1,4 @@
-"""How is a list of shares drawn? A ring of at most eight sectors and the others, beside its table."""
+"""Shares of a whole -> a ring of at most eight sectors and the others, with a table."""
 
 from __future__ import annotations
 

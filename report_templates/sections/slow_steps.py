@@ -1,4 +1,4 @@
-"""What did the slowest steps do differently from the typical ones?"""
+"""Section "What the slowest steps did differently": their parts and events against typical steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where did the time of each step go, over the steps and on the ranks that differ most?"""
+"""Section "Time of each step": the parts of every step, in the mean and on the ranks that differ most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long did a step take, how much did steps vary, and what was the average step spent on?"""
+"""Section "Steps": step durations, their variation, and the parts of the average step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must a reader know after ten seconds? The first page: headline, tiles, what to do first, all verdicts."""
+"""The first page: headline, tiles, what to do first, and all verdicts."""
 
 from __future__ import annotations
 

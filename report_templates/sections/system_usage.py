@@ -1,4 +1,4 @@
-"""How busy were GPUs, processors, memory, disks and network?"""
+"""Section "System usage": utilization of GPUs, processors, memory, disks, and network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where did the time of each GPU go: computation, exposed communication, exposed memory operations, idle?"""
+"""Section "Time breakdown": computation, exposed communication, exposed memory operations, and idle time of each GPU."""
 
 from __future__ import annotations
 

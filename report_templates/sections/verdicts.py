@@ -1,4 +1,4 @@
-"""How is a verdict written, how many of each are there, and where does the page tell more about a rule?"""
+"""Results of rules -> verdicts in the order of importance, with their places on the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sections have nothing to show in this run, and why?"""
+"""Section "Nothing to show": the sections without content, and the reasons."""
 
 from __future__ import annotations
 
