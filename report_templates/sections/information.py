@@ -9,6 +9,7 @@ from ...analysis.report import Device, Node, Process, PythonProfile, Report
 from ..blocks import Section, Texts, line_of, say
 from ..formats import UNKNOWN, count, digits, duration, moment, plural, size
 from ..tables import Cell, Col, Table, pairs_table, table
+from .python_profile import PROFILERS, TIMERS
 
 
 def information(report: Report) -> Section:
@@ -109,8 +110,6 @@ _PROFILED: Final = {
     "smdataparallel": "SMDataParallel",
 }
 _REASONS: Final = ("nothing: ", "not complete: ")
-_PROFILERS: Final = {"cprofile": "cProfile", "pyinstrument": "Pyinstrument"}
-_TIMERS: Final = {"total_time": "total time", "cpu_time": "CPU time", "off_cpu_time": "off-CPU time"}
 
 
 def _profiled(metadata: Mapping[str, str], python: PythonProfile) -> tuple[list[tuple[str, str]], dict[str, str]]:
@@ -143,8 +142,8 @@ def _profiled(metadata: Mapping[str, str], python: PythonProfile) -> tuple[list[
 def _how(python: PythonProfile) -> str:
     """The profilers and timers of the results that are there."""
     groups = [group for group in python.groups if group.by == "steps"]
-    profilers = dict.fromkeys(_PROFILERS.get(group.profiler, group.profiler) for group in groups)
-    timers = dict.fromkeys(_TIMERS.get(group.timer, group.timer) for group in groups if group.timer)
+    profilers = dict.fromkeys(PROFILERS.get(group.profiler, group.profiler) for group in groups)
+    timers = dict.fromkeys(TIMERS.get(group.timer, group.timer) for group in groups if group.timer)
     return f" ({', '.join((*profilers, *timers))})" if profilers else ""
 
 

@@ -26,8 +26,8 @@ _KINDS: Final = {
     "other": ("idle", 0.45),
     "recursion": ("idle", 0.45),
 }
-_TIMERS: Final = {"total_time": "total time", "cpu_time": "CPU time", "off_cpu_time": "off-CPU time"}
-_PROFILERS: Final = {"cprofile": "cProfile", "pyinstrument": "Pyinstrument"}
+TIMERS: Final = {"total_time": "total time", "cpu_time": "CPU time", "off_cpu_time": "off-CPU time"}
+PROFILERS: Final = {"cprofile": "cProfile", "pyinstrument": "Pyinstrument"}
 _QUESTIONS: Final = {"job phase": "Phase of the job", "modes": "Mode", "training phase": "Phase of a step"}
 _PHASE_ROWS: Final = 5
 _PDF_ROWS_EACH: Final = 6  # where the functions have a table for each of several clocks
@@ -100,13 +100,13 @@ def _clock(one: ProfileRow | ProfileGroup | FlameGraph) -> Clock:
 def _order(clock: Clock) -> tuple[int, str]:
     """Total time first; the other timers count parts of it."""
     profiler, timer = clock
-    return (list(_TIMERS).index(timer) if timer in _TIMERS else len(_TIMERS), profiler)
+    return (list(TIMERS).index(timer) if timer in TIMERS else len(TIMERS), profiler)
 
 
 def _clock_words(clock: Clock) -> str:
     """ "CPU time (cProfile)", "Pyinstrument"."""
     profiler, timer = clock
-    named = _PROFILERS.get(profiler, profiler)
+    named = PROFILERS.get(profiler, profiler)
     return named if timer is None else f"{_timer(timer)} ({named})" if named else _timer(timer)
 
 
@@ -149,7 +149,7 @@ def _longest(report: Report) -> str:
 
 
 def _where(row: ProfileRow | ProfileGroup | FlameGraph) -> str:
-    return ", ".join(part for part in (row.label, _TIMERS.get(row.timer or "")) if part)
+    return ", ".join(part for part in (row.label, TIMERS.get(row.timer or "")) if part)
 
 
 def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table | None:
@@ -169,7 +169,7 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table
         steps,
         Col("Steps", lambda group: group.label),
         Col("Timer", lambda group: _timer(group.timer), when=timed),
-        Col("Profiler", lambda group: _PROFILERS.get(group.profiler, group.profiler)),
+        Col("Profiler", lambda group: PROFILERS.get(group.profiler, group.profiler)),
         Col("Profiles", lambda group: group.windows, count, html_only=True, when=several),
         Col("Processes", lambda group: group.processes, count, html_only=True, when=shared),
         Col("Lasted", lambda group: group.wall_ns, duration),
@@ -232,7 +232,7 @@ def _flame(number: int, flame: FlameGraph) -> Figure:
     caption = say(
         "{} ({}): a frame is as wide as its time and stands below the frame that called it; what no frame below covers is its own. {}{}",
         capitalized(where),
-        _PROFILERS.get(flame.profiler, flame.profiler),
+        PROFILERS.get(flame.profiler, flame.profiler),
         "The tree is that of the profiler." if flame.exact else "The tree is an estimate from who called whom.",
         f" {plural(flame.folded, 'function')} are in no frame of their own." if flame.folded > 1 else "",
     )
@@ -289,7 +289,7 @@ def _frames(number: int, flame: FlameGraph) -> Table | None:
 
 
 def _timer(timer: str | None) -> str:
-    return _NOT_STATED if timer is None else _TIMERS.get(timer, timer)
+    return _NOT_STATED if timer is None else TIMERS.get(timer, timer)
 
 
 def _calls(row: ProfileRow) -> str:
