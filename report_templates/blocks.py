@@ -195,22 +195,21 @@ def ring(
         return None
     sectors = shaded([(clip(part.name, 60), part.percent, part.meaning) for part in parts])
 
-    def labelled(part: tuple[int, Slice, Sector]) -> Cell:
-        number, held, sector = part
-        cell = word(held.name, full=held.title or held.name, limit=26 if half else 48)
+    def name_cell(row: tuple[int, Slice, Sector]) -> Cell:
+        number, part, sector = row
+        cell = word(part.name, full=part.title or part.name, limit=26 if half else 48)
         return dataclasses.replace(cell, sector=sector, number=number)
 
-    def text(i: int, part: tuple[int, Slice, Sector]) -> str:
-        return part[1].texts[i]
+    def text(i: int, row: tuple[int, Slice, Sector]) -> str:
+        return row[1].texts[i]
 
-    first, *others, last = columns
     legend = table(
         f"{id}-legend",
         what,
         list(zip(itertools.count(1), parts, sectors, strict=False)),
-        Col(first, labelled, kind="name"),
-        *(Col(label, partial(text, i), kind="number", html_only=label == "Count") for i, label in enumerate(others)),
-        Col(last, lambda part: part[1].percent, percent),
+        Col(columns[0], name_cell, kind="name"),
+        *(Col(label, partial(text, i), kind="number", html_only=label == "Count") for i, label in enumerate(columns[1:-1])),
+        Col(columns[-1], lambda row: row[1].percent, percent),
         sortable=False,
         half=half,
     )

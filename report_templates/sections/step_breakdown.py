@@ -41,8 +41,8 @@ def step_breakdown(report: Report) -> Section:
     )
     for number, rank in enumerate(found.ranks):
         name = labels.device(rank.node, rank.rank, rank.device)
-        told = f"{name}: {_parts(rank.bars)}"
-        made.add(Only("html", _figure(f"step-breakdown-rank-{number}", rank.bars, told, f"{told}.", titles=False)))
+        summary = f"{name}: {_parts(rank.bars)}"
+        made.add(Only("html", _figure(f"step-breakdown-rank-{number}", rank.bars, summary, f"{summary}.", titles=False)))
     made.add(
         table(
             "step-breakdown-table",

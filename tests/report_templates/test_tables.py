@@ -1,0 +1,45 @@
+"""Columns of a table: how a value becomes a cell, and which columns a table has."""
+
+from __future__ import annotations
+
+from postrun.report_templates.formats import count
+from postrun.report_templates.tables import TABLE_ROWS, Cell, Col, pairs_table, table
+
+
+def test_a_format_writes_the_value_that_sorts() -> None:
+    column: Col[int | None] = Col("Count", lambda row: row, count)
+    assert column.kind == "number"
+    assert column.cell(1200) == Cell("1\u202f200", sort=1200)
+    assert column.cell(None) == Cell("–")
+
+
+def test_without_a_format_a_value_is_text_with_its_full_text_as_title() -> None:
+    column: Col[str | None] = Col("Name", lambda row: row, limit=9)
+    assert column.kind == "text"
+    assert column.cell("short") == Cell("short")
+    assert column.cell("a long name") == Cell("a long…me", title="a long name")
+    assert column.cell(None) == column.cell("") == Cell("–")
+
+
+def test_a_cell_stays_as_it_is() -> None:
+    cell = Cell("rank 3", sort=3, mark="v-info")
+    assert Col[None]("Rank", lambda row: cell).cell(None) is cell
+    assert Col[None]("Rank", lambda row: 3, lambda rank: cell, kind="name").cell(None) is cell
+
+
+def test_a_table_has_the_columns_whose_condition_holds() -> None:
+    rows = list(range(TABLE_ROWS + 5))
+    made = table("t", "A table", rows, Col("Row", str), Col("No", str, when=False), Col("HTML", str, html_only=True), note="A note.")
+    assert made is not None
+    assert [column.label for column in made.columns] == ["Row", "HTML"]
+    assert (made.shown("html"), made.shown("pdf")) == ([0, 1], [0])
+    assert (len(made.rows), made.total, made.note) == (TABLE_ROWS, len(rows), "A note.")
+    assert table("t", "No rows", [], Col("Row", str)) is None
+
+
+def test_pairs_are_names_and_values() -> None:
+    made = pairs_table("p", "Pairs", {"calls": 3}.items(), ("What", "Count"), count, sortable=False)
+    assert made is not None
+    assert [column.kind for column in made.columns] == ["name", "number"]
+    assert made.rows == ((Cell("calls"), Cell("3", sort=3)),)
+    assert pairs_table("p", "Pairs", [], ("What", "Count")) is None
