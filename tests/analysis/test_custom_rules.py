@@ -25,6 +25,7 @@ from postrun.analysis.rules.custom import installed, load, plain
 from postrun.analysis.rules.selection import Chosen, Selection, effective, find, select, setting
 from postrun.errors import Terminated, UsageError
 from postrun.ingest.store import Store
+from rule_details import plain_details
 
 MakeStore = Callable[..., Store]
 SECOND = 1_000_000_000
@@ -694,7 +695,7 @@ def test_an_installed_rule_takes_part(package: Any, make_store: MakeStore) -> No
         3,
         "custom",
     )
-    assert "Counting" not in [row["rule"] for row in everything["ProfilerReport"].details["rules"]]
+    assert "Counting" not in [row["rule"] for row in plain_details(everything["ProfilerReport"])["rules"]]
     by_name = results(store, select(["counting"], preset="service", settings={"Counting_limit": "7"}))
     assert (list(by_name), by_name["Counting"].triggered) == (["Counting"], 7)
     assert results(store, selection(["COUNTING"], preset="service"))["Counting"].triggered == 4
