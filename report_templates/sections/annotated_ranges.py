@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...analysis.report import AnnotationGroup, CounterSeries, Report
+from .. import labels
 from ..blocks import Block, Details, Figure, Only, Section, say, spread
 from ..figures.histogram import panels
 from ..figures.lines import Line, Panel, lines

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...analysis.report import RankComparison, RankRow, Report
+from .. import labels
 from ..blocks import Figure, Only, Section, of_all, say, spread
 from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...analysis.report import Report, StepBar, StepBreakdown
+from .. import labels
 from ..blocks import Figure, Only, Section, say
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part

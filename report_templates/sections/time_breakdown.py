@@ -8,6 +8,7 @@ from typing import Final
 from markupsafe import Markup
 
 from ...analysis.report import DeviceTime, Report
+from .. import labels
 from ..blocks import BARS, Figure, Only, Section, Texts, of_all, say, spread
 from ..figures.stacked_bars import Part, stacked_bars
 from ..formats import duration, percent, plural
