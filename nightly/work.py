@@ -164,33 +164,39 @@ def _whole(task: Task, source: Objects, work: Path) -> tuple[Path, Callable[[], 
 
 def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]:
     """The report, whose files are below ``work``/out then, and why there is no PDF where one was asked for."""
-    from ..analysis import Options, analyze
-    from ..report_templates.render import render
-    from ..timelines import timeline_for
+    from .. import api
+    from ..analysis import Options
 
-    selection, look = _selection(task), _look(task)
-    source = source_of(task)
-    given, load = prepare(task, source, work)
     options = task.options
+    output = api.OutputOptions(
+        work / "out", options.formats, options.paper, _look(task), options.timeline_events, pdf_timeout_s=_PDF_TIMEOUT_S
+    )
     try:
-        with load() as store:
-            report = analyze(store, Options(top=options.top, generated_at_ns=task.generated_at_ns, selection=selection))
-            timeline = timeline_for(store, report, options.formats, 0 if "timeline" in look.left_out else options.timeline_events)
-    except PostrunError as error:
-        check_unchanged(task, source)
-        raise InputError(_named(str(error), given, task, source)) from error
-    check_unchanged(task, source)
-    report = _at_the_source(report, given, task, source)
-    try:
-        render(
-            report, work / "out", options.formats, paper=options.paper, pdf_timeout_s=_PDF_TIMEOUT_S,
+        result = api.make_report(
+            _opened_run(task, work, prepare), output, selection=_selection(task),
+            options=Options(top=options.top, generated_at_ns=task.generated_at_ns),
             printer=_printer_here() if task.attempt == 1 and "pdf" in options.formats else None,
-            timeline=timeline, look=look,
         )  # fmt: skip
     except RenderError as error:
         (work / "out" / LOG).write_text(_written(traceback.format_exc(), task), encoding="utf-8", errors="replace")
-        return report, _written(str(error).partition("; written:")[0], task)
-    return report, None
+        return error.report, _written(str(error).partition("; written:")[0], task)
+    return result.report, None
+
+
+@contextlib.contextmanager
+def _opened_run(task: Task, work: Path, prepare: Prepare) -> Iterator[Store]:
+    """Open the run's store, under the names of its source. Raise ChangedError if the source changed before the analysis ended."""
+    source = source_of(task)
+    given, load = prepare(task, source, work)
+    place = _place(task, source)
+    try:
+        with load() as store:
+            store.connection.execute("UPDATE source SET path = replace(path, ?, ?)", [str(given), place])
+            yield store
+    except PostrunError as error:
+        check_unchanged(task, source)
+        raise InputError(str(error).replace(str(given), place)) from error
+    check_unchanged(task, source)
 
 
 @lru_cache(1)
@@ -297,18 +303,8 @@ def _same(one: ObjectInfo, other: ObjectInfo) -> bool:
     return (one.size, one.etag) == (other.size, other.etag)
 
 
-def _named(text: str, given: Path, task: Task, source: Objects) -> str:
-    """``text`` with the run's place where it has that of the temporary files."""
-    return text.replace(str(given), _place(task, source))
-
-
 def _place(task: Task, source: Objects) -> str:
     return source.url if task.run.id == "." else source.place(task.run.id)
-
-
-def _at_the_source(report: Report, given: Path, task: Task, source: Objects) -> Report:
-    sources = tuple(dataclasses.replace(one, path=_named(one.path, given, task, source)) for one in report.run.sources)
-    return dataclasses.replace(report, run=dataclasses.replace(report.run, sources=sources))
 
 
 def _upload(out: Objects, folder: str, made: Path) -> tuple[str, ...]:

@@ -23,6 +23,16 @@ PLACES: Final[dict[str, str]] = {
 """Every format -> its file in the output folder, or folder."""
 
 
+def check_formats(formats: Sequence[str], paper: str) -> str:
+    """Return the page size as WeasyPrint writes it. Raise UsageError for an unknown format or paper."""
+    if unknown := [word for word in formats if word not in PLACES]:
+        raise UsageError(f"{', '.join(unknown)} is no report format; choose from {', '.join(PLACES)}")
+    sheet = next((known for known in PAPERS if known.lower() == paper.lower()), None)
+    if sheet is None:
+        raise UsageError(f"{paper} is no paper; choose from {', '.join(PAPERS)}")
+    return sheet
+
+
 def render(
     report: Report,
     out_dir: Path,
@@ -45,11 +55,7 @@ def render(
     ``timeline``: the events that HTML and PDF draw; without it they have no section of that name. ``look``: which sections they show, in
     which theme, under whose title and logo; report.json is always whole.
     """
-    if unknown := [word for word in formats if word not in PLACES]:
-        raise UsageError(f"{', '.join(unknown)} is no report format; choose from {', '.join(PLACES)}")
-    sheet = next((known for known in PAPERS if known.lower() == paper.lower()), None)
-    if sheet is None:
-        raise UsageError(f"{paper} is no paper; choose from {', '.join(PAPERS)}")
+    sheet = check_formats(formats, paper)
     tell = progress or (lambda text, fraction: None)
     out_dir = Path(out_dir)
     targets = {kind: out_dir / place for kind, place in PLACES.items() if kind in formats}

@@ -6,16 +6,20 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import postrun
 import pytest
-from postrun import ProfilerRule, rule_configs
+from postrun import IngestOptions, OutputOptions, ProfilerRule, make_report, rule_configs
+from postrun.analysis import Options
 from postrun.analysis.rules.catalogue import DOCUMENTED, RULES
-from postrun.errors import InputError, UsageError
+from postrun.errors import InputError, RenderError, UsageError
 from postrun.ingest import ingest
-from rule_details import plain_details
+from postrun.ingest.store import Store
+from postrun.report_templates.pdf import PrinterHere
 
 T0 = 1_700_000_040  # a full minute
 
@@ -89,6 +93,65 @@ def test_a_report_can_be_written(run: Path, tmp_path: Path) -> None:
     written = postrun.render(postrun.analyze(run), tmp_path / "out", ["html", "json"])
     assert sorted(written) == ["html", "json"]
     assert all(path.is_file() for path in written.values())
+
+
+def test_make_report_gives_the_report_and_its_files(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.pdf").write_bytes(b"of an earlier report")
+    output = OutputOptions(tmp_path / "out", ("html", "json"), timeline_events=0)
+    stages: list[str] = []
+    result = make_report(
+        run, output, selection=rule_configs.selection(["LowGPUUtilization"]), options=Options(name="mine", generated_at_ns=0),
+        ingest_options=IngestOptions(threads=1, redact=("hosts",)), progress=lambda stage, fraction: stages.append(stage),
+    )  # fmt: skip
+    assert verdicts(result.report) == {"LowGPUUtilization": "NotEvaluated"}
+    assert result.report.run.name == "mine"
+    assert "algo-1" not in result.report.to_json()
+    assert result.written == {"html": tmp_path / "out" / "report.html", "json": tmp_path / "out" / "report.json"}
+    assert result.written["json"].read_text("utf-8") == result.report.to_json()
+    assert result.stale == (tmp_path / "out" / "report.pdf",)
+    assert [stage for stage in dict.fromkeys(stages) if stage in ("analysing", "drawing")] == ["analysing", "drawing"]
+
+
+def test_make_report_takes_an_open_store_and_a_context_that_yields_one(run: Path, tmp_path: Path) -> None:
+    order: list[str] = []
+
+    @contextmanager
+    def opened() -> Iterator[Store]:
+        with ingest([run]) as store:
+            yield store
+        order.append("closed")
+
+    options = Options(generated_at_ns=0)
+    output = OutputOptions(tmp_path / "yielded", ("json",))
+    yielded = make_report(opened(), output, options=options, progress=lambda stage, fraction: order.append(stage))
+    assert order == ["analysing", "drawing", "closed"], "the store is closed before the files are written"
+    with ingest([run]) as store:
+        again = make_report(store, OutputOptions(tmp_path / "open", ("json",)), options=options)
+        assert store.frame("SELECT 1").item() == 1
+    assert again.written["json"].read_bytes() == yielded.written["json"].read_bytes()
+
+
+def test_wrong_options_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="docx is no report format"):
+        make_report(tmp_path / "not there", OutputOptions(tmp_path / "out", ("docx",)))
+    with pytest.raises(UsageError, match="A7 is no paper"):
+        make_report(tmp_path / "not there", OutputOptions(tmp_path / "out", paper="A7"))
+    with pytest.raises(InputError, match="not there"):
+        make_report(tmp_path / "not there", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_report_without_its_pdf_is_in_the_error(run: Path, tmp_path: Path) -> None:
+    class Broken(PrinterHere):
+        def finish(self, timeout_s: float) -> str:
+            return f"not within {timeout_s:g} s"
+
+    output = OutputOptions(tmp_path, ("pdf", "json"), pdf_timeout_s=7)
+    with pytest.raises(RenderError, match="no PDF: not within 7 s") as caught:
+        make_report(run, output, selection=rule_configs.selection([]), printer=Broken())
+    assert caught.value.written == {"json": tmp_path / "report.json"}
+    assert caught.value.report.to_json() == (tmp_path / "report.json").read_text("utf-8")
 
 
 def test_wrong_rules_are_said_before_anything_is_read(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ The one way through: ``postrun.ingest`` loads trace files into a run store (Duck
 ``postrun.analysis`` asks it (Polars) and returns a :class:`postrun.analysis.report.Report`,
 ``postrun.report_templates`` renders that as HTML, PDF and JSON. ``postrun.cli`` is the command line.
 
-From Python: :func:`analyze` makes a Report, :func:`render` writes its files; ``rule_configs`` and ``ProfilerRule`` choose the rules and
-their values; a rule of your own derives from :class:`Rule`. See docs/rules-api.md. ``ProfilerConfig``, ``FrameworkProfile`` and their like
-say what a recording profiles; ``profiler_requests`` has the launcher's side of them. See docs/profiling-configuration.md.
+From Python: :func:`make_report` writes the files of a report, :func:`analyze` returns the Report alone; ``rule_configs`` and
+``ProfilerRule`` choose the rules and their values; a rule of your own derives from :class:`Rule`. See docs/rules-api.md.
+``ProfilerConfig``, ``FrameworkProfile`` and their like say what a recording profiles; ``profiler_requests`` has the launcher's side of
+them. See docs/profiling-configuration.md.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from .analysis.rules.base import SampleRule as SampleRule
     from .analysis.rules.base import not_evaluated as not_evaluated
     from .analysis.rules.config import ProfilerRule as ProfilerRule
+    from .api import IngestOptions as IngestOptions
+    from .api import OutputOptions as OutputOptions
+    from .api import ReportResult as ReportResult
     from .api import analyze as analyze
+    from .api import make_report as make_report
     from .framework_profile import DataloaderProfilingConfig as DataloaderProfilingConfig
     from .framework_profile import DetailedProfilingConfig as DetailedProfilingConfig
     from .framework_profile import FrameworkProfile as FrameworkProfile
@@ -49,7 +54,9 @@ _PUBLIC = {
     "DetailedProfilingConfig": (".framework_profile", "DetailedProfilingConfig"),
     "FrameworkProfile": (".framework_profile", "FrameworkProfile"),
     "HorovodProfilingConfig": (".framework_profile", "HorovodProfilingConfig"),
+    "IngestOptions": (".api", "IngestOptions"),
     "Outcome": (".analysis.rules.base", "Outcome"),
+    "OutputOptions": (".api", "OutputOptions"),
     "Parameter": (".analysis.rules.base", "Parameter"),
     "Profiler": (".profiler_config", "Profiler"),
     "ProfilerConfig": (".profiler_config", "ProfilerConfig"),
@@ -57,6 +64,7 @@ _PUBLIC = {
     "PythonProfiler": (".framework_profile", "PythonProfiler"),
     "PythonProfilingConfig": (".framework_profile", "PythonProfilingConfig"),
     "Report": (".analysis.report", "Report"),
+    "ReportResult": (".api", "ReportResult"),
     "Rule": (".analysis.rules.base", "Rule"),
     "SMDataParallelProfilingConfig": (".framework_profile", "SMDataParallelProfilingConfig"),
     "SampleRule": (".analysis.rules.base", "SampleRule"),
@@ -64,6 +72,7 @@ _PUBLIC = {
     "TimeRange": (".framework_profile", "TimeRange"),
     "analyze": (".api", "analyze"),
     "cProfileTimer": (".framework_profile", "cProfileTimer"),
+    "make_report": (".api", "make_report"),
     "not_evaluated": (".analysis.rules.base", "not_evaluated"),
     "profiler_requests": (".profiler_requests", None),
     "render": (".report_templates.render", "render"),
@@ -75,7 +84,9 @@ __all__ = [
     "DetailedProfilingConfig",
     "FrameworkProfile",
     "HorovodProfilingConfig",
+    "IngestOptions",
     "Outcome",
+    "OutputOptions",
     "Parameter",
     "Profiler",
     "ProfilerConfig",
@@ -83,6 +94,7 @@ __all__ = [
     "PythonProfiler",
     "PythonProfilingConfig",
     "Report",
+    "ReportResult",
     "Rule",
     "SMDataParallelProfilingConfig",
     "SampleRule",
@@ -90,6 +102,7 @@ __all__ = [
     "TimeRange",
     "analyze",
     "cProfileTimer",
+    "make_report",
     "not_evaluated",
     "profiler_requests",
     "render",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 
 class PostrunError(Exception):
@@ -28,9 +29,13 @@ class UsageError(PostrunError):
 
 
 class RenderError(PostrunError):
-    """A report format could not be written; the other formats are kept (exit code 1). ``written``: format -> file of those."""
+    """A report format could not be written; the other formats are kept (exit code 1). ``written``: format -> file of those.
+
+    ``report``: the Report, if :func:`postrun.api.make_report` raised the error.
+    """
 
     exit_code = 1
+    report: Any = None
 
     def __init__(self, message: str, written: Mapping[str, Path] | None = None) -> None:
         super().__init__(message)
