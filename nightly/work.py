@@ -26,7 +26,7 @@ from ..analysis.compare_steps import step_times
 from ..analysis.compare_utilisation import sampled_mean
 from ..analysis.report import Report
 from ..analysis.steps import main_steps
-from ..errors import InputError, PostrunError, RenderError
+from ..errors import InputError, PostrunError, RenderError, database_problem
 from ..ingest.object_open import open_objects
 from ..ingest.object_urls import is_url
 from ..ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
@@ -322,8 +322,7 @@ def _is_of_machine(error: Exception) -> bool:
     """Whether it is for want of disk or memory, or of a place that can be written: another time the same run may go well."""
     if hard_limit.explained(error) is not None:
         return False
-    database = type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"}
-    return isinstance(error, MemoryError | OSError) or (database and type(error).__name__ == "IOException")
+    return isinstance(error, MemoryError | OSError) or (type(error).__name__ == "IOException" and database_problem(error) is not None)
 
 
 def _reason(error: Exception, log: str) -> str:
@@ -331,14 +330,12 @@ def _reason(error: Exception, log: str) -> str:
         return str(error)
     if (limit := hard_limit.explained(error)) is not None:
         return limit
+    if (problem := database_problem(error)) is not None:
+        return problem
     kind = type(error).__name__
     said = (str(error).splitlines() or [""])[0][:500]
     if isinstance(error, MemoryError):
         return f"there is not enough memory for it ({said or kind}); give it more, or fewer at a time"
-    if kind == "OutOfMemoryException":
-        return f"the database needs more memory ({said}); give it more with --memory-limit, such as 2GB"
-    if kind == "IOException" and _is_of_machine(error):
-        return f"the database cannot read or write its file ({said}); free some space, or set TMPDIR to a folder with more"
     if isinstance(error, OSError):
         return f"{error.filename or tempfile.gettempdir()}: {error.strerror or said}; set TMPDIR to a folder with more space"
     return f"internal error: {kind}: {said}; all of it stands in {log}"

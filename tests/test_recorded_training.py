@@ -18,6 +18,9 @@ import pytest
 from postrun import demo_recording, native
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
+from postrun.analysis.rules.selection import select
+from postrun.api import IngestOptions, OutputOptions
+from postrun.commands.report import ReportPlan
 from postrun.demo_recording import NotRecordedError, record_example
 from postrun.example_training import STALL_S, STALLED_STEP, STEPS
 from postrun.ingest import ingest
@@ -219,15 +222,13 @@ def test_an_earlier_demo_is_replaced_and_nothing_else(tmp_path: Path, monkeypatc
 
 
 def test_what_keeps_it_from_recording_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from postrun import cli
-
     monkeypatch.setattr(native, "_native", None)
-    options: dict[str, Any] = {"formats": ("json",)}
-    cli._recorded(tmp_path / "recorded", 1, False, False, {}, options)
+    plan = ReportPlan(OutputOptions(tmp_path, ("json",)), select(), Options(), IngestOptions())
+    demo_recording._report_recorded(plan, 1, quiet=False, verbose=False)
     told = capsys.readouterr()
     assert told.out == ""
     assert "no training was recorded on this machine: recording needs the C library" in told.err
-    cli._recorded(tmp_path / "recorded", 1, True, False, {}, options)
+    demo_recording._report_recorded(plan, 1, quiet=True, verbose=False)
     assert capsys.readouterr().err == ""
     assert not (tmp_path / "recorded").exists()
 

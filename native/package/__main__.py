@@ -1,8 +1,8 @@
-"""What does ``python -m postrun`` do? The same as the command."""
+"""``python -m postrun``: the same as the command ``postrun``."""
 
 from __future__ import annotations
 
-from .cli import main
+from .cli import run
 
 if __name__ == "__main__":
-    main(prog_name="postrun")
+    run()

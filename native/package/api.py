@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import analysis, timelines
+from . import analysis, ingest, timelines
 from .analysis import Options
 from .analysis.report import Report
 from .analysis.rules.base import Preset
@@ -22,7 +22,6 @@ from .analysis.rules.config import Attached
 from .analysis.rules.config import selection as select_rules
 from .analysis.rules.selection import Selection
 from .errors import RenderError
-from .ingest import ingest
 from .ingest.store import Store
 from .report_templates.look import Look
 from .report_templates.pdf import Printer, PrinterHere
@@ -102,7 +101,8 @@ def make_report(
     ``printer``: prints the PDF instead of a new child process.
 
     All I/O: reads ``source`` (a URL over the network), keeps a run store in a temporary folder unless ``source`` is one, starts a child
-    process for the PDF, and writes files in ``output.folder`` only. Prints nothing, and installs no signal handler.
+    process for the PDF, and writes files in ``output.folder`` only. Prints nothing. Restores what it changes in the process: the umask
+    while it writes, and SIGALRM while a rule file runs in the main thread.
 
     Raises postrun.errors.PostrunError: InputError for ``source``, UsageError for options, RenderError if the PDF fails. The other files
     are written then, and the error has them as ``written`` and the Report as ``report``.
@@ -171,7 +171,7 @@ def _store(
     if isinstance(source, AbstractContextManager) and not isinstance(source, Path):  # Path is one before Python 3.13
         return source
     paths = [source] if isinstance(source, str | Path) else list(source)
-    return ingest(
+    return ingest.ingest(
         paths, progress=progress, memory_limit=options.memory_limit, threads=options.threads, max_unpacked=options.max_unpacked,
         redact=options.redact,
     )  # fmt: skip

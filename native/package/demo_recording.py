@@ -1,6 +1,6 @@
-"""How does `postrun demo` record a real small training on the user's machine?
+"""``postrun demo``: a simulated training run and its report; a small training recorded on this machine and its report.
 
-As the user would: ``postrun record`` runs :mod:`postrun.example_training` in a process of its own.
+The recording is made as a user would: ``postrun record`` runs :mod:`postrun.example_training` in a process of its own.
 """
 
 from __future__ import annotations
@@ -9,11 +9,22 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 from . import native
+from .command_parts import CONFIG, VERBOSITY, option, progress_line, with_options
+from .commands.report import plan_report, print_result
 from .errors import PostrunError
+from .messages import echo
+from .report_options import MEMORY_LIMIT, REPORT_OPTIONS, THREADS, fail_if
+from .simulate.changes import NAMED
+
+if TYPE_CHECKING:
+    from .commands.report import ReportPlan
 
 NAME: Final = "small training, recorded on this machine"
 INTERVAL_MS: Final = 100
@@ -21,6 +32,54 @@ _LIMIT_S: Final = 180.0
 _PATIENCE_S: Final = 5.0
 _MARK: Final = ".postrun-demo"
 """A file in the folder that says that it may be replaced."""
+
+
+@click.command(short_help="Report a simulated training run, and a real small one that is recorded now.")
+@option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-demo"), show_default=True,
+         help="Folder for the runs and their reports.")  # fmt: skip
+@option("--seed", type=int, default=1, show_default=True, help="Another seed gives another run.")
+@option("--change", type=click.Choice(list(NAMED)), metavar="NAME",
+         help=f"Plant one change in the simulated run, for `postrun compare` to find: {', '.join(NAMED)}.")  # fmt: skip
+@option("--record/--no-record", "recorded", default=True, show_default=True,
+         help="Also record a small training on this machine, to recorded/ in the folder.")  # fmt: skip
+@with_options(REPORT_OPTIONS[1:], [CONFIG, MEMORY_LIMIT, THREADS], VERBOSITY)
+def demo(seed: int, change: str | None, recorded: bool, quiet: bool, verbose: bool, as_json: bool, **options: Any) -> None:
+    """Simulate a training run on two nodes with four GPUs each, with planted problems, and report it. Then record a small training on this
+    machine, with a planted slow step, and report that to recorded/.
+
+    Options hold for both; --name, --histogram, --json and --fail-on for the simulated run only.
+    """
+    plan, fail_on = plan_report(options, quiet)
+    from .simulate import write_demo
+
+    folder = Path(plan.output.folder)
+    with progress_line(quiet, verbose) as progress:
+        progress("simulating a training run", None)
+        write_demo(folder / "run", seed=seed, changes=NAMED[change] if change else None)
+        result = plan.make([folder / "run"], progress)
+    print_result(result, plan.options.histograms, quiet=quiet, as_json=as_json)
+    if recorded:
+        _report_recorded(plan, seed, quiet or as_json, verbose)
+    fail_if(result.report, fail_on)
+
+
+def _report_recorded(plan: ReportPlan, seed: int, quiet: bool, verbose: bool) -> None:
+    """Record a small training to recorded/ and report it. A recording that fails is a note, never an error."""
+    folder = Path(plan.output.folder) / "recorded"
+    plan = replace(plan, output=replace(plan.output, folder=folder), options=replace(plan.options, name=None, histograms=()))
+    with progress_line(quiet, verbose) as progress:
+        progress("recording a small training on this machine", None)
+        try:
+            record_example(folder / "run", seed=seed)
+        except NotRecordedError as error:
+            progress("", None)
+            if not quiet:
+                echo(f"note: no training was recorded on this machine: {error}", err=True)
+            return
+        result = plan.make([folder / "run"], progress)
+    if not quiet:
+        echo("\nA small training, recorded on this machine:")
+    print_result(result, quiet=quiet)
 
 
 class NotRecordedError(PostrunError):

@@ -1,4 +1,4 @@
-"""Can this machine make every kind of report, and if not, what is the one command that mends it?"""
+"""``postrun doctor``: this machine -> checks of what reports need, each with the command that fixes it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,34 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
+
+import click
+
+from .command_parts import print_json
+from .messages import echo
 
 APT_LINE: Final = "apt-get install -y --no-install-recommends libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"
 
 # Free space below which a large trace may not fit.
 _LOW_DISK: Final = 2 << 30
+
+
+@click.command(short_help="Check that this machine can make reports.")
+@click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON on standard output.")
+def doctor(as_json: bool) -> None:
+    """Check that this machine can make reports: Pango, fonts, versions, disk. Exit code 1 where something is missing."""
+    results = checks()
+    if as_json:
+        print_json([asdict(check) for check in results])
+    else:
+        for check in results:
+            mark = {"ok": "✓", "warning": "!", "missing": "✕"}[check.state]
+            echo(f"{mark} {check.name}: {check.detail}" + (f"\n    mend it with: {check.remedy}" if check.remedy else ""))
+    if any(check.state == "missing" for check in results):
+        sys.exit(1)
 
 
 @dataclass(frozen=True, slots=True)

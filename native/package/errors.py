@@ -44,3 +44,13 @@ class RenderError(PostrunError):
 
 class Terminated(SystemExit):
     """The job scheduler ends the program (SIGTERM). A rule that is running must not take it for its own exit."""
+
+
+def database_problem(error: BaseException) -> str | None:
+    """Describe an error of the database that the machine caused: a full disk, too little memory. None: any other error."""
+    kind, reason = type(error).__name__, (str(error).splitlines() or [""])[0][:500]
+    if kind == "OutOfMemoryException":
+        return f"the database needs more memory ({reason}); give it more with --memory-limit, such as 2GB, or free space for TMPDIR"
+    if kind == "IOException" and type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"}:
+        return f"the database cannot read or write its file ({reason}); free some space, set TMPDIR, or choose another place with -o"
+    return None

@@ -1,15 +1,19 @@
-"""What is in trace files of the capture library, and what of it is lost? For `postrun inspect`."""
+"""``postrun inspect``: trace files of the capture library -> their contents and losses, as text or JSON."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from .errors import InputError
+import click
+
+from .command_parts import print_json
+from .errors import InputError, PostrunError
 from .loss_reasons import loss_reason
-from .messages import escaped_line
+from .messages import echo, echo_line, escaped_line
 
 _TIMES: Final = {
     "annotation": ("start_ns", "duration_ns"), "counter": ("time_ns", None), "api": ("start_ns", "duration_ns"),
@@ -18,6 +22,32 @@ _TIMES: Final = {
 }  # fmt: skip
 _SHOWN: Final = 20
 """How many threads, names and places of damage the text lists; JSON has all."""
+
+
+@click.command(short_help="Show what trace files of the capture library hold.")
+@click.argument("places", type=click.Path(path_type=Path), metavar="FILE_OR_FOLDER...", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output: an object for one file, else a list.")
+def inspect(places: tuple[Path, ...], as_json: bool) -> None:
+    """Show what trace files of the capture library hold, or all of a folder, one after the other: tables, processes, threads, names and
+    times, and what is lost."""
+    paths = files(places)
+    results: list[dict[str, Any]] = []
+    refused: PostrunError | None = None
+    for number, path in enumerate(paths):
+        try:
+            results.append(contents(path))
+        except PostrunError as error:
+            if len(paths) == 1:
+                raise
+            refused = error
+            echo_line(f"postrun: {error}", err=True)
+            continue
+        if not as_json:
+            echo("\n".join([*([""] if number else []), *listed(results[-1])]))
+    if as_json:
+        print_json(results[0] if len(places) == 1 and not places[0].is_dir() else results)
+    if refused:
+        sys.exit(refused.exit_code)
 
 
 def files(places: Sequence[Path]) -> list[Path]:

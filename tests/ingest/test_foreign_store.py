@@ -266,9 +266,9 @@ def test_a_signal_ends_the_child_at_once(name: str, honest: Path, tmp_path: Path
 import sys
 from pathlib import Path
 from postrun.ingest import foreign_store
-from postrun.cli import main
+from postrun.cli import run
 foreign_store.copied.__kwdefaults__["child"] = Path({str(child)!r})
-main(["report", {str(honest)!r}, "-o", {str(tmp_path / "out")!r}, "--format", "json"])
+run(["report", {str(honest)!r}, "-o", {str(tmp_path / "out")!r}, "--format", "json"])
 """
     environment = {**os.environ, "TMPDIR": str(tmp_path / "t")}
     (tmp_path / "t").mkdir()

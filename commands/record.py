@@ -1,0 +1,32 @@
+"""``postrun record``: a command -> its recording, and its exit code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ..command_parts import with_options
+from ..record_options import RECORD_OPTIONS, RecordCommand
+
+
+@click.command(cls=RecordCommand, short_help="Run a command and record it.", context_settings={"allow_interspersed_args": False})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND [ARG]...")
+@with_options(RECORD_OPTIONS)
+def record(command: tuple[str, ...], **options: Any) -> None:
+    """Run COMMAND and record it: system metrics of the machine, what is known of the job, and what it annotates with postrun.capture.
+
+    Its exit code, signals, input and output pass through. 125: it was not started; 126: it cannot be executed; 127: it was not found.
+    """
+    from .. import modes, record_child, record_gpu, record_job
+
+    wanted = {name: options.pop(name) for name in ("gpu", "steps", "seconds", "window_signal")}
+    ctx = click.get_current_context()
+    typed = {name for name in wanted if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if options.pop("no_gpu"):
+        wanted["gpu"] = "off"
+        typed.add("gpu")
+    gpu, always, window = record_gpu.chosen(typed, **wanted)
+    choice = record_job.Wanted(**options, mode=modes.current(), gpu=gpu, always=always, window=window)
+    record_child.leave(record_job.record(command, choice))

@@ -1,0 +1,105 @@
+"""``postrun report``, and what every command that makes a report shares: options -> ReportPlan -> files and printed summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from .. import option_values
+from ..command_parts import CONFIG, VERBOSITY, print_json, progress_line, with_options
+from ..messages import echo, echo_line
+from ..report_options import REPORT_OPTIONS, STORE_OPTIONS, chosen_look, chosen_rules, fail_if
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from ..analysis import Options
+    from ..analysis.rules.selection import Selection
+    from ..api import IngestOptions, OutputOptions, ReportResult
+
+
+@click.command(short_help="Write the report of one run.")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@with_options(REPORT_OPTIONS, [CONFIG], STORE_OPTIONS, VERBOSITY)
+def report(sources: tuple[str, ...], quiet: bool, verbose: bool, as_json: bool, **options: Any) -> None:
+    """Write report.html, report.pdf and report.json of one run.
+
+    SOURCE is a trace file, a folder (searched through; unknown files are listed in the report), a run store that `postrun ingest` made, or
+    a URL of any of them (s3://bucket/prefix, gs://, az://).
+    """
+    plan, fail_on = plan_report(options, quiet)
+    with progress_line(quiet, verbose) as progress:
+        result = plan.make(sources, progress)
+    print_result(result, plan.options.histograms, quiet=quiet, as_json=as_json)
+    fail_if(result.report, fail_on)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPlan:
+    """The arguments of :func:`postrun.api.make_report`, except the source."""
+
+    output: OutputOptions
+    selection: Selection
+    options: Options
+    ingest_options: IngestOptions
+
+    def make(self, sources: Sequence[str | Path], progress: Callable[[str, float | None], None]) -> ReportResult:
+        """Make the report of the run in ``sources``."""
+        from .. import api
+
+        return api.make_report(
+            sources, self.output, selection=self.selection, options=self.options, ingest_options=self.ingest_options, progress=progress
+        )
+
+
+def plan_report(options: dict[str, Any], quiet: bool) -> tuple[ReportPlan, tuple[str, ...]]:
+    """Check the values of REPORT_OPTIONS before anything is read. Return the plan and the rules of --fail-on. Raise UsageError."""
+    selection, fail_on = chosen_rules(options, quiet)
+    look = chosen_look(options)
+    from ..analysis import Options
+    from ..api import IngestOptions, OutputOptions
+
+    # A configuration file serves many runs: a run without the annotation is normal.
+    of_file = click.get_current_context().get_parameter_source("histograms") is ParameterSource.DEFAULT_MAP
+    plan = ReportPlan(
+        OutputOptions(options["output"], options["formats"], options["paper"], look, options["timeline_events"]),
+        selection,
+        Options(
+            top=options["top"],
+            histograms=options["histograms"],
+            histograms_if_present=of_file,
+            generated_at_ns=option_values.generated_at(options["generated_at"]),
+            name=options["name"],
+        ),
+        IngestOptions(options["memory_limit"], options["threads"], options.get("max_unpacked"), options["redact"]),
+    )
+    return plan, fail_on
+
+
+def print_result(result: ReportResult, histograms: Sequence[str] = (), *, quiet: bool, as_json: bool = False) -> None:
+    """Print headline, verdicts and files, or with ``as_json`` a summary as JSON; notes go to standard error."""
+    from .. import report_words
+
+    made = result.report
+    notes = [
+        f"histogram = {name!r} of the configuration: no annotated range of this run has this name"
+        for name in histograms
+        if name not in made.annotations.histograms
+    ]
+    if as_json:
+        print_json(report_words.summary(made, result.written))
+        notes += report_words.failures(made)
+    elif not quiet:
+        echo_line(made.summary.headline)
+        for line in report_words.verdict_lines(made):
+            echo_line(line)
+        for path in result.written.values():
+            echo(str(path))
+        notes += made.summary.warnings
+        notes += [f"{path} is of an earlier report; it was left as it is" for path in result.stale]
+    for note in () if quiet else notes:
+        echo_line(f"note: {note}", err=True)
