@@ -32,6 +32,7 @@ from .step_breakdown import step_breakdown
 from .step_ranges import LOADING
 from .step_times import step_times
 from .summary import summary
+from .summary_data import SummaryData
 
 # Libraries whose version can change a figure.
 _LIBRARIES: Final = ("duckdb", "polars", "pyarrow")
@@ -47,26 +48,27 @@ def assemble(store: Store, options: Options) -> Report:
     selection = options.selection or select()
     rules, findings = evaluate(data, selection)
     profile = python_profile(store)
+    first_page = SummaryData(
+        run=run,
+        nodes=data.nodes,
+        devices=data.devices,
+        processes=data.processes,
+        job=data.job,
+        usage=data.usage,
+        breakdown=data.whole_devices,
+        precision=data.precision,
+        steps=data.steps,
+        loader_recorded=_loader_recorded(store, data.steps),
+        notes=notes,
+        traced=_traced(store),
+        named_loading_ns=sum(part.total_ns for part in data.framework.step_parts if part.name == "data loading"),
+        profile=profile,
+        collectives=data.framework.collectives,
+    )
     return Report(
         generator=generator(options),
         run=run,
-        summary=summary(
-            run=run,
-            nodes=data.nodes,
-            devices=data.devices,
-            processes=data.processes,
-            job=data.job,
-            usage=data.usage,
-            breakdown=data.whole_devices,
-            precision=data.precision,
-            steps=data.steps,
-            loader_recorded=_loader_recorded(store, data.steps),
-            notes=notes,
-            traced=_traced(store),
-            named_loading_ns=sum(part.total_ns for part in data.framework.step_parts if part.name == "data loading"),
-            profile=profile,
-            collectives=data.framework.collectives,
-        ),
+        summary=summary(first_page),
         nodes=data.nodes,
         devices=data.devices,
         processes=data.processes,

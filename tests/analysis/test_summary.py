@@ -28,6 +28,7 @@ from postrun.analysis.report import (
 )
 from postrun.analysis.rules.device_names import short_model
 from postrun.analysis.summary import summary
+from postrun.analysis.summary_data import SummaryData
 
 MS = 1_000_000
 
@@ -65,7 +66,7 @@ def summed(
         "name": "run", "status": "completed", "started_at_ns": None, "ended_at_ns": None, "relative_times": False, "framework": None,
         "instance_type": None, "world_size": None, "resources": (), "hyperparameters": {}, "labels": {}, "metadata": {}, "sources": (),
     }  # fmt: skip
-    return summary(
+    data = SummaryData(
         run=Run(**(plain_run | (run or {}))),
         nodes=[Node(name, None, None, None) for name in nodes],
         devices=devices,
@@ -78,6 +79,7 @@ def summed(
         loader_recorded=loader,
         notes=notes,
     )
+    return summary(data)
 
 
 def tile(found: Summary, key: str) -> Tile:

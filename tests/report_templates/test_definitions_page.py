@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from postrun.analysis import summary
+from postrun.analysis import summary_tiles
 from postrun.analysis.report import Report
 from postrun.report_templates.context import SECTIONS
 from postrun.report_templates.figures import plots
@@ -30,7 +30,7 @@ def test_every_section_of_the_report_has_its_definitions(page: str, small_report
 
 def test_every_tile_has_its_definition(page: str) -> None:
     first_page = page.split("## Summary", 1)[1].split("\n## ", 1)[0].lower()
-    code = Path(summary.__file__).read_text(encoding="utf-8")
+    code = Path(summary_tiles.__file__).read_text(encoding="utf-8")
     labels = set(re.findall(r'(?:Tile|_unknown)\("\w+", "([^"]+)"', code)) | set(re.findall(r'key, label, anchor = "\w+", "([^"]+)"', code))
     assert {"GPU busy", "step time", "exposed communication", "data loading", "lower precision", "longest step"} <= labels
     assert not [label for label in labels if label.lower() not in first_page]
