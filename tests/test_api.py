@@ -20,6 +20,7 @@ from postrun.errors import InputError, RenderError, UsageError
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 from postrun.report_templates.pdf import PrinterHere
+from rule_details import plain_details
 
 T0 = 1_700_000_040  # a full minute
 
