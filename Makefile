@@ -2,11 +2,13 @@
 #   make PYTHON=python3.12 ...        another interpreter than the newest one found
 #   make test PYTEST_ARGS="-k steps"  a part of the tests
 #   make test PYTEST_WORKERS=0        all tests in one process
+#   make -j2 test-slow lint typecheck  several targets at once
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 # Test files are shared out among so many processes, some of which wait; PYTEST_WORKERS=0 runs all in one, for a debugger.
 PYTEST_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+RUN_TESTS = $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.in' -o -name '*.cmake')
 
 # One stamp per interpreter asked for, so that PYTHON=... is heeded also where a .venv exists.
@@ -19,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Hundreds of tests start Python: each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo docs install test fuzz lint format typecheck wheel sdist lock notice clean clean-venv
+.PHONY: help demo docs install test test-slow test-all fuzz lint format typecheck wheel sdist lock notice clean clean-venv
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r word what; do printf '%-18s %s\n' "$$word" "$$what"; done
@@ -32,21 +34,26 @@ docs: $(TEST) ## the documents as a site, in site/index.html, with sample report
 
 install: $(RUNTIME) ## postrun in .venv, as .venv/bin/postrun
 
-test: $(TEST) ## everything that is checked: tests, ruff, mypy
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+test: $(TEST) ## the quick tests, a few minutes; property tests try few examples
+	@$(RUN_TESTS) $(PYTEST_ARGS)
+
+test-slow: $(TEST) ## the tests marked slow, and the property tests with all their examples
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-full} $(RUN_TESTS) -m "slow or hypothesis" $(PYTEST_ARGS)
+
+test-all: test test-slow lint typecheck ## everything that CI checks
 
 FUZZ_SECONDS ?= 1800
 FUZZ_CORPUS ?= ../postrun-fuzz
 fuzz: $(TEST) ## fuzzes the C code that reads foreign files: FUZZ_SECONDS per target, corpora and failing inputs kept in FUZZ_CORPUS
-	@POSTRUN_FUZZ_SECONDS=$(FUZZ_SECONDS) POSTRUN_FUZZ_CORPUS='$(FUZZ_CORPUS)' $(BIN)/python -m pytest -n 2 --dist load -q -rA tests/native/test_fuzz.py
+	@POSTRUN_FUZZ_SECONDS=$(FUZZ_SECONDS) POSTRUN_FUZZ_CORPUS='$(FUZZ_CORPUS)' $(BIN)/python -m pytest -n 2 --dist load -m "" -q -rA tests/native/test_fuzz.py
 
-lint: $(TEST) ## ruff alone
+lint: $(TEST) ## ruff
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 format: $(TEST) ## lets ruff lay out the code
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-typecheck: $(TEST) ## mypy --strict alone
+typecheck: $(TEST) ## mypy --strict
 	@$(BIN)/python tests/package_links.py && $(BIN)/mypy
 
 wheel: $(RUNTIME) ## a wheel in dist/

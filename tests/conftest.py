@@ -1,4 +1,4 @@
-"""Which fixtures and settings do all tests share?"""
+"""Fixtures, Hypothesis profiles and the marks of slow tests that all tests share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,13 +17,22 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 os.environ["PYTHONSAFEPATH"] = "1"
 
-# "ci" repeats exactly from run to run and does not fail on a slow machine; "search" looks for new counterexamples:
-# HYPOTHESIS_PROFILE=search make test
-settings.register_profile(
-    "ci", derandomize=True, deadline=None, max_examples=50, database=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
-settings.register_profile("search", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+# "quick" (make test) and "full" (make test-slow) repeat exactly from run to run and do not fail on a slow machine; "search" looks for
+# new counterexamples: HYPOTHESIS_PROFILE=search make test-slow. example_counts.py scales tests that set a number of their own.
+TOLERANT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
+settings.register_profile("full", derandomize=True, max_examples=50, database=None, **TOLERANT)
+settings.register_profile("quick", settings.get_profile("full"), max_examples=10)
+settings.register_profile("search", max_examples=2000, **TOLERANT)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+SLOW_FIXTURES = frozenset({"shared_data", "node_modules", "swift", "build_tools", "make_environment"})
+"""Real traces, a browser, an S3 server, packages built and installed."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark tests that use a slow fixture as slow."""
+    if not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.slow)
 
 
 # The folders whose files take longest. A process takes file after file: a long one at the end would leave the others without work.

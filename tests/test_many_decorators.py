@@ -7,6 +7,7 @@ import os
 import time
 from typing import Any
 
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun import capture_decorators
@@ -63,7 +64,7 @@ profiles = st.lists(st.sampled_from(FUNCTIONS), unique=True, max_size=len(FUNCTI
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(profiles)
 def test_the_figures_are_those_of_the_plain_way(stats: Stats) -> None:
     found, plain = one_function._without_decorators(stats), one_after_the_other(stats)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postrun.analysis import places
@@ -124,7 +125,7 @@ runs = st.lists(
 
 
 @given(runs)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_events_against_cells(make_store: MakeStore, events: list[tuple[str, int, int, int]]) -> None:
     """Every figure again as the number of nanoseconds in a set of nanoseconds."""
     kinds = {"gemm": "kernel", "nccl": "kernel"}

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postrun.export.write import write
@@ -301,7 +302,7 @@ EVENTS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(events=EVENTS)
 def test_whatever_the_events_are(events: list[Any]) -> None:
     """Names with quotes, control characters, lone surrogates or none; overlaps; lengths of nothing and less; times up to 2^63."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.analysis import Options, analyze
@@ -583,7 +584,7 @@ RUN = st.tuples(
 CALL = st.tuples(st.integers(0, 500), st.integers(0, 20), st.integers(0, 12))
 
 
-@settings(max_examples=20)  # each is a whole report
+@settings(max_examples=examples(20))  # each is a whole report
 @given(runs=st.lists(RUN, min_size=1, max_size=30), calls=st.lists(CALL, max_size=30))
 def test_any_events_against_plain_python(tmp_path_factory: pytest.TempPathFactory, runs: list[Any], calls: list[Any]) -> None:
     one = Gpu()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.ingest.clock_offset import (
@@ -61,7 +62,7 @@ def sampled(
     return series_of(BASE + np.round(times * SECOND).astype(np.int64) - shift_ns, np.array(values))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.integers(0, 1000), st.integers(-12 * HOUR_NS, 12 * HOUR_NS), st.sampled_from([0.2, 0.5, 1.0, 2.0]), st.floats(0, 8),
     st.integers(100, 250),
@@ -156,7 +157,7 @@ def test_what_cannot_tell_is_not_applied(bursts: list[tuple[float, float]], samp
     assert any(part in found.reason for part in reason.split("|")), found.reason
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(0, 10_000), st.integers(60, 300), st.integers(100, 2000))
 def test_noise_alone_never_gives_an_offset(seed: int, seconds: int, longer: int) -> None:
     random = np.random.default_rng(seed)

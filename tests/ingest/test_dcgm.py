@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.errors import InputError
@@ -221,7 +222,7 @@ def test_a_zone_that_is_none_makes_no_time() -> None:
     assert found.to_list() == [noon - 14 * 3600 * 10**6, noon + 12 * 3600 * 10**6, noon - 345 * 60 * 10**6, *[None] * 5]
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.lists(st.text(alphabet='0123456789,.-N/A "GPU\t', max_size=60), max_size=20))
 def test_any_lines_below_a_header_are_no_traceback(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     folder = tmp_path_factory.mktemp("dcgm")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.analysis import analyze
@@ -178,7 +179,7 @@ marks = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(marks, st.integers(0, 200))
 def test_whatever_is_cut_ranges_are_those_of_a_stack_per_tensor(
     tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]], cut: int

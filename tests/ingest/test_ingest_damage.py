@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.errors import InputError
@@ -72,7 +73,7 @@ def test_a_gzip_cut_in_its_header_is_refused_with_the_reason(tmp_path: Path) -> 
         ingest([path])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_flipped_bytes_of_text(tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[int, int]]) -> None:
     damaged = bytearray(WHOLE)
@@ -83,7 +84,7 @@ def test_flipped_bytes_of_text(tmp_path_factory: pytest.TempPathFactory, flips: 
     attempt(path)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.tuples(st.integers(0, len(PACKED) - 1), st.integers(0, 255)), min_size=1, max_size=3))
 def test_flipped_bytes_of_gzip(tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[int, int]]) -> None:
     damaged = bytearray(PACKED)
@@ -101,7 +102,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(
         st.dictionaries(

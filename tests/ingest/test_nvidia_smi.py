@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.errors import InputError
@@ -429,7 +430,7 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
         assert notes(store)["too_long"] == 1
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 2000), st.booleans()), min_size=1, max_size=40), st.integers(0, 60))
 def test_cut_and_garbled_logs_give_only_values_that_stand_in_them(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, bool]], cut: int

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from example_counts import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
@@ -122,7 +123,7 @@ class MemoryModel(Model):
         return open_objects("memory://a-model/of a/dict")
 
 
-LIMITS = settings(max_examples=20, stateful_step_count=30)
+LIMITS = settings(max_examples=examples(20), stateful_step_count=30)
 TestFolder = FolderModel.TestCase
 TestFolder.settings = LIMITS
 TestMemory = MemoryModel.TestCase

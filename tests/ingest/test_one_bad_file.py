@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from bad_files import HUGE, JOB, MUTATIONS, TIMELINE, write_bad_file, write_good_file
 from click.testing import CliRunner, Result
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.cli import main
@@ -59,7 +60,7 @@ def notes(store: Store) -> dict[str, tuple[str, str]]:
 GOOD = [("good_kernel", 40, 200_000, "good-host")]
 
 
-@settings(max_examples=max(3, settings.default.max_examples // 16))
+@settings(max_examples=examples(3))
 @given(st.integers(0, 2**32))
 def test_mutated_files_of_all_kinds_cost_no_more_than_themselves(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     folder = tmp_path_factory.mktemp("run")

@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.errors import InputError
@@ -238,7 +239,7 @@ def test_texts_are_bounded_and_storable(reading: StatsProcess) -> None:
     assert found.functions["name"].str.len_chars().to_list() == [4096]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.one_of(st.binary(max_size=200), st.binary(min_size=1, max_size=60).map(lambda tail: b"{" + tail)))
 def test_random_bytes(reading: StatsProcess, data: bytes) -> None:
     with contextlib.suppress(StatsError):
@@ -428,7 +429,7 @@ def test_odd_frames_are_left_out_and_told() -> None:
     assert read_tree(session(None)).functions == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),

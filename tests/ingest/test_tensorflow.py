@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.analysis import analyze
@@ -423,7 +424,7 @@ events_of_any_kind = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(events_of_any_kind, max_size=12), st.integers(0, 400), st.booleans())
 def test_whatever_a_file_holds_every_event_is_stored_or_counted(
     tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]], cut: int, whole: bool

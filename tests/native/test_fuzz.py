@@ -19,6 +19,8 @@ pytest.importorskip("postrun.native._native")
 from fuzz_seeds import reader_seeds, scan_seeds
 from fuzz_targets import TARGETS, build
 
+pytestmark = pytest.mark.slow
+
 SEEDS: dict[str, Callable[[Path], None]] = {"trace_scan_fuzz": scan_seeds, "trace_reader_fuzz": reader_seeds}
 
 

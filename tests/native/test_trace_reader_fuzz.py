@@ -17,6 +17,8 @@ pytest.importorskip("postrun.native._native")
 from fuzz_seeds import trace_files
 from fuzz_targets import build
 
+pytestmark = pytest.mark.slow
+
 
 def test_damaged_files(project_root: Path, tmp_path: Path) -> None:
     driver = build(project_root, "trace_reader_fuzz", tmp_path)

@@ -11,6 +11,8 @@ import pytest
 from fuzz_seeds import HOSTILE, LAYOUTS, events, long_numbers
 from fuzz_targets import build
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def driver(project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:

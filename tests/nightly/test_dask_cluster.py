@@ -17,6 +17,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("distributed", reason="Dask is not installed (pip install 'postrun[dask]')")
 
 RUNS = 12

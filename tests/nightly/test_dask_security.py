@@ -18,6 +18,8 @@ import pytest
 from postrun.errors import UsageError
 from postrun.nightly import engines
 
+pytestmark = pytest.mark.slow
+
 distributed: Any = pytest.importorskip("distributed", reason="Dask is not installed (pip install 'postrun[dask]')")
 pytest.importorskip("cryptography", reason="cryptography is not installed (pip install 'postrun[dask]')")
 psutil: Any = pytest.importorskip("psutil", reason="psutil is not installed, which comes with Dask")

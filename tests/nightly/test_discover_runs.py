@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.ingest.objects import ObjectInfo
@@ -266,7 +267,7 @@ def trees(draw: st.DrawFn) -> Laid:
     return laid
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(trees())
 def test_exactly_the_runs_that_were_laid_out_are_found(laid: Laid) -> None:
     found = find(objects(*sorted(laid.paths)))
@@ -275,7 +276,7 @@ def test_exactly_the_runs_that_were_laid_out_are_found(laid: Laid) -> None:
         assert [one.path for one in run.objects] == sorted((one.path for one in run.objects), key=str.encode)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=30), unique=True, max_size=30))
 def test_any_names_go_through(paths: list[str]) -> None:
     for run in find(objects(*paths)).values():

@@ -13,6 +13,8 @@ import polars as pl
 import pytest
 from call_nightly import told
 
+pytestmark = pytest.mark.slow
+
 AT = 1_772_531_540
 WINDOW = "train-9-stepstart-1772531540000000.0_train-9-stepend-1772531540500000.0"
 TRACE = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": AT * 1e6 + 5 * k, "dur": 4} for k in range(3)]

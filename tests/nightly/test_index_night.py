@@ -15,6 +15,8 @@ from postrun.simulate.changes import Changes
 from postrun.simulate.kineto_writer import write_trace
 from postrun.simulate.training_run import simulate
 
+pytestmark = pytest.mark.slow
+
 
 def add(folder: Path, family: str, day: int, changes: Changes = Changes()) -> None:  # noqa: B008  (it is frozen)
     """A run of one GPU on that day."""

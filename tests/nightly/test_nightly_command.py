@@ -44,6 +44,7 @@ def files(folder: Path) -> dict[str, int]:
     return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_reports_of_nsight_systems_without_an_export_are_named_with_the_command(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for name in ("d/my report.nsys-rep", "a/report1.nsys-rep", ".hidden/x.nsys-rep", "checkpoints/y.nsys-rep"):
@@ -62,6 +63,7 @@ def test_reports_of_nsight_systems_without_an_export_are_named_with_the_command(
     assert "Nsight" not in nightly(source, "--out", out, *ONE, "--since", "2099-01-01").stderr
 
 
+@pytest.mark.slow
 def test_nights_one_after_the_other(source: Path, trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (source / "bad").mkdir()
@@ -199,6 +201,7 @@ def test_texts_of_options() -> None:
     assert (shard("0/1"), shard(" 3 / 8 ")) == ((0, 1), (3, 8))
 
 
+@pytest.mark.slow
 def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from postrun.errors import InputError
     from postrun.tickets import notify
@@ -255,6 +258,7 @@ def wait_for(out: Path, count: int, night: subprocess.Popen[str]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_night_that_is_killed_one_that_is_ended_and_two_at_once(source: Path, trace: Path, tmp_path: Path) -> None:
     for name in "de":
         (source / name).mkdir()

@@ -32,6 +32,8 @@ from postrun.simulate import Problems, write_demo
 from prt_writer import golden
 from swift_server import KEPT, SwiftServer, clean_environment, swift_server
 
+pytestmark = pytest.mark.slow
+
 AT = "2026-03-01T00:00:00Z"
 # One rule: what the rules find is tested elsewhere, and all of them take a third of the time of a report.
 ONLY_JSON = ("--engine", "none", "--format", "json", "--settle", "0", "--rules", "StepOutlier", "--run-stores")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pool_tasks as tasks
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.nightly.pool import SupervisedPool, TaskError, WorkerDied, memory_of
@@ -188,7 +189,7 @@ def test_huge_tasks_and_results(pool: SupervisedPool) -> None:
         assert unbound.submit(tasks.same, value).result() == value
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.recursive(st.none() | st.integers() | st.text() | st.binary(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_values_come_back_equal(pool: SupervisedPool, value: object) -> None:
     assert pool.submit(tasks.same, value).result() == value
