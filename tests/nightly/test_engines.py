@@ -19,7 +19,7 @@ from postrun.nightly.pool import WorkerDied
 MB = 1_000_000
 
 
-@pytest.fixture(scope="module", params=["none", "processes", "dask"])
+@pytest.fixture(scope="module", params=["none", "processes", pytest.param("dask", marks=pytest.mark.slow)])
 def engine(request: pytest.FixtureRequest) -> Iterator[tuple[str, Executor]]:
     if request.param == "dask":
         pytest.importorskip("distributed", reason="Dask is not installed (pip install 'postrun[dask]')")

@@ -87,6 +87,7 @@ def test_what_becomes_a_link_after_the_listing_is_not_read(run_files: Path, tmp_
         work.fetch(task, objects, tmp_path / "work")
 
 
+@pytest.mark.slow
 def test_notes_name_every_link_and_fold_only_the_others(run_files: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(run_files, source)

@@ -125,6 +125,7 @@ def assert_same_report(source: str, tmp_path: Path, most: int, **options: Any) -
 # -- the same report -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_simulated_run_of_eight_ranks_in_the_hosted_layout(demo: Path, tmp_path: Path) -> None:
     source = f"memory://{tmp_path.name}/in"
     store = open_objects(source)
@@ -139,6 +140,7 @@ def test_real_traces_of_two_ranks(shared_data: Path, tmp_path: Path) -> None:
     assert_same_report(str(tmp_path / "source"), tmp_path, 1)
 
 
+@pytest.mark.slow
 def test_a_profile_of_tensorflow_is_read_whole_with_the_file_that_times_it(tmp_path: Path) -> None:
     host = {"ph": "M", "pid": 9, "name": "process_name", "args": {"name": "/host:CPU"}}
     work_of = [{"ph": "X", "pid": 9, "tid": 1, "name": f"dense/MatMul_{i}:MatMul", "ts": 10 * i, "dur": 5} for i in range(50)]
@@ -172,6 +174,7 @@ def cut(trace: dict[str, Any], **members: Any) -> dict[str, Any]:
     return {**{key: value for key, value in trace.items() if key not in ("traceEvents", *members)}, **members, "traceEvents": some}
 
 
+@pytest.mark.slow
 def test_recordings_of_several_processes_beside_traces(demo: Path, tmp_path: Path) -> None:
     """Two recordings; a trace of the one process, which tells its device activity again; the description of the job."""
     run = tmp_path / "source" / "run"
@@ -216,6 +219,7 @@ def spoiled(folder: Path, chance: random.Random) -> None:
     (folder / "kineto" / "zero.pt.trace.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_damaged_files_duplicates_and_others(demo: Path, tmp_path: Path, seed: int) -> None:
     run = tmp_path / "run"
@@ -295,6 +299,7 @@ def expected(source: str, tmp_path: Path) -> bytes:
     return (tmp_path / "one" / str(row.folder) / "report.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_part_that_is_read_again_counts_once(run_of_two: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     task = small.task_of(only(run_of_two), run_of_two, str(out), formats=("json",))
@@ -316,6 +321,7 @@ def test_a_part_that_is_read_again_counts_once(run_of_two: str, tmp_path: Path, 
     assert [path for path in files(out) if "/partial/" in path] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["missing", "damaged", "of other files", "a table is gone"])
 def test_a_part_that_is_not_there_is_the_stores_fault_and_can_be_read_again(run_of_two: str, tmp_path: Path, wrong: str) -> None:
     out = tmp_path / "out"
@@ -388,6 +394,7 @@ def here() -> Iterator[Executor]:
         yield executor
 
 
+@pytest.mark.slow
 def test_only_large_runs_of_several_parts_are_divided(run_of_two: str, tmp_path: Path, here: Executor) -> None:
     run = only(run_of_two)
     for above, seen in ((run.bytes, ["report_run"]), (1000, ["read_part", "read_part", "report_parts"])):

@@ -45,6 +45,7 @@ def everything(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file())
 
 
+@pytest.mark.slow
 def test_stores_are_left_out_and_named(source: Path, tmp_path: Path) -> None:
     (source / "logged").mkdir()
     (source / "logged" / "run.duckdb").write_bytes((source / "hostile" / "run.duckdb").read_bytes())
@@ -68,6 +69,7 @@ def test_nothing_but_stores_is_an_error_that_names_the_option(source: Path, tmp_
     assert not (tmp_path / "out" / "runs").exists()
 
 
+@pytest.mark.slow
 def test_with_the_option_honest_stores_are_reported_and_others_fail(source: Path, tmp_path: Path) -> None:
     (source / "linked").mkdir()
     (source / "linked" / "run.duckdb").symlink_to(source / "hostile" / "run.duckdb")
@@ -85,6 +87,7 @@ def test_with_the_option_honest_stores_are_reported_and_others_fail(source: Path
     assert (tmp_path / "out" / "runs" / "stored" / "run.duckdb" / "done.json").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_that_becomes_a_link_before_the_store_is_read_gives_nothing_away(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,6 +130,7 @@ def test_systemd_takes_the_units(schedules: Path, tmp_path: Path) -> None:
     assert (checked.returncode, told) == (0, []), checked.stderr
 
 
+@pytest.mark.slow
 def test_what_the_service_calls_is_a_night(schedules: Path, source: Path, out: Path) -> None:
     service = _unit(schedules / "systemd" / "postrun-nightly.service")["Service"]
     lines = [line for line in (schedules / "systemd" / "nightly.env").read_text().splitlines() if line and not line.startswith("#")]
@@ -145,6 +146,7 @@ def test_what_the_service_calls_is_a_night(schedules: Path, source: Path, out: P
     assert workers * memory * 1e9 <= 0.85 * int(service["MemoryMax"].removesuffix("G")) * 2**30
 
 
+@pytest.mark.slow
 def test_the_lines_for_cron(schedules: Path, source: Path, out: Path) -> None:
     limits = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
     commands = []
@@ -171,6 +173,7 @@ def test_the_lines_for_cron(schedules: Path, source: Path, out: Path) -> None:
 # -- Kubernetes ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_cronjob_is_confined_and_does_a_night(schedules: Path, source: Path, out: Path) -> None:
     account, job = yaml_of(schedules / "kubernetes" / "nightly.yaml")
     assert (account["kind"], job["apiVersion"], job["kind"]) == ("ServiceAccount", "batch/v1", "CronJob")
@@ -232,6 +235,7 @@ def _reported(log: str) -> Counter[str]:
     return Counter(re.findall(r"^\[\d+/\d+\] (\S+) \(", log, re.MULTILINE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [3, 1])
 def test_an_array_of_aws_batch_reports_each_run_once(
     shards: int, schedules: Path, source: Path, out: Path, tmp_path: Path, programs: Callable[..., Path]
@@ -296,6 +300,7 @@ print("77;cluster" if "--parsable" in given else "Submitted batch job 78")
 SRUN = '#!/bin/sh\necho "$@" >> steps\nexec "$@"\n'
 
 
+@pytest.mark.slow
 def test_an_array_of_slurm_reports_each_run_once(
     schedules: Path, source: Path, out: Path, tmp_path: Path, programs: Callable[..., Path]
 ) -> None:
@@ -335,6 +340,7 @@ exec "$@"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("systemd", [False, True])
 def test_the_epilog_reports_a_job_once_and_never_fails(
     systemd: bool, schedules: Path, trace: Path, tmp_path: Path, programs: Callable[..., Path]
@@ -381,6 +387,7 @@ def test_the_epilog_reports_a_job_once_and_never_fails(
 # -- GitHub, GitLab --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_workflow_of_github(schedules: Path, source: Path, out: Path, tmp_path: Path, programs: Callable[..., Path]) -> None:
     (workflow,) = yaml_of(schedules / "github" / "nightly.yml")
     assert [one["cron"] for one in workflow[True]["schedule"]] == ["15 2 * * *"]  # YAML 1.1 reads `on` as true
@@ -404,6 +411,7 @@ def test_the_workflow_of_github(schedules: Path, source: Path, out: Path, tmp_pa
     assert [one["id"] for one in json.loads("\n".join(summary[1:-1]))["failed"]] == ["bad"]
 
 
+@pytest.mark.slow
 def test_the_job_of_gitlab(schedules: Path, source: Path, tmp_path: Path, programs: Callable[..., Path]) -> None:
     (pipeline,) = yaml_of(schedules / "gitlab" / ".gitlab-ci.yml")
     job = pipeline["nightly reports"]

@@ -67,6 +67,7 @@ def reported(place: str | Path, out: str | Path, **more: Any) -> Row:
     return work.report_run(small.task_of(only(place), str(place), str(out), **more))
 
 
+@pytest.mark.slow
 def test_the_files_are_those_of_a_report_of_the_folder(source: Path, tmp_path: Path, temporary: Path) -> None:
     row = reported(source, tmp_path / "out")
     with ingest([source / "team" / "first"], threads=1) as store:
@@ -82,6 +83,7 @@ def test_the_files_are_those_of_a_report_of_the_folder(source: Path, tmp_path: P
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_pdf_printed_here_is_that_of_a_process_page_after_page(source: Path, tmp_path: Path) -> None:
     task = small.task_of(only(source), str(source), "", formats=("pdf",), sections=("kernels", "steps"), timeline_events=0)
     pages = []
@@ -141,6 +143,7 @@ def test_the_marker_holds_the_row_and_a_second_time_gives_the_same(source: Path,
     assert dataclasses.replace(second, seconds=None, reported_at_ns=None) == dataclasses.replace(first, seconds=None, reported_at_ns=None)
 
 
+@pytest.mark.slow
 def test_a_run_of_an_object_store_is_named_by_its_place_there(source: Path, remote: str, tmp_path: Path, temporary: Path) -> None:
     row = reported(remote, remote.removesuffix("in") + "out")
     out = open_objects(remote.removesuffix("in") + "out")
@@ -152,6 +155,7 @@ def test_a_run_of_an_object_store_is_named_by_its_place_there(source: Path, remo
     assert (row.headline, row.step_median_ns, row.verdicts) == (here.headline, here.step_median_ns, here.verdicts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["folder", "store"])
 def test_a_run_that_changed_is_read_as_it_is_now_or_left_to_the_next_night(
     source: Path, remote: str, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
