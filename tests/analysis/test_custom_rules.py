@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from judging import report_of_rules
 from postrun.analysis import Options, analyze
-from postrun.analysis.report import Report, RuleResult
+from postrun.analysis.report import RuleResult
 from postrun.analysis.rules import config, trial
 from postrun.analysis.rules.base import Cost, Outcome, Parameter, Rule
 from postrun.analysis.rules.catalogue import RULES
@@ -46,7 +47,7 @@ def sampled(make_store: MakeStore, minutes: int = 4, **tables: Any) -> Store:
 
 def judged(store: Store, *rules: Any, **more: Any) -> RuleResult:
     """The result of the last rule; the report as a whole is valid JSON."""
-    report = analyze(store, Options(selection=selection(list(rules), **more), generated_at_ns=0))
+    report = report_of_rules(store, Options(selection=selection(list(rules), **more), generated_at_ns=0))
     json.loads(report.to_json())
     return report.rules[-1]
 
@@ -678,7 +679,7 @@ not_a_rule = 3
 
 
 def results(store: Store, chosen: Selection) -> dict[str, RuleResult]:
-    report: Report = analyze(store, Options(selection=chosen))
+    report = report_of_rules(store, Options(selection=chosen))
     json.loads(report.to_json())
     return {result.rule: result for result in report.rules}
 

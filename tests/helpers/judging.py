@@ -1,11 +1,12 @@
-"""What rules say of a store, without the rest of a report."""
+"""Evaluate the rules on a store, without the analyses that only the other sections of a report need."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
-from postrun.analysis import Options
-from postrun.analysis.report import Finding, RuleResult
+from postrun.analysis import Options, analyze
+from postrun.analysis.report import Finding, Report, RuleResult
 from postrun.analysis.rules.engine import evaluate
 from postrun.analysis.rules.run_data import RunData
 from postrun.analysis.rules.selection import select
@@ -23,3 +24,15 @@ class Judged:
 def rules_of(store: Store, options: Options = Options()) -> Judged:  # noqa: B008  (Options is frozen)
     """The results and findings that ``analyze`` would give."""
     return Judged(*evaluate(RunData(store, options), options.selection or select()))
+
+
+def report_of_rules(store: Store, options: Options) -> Report:
+    """Return a report with the rules and findings of ``store``, and the other sections of an empty run."""
+    judged = rules_of(store, options)
+    return replace(_empty_report(), rules=judged.rules, findings=judged.findings)
+
+
+@cache
+def _empty_report() -> Report:
+    with Store.create(None) as store:
+        return analyze(store, Options(generated_at_ns=0))
