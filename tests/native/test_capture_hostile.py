@@ -53,6 +53,7 @@ def test_cancelled_threads_leave_no_lock(programs: Programs, variant: str, tmp_p
         check_whole(file.read_bytes())
 
 
+@pytest.mark.slow
 @SANITIZED
 def test_the_environment_changes_while_files_are_begun(programs: Programs, variant: str, tmp_path: Path) -> None:
     """Each file names the rank and the command as they were when the session began."""
@@ -63,6 +64,7 @@ def test_the_environment_changes_while_files_are_begun(programs: Programs, varia
     assert {row["command"] for row in processes} == {f"{PROGRAM} environment {tmp_path.name} 200"}
 
 
+@pytest.mark.slow
 def test_the_clock_is_set_back_an_hour(programs: Programs, tmp_path: Path) -> None:
     call(programs.program(PROGRAM, "plain"), "clock", tmp_path, 30)
     rows = read(tmp_path)["annotation"]
@@ -89,6 +91,7 @@ def test_a_hundred_thousand_names(programs: Programs, variant: str, tmp_path: Pa
     assert len(texts) == count
 
 
+@pytest.mark.slow
 def test_an_idle_session_is_small(programs: Programs, tmp_path: Path) -> None:
     """With the sampler, 3 seconds."""
     assert call(programs.program(PROGRAM, "plain"), "idle", tmp_path, 30)["idle_kib"] < 4 << 10
@@ -151,6 +154,7 @@ def test_dlclose_takes_nothing_away(programs: Programs, variant: str, tmp_path: 
     check_whole(files(tmp_path)[0].read_bytes())
 
 
+@pytest.mark.slow
 @SANITIZED
 def test_metrics_alone_fill_files_that_are_rotated(programs: Programs, variant: str, tmp_path: Path) -> None:
     call(programs.program(PROGRAM, variant), "metrics", tmp_path, 30)

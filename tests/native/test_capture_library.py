@@ -235,6 +235,7 @@ def test_a_forked_child_ends_its_files_at_their_age(programs: Programs, tmp_path
     assert sum(bool(part) for part in values) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("variable", "expected"), [("1", [[0], [1], [2]]), ("", [[0, 1, 2]]), ("0", [[0, 1, 2]]), ("3600", [[0, 1, 2]])])
 def test_an_idle_session_makes_no_empty_files(programs: Programs, variable: str, expected: list[list[int]], tmp_path: Path) -> None:
     """Its first file is old before the first record comes, and the second before the second."""
@@ -385,6 +386,7 @@ def test_a_child_records_to_its_own_file(programs: Programs, variant: str, behav
 # ---------------------------------------------------------------- kills
 
 
+@pytest.mark.slow
 def test_every_complete_block_survives_a_kill(programs: Programs, tmp_path: Path) -> None:
     program = programs.program("capture_kill", "plain")
     random_source = random.Random(1)

@@ -226,7 +226,9 @@ def facts_of(tables: dict[str, Any]) -> dict[str, str]:
 # ---------------------------------------------------------------- records
 
 
-@pytest.mark.parametrize("version", cupti_headers.VERSIONS)
+@pytest.mark.parametrize(
+    "version", [NEWEST, *(pytest.param(version, marks=pytest.mark.slow) for version in cupti_headers.VERSIONS if version != NEWEST)]
+)
 def test_every_record_of_every_version(machine: Callable[..., Machine], version: str) -> None:
     here = machine(version)
     told = here.run("play")
@@ -789,6 +791,7 @@ def test_another_profiler_is_guessed(machine: Callable[..., Machine]) -> None:
 TAKEN_OVER = "another profiler took CUPTI over (which one is not known): nothing is known of GPU activity after that"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause_ms", [0, 1300])
 @pytest.mark.parametrize("version", ["12.9", "13.0", NEWEST])
 def test_another_client_ends_cupti_while_a_window_is_open(machine: Callable[..., Machine], version: str, pause_ms: int) -> None:

@@ -102,6 +102,7 @@ def test_a_file_that_is_no_library(machine: Machine, content: bytes) -> None:
     assert machine.run(POSTRUN_CUPTI=str(path))["capability.gpu"] == f"no CUPTI: {str(path)[:150]}: {UNKNOWN}"
 
 
+@pytest.mark.slow
 def test_damaged_libraries_are_read_to_no_harm(machine: Machine) -> None:
     """Every part of the headers and of the dynamic section overwritten, one at a time, and files that end early."""
     whole = machine.put("libcupti.so", NEWER).read_bytes()

@@ -228,6 +228,7 @@ def words(project_root: Path) -> dict[int, str]:
 CODES = [*range(1, 31), 999, 4242]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_every_code_for_every_question(play: Play, question: str, project_root: Path) -> None:
     """A GPU per code, which answers so from its third call on; and one that always answers."""
@@ -385,6 +386,7 @@ MIXED = "devices 3\nname 1 NVIDIA Stub T4\n"
 ALIKE = "devices 3\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "environment", "expected"),
     [  # the CUDA number of each GPU of the machine; "-": not visible, "+": visible, number not known, "?": nothing known
@@ -617,6 +619,7 @@ def test_a_counter_that_grows_beyond_32_bits(play: Play) -> None:
     assert got.calls["field197", 0] == 3 + 3
 
 
+@pytest.mark.slow
 def test_a_window_keeps_nobody(play: Play) -> None:
     """Samples do not wait for it, and neither does the end."""
     script = "devices 2\nvalue field197 -1 1 0 5\nvalue field198 -1 1 0 5\n"
@@ -683,6 +686,7 @@ def test_more_gpus_than_are_sampled(play: Play) -> None:
     assert got.capabilities == {"samples": "80 GPUs; those from 64 on are not sampled"}
 
 
+@pytest.mark.slow
 def test_texts_of_a_driver_are_no_danger(play: Play) -> None:
     """As long as their place, without an end; and bytes that are no text."""
     got = play(f"devices 1\nname 0 {'N' * 150}\nuuid 0 {'u' * 150}\ndriver 1\x01\xff\n", 1, variant="address")
@@ -711,6 +715,7 @@ def test_an_answer_that_comes_late(play: Play, variant: str) -> None:
     assert got.capabilities == {}
 
 
+@pytest.mark.slow
 @variants
 def test_a_driver_that_is_stuck_keeps_nobody(play: Play, tmp_path: Path, variant: str) -> None:
     """A session ends while the driver hangs; what it says later goes nowhere, and what was in use is freed."""
@@ -722,6 +727,7 @@ def test_a_driver_that_is_stuck_keeps_nobody(play: Play, tmp_path: Path, variant
     assert got.calls["shutdown", -1] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("flags", "environment", "expected"), [(0, {}, True), (8, {}, False), (0, {"POSTRUN_GPU": "0"}, False)])
 def test_a_session(play: Play, flags: int, environment: dict[str, str], expected: bool) -> None:
     got = play("devices 2\n", None, "session", flags, 300, variant="thread", **environment)
@@ -781,6 +787,7 @@ def test_against_the_vendors_header(machine: Machine, project_root: Path, tmp_pa
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_samples_reach_the_report(play: Play, tmp_path: Path) -> None:
     """1,500 samples, half a second apart: GPU 0 idles at 10 %, is too hot in samples 101 to 140 and at its power cap in 201 to 210. GPU 1
     is busy, and its memory goes from 20 to 90 %."""
