@@ -85,6 +85,7 @@ def test_scripts_of_the_shell_can_be_read(page: Path) -> None:
         assert done.returncode == 0, f"{done.stderr}\n{body}"
 
 
+@pytest.mark.slow
 def test_the_loop_of_the_pages_records_steps(tmp_path: Path) -> None:
     """The lines that README, quick start and recipes ask for, run under the recorder."""
     if not available():
@@ -99,6 +100,7 @@ def test_the_loop_of_the_pages_records_steps(tmp_path: Path) -> None:
     assert '"index": 29' in report or '"index":29' in report
 
 
+@pytest.mark.slow
 def test_the_program_in_cpp_is_built_and_recorded(tmp_path: Path) -> None:
     for tool in ("c++", "pkg-config", "bash"):
         if shutil.which(tool) is None:

@@ -12,6 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROWS = 67
 CONTRADICTIONS = 29
 STATES = {"done", "N/A", "open"}

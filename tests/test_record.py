@@ -399,6 +399,7 @@ def test_a_signal_to_all_processes_of_the_job_is_not_passed_on_once_more(
         os.killpg(job.pid, 0)
 
 
+@pytest.mark.slow
 def test_timeout_ends_a_job_with_one_signal(tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]) -> None:
     """It signals the recorder, and at once the whole group."""
     job = started("timeout", "5", *RECORD, "-q", "--out", "run", "--", *python(STUBBORN), cwd=tmp_path)
@@ -633,6 +634,7 @@ def test_a_report_that_fails_keeps_the_exit_code_of_the_job(tmp_path: Path) -> N
     assert "try again with: postrun report run" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_job_of_which_only_its_end_is_known_is_reported(tmp_path: Path) -> None:
     done = record("--out", "run", "--report", "--interval-ms", "0", "--", "sh", "-c", "exit 6", cwd=tmp_path)
     assert done.returncode == 6

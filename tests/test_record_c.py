@@ -29,6 +29,7 @@ def example(project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return built
 
 
+@pytest.mark.slow
 def test_the_example_in_c_runs_unchanged_under_the_recorder(example: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "postrun", "record", "--out", "run", "--report", "--format", "json", "--", str(example), "own"]
     done = subprocess.run(command, cwd=tmp_path, env=CLEAN, capture_output=True, text=True, timeout=120)

@@ -112,6 +112,7 @@ def test_one_recorder_around_the_launcher(work: Path) -> None:
     check(work / "run", 3, recorders=1)
 
 
+@pytest.mark.slow
 def test_a_recorder_per_rank_and_no_folder_given(work: Path) -> None:
     for _ in range(2):  # the launcher's variables are the same in both runs
         done = run(*launch(3, *RECORD, *REPORT, "--", *TRAINING), cwd=work)
@@ -125,6 +126,7 @@ def test_a_recorder_per_rank_and_no_folder_given(work: Path) -> None:
         assert [note["code"] for note in report["data_quality"] if note["severity"] != "info"] == []
 
 
+@pytest.mark.slow
 def test_recorders_of_ranks_inside_of_a_recorded_launch_join_it(work: Path) -> None:
     done = run(*RECORD, "--out", "run", *REPORT, "--", *launch(2, *RECORD, "--", *TRAINING), cwd=work)
     assert done.returncode == 0, done.stderr
@@ -141,6 +143,7 @@ def test_a_rank_that_fails_is_named_and_the_others_are_stopped(work: Path) -> No
     assert any(text.startswith("Rank 1 of the job ended with exit code 5 after") for text in messages)
 
 
+@pytest.mark.slow
 def test_the_first_rank_reports_though_another_does_not_end(work: Path) -> None:
     """Rank 1 is in the folder, on a machine that cannot be asked, and says no more."""
     environment = {
@@ -161,6 +164,7 @@ def test_the_first_rank_reports_though_another_does_not_end(work: Path) -> None:
     assert (work / "run" / "report" / "report.json").exists()
 
 
+@pytest.mark.slow
 def test_parameters_that_differ_between_ranks_are_told(work: Path) -> None:
     for rank in ("1", "0"):
         environment = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
@@ -173,6 +177,7 @@ def test_parameters_that_differ_between_ranks_are_told(work: Path) -> None:
     assert any("differ between the recorders" in note["message"] and "shard" in note["message"] for note in report["data_quality"])
 
 
+@pytest.mark.slow
 def test_a_rank_that_was_started_again_counts_as_it_ended_at_last(work: Path) -> None:
     launcher = {"WORLD_SIZE": "16", "TORCHELASTIC_RUN_ID": "x", "RANK": "1", "LOCAL_RANK": "0"}
     for attempt, failing in (("0", "1"), ("1", "none")):
@@ -227,6 +232,7 @@ def of_windows(folder: Path) -> list[dict[str, str]]:
     return [{key: one[key] for key in keys} for one in facts(folder) if keys[1] in one]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
 @pytest.mark.parametrize("recorders", ["outside", "each", "both"])
 def test_a_window_for_which_no_rank_recorded_is_told_once(work: Path, recorders: str, launcher: str) -> None:
@@ -280,6 +286,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trains", [True, False])
 def test_nothing_is_told_of_ranks_that_are_started_again(work: Path, trains: bool) -> None:
     """The first attempt records nothing and fails; the second trains, or fails, too."""
@@ -343,6 +350,7 @@ sys.exit(5)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["mpirun", "own"])
 def test_a_launcher_that_kills_the_recorder_does_not_end_the_report(work: Path, launcher: str) -> None:
     (work / "launch.py").write_text(KILLER, "utf-8")
@@ -363,6 +371,7 @@ def test_a_launcher_that_kills_the_recorder_does_not_end_the_report(work: Path, 
     assert any("Rank 1" in note["message"] and "exit code 5" in note["message"] for note in report["data_quality"])
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_asked_to_end_while_it_reports_goes_on(work: Path) -> None:
     environment = {**CLEAN, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
     command = [*RECORD, "--out", "run", *REPORT, "--", "true"]

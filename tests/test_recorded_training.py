@@ -178,6 +178,7 @@ def _rounded(value: Any) -> Any:
 # -- the demo ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_demo_records_and_reports_a_training(tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("POSTRUN_")}
     command = [sys.executable, "-P", "-m", "postrun", "demo", "-o", "demo", "--format", "html,json", "--name", "mine"]

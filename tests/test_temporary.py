@@ -164,6 +164,7 @@ def trace(folder: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["trace.json", "report.json"], ids=["early", "late"])
 def test_a_killed_report_leaves_nothing_when_the_next_one_is_done(place: Path, tmp_path: Path, moment: str) -> None:
     out = tmp_path / "out"
