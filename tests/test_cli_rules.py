@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -20,6 +21,7 @@ from postrun.analysis.rules.catalogue import RULES
 from postrun.analysis.rules.run_data import RunData
 from postrun.cli import main
 from postrun.simulate import write_demo
+from report_stub import RulesAlone
 
 # The documented table: rule, parameter -> default of the presets "documented" and "service".
 DEFAULTS: dict[tuple[str, str], tuple[object, object]] = {
@@ -82,11 +84,26 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.fixture(scope="module")
+def rules_alone(store: Path) -> Iterator[RulesAlone]:
+    stub = RulesAlone(store)
+    yield stub
+    stub.close()
+
+
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def with_whole_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a file of rules."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
     return tmp_path
+
+
+@pytest.fixture
+def here(with_whole_reports: Path, rules_alone: RulesAlone, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same; reports hold the rules alone."""
+    monkeypatch.setattr("postrun.api.make_report", rules_alone)
+    return with_whole_reports
 
 
 def report(store: Path, *arguments: str, env: dict[str, str] | None = None) -> Result:
@@ -113,7 +130,7 @@ def refused(*arguments: str, env: dict[str, str] | None = None) -> str:
 # -- which rules run ---------------------------------------------------------------------------------------------------------
 
 
-def test_all_rules_run_where_nothing_is_said(store: Path, here: Path) -> None:
+def test_all_rules_run_where_nothing_is_said(store: Path, with_whole_reports: Path) -> None:
     assert list(rules_of(report(store))) == ["ProfilerReport", *DOCUMENTED, *TRACE]
 
 
@@ -492,7 +509,7 @@ def test_the_sum_of_the_rules_can_be_named(store: Path, here: Path) -> None:
     assert report(store, "--rules", "ProfilerReport", "--fail-on", "profilerreport").exit_code == code
 
 
-def test_the_terminal_shows_verdicts_and_findings(store: Path, here: Path) -> None:
+def test_the_terminal_shows_verdicts_and_findings(store: Path, with_whole_reports: Path) -> None:
     own = ("--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never", "--custom-rule", "own.py:Fails")
     lines = report(store, "--rules", "IOBottleneck", *own).stdout.splitlines()
     assert lines[1] == "Rules: 1 issue, 1 failed, 1 fine, 1 not evaluated"
@@ -523,7 +540,7 @@ def test_the_summary_as_json_has_verdicts_and_findings(store: Path, here: Path) 
     assert [(one["rank"], one["rule"], one["cost_ns"]) for one in summary["findings"]] == [(1, "Always", None)]
 
 
-def test_junit_and_rule_files(store: Path, here: Path) -> None:
+def test_junit_and_rule_files(store: Path, with_whole_reports: Path) -> None:
     own = ("--rules", "IOBottleneck", "--custom-rule", "own.py:Always", "--fail-on", "Always")
     done = CliRunner().invoke(main, ["report", str(store), "-o", "out", "--format", "junit,rule-json", *own])
     assert done.exit_code == 3

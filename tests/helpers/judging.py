@@ -29,10 +29,10 @@ def rules_of(store: Store, options: Options = Options()) -> Judged:  # noqa: B00
 def report_of_rules(store: Store, options: Options) -> Report:
     """Return a report with the rules and findings of ``store``, and the other sections of an empty run."""
     judged = rules_of(store, options)
-    return replace(_empty_report(), rules=judged.rules, findings=judged.findings)
+    return replace(empty_report(), rules=judged.rules, findings=judged.findings)
 
 
 @cache
-def _empty_report() -> Report:
+def empty_report() -> Report:
     with Store.create(None) as store:
         return analyze(store, Options(generated_at_ns=0))
