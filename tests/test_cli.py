@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from postrun.cli import main
 from postrun.simulate import write_demo
+from report_stub import RulesAlone
 
 
 def run(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -38,6 +40,21 @@ def small_store(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert str(store) in done.stdout
     assert "device events" in done.stdout
     return store
+
+
+@pytest.fixture(scope="module")
+def opened_store(small_store: Path) -> Iterator[RulesAlone]:
+    stub = RulesAlone(small_store)
+    yield stub
+    stub.close()
+
+
+@pytest.fixture
+def call(opened_store: RulesAlone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """postrun in this process and an empty folder; reports hold the rules alone."""
+    monkeypatch.setattr("postrun.api.make_report", opened_store)
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments, **env: CliRunner().invoke(main, [str(word) for word in arguments], env=env)
 
 
 def test_every_command_explains_itself() -> None:
@@ -69,9 +86,9 @@ def test_summary_goes_to_standard_output_as_json_only(small_store: Path, tmp_pat
     assert "analysing" in done.stderr
 
 
-def test_quiet_says_nothing(small_store: Path, tmp_path: Path) -> None:
-    done = run("report", small_store, "-o", tmp_path, "--format", "json", "--quiet")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def test_quiet_says_nothing(small_store: Path, call: Callable[..., Result], tmp_path: Path) -> None:
+    done = call("report", small_store, "-o", tmp_path, "--format", "json", "--quiet")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize(
@@ -87,21 +104,22 @@ def test_quiet_says_nothing(small_store: Path, tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_answered_with_one_clear_message(
-    small_store: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
+    small_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
-    done = run(*[str(small_store) if word == "STORE" else word for word in arguments], cwd=tmp_path)
-    assert done.returncode == code, done.stderr
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, [str(small_store) if word == "STORE" else word for word in arguments])
+    assert done.exit_code == code, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 
 
-def test_configuration_environment_and_command_line_in_their_order(small_store: Path, tmp_path: Path) -> None:
+def test_configuration_environment_and_command_line_in_their_order(small_store: Path, call: Callable[..., Result], tmp_path: Path) -> None:
     (tmp_path / "postrun.toml").write_text('top = 3\nformat = "json"\nhistogram = "Forward"\n', encoding="utf-8")
 
     def options(*arguments: str, **env: str) -> dict[str, object]:
-        done = run("report", small_store, "-o", "out", *arguments, cwd=tmp_path, env=env)
-        assert done.returncode == 0, done.stderr
+        done = call("report", small_store, "-o", "out", *arguments, **env)
+        assert done.exit_code == 0, done.stderr
         loaded = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))["options"]
         assert isinstance(loaded, dict)
         return loaded
@@ -113,11 +131,11 @@ def test_configuration_environment_and_command_line_in_their_order(small_store: 
     assert not (tmp_path / "out" / "report.html").exists()
 
 
-def test_output_that_cannot_be_written_is_said(small_store: Path, tmp_path: Path) -> None:
+def test_output_that_cannot_be_written_is_said(small_store: Path, call: Callable[..., Result], tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("", encoding="utf-8")
-    done = run("report", small_store, "-o", blocked / "inside", "--format", "json")
-    assert done.returncode == 1
+    done = call("report", small_store, "-o", blocked / "inside", "--format", "json")
+    assert done.exit_code == 1
     assert "file" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -139,8 +157,8 @@ def test_doctor_names_each_check() -> None:
 
 
 def test_sizes_are_checked(small_store: Path, tmp_path: Path) -> None:
-    done = run("report", small_store, "-o", tmp_path, "--memory-limit", "much")
-    assert done.returncode == 2
+    done = CliRunner().invoke(main, ["report", str(small_store), "-o", str(tmp_path), "--memory-limit", "much"])
+    assert done.exit_code == 2
     assert "600MB" in done.stderr
 
 
@@ -166,19 +184,19 @@ def test_nothing_is_left_in_the_temporary_folder(traces: Path, tmp_path: Path) -
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_a_wrong_value_is_traced_to_where_it_stands(small_store: Path, tmp_path: Path) -> None:
-    from_environment = run("report", small_store, cwd=tmp_path, env={"POSTRUN_TOP": "many"})
-    assert from_environment.returncode == 2
+def test_a_wrong_value_is_traced_to_where_it_stands(small_store: Path, call: Callable[..., Result], tmp_path: Path) -> None:
+    from_environment = call("report", small_store, POSTRUN_TOP="many")
+    assert from_environment.exit_code == 2
     assert "POSTRUN_TOP" in from_environment.stderr
     (tmp_path / "postrun.toml").write_text('paper = "A0"\n', encoding="utf-8")
-    from_file = run("report", small_store, cwd=tmp_path)
-    assert from_file.returncode == 2
+    from_file = call("report", small_store)
+    assert from_file.exit_code == 2
     assert "postrun.toml" in from_file.stderr
 
 
-def test_files_of_an_earlier_report_are_pointed_out(small_store: Path, tmp_path: Path) -> None:
+def test_files_of_an_earlier_report_are_pointed_out(small_store: Path, call: Callable[..., Result], tmp_path: Path) -> None:
     (tmp_path / "report.pdf").write_bytes(b"earlier")
-    done = run("report", small_store, "-o", tmp_path, "--format", "json")
+    done = call("report", small_store, "-o", tmp_path, "--format", "json")
     assert f"{tmp_path / 'report.pdf'} is of an earlier report" in done.stderr
     assert (tmp_path / "report.pdf").read_bytes() == b"earlier"
 
@@ -227,12 +245,12 @@ def test_fail_on_in_a_process_of_its_own_ends_with_code_3(small_store: Path, tmp
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc here")
-def test_the_advice_fits_the_reason_why_a_place_cannot_be_written(small_store: Path, tmp_path: Path) -> None:
-    done = run("report", small_store, "-o", "/proc/postrun", "--format", "json")
-    assert (done.returncode, done.stderr.splitlines()[-1].partition("; ")[2]) == (1, "choose another place with -o")
+def test_the_advice_fits_the_reason_why_a_place_cannot_be_written(small_store: Path, call: Callable[..., Result], tmp_path: Path) -> None:
+    done = call("report", small_store, "-o", "/proc/postrun", "--format", "json")
+    assert (done.exit_code, done.stderr.splitlines()[-1].partition("; ")[2]) == (1, "choose another place with -o")
     assert "space" not in done.stderr
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
     if not os.access(locked, os.W_OK):  # not as root
-        done = run("report", small_store, "-o", locked / "report", "--format", "json")
+        done = call("report", small_store, "-o", locked / "report", "--format", "json")
         assert done.stderr.splitlines()[-1].partition("; ")[2] == "check its permissions, or choose another place with -o"
