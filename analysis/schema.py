@@ -1,8 +1,6 @@
-"""What are the JSON Schemas of report.json and comparison.json?
+"""Makes the JSON Schemas of report.json and comparison.json from the dataclasses of the report and of the comparison.
 
-Made from the dataclasses of :mod:`postrun.analysis.report` and :mod:`postrun.analysis.comparison`; the files beside this one ship with the
-package. After a change of the dataclasses: ``python -P -m postrun.analysis.schema > analysis/report.schema.json``, and with the word
-``comparison`` behind it ``> analysis/comparison.schema.json`` (tests compare them).
+``make docs`` publishes both files; ``python -P -m postrun.analysis.schema [comparison]`` prints one.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import json
 import sys
 import types
 import typing
-from importlib import resources
 from typing import Any, Final
 
 from .comparison import Comparison
@@ -24,14 +21,10 @@ _SCALARS: Final = {str: "string", int: "integer", float: "number", bool: "boolea
 
 
 def schema(of: str = "report") -> dict[str, Any]:
-    """The schema of "report" or "comparison" that ships with the package (JSON Schema, draft 2020-12)."""
-    text = resources.files(__package__).joinpath(f"{of}.schema.json").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = json.loads(text)
-    return loaded
+    """Return the schema of "report" or "comparison" (JSON Schema, draft 2020-12).
 
-
-def generate(of: str = "report") -> dict[str, Any]:
-    """The same, made from the dataclasses. Raises TypeError for a field whose type JSON has no word for."""
+    Raises TypeError for a field whose type JSON has no word for.
+    """
     definitions: dict[str, Any] = {}
     root = _type(_ROOTS[of], definitions)
     return {
@@ -90,8 +83,8 @@ def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def text(of: str = "report") -> str:
-    """The generated schema as the file holds it."""
-    return json.dumps(generate(of), indent=1, ensure_ascii=False) + "\n"
+    """Return the schema as JSON text."""
+    return json.dumps(schema(of), indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from postrun.analysis.schema import schema
 
 pytestmark = pytest.mark.slow
 
@@ -172,6 +174,11 @@ def test_the_search_works_without_a_server(site: Path) -> None:
     page = _pages(site)[site / "search.html"]
     assert any(urlsplit(address).path == "searchindex.js" for address in page.loaded)
     assert "exposedcommunication" in (site / "searchindex.js").read_text(encoding="utf-8").lower()
+
+
+@pytest.mark.parametrize("name", ["report", "comparison"])
+def test_the_schemas_are_published(site: Path, name: str) -> None:
+    assert json.loads((site / f"{name}.schema.json").read_text(encoding="utf-8")) == schema(name)
 
 
 def test_what_scrolls_can_be_reached_by_keys(site: Path) -> None:

@@ -45,6 +45,7 @@ _LINK: Final = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 def build(out: Path, *, quick: bool = False) -> None:
     """Writes the site to ``out``. ``quick``: a smaller run for the figures of the rules, and no samples."""
     sys.path.insert(0, str(HERE))
+    from postrun.analysis import schema
     from rule_figures import examples
     from samples import write_samples
 
@@ -63,6 +64,8 @@ def build(out: Path, *, quick: bool = False) -> None:
             raise SystemExit(done.returncode)
         if made:
             shutil.copytree(Path(scratch) / "samples", out / "samples")
+    for name in ("report", "comparison"):
+        (out / f"{name}.schema.json").write_text(schema.text(name), encoding="utf-8")
     for page in out.glob("*.html"):
         page.write_text(_reachable(page.read_text(encoding="utf-8")), encoding="utf-8")
     for leftover in (".buildinfo", "objects.inv"):

@@ -42,7 +42,7 @@ def test_nothing_but_postrun_lands_in_site_packages(wheel: Path, wheel_without_n
         assert {re.sub(r"-\d.*\.dist-info$", "-dist-info", name) for name in top_level(built)} == {"postrun", "postrun-dist-info"}
 
 
-def test_it_holds_every_module_template_style_and_schema(wheel: Path, wheel_without_native: Path, project_root: Path) -> None:
+def test_it_holds_every_module_template_and_style(wheel: Path, wheel_without_native: Path, project_root: Path) -> None:
     for built in (wheel, wheel_without_native):
         assert data_files(project_root) <= names(built)
         assert {f"postrun/{file.name}" for file in (project_root / "native" / "package").iterdir() if file.is_file()} <= names(built)
