@@ -15,11 +15,12 @@ import gzip
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 
-from postrun.ingest.trace_scan import Arg, TraceScan, have_native
+from postrun.ingest.trace_scan import Arg, Scanner, TraceScan, have_native
+from postrun.ingest.trace_scan_python import PythonScanner
 
 ARGS = {
     "correlation": Arg("correlation", "int"),
@@ -65,8 +66,8 @@ def chunks(path: Path, repeat: int) -> Iterator[bytes]:
     yield b'\n  ],\n  "traceName": "repeated"\n}\n'
 
 
-def measure(name: str, path: Path, repeat: int, force_python: bool) -> None:
-    scan = TraceScan(args=ARGS, wide_args=WIDE_ARGS, wide_categories={"kernel", "Kernel"}, force_python=force_python)
+def measure(name: str, path: Path, repeat: int, scanner: Callable[..., Scanner] | None) -> None:
+    scan = TraceScan(args=ARGS, wide_args=WIDE_ARGS, wide_categories={"kernel", "Kernel"}, scanner=scanner)
     size = wall = cpu = 0.0
     for chunk in chunks(path, repeat):
         before, cpu_before = time.perf_counter(), time.process_time()
@@ -92,9 +93,9 @@ def main() -> None:
         with options.save.open("wb") as file:
             file.writelines(chunks(options.trace, options.repeat))
     if have_native():
-        measure("C", options.trace, options.repeat, force_python=False)
+        measure("C", options.trace, options.repeat, scanner=None)
     if options.python_repeat:
-        measure("Python", options.trace, options.python_repeat, force_python=True)
+        measure("Python", options.trace, options.python_repeat, scanner=PythonScanner)
 
 
 if __name__ == "__main__":

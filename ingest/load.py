@@ -390,7 +390,7 @@ class _Reading:
             self.traced.append(SourceRows(self.ids[i], self._format(i) or "", self.found[i].path, self.results[i], rows))
 
     def _read_or_note(self, i: int) -> None:
-        """Read one file; an unexpected failure of its reader leaves a note, and none of its rows."""
+        """Read one file; a failure of its reader leaves a note, and none of its rows."""
         path, source = self.found[i].path, self.ids[i]
         if self._moved(i):
             return
@@ -398,6 +398,11 @@ class _Reading:
         rows, nodes = self.store.mark(), self.store.peek_id("node")
         try:
             self._read_rows(i)
+        except (InputError, OSError) as error:
+            if self.store.mark() != rows:
+                self._undo(i, rows, nodes)
+            why = str(error).removeprefix(f"{path}: ")  # the note names the file
+            self.store.note("error", "not_readable", f"The file cannot be read: {why}", source=source, file=path.name)
         except BaseException as error:
             if not costs_one_file(error):
                 raise
@@ -438,17 +443,13 @@ class _Reading:
 
         path, size, source = self.found[i].path, self.found[i].bytes or 0, self.ids[i]
         part = self.partials.get(path) if self.partials is not None else None
-        try:
-            if part is not None and self._format(i) in {TRACE, TIMELINE}:
-                self.results[i] = part.read(self.store, self.placement, source)
-            elif (reader := READERS.get(self._format(i) or "")) is not None:
-                place = Place(self.store, self.registry, self.placement, self.captures, self.logs, self.job, self.stats_process)
-                result = reader(place, path, source, lambda part: self._tell(f"reading {path.name}", part * size))
-                if result is not None:
-                    self.results[i] = result
-        except (InputError, OSError) as error:
-            why = str(error).removeprefix(f"{path}: ")  # the note names the file
-            self.store.note("error", "not_readable", f"The file cannot be read: {why}", source=source, file=path.name)
+        if part is not None and self._format(i) in {TRACE, TIMELINE}:
+            self.results[i] = part.read(self.store, self.placement, source)
+        elif (reader := READERS.get(self._format(i) or "")) is not None:
+            place = Place(self.store, self.registry, self.placement, self.captures, self.logs, self.job, self.stats_process)
+            result = reader(place, path, source, lambda part: self._tell(f"reading {path.name}", part * size))
+            if result is not None:
+                self.results[i] = result
 
     def write_sources(self, checksums: Checksums) -> None:
         """One row per file; unknown ones without checksum, they may be anything."""

@@ -46,6 +46,10 @@ _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
         f"The file has more than {NAMES:,} texts or {NAME_TEXT_BYTES >> 20} MiB of them, the limit; further ones read {LEFT_OUT}.",
     ),
     "metadata_left_out": ("warning", f"Metadata events beyond the limit of {MEMBER_LIMIT >> 20} MiB were left out."),
+    "no_extension": (
+        "info",
+        "The trace was read without the compiled extension, which takes many times as long; install postrun with a C compiler.",
+    ),
     "cut_stream": ("warning", "The compressed file is cut off (a killed job, an unfinished copy); what comes before is reported."),
     "corrupt_stream": ("warning", "The compressed data is damaged; what comes before the damage is reported. Copy the file again."),
     "unpacked_limit": (
@@ -78,7 +82,7 @@ def note_defects(store: Store, source: int, file: str, defects: Iterable[Defect]
             continue
         severity, message = _MESSAGES.get(defect.code, ("warning", f"Damage of kind {defect.code} was found."))
         example = defect.example.encode("unicode_escape").decode("ascii")[:60]
-        if defect.code not in {"empty", "cut_stream"}:
+        if defect.code not in {"empty", "cut_stream", "no_extension"}:
             message = f"{message[:-1]}; first at byte {defect.first_offset:,}" + (f" ({example})." if example else ".")
         store.note(severity, defect.code, message, count=defect.count, source=source, file=file)
 

@@ -1,9 +1,9 @@
-"""How does the text of a Chrome trace become typed columns, exactly, in a stream, however damaged it is?
+"""Turns the text of a Chrome trace into typed columns, exactly, in a stream, and repairs damage.
 
 ``TraceScan`` takes a trace in chunks cut anywhere and gives back Arrow record batches with one row per complete or
 begin/end event, and per instant (ph "i") of chosen categories. It knows the trace-event *format*, not what the events of
-a particular profiler mean. The work is done by the C scanner of ``postrun.native._native`` where it was built, else by
-:mod:`.trace_scan_python`, with equal results.
+a particular profiler mean. The C scanner of ``postrun.native._native`` does the work. An installation without it uses
+:mod:`.trace_scan_python`: equal results for undamaged text, InputError for damaged text.
 
 Exactness: ``ts`` and ``dur`` are microseconds; their text is converted to int64 nanoseconds without a float on the way and
 cut (not rounded) beyond three decimals. Results do not depend on where the chunks are cut.
@@ -38,12 +38,13 @@ empty                   no text
 text_cut                a text of a row longer than TEXT_BYTES (limits.py); cut, with its length and checksum behind it
 text_left_out           a text of a row beyond NAMES or NAME_TEXT_BYTES; it reads LEFT_OUT
 metadata_left_out       an M event beyond MEMBER_LIMIT bytes of such events; skipped
+no_extension            no damage: the text was read without the C scanner, which takes longer
 ======================  ==================================================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol
@@ -51,7 +52,8 @@ from typing import Any, Final, Literal, Protocol
 import pyarrow as pa
 
 from .limits import NAME_TEXT_BYTES, NAMES, TEXT_BYTES
-from .trace_scan_python import PythonScanner, decode_value
+from .trace_scan_python import PythonScanner
+from .trace_values import decode_value
 
 try:
     from ..native._native import TraceScanner as _NativeScanner
@@ -123,8 +125,8 @@ class Batch:
     metadata: list[tuple[int, dict[str, Any]]]
 
 
-class _Scanner(Protocol):
-    """What both scanners offer; columns come as (values, validity bitmap, null count) or as a list with None."""
+class Scanner(Protocol):
+    """The calls of both scanners; columns come as (values, validity bitmap, null count) or as a list with None."""
 
     def feed(self, data: bytes, /) -> None: ...
     def finish(self) -> None: ...
@@ -140,7 +142,7 @@ def text_id(value: int) -> int | None:
 
 
 def have_native() -> bool:
-    """Whether the C scanner is there (False: installed without a compiler, reading is some sixty times slower)."""
+    """Return whether the C scanner is there (False: installed without a compiler)."""
     return _NativeScanner is not None
 
 
@@ -150,7 +152,8 @@ class TraceScan:
     ``args`` and ``wide_args`` map keys of ``args`` to columns; several keys may share a column (the last one in the text
     counts). Events whose category is in ``wide_categories``, instants too, go to ``Batch.wide``, which has the ``args``
     columns and then the ``wide_args`` columns. After ``finish``: ``members``, ``event_counts`` ((ph, cat) -> events, all
-    phases, category "" if there is none) and ``defects``. Bad text never raises; a wrong call order raises ValueError.
+    phases, category "" if there is none) and ``defects``. Only ``PythonScanner`` raises InputError, for bad text; a wrong
+    call order raises ValueError. ``scanner`` replaces the best one that this installation has.
     """
 
     def __init__(
@@ -159,7 +162,7 @@ class TraceScan:
         args: Mapping[str, Arg],
         wide_args: Mapping[str, Arg] = _NO_ARGS,
         wide_categories: Collection[str] = (),
-        force_python: bool = False,
+        scanner: Callable[..., Scanner] | None = None,
         event_limit: int = EVENT_LIMIT,
         member_limit: int = MEMBER_LIMIT,
         text_limit: int = TEXT_BYTES,
@@ -177,8 +180,7 @@ class TraceScan:
             raise ValueError("a key of args may be given once, in args or in wide_args")
         self._schema = pa.schema([*_BASE_FIELDS, *(f for c in narrow for f in _fields(c))])
         self._wide_schema = pa.schema([*self._schema, *(pa.field(*f) for c in wide for f in _fields(c))])
-        scanner = PythonScanner if force_python or _NativeScanner is None else _NativeScanner
-        self._scanner: _Scanner = scanner(
+        self._scanner: Scanner = (scanner or _NativeScanner or PythonScanner)(
             [c.kind for c in narrow],
             [c.kind for c in wide],
             [(key.encode(), index) for key, index in keys],

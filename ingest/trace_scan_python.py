@@ -1,48 +1,32 @@
-"""How is a Chrome trace scanned where there is no compiler?
+"""Scans undamaged Chrome traces with the standard library, for installations without the compiled extension.
 
-The rules are those of ``native/src/trace_scan.c``, told in Python: simple rather than quick, and the oracle the C scanner is
-tested against. Events that are plain JSON go through :mod:`json`; the others through the tolerant reader ``_Reader``.
-
-The text is cut into *units*: an event, or a top-level member. A unit is read only when it is there completely, and leaves
-nothing behind if it cannot be read, so results do not depend on how the text was cut into chunks.
+Input: chunks of text. Output: the columns of the C scanner, equal on every trace that is valid JSON. Each event is decoded on its own, so
+memory is bounded by the longest event; numbers stay text until they are cut to integers, so no time passes through a float. Text that is
+not JSON raises InputError: only the C scanner repairs damage.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, TypeGuard
+from collections.abc import Generator, Sequence
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_DOWN, Context
+from typing import Any, Final, NoReturn
 
+from ..errors import InputError
 from .limits import LEFT_OUT, cut_text
 
-_WHITE: Final = b" \t\r\n"
-_WORD_END: Final = frozenset(b' \t\r\n,:]}["{')
-_SKIP_WHITE: Final = re.compile(rb"[ \t\r\n]*")
-_WORD: Final = re.compile(rb'[^ \t\r\n,:\[\]{}"\x00-\x1f\x7f-\xff]*')
-_NUMBER: Final = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?)([0-9]+))?\Z")
-_HEXADECIMAL: Final = re.compile(r"0[xX]([0-9a-fA-F]+)\Z")
-_EVENT_KEYS: Final = rb"(?:ph|cat|name|pid|tid|ts|dur|args|id|id2|s|bp|tts|tdur|cname|sf|scope)"
-_RESTART: Final = re.compile(rb'\{[ \t\r\n]{0,64}"' + _EVENT_KEYS + rb'"[ \t\r\n]{0,64}:|("traceEvents"[ \t\r\n]{0,64}:[ \t\r\n]{0,64}\[)')
-_RESTART_LONGEST: Final = 160
-_EVENT_KEY_HERE: Final = re.compile(rb'"' + _EVENT_KEYS + rb'"[ \t\r\n]{0,64}:')
-_OPENING_BEFORE: Final = re.compile(rb"\{[ \t\r\n]{0,64}\Z")
-_LIKE_JSON_LINES: Final = re.compile(rb'\{[ \t\r\n]{0,64}"ph"[ \t\r\n]{0,64}:')
-_LIKE_EVENTS: Final = re.compile(rb"\[[ \t\r\n]{0,64}" + _LIKE_JSON_LINES.pattern)
-# what follows a backslash and a quote if the string ends there all the same: the next key
-_NEXT_KEY: Final = re.compile(rb'[ \t\r\n]{0,64},[ \t\r\n]{0,64}"(?![ \t\r\n]*[,}\]])[^"\\\x00-\x1f]{1,64}"[ \t\r\n]{0,64}:')
-_IN_STRING: Final = re.compile(rb'["\\]')
-_IN_RAW: Final = re.compile(rb'["\\\x00-\x1f\x80-\xff]')
-_HEX4: Final = re.compile(rb"[0-9a-fA-F]{4}")
-_ESCAPES: Final = {ord(k): v for k, v in zip('"\\/bfnrt', ('"', "\\", "/", "\b", "\f", "\n", "\r", "\t"), strict=True)}
-_WORDS: Final[dict[bytes, Any]] = {b"true": True, b"false": False, b"null": None}
-_INT64: Final = range(-(2**63) + 1, 2**63)
+_WHITE: Final = re.compile(r"[ \t\r\n]*")
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_HEXADECIMAL: Final = re.compile(r"0[xX][0-9a-fA-F]+")
+_ONE_EVENT: Final = re.compile(r'\{[ \t\r\n]{0,64}"ph"[ \t\r\n]{0,64}:')
+_EVENTS: Final = re.compile(r"\[[ \t\r\n]{0,64}" + _ONE_EVENT.pattern)
+_CUT: Final = Context(prec=40, rounding=ROUND_DOWN, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+_INT64: Final = 2**63  # numbers of this size and more do not fit
 _TEXT_ID_BASE: Final = -(2**62)
-_EXAMPLE: Final = 60
-_WINDOW: Final = 1 << 16  # json's error messages count the lines before an error, so its text is kept short
-_METADATA_BYTES: Final = 64  # what an M event takes in addition to its text
 _STRIPPED: Final = " \t\r\n"
-_LONGEST_INT: Final = 4000  # digits; int() refuses more than 4300
+_EXAMPLE: Final = 60  # bytes
+_METADATA_BYTES: Final = 64  # what an M event takes in addition to its text
 
 
 class _Number(str):
@@ -51,341 +35,22 @@ class _Number(str):
     __slots__ = ()
 
 
-class _Object(list[tuple[str, Any]]):
-    """Members in the order of the text, duplicates kept; ``span`` is set by the tolerant reader only."""
-
-    span: tuple[int, int] | None = None
+class _Members(list[tuple[str, Any]]):
+    """The members of an object in the order of the text, duplicates kept."""
 
 
-class _Array(list[Any]):
-    span: tuple[int, int] | None = None
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(word)  # NaN and Infinity are not JSON
 
 
-class _NeedMoreError(Exception):
-    """The unit goes on behind the text that is there."""
-
-
-class _BrokenError(Exception):
-    """The unit cannot be read; ``position`` is where that became clear, ``reason`` a Defect code or None."""
-
-    def __init__(self, position: int, reason: str | None = None) -> None:
-        super().__init__(position, reason)
-        self.position = position
-        self.reason = reason
-
-
-class _NotPlainError(Exception):
-    """The text needs the tolerant reader."""
-
-
-def _not_plain(*_: object) -> NoReturn:
-    raise _NotPlainError
-
-
-_PLAIN: Final = json.JSONDecoder(object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_not_plain, strict=True)
-
-_Note = Callable[[str, int], None]
-
-
-def decode_string(raw: bytes, at: int, note: _Note) -> str:
-    """The text of a JSON string's inside, repaired; ``note(code, offset)`` is called for each repair."""
-    out: list[str] = []
-    i, n = 0, len(raw)
-    while i < n:
-        special = _IN_RAW.search(raw, i)
-        if special is None:
-            out.append(raw[i:].decode("ascii"))
-            break
-        j = special.start()
-        out.append(raw[i:j].decode("ascii"))
-        i = j
-        c = raw[i]
-        if c == 0x22:
-            note("bare_quote", at + i)
-            out.append('"')
-            i += 1
-        elif c < 0x20:
-            note("control_character", at + i)
-            out.append(chr(c))
-            i += 1
-        elif c >= 0x80:
-            text, size = _decode_utf8(raw, i)
-            if text == "\ufffd" and raw[i : i + size] != b"\xef\xbf\xbd":
-                note("invalid_utf8", at + i)
-            out.append(text)
-            i += size
-        else:
-            follows = raw[i + 1] if i + 1 < n else -1
-            if follows in _ESCAPES:
-                out.append(_ESCAPES[follows])
-                i += 2
-            elif follows == 0x75 and _HEX4.match(raw, i + 2):
-                unit = int(raw[i + 2 : i + 6], 16)
-                size = 6
-                if 0xD800 <= unit < 0xDC00 and raw[i + 6 : i + 8] == b"\\u" and _HEX4.match(raw, i + 8):
-                    low = int(raw[i + 8 : i + 12], 16)
-                    if 0xDC00 <= low < 0xE000:
-                        unit = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00)
-                        size = 12
-                if 0xD800 <= unit < 0xE000:
-                    note("lone_surrogate", at + i)
-                    unit = 0xFFFD
-                out.append(chr(unit))
-                i += size
-            else:
-                note("invalid_escape", at + i)
-                out.append("\\")
-                i += 1
-    return "".join(out)
-
-
-def _decode_utf8(raw: bytes, i: int) -> tuple[str, int]:
-    """One character, or U+FFFD for the longest start of one (as ``errors="replace"`` has it), and its length in bytes."""
-    piece = raw[i : i + 4]
-    try:
-        character = piece.decode("utf-8")[0]
-    except UnicodeDecodeError as error:
-        if error.start == 0:
-            return "\ufffd", error.end
-        character = piece[: error.start].decode("utf-8")[0]
-    return character, len(character.encode())
-
-
-class _Reader:
-    """Reads one value of tolerated JSON from ``text[start:end]``, without recursion."""
-
-    def __init__(self, text: bytes, end: int, depth_limit: int, note: _Note) -> None:
-        self.text = text
-        self.end = end
-        self.depth_limit = depth_limit
-        self.note = note
-        self.stack: list[_Object | _Array] = []
-
-    def white(self, i: int) -> int:
-        match = _SKIP_WHITE.match(self.text, i, self.end)
-        i = match.end() if match else i
-        if i >= self.end:
-            raise _NeedMoreError
-        return i
-
-    def key(self, i: int) -> tuple[str, int]:
-        """The key that starts at the quote ``i``, and where its value may start."""
-        j = i + 1
-        while True:
-            special = _IN_STRING.search(self.text, j, self.end)
-            if special is None:
-                raise _NeedMoreError
-            j = special.start()
-            if self.text[j] == 0x22:
-                break
-            j += 2
-        colon = self.white(j + 1)
-        if self.text[colon] != 0x3A:
-            raise _BrokenError(j)
-        return decode_string(self.text[i + 1 : j], i + 1, self.note), colon + 1
-
-    def bare_string(self, i: int) -> int:
-        """Where the string ends that stands in place of an event; it must not look like the key of one."""
-        j = i + 1
-        while True:
-            special = _IN_STRING.search(self.text, j, self.end)
-            if special is None:
-                raise _NeedMoreError
-            j = special.start()
-            if self.text[j] == 0x22:
-                break
-            j += 2
-        follows = self.white(j + 1)
-        if self.text[follows] not in b",]":
-            raise _BrokenError(follows)
-        decode_string(self.text[i + 1 : j], i + 1, self.note)
-        return j + 1
-
-    def _ends(self, quote: int, in_array: bool) -> bool:
-        """Whether the quote ends a value, by what follows it."""
-        i = self.white(quote + 1)
-        c = self.text[i]
-        if c == 0x2C:
-            return in_array or self.text[self.white(i + 1)] in b'"}'
-        if c == (0x5D if in_array else 0x7D):
-            return len(self.stack) < 2 or self.text[self.white(i + 1)] in b",}]"
-        return False
-
-    def string(self, i: int) -> tuple[str, int]:
-        """The value string that starts at the quote ``i``, and where it ends."""
-        in_array = bool(self.stack) and isinstance(self.stack[-1], _Array)
-        j = i + 1
-        while True:
-            special = _IN_STRING.search(self.text, j, self.end)
-            if special is None:
-                raise _NeedMoreError
-            j = special.start()
-            if self.text[j] == 0x22:
-                if self._ends(j, in_array):
-                    break
-                if _EVENT_KEY_HERE.match(self.text, j, self.end):
-                    opening = _OPENING_BEFORE.search(self.text, max(i + 1, j - 65), j)
-                    if opening:
-                        raise _BrokenError(opening.start())
-                j += 1
-            else:
-                if j + 1 >= self.end:
-                    raise _NeedMoreError
-                if self.text[j + 1] == 0x22 and _NEXT_KEY.match(self.text, j + 2, self.end):
-                    j += 1
-                    break
-                j += 2
-        return decode_string(self.text[i + 1 : j], i + 1, self.note), j + 1
-
-    def word(self, i: int) -> tuple[Any, int]:
-        """A number, true, false or null; anything else printable is null with a Defect."""
-        match = _WORD.match(self.text, i, self.end)
-        j = match.end() if match else i
-        if j >= self.end:
-            raise _NeedMoreError
-        if j == i or self.text[j] not in _WORD_END:
-            raise _BrokenError(j)
-        word = self.text[i:j]
-        if word in _WORDS:
-            return _WORDS[word], j
-        text = word.decode("ascii")
-        if _NUMBER.match(text):
-            return _Number(text), j
-        self.note("bare_word", i)
-        return None, j
-
-    def value(self, i: int) -> tuple[Any, int]:
-        """The value at or after ``i``, and where it ends."""
-        text = self.text
-        stack = self.stack
-        keys: list[str] = []
-        starts: list[int] = []
-        done: Any = None
-        expect = "value"  # value | first key | key | first element | element | after
-        while True:
-            i = self.white(i)
-            c = text[i]
-            if expect in ("first key", "key"):
-                if c == 0x22:
-                    key, i = self.key(i)
-                    keys.append(key)
-                    expect = "value"
-                elif c == 0x7D:
-                    if expect == "key":
-                        self.note("trailing_comma", i)
-                    expect = "after"
-                elif c == 0x2C:
-                    self.note("trailing_comma", i)
-                    expect = "key"
-                    i += 1
-                else:
-                    raise _BrokenError(i)
-                continue
-            if expect == "after":
-                container = stack[-1]
-                in_array = isinstance(container, _Array)
-                if c == 0x2C:
-                    expect = "element" if in_array else "key"
-                    i += 1
-                    continue
-                if c != (0x5D if in_array else 0x7D):
-                    raise _BrokenError(i)
-                i += 1
-                stack.pop()
-                container.span = (starts.pop(), i)
-                done = container
-            elif c == 0x5D and expect in ("first element", "element"):
-                if expect == "element":
-                    self.note("trailing_comma", i)
-                expect = "after"
-                continue
-            elif c == 0x7B or c == 0x5B:
-                if len(stack) >= self.depth_limit:
-                    raise _BrokenError(i, "too_deep")
-                stack.append(_Object() if c == 0x7B else _Array())
-                starts.append(i)
-                expect = "first key" if c == 0x7B else "first element"
-                i += 1
-                continue
-            elif c == 0x22:
-                done, i = self.string(i)
-            elif c == 0x2C or c == 0x7D or c == 0x5D:
-                self.note("empty_value", i)
-                done = None
-            else:
-                done, i = self.word(i)
-            # a value is complete
-            if not stack:
-                return done, i
-            if isinstance(stack[-1], _Array):
-                stack[-1].append(done)
-            else:
-                stack[-1].append((keys.pop(), done))
-            expect = "after"
-
-
-def decode_value(raw: bytes) -> Any:
-    """A value of tolerated JSON as ordinary Python data; text that cannot be read comes back as str."""
-    try:
-        text = raw.decode("utf-8")
-        if "\\ud" not in text.lower():
-            return json.loads(text, parse_constant=_not_plain)
-    except (ValueError, RecursionError, _NotPlainError):
-        pass
-    try:
-        # the comma and the quote end a bare word or a string, as the text behind the value does in the file
-        tree, end = _Reader(raw + b',"', len(raw) + 2, 10**6, lambda code, offset: None).value(0)
-        return _plain(tree) if end >= len(raw.rstrip(_WHITE)) else raw.decode("utf-8", "replace")
-    except (_NeedMoreError, _BrokenError, RecursionError):
-        return raw.decode("utf-8", "replace")
-
-
-def _plain(tree: Any) -> Any:
-    if isinstance(tree, _Object):
-        return {key: _plain(value) for key, value in tree}
-    if isinstance(tree, list):
-        return [_plain(value) for value in tree]
-    if isinstance(tree, _Number):
-        return _python_number(tree)
-    return tree
-
-
-def _python_number(text: str) -> int | float | str:
-    if len(text) > _LONGEST_INT:
-        return str(text)
-    return int(text) if text.lstrip("+-").isdigit() else float(text)
-
-
-def scaled_int(text: str, decimals: int) -> int | None:
-    """``int(Decimal(text) * 10**decimals)`` of a number's text, cut towards zero; None if that does not fit int64."""
-    match = _NUMBER.match(text)
-    if match is None:
-        raise ValueError(f"not a number: {text!r}")
-    sign, whole, fraction, only_fraction, exponent_sign, exponent = match.groups()
-    whole = whole or ""
-    fraction = fraction or only_fraction or ""
-    digits = (whole + fraction).lstrip("0")
-    if not digits:
-        return 0
-    power = min(int(exponent), 10**9) if exponent and len(exponent.lstrip("0")) < 10 else (10**9 if exponent else 0)
-    if exponent_sign == "-":
-        power = -power
-    point = len(digits) - len(fraction) + power + decimals  # how many digits stand before the decimal point
-    if point <= 0:
-        return 0
-    if point > 19:
-        return None
-    number = int(digits[:point].ljust(point, "0"))
-    if sign == "-":
-        number = -number
-    return number if number in _INT64 else None
+_JSON: Final = json.JSONDecoder(object_pairs_hook=_Members, parse_int=_Number, parse_float=_Number, parse_constant=_refuse)
 
 
 class PythonScanner:
-    """The scanner behind ``TraceScan`` without the C extension: same calls, same results.
+    """The scanner behind ``TraceScan`` without the C extension: same calls, same columns.
 
-    A state is a method that is given a position in the buffer, reads one thing there and returns the position behind it,
-    or raises ``_NeedMoreError`` and changes nothing.
+    ``_text`` has one character per byte, so positions in it are byte offsets. The methods that return a generator read one thing at
+    ``_at``; they yield while the text ends inside it and more may follow.
     """
 
     def __init__(
@@ -396,502 +61,305 @@ class PythonScanner:
         wide_categories: Sequence[bytes],
         event_limit: int,
         member_limit: int,
-        depth_limit: int,
+        depth_limit: int,  # that of json is the interpreter's
         text_limit: int,
         string_limit: int,
         total_limit: int,
     ) -> None:
         self._kinds = [*kinds, *wide_kinds]
         self._narrow = len(kinds)
-        self._keys = {key.decode(): index for key, index in keys}
-        self._wide_categories = {c.decode() for c in wide_categories}
-        self._event_limit = event_limit
-        self._member_limit = member_limit
-        self._depth_limit = depth_limit
-        self._text_limit = text_limit
-        self._string_limit = string_limit
-        self._total_limit = total_limit
-        self._buffer = b""
-        self._base = 0  # offset of the buffer in the file
-        self._window = ""  # a piece of the buffer, one character per byte
-        self._window_start = 0
-        self._retry_at = 0
+        self._keys = {key.decode(): column for key, column in keys}
+        self._wide_categories = {category.decode() for category in wide_categories}
+        self._event_limit, self._member_limit = event_limit, member_limit
+        self._text_limit, self._string_limit, self._total_limit = text_limit, string_limit, total_limit
+        self._text, self._at, self._offset = "", 0, 0
         self._final = False
-        self._state: Callable[[int], int] = self._start
-        self._root = 0  # how the document starts: "{", "[" (a bare array), 0 not known
-        self._after_element = False
-        self._after_comma = False
-        self._anything = False  # an element or a member has been read
-        self._member_bytes = 0
-        self._lost_from = 0
-        self._lost_kind = "lost_event"
-        self._lost_example = b""
-        self._event_count = 0
-        self._rows: list[list[int | None]] = []
-        self._wide_rows: list[list[int | None]] = []
+        self._reader = self._document()
+        self._event_count = self._text_bytes = self._count_bytes = self._metadata_bytes = self._member_bytes = 0
+        self._rows: tuple[list[list[int | None]], list[list[int | None]]] = ([], [])
         self._ids: dict[str, int] = {}
         self._strings: list[str] = []
-        self._text_bytes = 0
         self._metadata: list[tuple[int, bytes]] = []
-        self._metadata_bytes = 0
         self._members: list[tuple[bytes, bytes, bool]] = []
         self._counts: dict[tuple[str, str], int] = {}
-        self._count_bytes = 0
-        self._defects: dict[str, tuple[int, int, bytes]] = {}
-        self._noted: list[tuple[str, int]] = []  # repairs in the unit being read
-
-    # what TraceScan calls
+        self._defects: dict[str, tuple[int, int, bytes]] = {"no_extension": (1, 0, b"")}
 
     def feed(self, data: bytes, /) -> None:
-        self._buffer += bytes(data)
-        if len(self._buffer) >= self._retry_at:
-            self._scan()
+        self._text, self._offset, self._at = self._text[self._at :] + bytes(data).decode("latin-1"), self._offset + self._at, 0
+        next(self._reader, None)
 
     def finish(self) -> None:
         self._final = True
-        self._scan()
+        next(self._reader, None)
 
     def take(self) -> tuple[int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]]]:
-        narrow = 8 + sum(3 if kind == "int3" else 1 for kind in self._kinds[: self._narrow])
-        wide = narrow + sum(3 if kind == "int3" else 1 for kind in self._kinds[self._narrow :])
-        rows, wide_rows = self._rows, self._wide_rows
-        result = (
-            len(rows),
-            [[row[i] for row in rows] for i in range(narrow)],
-            len(wide_rows),
-            [[row[i] for row in wide_rows] for i in range(wide)],
-            self._strings,
-            self._metadata,
-        )
-        self._rows, self._wide_rows, self._strings, self._metadata = [], [], [], []
-        return result
+        tables = []
+        for rows, kinds in zip(self._rows, (self._kinds[: self._narrow], self._kinds), strict=True):
+            width = 8 + sum(3 if kind == "int3" else 1 for kind in kinds)
+            tables += [len(rows), [[row[i] for row in rows] for i in range(width)]]
+        result = (*tables, self._strings, self._metadata)
+        self._rows, self._strings, self._metadata = ([], []), [], []
+        return result  # type: ignore[return-value]
 
     def members(self) -> list[tuple[bytes, bytes, bool]]:
         return self._members
 
     def counts(self) -> list[tuple[str, str, int]]:
-        return [(ph, cat, n) for (ph, cat), n in self._counts.items()]
+        return [(phase, category, count) for (phase, category), count in self._counts.items()]
 
     def defects(self) -> list[tuple[str, int, int, bytes]]:
-        return [(code, *found) for code, found in self._defects.items()]
+        return [(code, *first) for code, first in self._defects.items()]
 
-    # small things
+    # the document
 
-    def _scan(self) -> None:
-        i = 0
-        self._window = ""
+    def _document(self) -> Generator[None]:
+        while len(self._text) < 3 and not self._final:
+            yield
+        self._at = 3 if self._text.startswith("\xef\xbb\xbf") else 0
+        start = yield from self._next()
+        if not start:
+            self._defect("empty", 0, "")
+        elif start not in "[{":
+            self._damaged()
+        elif start == "{" and not (yield from self._matches(_ONE_EVENT)):
+            self._at += 1
+            yield from self._object()
+        else:
+            self._at += start == "["
+            yield from self._array("]", "")
+        if (yield from self._next()):
+            self._damaged()
+
+    def _next(self) -> Generator[None, None, str]:
+        """Step over white space; return the character behind it, "" at the end of the text."""
+        while True:
+            self._at = _behind(self._text, self._at)
+            if self._at < len(self._text) or self._final:
+                return self._text[self._at : self._at + 1]
+            yield
+
+    def _matches(self, pattern: re.Pattern[str]) -> Generator[None, None, bool]:
+        while len(self._text) - self._at < 160 and not self._final:
+            yield
+        return pattern.match(self._text, self._at) is not None
+
+    def _damaged(self) -> NoReturn:
+        raise InputError(
+            f"its text is damaged or beyond a limit at byte {self._offset + self._at:,}, and this installation lacks the compiled"
+            " extension, which alone reads such a trace: reinstall postrun with a C compiler and without POSTRUN_NO_NATIVE"
+        )
+
+    def _value(self, limit: int) -> Generator[None, None, tuple[Any, str]]:
+        """Read the value at or after ``_at`` of at most ``limit`` bytes; return it and its text."""
+        yield from self._next()
+        while True:
+            size = len(self._text) - self._at
+            try:
+                value, end = _JSON.raw_decode(self._text, self._at)
+                if end < len(self._text) or self._final:  # else a number may go on
+                    break
+            except (ValueError, RecursionError):
+                if self._final or size > limit:
+                    self._damaged()
+            while len(self._text) - self._at < 2 * size and not self._final:  # so that the work stays linear
+                yield
+        text = self._text[self._at : end]
         try:
-            while True:
-                i = self._state(i)
-        except _NeedMoreError:
-            pass
-        self._buffer = self._buffer[i:]
-        self._base += i
-        self._window = ""
-        self._retry_at = len(self._buffer) * 3 // 2
+            if not text.isascii():
+                text = text.encode("latin-1").decode()
+                value = _JSON.decode(text)
+            if "\\ud" in text.lower():
+                json.dumps(value, ensure_ascii=False).encode()  # halves of surrogate pairs
+        except ValueError:
+            self._damaged()
+        if end - self._at > limit:
+            self._damaged()
+        self._at = end
+        return value, text
 
-    def _defect(self, code: str, offset: int, example: bytes, count: int = 1) -> None:
-        if count == 0:
+    def _object(self) -> Generator[None]:
+        first = True
+        while (yield from self._goes_on(("}",), first)):
+            first = False
+            key, _ = yield from self._value(self._member_limit)
+            if not isinstance(key, str) or isinstance(key, _Number) or (yield from self._next()) != ":":
+                self._damaged()
+            self._at += 1
+            opening = yield from self._next()
+            if key == "traceEvents" and opening == "[":
+                self._at += 1
+                yield from self._array("]")
+            elif key == "traceEvents" or (yield from self._matches(_EVENTS)):
+                self._damaged()
+            else:
+                _, text = yield from self._value(self._member_limit)
+                self._member_bytes += len(text)
+                if self._member_bytes > self._member_limit:
+                    self._damaged()
+                self._members.append((key.encode(), text.encode(), False))
+
+    def _array(self, *closings: str) -> Generator[None]:
+        first = True
+        while (yield from self._goes_on(closings, first)):
+            first = False
+            event, text = yield from self._value(self._event_limit)
+            self._event(event, text, self._offset + self._at - len(text.encode()))
+
+    def _goes_on(self, closings: tuple[str, ...], first: bool) -> Generator[None, None, bool]:
+        """Step over the comma before the next value (True) or over one of ``closings`` (False); "" is the end of the text."""
+        character = yield from self._next()
+        if character == "," and not first:
+            self._at += 1
+            if character := (yield from self._next()):
+                return True
+        if character in closings:
+            self._at += len(character)
+            return False
+        if not first or not character:
+            self._damaged()
+        return True
+
+    def _defect(self, code: str, at: int, text: str) -> None:
+        count, at, example = self._defects.get(code, (0, at, text[:_EXAMPLE].encode()[:_EXAMPLE]))
+        self._defects[code] = (count + 1, at, example)
+
+    # one event
+
+    def _event(self, event: Any, text: str, at: int) -> None:
+        if not isinstance(event, _Members):
+            self._defect("not_an_event", at, text)
             return
-        if code in self._defects:
-            before, offset, example = self._defects[code]
-            count += before
-        self._defects[code] = (count, offset, example)
+        fields, args = self._collect(event)
+        texts, text_args = fields, args
+        if any(isinstance(v, list) for v in (fields.get("cat"), fields.get("name"), *(args[i] for i in args if self._kinds[i] == "text"))):
+            texts, text_args = self._collect(_spelled(text))
+        phase, category = fields.get("ph"), _text(texts.get("cat"))
+        if not isinstance(phase, str) or isinstance(phase, _Number):
+            self._defect("no_phase", at, text)
+            return
+        self._count(phase, category or "")
+        if phase == "M":
+            size = len(text.encode()) + _METADATA_BYTES
+            if self._metadata_bytes + size > self._member_limit:
+                self._defect("metadata_left_out", at, text)
+            else:
+                self._metadata_bytes += size
+                self._metadata.append((self._event_count, text.encode()))
+        wide = category in self._wide_categories
+        if phase not in ("X", "B", "E") and not (phase == "i" and wide):
+            return
 
-    def _defect_here(self, code: str, i: int, end: int) -> None:
-        self._defect(code, self._base + i, self._buffer[i : min(i + _EXAMPLE, end)])
+        def integer(value: Any, decimals: int = 0) -> int | None:
+            number = _integer(value, decimals)
+            if number is None or abs(number) < _INT64:
+                return number
+            self._defect("number_out_of_range", at, text)
+            return None
 
-    def _note(self, code: str, i: int) -> None:
-        self._noted.append((code, i))
+        def time(value: Any) -> int | None:
+            """Nanoseconds of microseconds."""
+            return integer(value, 3) if isinstance(value, str) and _NUMBER.fullmatch(value.strip(_STRIPPED)) else None
 
-    def _commit_notes(self, end: int) -> None:
-        for code, i in self._noted:
-            self._defect_here(code, i, end)
-        self._noted.clear()
+        def text_id(shown: str | None) -> int | None:
+            return None if shown is None else self._intern(shown, at, text)
 
-    def _white(self, i: int) -> int:
-        match = _SKIP_WHITE.match(self._buffer, i)
-        return match.end() if match else i
+        def identifier(value: Any) -> int | None:
+            """The number of a pid or tid, or what stands for its text."""
+            number = None if isinstance(value, bool) else _integer(value)
+            if isinstance(value, str) and not isinstance(value, _Number) and (number is None or abs(number) >= _INT64):
+                return _TEXT_ID_BASE - self._intern(value, at, text)
+            return None if number is None else integer(value)
 
-    def _intern(self, text: str, at: int) -> int:
-        """Id of a text: one that is too long is cut, and when the table is full, new ones are one text."""
+        start = time(fields.get("ts"))
+        if start is None:
+            if phase != "i":
+                self._defect("no_timestamp", at, text)
+            return
+        row = [self._event_count, ord(phase), text_id(category), text_id(_text(texts.get("name")))]
+        row += [identifier(fields.get("pid")), identifier(fields.get("tid")), start, time(fields.get("dur"))]
+        for column, kind in enumerate(self._kinds if wide else self._kinds[: self._narrow]):
+            value = args.get(column)
+            if kind == "int":
+                row.append(integer(value))
+            elif kind == "text":
+                row.append(text_id(_text(text_args.get(column))))
+            else:
+                numbers = value if isinstance(value, list) and not isinstance(value, _Members) else []
+                row += [integer(number) for number in [*numbers[:3], None, None, None][:3]]
+        self._rows[wide].append(row)
+        self._event_count += 1
+
+    def _collect(self, event: _Members) -> tuple[dict[str, Any], dict[int, Any]]:
+        """Return the last value of each member, and of each column that a key of args fills."""
+        args = [member for key, value in event if key == "args" and isinstance(value, _Members) for member in value]
+        return dict(event), {self._keys[key]: value for key, value in args if key in self._keys}
+
+    def _intern(self, text: str, at: int, event: str) -> int:
+        """Return the id of a text: one that is too long is cut, and when the table is full, new ones are one text."""
         short = cut_text(text, self._text_limit)
         if short != text:
-            self._note("text_cut", at)
-        found = self._ids.get(short)
-        if found is None:
-            size = len(short.encode())
-            if len(self._ids) >= self._string_limit or self._text_bytes + size > self._total_limit:
-                self._note("text_left_out", at)
-                short, size = LEFT_OUT, len(LEFT_OUT)
-                if short in self._ids:
-                    return self._ids[short]
-            found = self._ids[short] = len(self._ids)
-            self._text_bytes += size
-            self._strings.append(short)
-        return found
+            self._defect("text_cut", at, event)
+        if short not in self._ids:
+            if len(self._ids) >= self._string_limit or self._text_bytes + len(short.encode()) > self._total_limit:
+                self._defect("text_left_out", at, event)
+                short = LEFT_OUT
+            if short not in self._ids:
+                self._ids[short] = len(self._ids)
+                self._text_bytes += len(short.encode())
+                self._strings.append(short)
+        return self._ids[short]
 
     def _count(self, phase: str, category: str) -> None:
-        """Counts an event of a phase and a category; when the table is full, those of a new pair by their phase alone."""
+        """Count an event of a phase and a category; when the table is full, those of a new pair by their phase alone."""
         key = cut_text(phase, self._text_limit), cut_text(category, self._text_limit)
         size = 4 + len(key[0].encode()) + len(key[1].encode())
         if key not in self._counts and (len(self._counts) >= self._string_limit or self._count_bytes + size > self._total_limit):
             key = (phase if len(phase.encode()) == 1 else "", "")
             size = 4 + len(key[0])
         if key not in self._counts:
-            self._counts[key] = 0
             self._count_bytes += size
-        self._counts[key] += 1
+        self._counts[key] = self._counts.get(key, 0) + 1
 
-    # the course of the document
 
-    def _start(self, i: int) -> int:
-        buffer = self._buffer
-        if self._base + i == 0:
-            if not self._final and len(buffer) < 3:
-                raise _NeedMoreError
-            if buffer.startswith(b"\xef\xbb\xbf"):
-                return 3
-        start, i = i, self._white(i)
-        if i == len(buffer):
-            if i > start:
-                return i
-            if self._final:
-                self._defect("empty", 0, b"")
-                self._state = self._end
-            raise _NeedMoreError
-        c = buffer[i]
-        if c not in b"{[":
-            return self._lose(i, i, "lost_event")
-        if c == 0x7B and not self._final and len(buffer) - i < _RESTART_LONGEST:
-            raise _NeedMoreError
-        if c == 0x7B and not _LIKE_JSON_LINES.match(buffer, i):
-            self._root = c
-            self._after_element = self._after_comma = False
-            self._state = self._object
-            return i + 1
-        self._root = 0x5B
-        self._enter_array()
-        return i + (c == 0x5B)
+def _spelled(text: str, inside: str | None = "args") -> _Members:
+    """Read the object ``text`` with the arrays and objects in it as their JSON text, except the members of ``inside``."""
+    members, at = _Members(), _behind(text, 1)
+    while text[at] != "}":
+        key, end = _JSON.raw_decode(text, at)
+        at = _behind(text, _behind(text, end) + 1)  # the colon
+        value, end = _JSON.raw_decode(text, at)
+        if isinstance(value, list):
+            value = _spelled(text[at:end], None) if key == inside and isinstance(value, _Members) else text[at:end]
+        members.append((key, value))
+        at = _behind(text, end)
+        at = _behind(text, at + (text[at] == ","))
+    return members
 
-    def _enter_array(self) -> None:
-        self._after_element = self._after_comma = False
-        self._state = self._array
 
-    def _next(self, i: int) -> int:
-        """The next thing of an array or object, or the end of the text (``_NeedMoreError``)."""
-        i = self._white(i)
-        if i == len(self._buffer) and self._final:
-            if self._state != self._tail and self._root == 0x7B:
-                self._defect_here("truncated", i, i)
-            self._state = self._end
-        return i
+def _behind(text: str, at: int) -> int:
+    white = _WHITE.match(text, at)
+    return white.end() if white else at
 
-    def _comma(self, i: int) -> int:
-        if not self._after_element:
-            self._defect_here("trailing_comma", i, i + 1)
-        self._after_element, self._after_comma = False, True
-        return i + 1
 
-    def _array(self, start: int) -> int:
-        i = self._next(start)
-        if i == len(self._buffer):
-            if i > start:
-                return i
-            raise _NeedMoreError
-        c = self._buffer[i]
-        if c == 0x2C:
-            return self._comma(i)
-        if c != 0x5D:
-            return self._element(i)
-        if self._after_comma:
-            self._defect_here("trailing_comma", i, i + 1)
-        self._state = self._tail if self._root == 0x5B else self._object
-        self._after_element, self._after_comma = True, False
-        return i + 1
+def _text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str) else None
 
-    def _object(self, start: int) -> int:
-        i = self._next(start)
-        if i == len(self._buffer):
-            if i > start:
-                return i
-            raise _NeedMoreError
-        c = self._buffer[i]
-        if c == 0x2C:
-            return self._comma(i)
-        if c == 0x22:
-            return self._member(i)
-        if c != 0x7D:
-            return self._lose(i, i, "lost_event")
-        if self._after_comma:
-            self._defect_here("trailing_comma", i, i + 1)
-        self._state = self._tail
-        return i + 1
 
-    def _tail(self, start: int) -> int:
-        i = self._next(start)
-        if i == len(self._buffer):
-            if i > start:
-                return i
-            raise _NeedMoreError
-        return self._lose(i, i, "trailing_garbage")
+def _integer(value: Any, decimals: int = 0) -> int | None:
+    """Return a number, or what a text or a truth value stands for, times 10**decimals, cut toward zero; None if it is not a number.
 
-    def _end(self, i: int) -> int:
-        if i < len(self._buffer):
-            return len(self._buffer)
-        raise _NeedMoreError
-
-    def _lose(self, start: int, at: int, kind: str, reason: str | None = None) -> int:
-        """Text from ``start`` on is lost; look for the next start of an event from ``at`` on."""
-        self._noted.clear()
-        self._lost_from = self._base + start
-        self._lost_kind = kind
-        self._lost_example = self._buffer[start : min(start + _EXAMPLE, max(at, start + 1))]
-        if reason:
-            self._defect(reason, self._lost_from, self._lost_example)
-        self._state = self._resynchronise
-        return at
-
-    def _resynchronise(self, i: int) -> int:
-        found = _RESTART.search(self._buffer, i)
-        if found is None and not self._final:
-            if len(self._buffer) - _RESTART_LONGEST > i:
-                return len(self._buffer) - _RESTART_LONGEST
-            raise _NeedMoreError
-        stop = found.start() if found else len(self._buffer)
-        lost = self._base + stop - self._lost_from
-        if self._lost_kind == "trailing_garbage":
-            self._defect("trailing_garbage", self._lost_from, self._lost_example, max(lost, 1))
-        elif self._lost_kind == "lost_event" and not found and not self._anything:
-            self._defect("not_json", self._lost_from, self._lost_example)
-        else:
-            if self._lost_kind == "lost_event":
-                self._defect("lost_event", self._lost_from, self._lost_example)
-            self._defect("lost_bytes", self._lost_from, self._lost_example, lost)
-        if found is None:
-            self._state = self._end
-            return stop
-        self._enter_array()
-        return found.end() if found.group(1) else stop
-
-    def _cut(self, start: int, limit: int) -> int:
-        """The unit from ``start`` on is longer than the text that is there."""
-        if start + limit <= len(self._buffer):
-            return self._lose(start, start + limit, "lost_event", "too_long")
-        self._noted.clear()
-        if self._final:
-            self._defect_here("truncated", start, len(self._buffer))
-            example = self._buffer[start : start + _EXAMPLE]
-            self._defect("lost_bytes", self._base + start, example, len(self._buffer) - start)
-            self._state = self._end
-        raise _NeedMoreError
-
-    def _member(self, start: int) -> int:
-        end = min(len(self._buffer), start + self._member_limit)
-        reader = _Reader(self._buffer, end, self._depth_limit, self._note)
-        self._noted.clear()
-        if self._after_element:
-            self._note("missing_comma", start)
-        try:
-            key, i = reader.key(start)
-            i = reader.white(i)
-        except _NeedMoreError:
-            return self._cut(start, self._member_limit)
-        except _BrokenError as broken:
-            return self._lose(start, broken.position, "lost_event", broken.reason)
-        if key != "traceEvents" and self._buffer[i] == 0x5B and not self._final and len(self._buffer) - i < 2 * _RESTART_LONGEST:
-            raise _NeedMoreError
-        if self._buffer[i] == 0x5B and (key == "traceEvents" or _LIKE_EVENTS.match(self._buffer, i)):
-            self._commit_notes(i)
-            if key != "traceEvents":
-                self._defect_here("broken_member", start, i)  # its key was damaged
-            self._enter_array()
-            return i + 1
-        name = key.encode()
-        try:
-            _, j = reader.value(i)
-        except _NeedMoreError:
-            if start + self._member_limit <= len(self._buffer) or self._final:
-                self._members.append((name, self._buffer[i:end][: self._member_limit], True))
-                self._defect_here("broken_member", start, end)
-            return self._cut(start, self._member_limit)
-        except _BrokenError as broken:
-            self._members.append((name, self._buffer[i : broken.position], True))
-            self._defect_here("broken_member", start, broken.position)
-            return self._lose(start, broken.position, "broken_member", broken.reason)
-        self._commit_notes(j)
-        self._member_bytes += j - i
-        if key == "traceEvents" or self._member_bytes > self._member_limit:
-            self._defect_here("broken_member", start, j)
-        else:
-            self._members.append((name, self._buffer[i:j], False))
-        self._anything = True
-        self._after_element, self._after_comma = True, False
-        return j
-
-    def _element(self, start: int) -> int:
-        buffer = self._buffer
-        reader = _Reader(buffer, min(len(buffer), start + self._event_limit), self._depth_limit, self._note)
-        self._noted.clear()
-        if self._after_element:
-            self._note("missing_comma", start)
-        try:
-            if buffer[start] == 0x7B:
-                end = self._plain_event(start)
-                if end is None:
-                    event, end = reader.value(start)
-                    self._commit_event(event, start, end)
-            else:
-                end = self._no_event(reader, start)
-        except _NeedMoreError:
-            return self._cut(start, self._event_limit)
-        except _BrokenError as broken:
-            return self._lose(start, broken.position, "lost_event", broken.reason)
-        self._commit_notes(end)
-        self._anything = True
-        self._after_element, self._after_comma = True, False
-        return end
-
-    def _no_event(self, reader: _Reader, start: int) -> int:
-        c = self._buffer[start]
-        if c == 0x22:
-            end = reader.bare_string(start)
-        elif c == 0x5B:
-            _, end = reader.value(start)
-        else:
-            _, end = reader.word(start)
-            if any(code == "bare_word" for code, _ in self._noted):
-                raise _BrokenError(start)
-        self._note("not_an_event", start)
-        return end
-
-    # one event
-
-    def _plain_event(self, start: int) -> int | None:
-        """Reads an event that is JSON without any damage; None if it may not be."""
-        buffer = self._buffer
-        i = start - self._window_start
-        if not self._window or i < 0 or i > len(self._window) - _WINDOW // 2:
-            self._window = buffer[start : start + _WINDOW].decode("latin-1")
-            self._window_start, i = start, 0
-        try:
-            event, end = _PLAIN.raw_decode(self._window, i)
-            end += self._window_start
-            raw = buffer[start:end]
-            if raw.count(b"{") + raw.count(b"[") > self._depth_limit or b"\\ud" in raw.lower():
-                return None
-            if not raw.isascii():
-                event, _ = _PLAIN.raw_decode(raw.decode("utf-8"))
-            if end > start + self._event_limit:
-                raise _NeedMoreError
-            self._commit_event(event, start, end)
-        except (ValueError, _NotPlainError):
-            return None
-        return end
-
-    def _commit_event(self, event: _Object, start: int, end: int) -> None:
-        fields: dict[str, Any] = {}
-        args: dict[int, Any] = {}
-        for key, value in event:
-            fields[key] = value
-            if key == "args" and isinstance(value, _Object):
-                args.update((self._keys[k], v) for k, v in value if k in self._keys)
-        texts = [fields.get("cat"), fields.get("name"), *(v for c, v in args.items() if self._kinds[c] == "text")]
-        if any(isinstance(v, list) and getattr(v, "span", None) is None for v in texts):
-            raise _NotPlainError  # their text is wanted
-        phase = fields.get("ph")
-        if not isinstance(phase, str) or isinstance(phase, _Number):
-            self._note("no_phase", start)
-            return
-        category = self._as_text(fields.get("cat"))
-        self._count(phase, category or "")
-        if phase == "M":
-            size = end - start + _METADATA_BYTES
-            if self._metadata_bytes + size > self._member_limit:
-                self._note("metadata_left_out", start)
-            else:
-                self._metadata_bytes += size
-                self._metadata.append((self._event_count, self._buffer[start:end]))
-        instant, wide = phase == "i", category in self._wide_categories
-        if phase not in ("X", "B", "E") and not (instant and wide):
-            return
-        start_ns = self._as_time(fields.get("ts"), start)
-        if start_ns is None:
-            if not instant:
-                self._note("no_timestamp", start)
-            return
-        name = self._as_text(fields.get("name"))
-        row = [
-            self._event_count,
-            ord(phase),
-            None if category is None else self._intern(category, start),
-            None if name is None else self._intern(name, start),
-            self._as_id(fields.get("pid"), start),
-            self._as_id(fields.get("tid"), start),
-            start_ns,
-            self._as_time(fields.get("dur"), start),
-        ]
-        for column, kind in enumerate(self._kinds if wide else self._kinds[: self._narrow]):
-            value = args.get(column)
-            if kind == "int":
-                row.append(self._as_int(value, start))
-            elif kind == "text":
-                text = self._as_text(value)
-                row.append(None if text is None else self._intern(text, start))
-            else:
-                three = [*value[:3], None, None, None] if _is_array(value) else [None] * 3
-                row.extend(self._as_int(v, start) for v in three[:3])
-        (self._wide_rows if wide else self._rows).append(row)
-        self._event_count += 1
-
-    def _as_text(self, value: Any) -> str | None:
-        if isinstance(value, str):
-            return str(value)
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if isinstance(value, _Object | _Array) and value.span:
-            return self._buffer[value.span[0] : value.span[1]].decode("utf-8", "replace")
+    What does not fit int64 may come as any number beyond it.
+    """
+    if isinstance(value, bool):
+        return int(value)
+    text = value.strip(_STRIPPED) if isinstance(value, str) else ""
+    if _HEXADECIMAL.fullmatch(text):
+        return int(text, 16)
+    if not _NUMBER.fullmatch(text):
         return None
-
-    def _as_time(self, value: Any, at: int) -> int | None:
-        """Nanoseconds of microseconds."""
-        if not isinstance(value, str) or not _NUMBER.match(value.strip(_STRIPPED)):
-            return None
-        time = scaled_int(value.strip(_STRIPPED), 3)
-        if time is None:
-            self._note("number_out_of_range", at)
-        return time
-
-    def _as_int(self, value: Any, at: int) -> int | None:
-        if isinstance(value, bool):
-            return int(value)
-        if not isinstance(value, str):
-            return None
-        number, numeric = _integer(value)
-        if numeric and number is None:
-            self._note("number_out_of_range", at)
-        return number
-
-    def _as_id(self, value: Any, at: int) -> int | None:
-        """A pid or tid: its number, or what stands for its text."""
-        if isinstance(value, str) and not isinstance(value, _Number):
-            number, _ = _integer(value)
-            return _TEXT_ID_BASE - self._intern(value, at) if number is None else number
-        return None if isinstance(value, bool) else self._as_int(value, at)
-
-
-def _is_array(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list) and not isinstance(value, _Object)
-
-
-def _integer(text: str) -> tuple[int | None, bool]:
-    """The number a text stands for, cut towards zero, or None; and whether it is a number at all."""
-    text = text.strip(_STRIPPED)
-    if _NUMBER.match(text):
-        return scaled_int(text, 0), True
-    hexadecimal = _HEXADECIMAL.match(text)
-    if hexadecimal is None:
-        return None, False
-    digits = hexadecimal.group(1).lstrip("0") or "0"
-    number = int(digits, 16) if len(digits) <= 16 else None
-    return (number if number in _INT64 else None), True
+    number = _CUT.create_decimal(text)
+    if not number or number.adjusted() + decimals < 0:
+        return 0
+    return int(_CUT.scaleb(number, decimals)) if number.adjusted() + decimals < 20 else _INT64

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -16,9 +18,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from postrun.errors import InputError
+from postrun.ingest import ingest, kineto, trace_batches, trace_scan
 from postrun.ingest.limits import LEFT_OUT, cut_text
-from postrun.ingest.trace_scan import Arg, Defect, TraceScan, have_native, text_id
-from postrun.ingest.trace_scan_python import decode_value, scaled_int
+from postrun.ingest.trace_scan import Arg, Defect, Scanner, TraceScan, have_native, text_id
+from postrun.ingest.trace_scan_python import PythonScanner
+from postrun.ingest.trace_values import decode_value
+from trace_scan_oracle import OracleScanner, scaled_int
 
 ARGS = {
     "correlation": Arg("correlation", "int"),
@@ -29,7 +35,14 @@ ARGS = {
 WIDE_ARGS = {"grid": Arg("grid", "int3"), "kind": Arg("kind", "text")}
 
 needs_native = pytest.mark.skipif(not have_native(), reason="installed without the C extension")
-both_scanners = pytest.mark.parametrize("force_python", [pytest.param(False, id="C", marks=needs_native), pytest.param(True, id="Python")])
+all_scanners = pytest.mark.parametrize(
+    "scanner",
+    [pytest.param(None, id="C", marks=needs_native), pytest.param(OracleScanner, id="oracle"), pytest.param(PythonScanner, id="Python")],
+)
+repairing_scanners = pytest.mark.parametrize(
+    "scanner", [pytest.param(None, id="C", marks=needs_native), pytest.param(OracleScanner, id="oracle")]
+)
+MakeScanner = Callable[..., Scanner] | None
 
 
 @dataclass
@@ -57,9 +70,9 @@ class Read:
         )
 
 
-def read(text: bytes | str, *, force_python: bool = False, cuts: Iterator[int] | None = None, **options: Any) -> Read:
+def read(text: bytes | str, *, scanner: MakeScanner = None, cuts: Iterator[int] | None = None, **options: Any) -> Read:
     data = text.encode() if isinstance(text, str) else text
-    scan = TraceScan(args=ARGS, wide_args=WIDE_ARGS, wide_categories={"kernel"}, force_python=force_python, **options)
+    scan = TraceScan(args=ARGS, wide_args=WIDE_ARGS, wide_categories={"kernel"}, scanner=scanner, **options)
     batches = []
     at = 0
     while at < len(data):
@@ -83,7 +96,9 @@ def read(text: bytes | str, *, force_python: bool = False, cuts: Iterator[int] |
             if row[column] is not None and text_id(row[column]) is not None:
                 row[column] = strings[text_id(row[column]) or 0]
     metadata = [m for b in batches for m in b.metadata]
-    return Read(rows, strings, metadata, scan.members, scan.event_counts, scan.defects, (events, wide))
+    defects = [d for d in scan.defects if d.code != "no_extension"]
+    assert (len(defects) < len(scan.defects)) == (scanner is PythonScanner or (scanner is None and not have_native()))
+    return Read(rows, strings, metadata, scan.members, scan.event_counts, defects, (events, wide))
 
 
 def random_cuts(seed: int, largest: int = 60) -> Iterator[int]:
@@ -125,7 +140,7 @@ LAYOUTS: dict[str, Callable[[list[Any]], str]] = {
 # ------------------------------------------------------------------------------------------------ exact values
 
 
-@both_scanners
+@all_scanners
 @pytest.mark.parametrize(
     ("ts", "expected"),
     [
@@ -147,8 +162,8 @@ LAYOUTS: dict[str, Callable[[list[Any]], str]] = {
         ('" 12.5 "', 12500),
     ],
 )
-def test_timestamps_are_exact_to_the_nanosecond(ts: str, expected: int, force_python: bool) -> None:
-    got = read(f'[{{"ph":"X","ts":{ts},"dur":{ts}}}]', force_python=force_python)
+def test_timestamps_are_exact_to_the_nanosecond(ts: str, expected: int, scanner: MakeScanner) -> None:
+    got = read(f'[{{"ph":"X","ts":{ts},"dur":{ts}}}]', scanner=scanner)
     assert [(r["start_ns"], r["duration_ns"]) for r in got.rows] == [(expected, expected)]
     assert got.defects == []
 
@@ -165,7 +180,7 @@ def test_numbers_agree_with_decimal(number: Decimal, layout: str) -> None:
     assert rows[0]["duration_ns"] == expected
 
 
-@both_scanners
+@all_scanners
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -174,52 +189,52 @@ def test_numbers_agree_with_decimal(number: Decimal, layout: str) -> None:
         ('"0x7fffffffffffffff"', 2**63 - 1),
     ],
 )  # fmt: skip
-def test_integer_arguments(value: str, expected: int | None, force_python: bool) -> None:
-    got = read(f'[{{"ph":"X","ts":0,"args":{{"correlation":{value}}}}}]', force_python=force_python)
+def test_integer_arguments(value: str, expected: int | None, scanner: MakeScanner) -> None:
+    got = read(f'[{{"ph":"X","ts":0,"args":{{"correlation":{value}}}}}]', scanner=scanner)
     assert got.rows[0]["correlation"] == expected
     assert got.defects == []
 
 
-@both_scanners
+@all_scanners
 @pytest.mark.parametrize(
     ("value", "expected"),
     [("7.50", "7.50"), ("true", "true"), ("null", None), ('"a\\u00e9\\n"', "aé\n"), ('[1, "é"]', '[1, "é"]'), ('{"a": 1}', '{"a": 1}')],
 )
-def test_text_arguments(value: str, expected: str | None, force_python: bool) -> None:
-    got = read(f'[{{"ph":"X","ts":0,"args":{{"label":{value}}}}}]', force_python=force_python)
+def test_text_arguments(value: str, expected: str | None, scanner: MakeScanner) -> None:
+    got = read(f'[{{"ph":"X","ts":0,"args":{{"label":{value}}}}}]', scanner=scanner)
     assert got.rows[0]["label"] == expected
 
 
-@both_scanners
+@all_scanners
 @pytest.mark.parametrize(
     ("value", "expected"),
     [("[1,2,3]", (1, 2, 3)), ("[1]", (1, None, None)), ('["4", [9, 9], 5, 6]', (4, None, 5)), ("7", (None,) * 3), ("[]", (None,) * 3)],
 )
-def test_triple_arguments(value: str, expected: tuple[int | None, ...], force_python: bool) -> None:
-    got = read(f'[{{"ph":"X","cat":"kernel","ts":0,"args":{{"grid":{value}}}}}]', force_python=force_python)
+def test_triple_arguments(value: str, expected: tuple[int | None, ...], scanner: MakeScanner) -> None:
+    got = read(f'[{{"ph":"X","cat":"kernel","ts":0,"args":{{"grid":{value}}}}}]', scanner=scanner)
     assert tuple(got.rows[0][f"grid_{axis}"] for axis in "xyz") == expected
 
 
-@both_scanners
-def test_keys_may_share_a_column_and_the_last_counts(force_python: bool) -> None:
+@all_scanners
+def test_keys_may_share_a_column_and_the_last_counts(scanner: MakeScanner) -> None:
     got = read('[{"ph":"X","ts":1,"args":{"External id":1,"external id":2}},{"ts":2,"ph":"B","args":{"external id":3}}]',
-               force_python=force_python)  # fmt: skip
+               scanner=scanner)  # fmt: skip
     assert [r["external_id"] for r in got.rows] == [2, 3]
 
 
-@both_scanners
-def test_processes_and_threads_may_be_texts(force_python: bool) -> None:
+@all_scanners
+def test_processes_and_threads_may_be_texts(scanner: MakeScanner) -> None:
     names = ["Spans", "", "stream 7", "12", "0x10", 5, None, 1.0, "99999999999999999999"]
-    got = read(written([event(pid=name, tid=name) for name in names]), force_python=force_python)
+    got = read(written([event(pid=name, tid=name) for name in names]), scanner=scanner)
     assert [r["pid"] for r in got.rows] == ["Spans", "", "stream 7", 12, 16, 5, None, 1, "99999999999999999999"]
     assert [r["pid"] for r in got.rows] == [r["tid"] for r in got.rows]
     assert got.defects == []
 
 
-@both_scanners
-def test_wide_events_stand_apart_with_their_place_in_the_file(force_python: bool) -> None:
+@all_scanners
+def test_wide_events_stand_apart_with_their_place_in_the_file(scanner: MakeScanner) -> None:
     events = [event(), event(cat="kernel", args={"grid": [4, 5, 6], "correlation": 9}), event(ph="B"), event(ph="i"), event(ph="E")]
-    got = read(written(events), force_python=force_python)
+    got = read(written(events), scanner=scanner)
     plain, wide = got.tables
     assert plain["ordinal"].to_pylist() == [0, 2, 3]
     assert wide["ordinal"].to_pylist() == [1]
@@ -229,27 +244,27 @@ def test_wide_events_stand_apart_with_their_place_in_the_file(force_python: bool
     assert got.counts == {("X", "cpu_op"): 1, ("X", "kernel"): 1, ("B", "cpu_op"): 1, ("i", "cpu_op"): 1, ("E", "cpu_op"): 1}
 
 
-@both_scanners
-def test_instants_of_wide_categories_are_read_and_of_others_not(force_python: bool) -> None:
+@all_scanners
+def test_instants_of_wide_categories_are_read_and_of_others_not(scanner: MakeScanner) -> None:
     events = [
         event(ph="i", cat="kernel", name="here", args={"kind": "k", "correlation": 3}), event(ph="i", cat="kernel", ts=None),
         event(ph="i"), event(ph="I", cat="kernel"), event(ph="i", cat=None), event(),
     ]  # fmt: skip
-    got = read(written(events), force_python=force_python)
+    got = read(written(events), scanner=scanner)
     plain, wide = got.tables
     assert (wide["phase"].to_pylist(), wide["ordinal"].to_pylist(), wide["correlation"].to_pylist()) == ([ord("i")], [0], [3])
     assert (plain["ordinal"].to_pylist(), got.defects) == ([1], [])
 
 
-@both_scanners
-def test_metadata_events_know_how_many_events_came_before(force_python: bool) -> None:
+@all_scanners
+def test_metadata_events_know_how_many_events_came_before(scanner: MakeScanner) -> None:
     base = {"ph": "M", "name": "process_name", "pid": 0, "args": {"start_time_since_epoch_in_micros": 1594662605425850}}
-    got = read(written([base, event(), event(ph="C"), base | {"pid": 1}]), force_python=force_python)
+    got = read(written([base, event(), event(ph="C"), base | {"pid": 1}]), scanner=scanner)
     assert got.metadata == [(0, base), (1, base | {"pid": 1})]
 
 
-@both_scanners
-def test_members_before_and_after_the_events(force_python: bool) -> None:
+@all_scanners
+def test_members_before_and_after_the_events(scanner: MakeScanner) -> None:
     document = {
         "distributedInfo": {"rank": 3, "pg_config": [{"ranks": list(range(300))}] * 10},
         "traceEvents": [event()],
@@ -257,7 +272,7 @@ def test_members_before_and_after_the_events(force_python: bool) -> None:
         "INFO": ["Out-of-range = 4 ]}"],
         "x": 1.5,
     }
-    got = read(written(document), force_python=force_python)
+    got = read(written(document), scanner=scanner)
     assert got.members == {k: v for k, v in document.items() if k != "traceEvents"}
     assert len(got.rows) == 1
 
@@ -308,21 +323,23 @@ def test_every_layout_gives_what_json_gives(events: list[Any], layout: str, seed
     assert [r["name"] for r in whole.rows] == [e.get("name") for e in expected]
     assert sum(whole.counts.values()) == len(events)
     assert read(text, cuts=random_cuts(seed)).same(whole)
-    assert read(text, force_python=True).same(whole)
-    assert read(text, force_python=True, cuts=random_cuts(seed, 200)).same(whole)
+    assert read(text, scanner=OracleScanner).same(whole)
+    assert read(text, scanner=OracleScanner, cuts=random_cuts(seed, 200)).same(whole)
+    assert read(text, scanner=PythonScanner).same(whole)
+    assert read(text, scanner=PythonScanner, cuts=random_cuts(seed, 200)).same(whole)
 
 
-@both_scanners
-def test_long_nested_arguments(force_python: bool) -> None:
+@all_scanners
+def test_long_nested_arguments(scanner: MakeScanner) -> None:
     deep = [[1, 2], [3]] * 3000
     text = written({"traceEvents": [event(args={"Input Dims": deep, "correlation": 1, "label": "]}{["}), event()]})
-    got = read(text, force_python=force_python)
+    got = read(text, scanner=scanner)
     assert [r["correlation"] for r in got.rows] == [1, None]
     assert got.rows[0]["label"] == "]}{["
     assert got.defects == []
 
 
-@both_scanners
+@repairing_scanners
 @pytest.mark.parametrize(
     ("text", "codes"),
     [
@@ -343,8 +360,8 @@ def test_long_nested_arguments(force_python: bool) -> None:
         ('{"a": 1} and more', {"trailing_garbage": 8}),
     ],
 )
-def test_texts_without_a_row(text: str, codes: dict[str, int], force_python: bool) -> None:
-    got = read(text, force_python=force_python)
+def test_texts_without_a_row(text: str, codes: dict[str, int], scanner: MakeScanner) -> None:
+    got = read(text, scanner=scanner)
     assert got.rows == []
     assert got.codes == codes
 
@@ -354,7 +371,7 @@ def test_texts_without_a_row(text: str, codes: dict[str, int], force_python: boo
 GOOD = '{"ph":"X","ts":1,"name":"good"}'
 
 
-@both_scanners
+@repairing_scanners
 @pytest.mark.parametrize(
     ("name", "expected", "code"),
     [
@@ -376,20 +393,20 @@ GOOD = '{"ph":"X","ts":1,"name":"good"}'
         ('"x["y"]z"', 'x["y"]z', {"bare_quote": 2}),
     ],
 )
-def test_repaired_values(name: str | bytes, expected: str | None, code: dict[str, int], force_python: bool) -> None:
+def test_repaired_values(name: str | bytes, expected: str | None, code: dict[str, int], scanner: MakeScanner) -> None:
     raw = name.encode() if isinstance(name, str) else name
     text = b'[{"ph":"X","ts":1,"args":{"label":' + raw + b', "correlation":8},"name":' + raw + b',"tid":4},' + GOOD.encode() + b"]"
-    got = read(text, force_python=force_python)
+    got = read(text, scanner=scanner)
     assert [(r["name"], r["label"], r["correlation"], r["tid"]) for r in got.rows] == [
         (expected, expected, 8, 4),
         ("good", None, None, None),
     ]
     assert got.codes == {k: 2 * v for k, v in code.items()}
     for seed in range(20):
-        assert read(text, force_python=force_python, cuts=random_cuts(seed, 20)).same(got)
+        assert read(text, scanner=scanner, cuts=random_cuts(seed, 20)).same(got)
 
 
-@both_scanners
+@repairing_scanners
 @pytest.mark.parametrize(
     ("text", "rows", "codes"),
     [
@@ -411,18 +428,18 @@ def test_repaired_values(name: str | bytes, expected: str | None, code: dict[str
         (f'{{"a": tru\x00, "c": 3, "traceEvents": [{GOOD}], "d": 4}}', 1, {"broken_member": 1, "lost_bytes": 19}),
     ],
 )
-def test_repaired_structure(text: str, rows: int, codes: dict[str, int], force_python: bool) -> None:
-    got = read(text, force_python=force_python)
+def test_repaired_structure(text: str, rows: int, codes: dict[str, int], scanner: MakeScanner) -> None:
+    got = read(text, scanner=scanner)
     assert len(got.rows) == rows
     assert got.codes == codes
     for seed in range(20):
-        assert read(text, force_python=force_python, cuts=random_cuts(seed, 20)).same(got)
+        assert read(text, scanner=scanner, cuts=random_cuts(seed, 20)).same(got)
 
 
-@both_scanners
-def test_a_defect_says_where_and_what(force_python: bool) -> None:
+@repairing_scanners
+def test_a_defect_says_where_and_what(scanner: MakeScanner) -> None:
     text = f'[{GOOD}, {{"ph": "X", "ts": 1, "dur": N/A}}, {{\'ph\': 1}}, {GOOD}]'
-    got = read(text, force_python=force_python)
+    got = read(text, scanner=scanner)
     assert got.defects == [
         Defect("bare_word", 1, text.index("N/A"), "N/A}"),
         Defect("lost_bytes", len("{'ph': 1}, "), text.index("{'"), "{"),
@@ -430,20 +447,18 @@ def test_a_defect_says_where_and_what(force_python: bool) -> None:
     ]
 
 
-@both_scanners
-def test_broken_members_keep_their_text(force_python: bool) -> None:
-    got = read(
-        f'{{"good": {{"path": "C:\\Users"}}, "bad": {{"a": 1 "b": 2}}, "traceEvents": [{GOOD}], "x": [1,]}}', force_python=force_python
-    )
+@repairing_scanners
+def test_broken_members_keep_their_text(scanner: MakeScanner) -> None:
+    got = read(f'{{"good": {{"path": "C:\\Users"}}, "bad": {{"a": 1 "b": 2}}, "traceEvents": [{GOOD}], "x": [1,]}}', scanner=scanner)
     assert got.members == {"good": {"path": "C:\\Users"}, "bad": '{"a": 1 ', "x": [1]}
     assert len(got.rows) == 1
 
 
-@both_scanners
-def test_too_long_and_too_deep_events_are_lost_alone(force_python: bool) -> None:
+@repairing_scanners
+def test_too_long_and_too_deep_events_are_lost_alone(scanner: MakeScanner) -> None:
     long = event(args={"x": "y" * 3000})
     text = written([event(), long, event(), event(args={"x": json.loads("[" * 300 + "]" * 300)}), event()])
-    got = read(text, force_python=force_python, event_limit=2000)
+    got = read(text, scanner=scanner, event_limit=2000)
     assert len(got.rows) == 3
     assert got.codes["too_long"] == 1
     assert got.codes["too_deep"] == 1
@@ -509,7 +524,7 @@ def test_both_scanners_agree_on_damaged_text(events: list[Any], layout: str, see
     text = damaged(LAYOUTS[layout](events).encode(), random.Random(seed), places)
     limit = random.Random(seed).choice([200, 16 << 20])
     whole = read(text, event_limit=limit)
-    assert read(text, force_python=True, event_limit=limit).same(whole)
+    assert read(text, scanner=OracleScanner, event_limit=limit).same(whole)
     assert read(text, cuts=random_cuts(seed), event_limit=limit).same(whole)
 
 
@@ -517,8 +532,83 @@ def test_both_scanners_agree_on_damaged_text(events: list[Any], layout: str, see
 @given(st.binary(max_size=300) | st.text('{}[]",:\\ntrue0e-"phtsX \n', max_size=120).map(str.encode), st.integers(0, 2**32))
 def test_both_scanners_agree_on_any_bytes(text: bytes, seed: int) -> None:
     whole = read(text)
-    assert read(text, force_python=True).same(whole)
+    assert read(text, scanner=OracleScanner).same(whole)
     assert read(text, cuts=random_cuts(seed, 10)).same(whole)
+
+
+# ------------------------------------------------------------------------------------------------ without the extension
+
+
+def refused_or_same(text: bytes, **options: Any) -> None:
+    """Assert that the scanner without the extension refuses a text that the oracle finds damaged, or else reads all of it."""
+    with suppress(InputError):
+        assert read(text, scanner=PythonScanner, **options).same(read(text, scanner=OracleScanner, **options))
+
+
+@given(events_strategy.filter(bool), st.sampled_from(sorted(LAYOUTS)), st.integers(0, 2**32), st.integers(1, 6))
+def test_damage_is_refused_without_the_extension(events: list[Any], layout: str, seed: int, places: int) -> None:
+    refused_or_same(damaged(LAYOUTS[layout](events).encode(), random.Random(seed), places))
+
+
+@given(st.binary(max_size=300) | st.text('{}[]",:\\ntrue0e-"phtsX \n', max_size=120).map(str.encode))
+def test_any_bytes_are_refused_or_read_without_the_extension(text: bytes) -> None:
+    refused_or_same(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "this is no trace",
+        '{"traceEvents": null}',
+        '{"a": 1',
+        '{"a": 1} and more',
+        f"[{GOOD} {GOOD}]",
+        f"[{GOOD},]",
+        f'{{"traceEvents":[{GOOD}',
+        f'{{"events":[{GOOD}]}}',
+        '[{"ph":"X","ts":1,"name":"a\nb"}]',
+        '[{"ph":"X","ts":NaN}]',
+        r'[{"ph":"X","ts":1,"name":"\ud83d"}]',
+        '[{"ph":"X","ts":1,"name":"' + "x" * 3000 + '"}]',
+        "[" * 100_000,
+    ],
+)
+def test_what_only_the_extension_repairs_is_refused_without_it(text: str) -> None:
+    with pytest.raises(InputError, match=r"damaged .* at byte [\d,]+,.*lacks the compiled extension.*reinstall postrun with a C compiler"):
+        read(text, scanner=PythonScanner, event_limit=2000)
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        (" \n", {"empty": 1}),
+        ("{}", {}),
+        ("[]", {}),
+        ('{"traceEvents": [null, 1, "x", [2], {}, {"name": "a"}, {"ph": 1}]}', {"not_an_event": 4, "no_phase": 3}),
+        ('{"traceEvents": [{"ph":"X","ts":null},{"ph":"X"},{"ph":"E","ts":"soon"}]}', {"no_timestamp": 3}),
+        ('{"traceEvents": [{"ph":"X","ts":1e30}]}', {"no_timestamp": 1, "number_out_of_range": 1}),
+        (GOOD, {}),
+        (f"{GOOD},{GOOD},", {}),
+    ],
+)
+def test_events_that_give_no_row_are_noted_without_the_extension(text: str, codes: dict[str, int]) -> None:
+    got = read(text, scanner=PythonScanner)
+    assert got.codes == codes
+    assert got.same(read(text, scanner=OracleScanner))
+
+
+def test_an_installation_without_the_extension_reads_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [event(ts=10 * i, dur=5) for i in range(50)]
+    (tmp_path / "good.pt.trace.json").write_text(native_layout(events), encoding="utf-8")
+    (tmp_path / "bad.pt.trace.json").write_text(native_layout(events)[:-40].replace("aten::mm", "aten::bad"), encoding="utf-8")
+    monkeypatch.setattr(trace_scan, "_NativeScanner", None)
+    monkeypatch.setattr(kineto, "FLUSH_ROWS", 10)
+    monkeypatch.setattr(trace_batches, "BATCH_BYTES", 1)
+    with ingest([tmp_path]) as store:
+        assert store.frame("SELECT DISTINCT n.text FROM host_event AS e JOIN name AS n ON n.id = e.name").rows() == [("aten::mm",)]
+        notes = dict(store.frame("SELECT file || ' ' || code, message FROM ingest_note").rows())
+    assert "takes many times as long" in notes["good.pt.trace.json no_extension"]
+    assert re.search("cannot be read: its text is damaged .*reinstall postrun with", notes["bad.pt.trace.json not_readable"])
 
 
 @pytest.mark.parametrize("layout", ["native", "one line", "indent", "array"])
@@ -567,36 +657,36 @@ def test_work_is_linear_on_hostile_text(start: str, unit: str) -> None:
     assert time.process_time() - before < 2.0  # some milliseconds if it is linear, hours if not
 
 
-@both_scanners
-def test_long_texts_are_cut_and_counted(force_python: bool) -> None:
+@all_scanners
+def test_long_texts_are_cut_and_counted(scanner: MakeScanner) -> None:
     names = ["é" * 200, "é" * 200 + "x", "e" * 128]
-    result = read(json.dumps([event(name=name, pid=names[0]) for name in names]), force_python=force_python, text_limit=128)
+    result = read(json.dumps([event(name=name, pid=names[0]) for name in names]), scanner=scanner, text_limit=128)
     assert [row["name"] for row in result.rows] == [cut_text(name, 128) for name in names]
     assert result.rows[0]["name"] != result.rows[1]["name"]
     assert {row["pid"] for row in result.rows} == {cut_text(names[0], 128)}
     assert result.codes == {"text_cut": 5}
 
 
-@both_scanners
+@all_scanners
 @pytest.mark.parametrize("limits", [{"string_limit": 4}, {"total_limit": 24}])
-def test_texts_beyond_the_limit_become_one_text(limits: dict[str, int], force_python: bool) -> None:
-    result = read(json.dumps([event(name=f"name{i % 6}") for i in range(12)]), force_python=force_python, **limits)
+def test_texts_beyond_the_limit_become_one_text(limits: dict[str, int], scanner: MakeScanner) -> None:
+    result = read(json.dumps([event(name=f"name{i % 6}") for i in range(12)]), scanner=scanner, **limits)
     kept = 3
     assert [row["name"] for row in result.rows] == [f"name{i % 6}" if i % 6 < kept else LEFT_OUT for i in range(12)]
     assert result.codes == {"text_left_out": 12 - 2 * kept}
 
 
-@both_scanners
-def test_pairs_of_phase_and_category_beyond_the_limit_are_counted_by_phase(force_python: bool) -> None:
+@all_scanners
+def test_pairs_of_phase_and_category_beyond_the_limit_are_counted_by_phase(scanner: MakeScanner) -> None:
     events = [event(cat=f"c{i}") for i in range(5)] + [event(ph="C", cat="x"), event(ph="ab", cat="x")]
-    result = read(json.dumps(events), force_python=force_python, string_limit=3)
+    result = read(json.dumps(events), scanner=scanner, string_limit=3)
     assert result.counts == {("X", "c0"): 1, ("X", "c1"): 1, ("X", "c2"): 1, ("X", ""): 2, ("C", ""): 1, ("", ""): 1}
 
 
-@both_scanners
-def test_metadata_events_beyond_the_limit_are_left_out(force_python: bool) -> None:
+@all_scanners
+def test_metadata_events_beyond_the_limit_are_left_out(scanner: MakeScanner) -> None:
     events = [{"ph": "M", "name": "process_name", "pid": i} for i in range(20)] + [event()]
-    result = read(json.dumps(events), force_python=force_python, member_limit=1000)
+    result = read(json.dumps(events), scanner=scanner, member_limit=1000)
     size = len(json.dumps(events[0])) + 64
     assert [e["pid"] for _, e in result.metadata] == list(range(1000 // size))
     assert result.codes == {"metadata_left_out": 20 - 1000 // size}
@@ -611,7 +701,8 @@ def test_both_scanners_agree_at_the_limits(events: list[Any], layout: str, seed:
     written_text = LAYOUTS[layout]([{**e, "name": str(e.get("name")) * 40} if isinstance(e, dict) else e for e in events])
     options = {"text_limit": text, "string_limit": many, "total_limit": total, "member_limit": 10_000}
     native = read(written_text, cuts=random_cuts(seed), **options)
-    assert native.same(read(written_text, force_python=True, **options))
+    assert native.same(read(written_text, scanner=OracleScanner, **options))
+    assert native.same(read(written_text, scanner=PythonScanner, **options))
 
 
 def test_calls_in_the_wrong_order_and_bad_columns_are_refused() -> None:
@@ -647,11 +738,11 @@ def load(path: Path) -> bytes:
         "sampled_2_ranks/sampled_rank-0.json.gz",
     ],
 )
-@both_scanners
-def test_real_traces_are_read_as_json_reads_them(shared_data: Path, name: str, force_python: bool) -> None:
+@all_scanners
+def test_real_traces_are_read_as_json_reads_them(shared_data: Path, name: str, scanner: MakeScanner) -> None:
     text = load(shared_data / "kineto" / name)
     document = json.loads(text, strict=False, parse_float=Decimal)
-    got = read(text, force_python=force_python, cuts=iter([1 << 16] * 10_000))
+    got = read(text, scanner=scanner, cuts=iter([1 << 16] * 10_000))
     expected = [e for e in document["traceEvents"] if e.get("ph") in ("X", "B", "E")]
     assert got.defects == []
     assert list(got.members) == [k for k in document if k != "traceEvents"]
