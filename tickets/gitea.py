@@ -60,8 +60,7 @@ class Gitea(GitHub):
 
     def upload(self, file: Upload) -> tuple[FileLink, str | None]:
         path = f"{self._issue}/assets"
-        answer = self.client.send("POST", path, body=multipart([], [("attachment", file)]), query={"name": file.name})
-        made = self.client.parsed(answer, "POST", path)
+        made = self.client.json("POST", path, body=multipart([], [("attachment", file)]), query={"name": file.name})
         return FileLink(file.name, str(made["browser_download_url"])), str(made["id"])
 
     def attached(self, name: str, before: Sequence[Comment]) -> list[Attached]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from .http import Client, HttpError, Options, TicketError, Upload, raw
+from .http import Body, Client, HttpError, Options, TicketError, Upload
 from .jira import server
 from .markup import Renderer, markdown
 from .message import FileLink
@@ -105,8 +105,7 @@ class GitHub:
         known = theirs.hostname == own or (own == "api.github.com" and theirs.hostname == "uploads.github.com")
         if not known or theirs.scheme != urlsplit(self.client.base).scheme:
             raise TicketError(f"{self.client.base} names {theirs.hostname} for uploads, which is not GitHub's; nothing was sent there")
-        answer = self.client.send("POST", place, body=raw(file), query={"name": file.name})
-        made = self.client.parsed(answer, "POST", place)
+        made = self.client.json("POST", place, body=Body(file.content_type, file.read()), query={"name": file.name})
         return FileLink(file.name, str(made["browser_download_url"])), str(made["id"])
 
     def _gone(self, asset: str) -> None:

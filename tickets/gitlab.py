@@ -88,12 +88,12 @@ class GitLab:
     def upload(self, file: Upload) -> tuple[FileLink, str | None]:
         path = f"{self._project}/uploads"
         try:
-            answer = self.client.send("POST", path, body=multipart([], [("file", file)]))
+            answer = self.client.json("POST", path, body=multipart([], [("file", file)]))
         except HttpError as error:
-            if error.status == 400 and "large" in error.said.lower():
-                raise HttpError(str(error), 413, error.said) from None
+            if error.status == 400 and "large" in error.words.lower():
+                raise HttpError(str(error), 413, error.words) from None
             raise
-        url = str(self.client.parsed(answer, "POST", path)["url"])
+        url = str(answer["url"])
         if not re.fullmatch(r"/uploads/[0-9a-f]+/[A-Za-z0-9._-]+", url):
             raise TicketError(f"{self.client.base} answers an upload with a place that is none: {url[:100]!r}")
         return FileLink(file.name, url), None

@@ -73,8 +73,7 @@ class Jira:
 
     def upload(self, file: Upload) -> tuple[FileLink, str | None]:
         path = f"{self._issue}/attachments"
-        answer = self.client.send("POST", path, body=multipart([], [("file", file)]), headers={"X-Atlassian-Token": "no-check"})
-        made = self.client.parsed(answer, "POST", path)
+        made = self.client.json("POST", path, body=multipart([], [("file", file)]), headers={"X-Atlassian-Token": "no-check"})
         return FileLink(file.name), str(made[0]["id"])
 
     def attached(self, name: str, before: Sequence[Comment]) -> list[Attached]:

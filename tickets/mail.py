@@ -80,7 +80,7 @@ class Mailer:
         mail.add_alternative(as_html(made, mark), subtype="html", cte="quoted-printable")
         for file in files:
             main, _, sub = file.content_type.partition(";")[0].partition("/")
-            mail.add_attachment(b"".join(file.chunks()), maintype=main, subtype=sub, filename=file.name)
+            mail.add_attachment(file.read(), maintype=main, subtype=sub, filename=file.name)
         return mail
 
     def _once(self, mail: EmailMessage, data: bytes) -> Outcome:

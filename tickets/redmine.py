@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..errors import UsageError
-from .http import Client, HttpError, LostAnswerError, Options, Upload, raw
+from .http import Body, Client, HttpError, LostAnswerError, Options, Upload
 from .jira import server
 from .markup import Renderer, markdown, textile
 from .message import FileLink
@@ -86,14 +86,12 @@ class Redmine:
 
     def upload(self, file: Upload) -> tuple[FileLink, str | None]:
         try:
-            answer = self.client.send(
-                "POST", "/uploads.json", body=raw(file, "application/octet-stream"), query={"filename": file.name}, retry=True
-            )
+            body = Body("application/octet-stream", file.read())
+            made = self.client.json("POST", "/uploads.json", body=body, query={"filename": file.name}, retry=True)["upload"]
         except HttpError as error:
-            if error.status == 422 and ("size" in error.said.lower() or "large" in error.said.lower()):
-                raise HttpError(str(error), 413, error.said) from None
+            if error.status == 422 and ("size" in error.words.lower() or "large" in error.words.lower()):
+                raise HttpError(str(error), 413, error.words) from None
             raise
-        made = self.client.parsed(answer, "POST", "/uploads.json")["upload"]
         content_type = file.content_type.partition(";")[0]
         self._waiting.append({"token": made["token"], "filename": file.name, "content_type": content_type})
         return FileLink(file.name), str(made["id"]) if made.get("id") else None

@@ -63,8 +63,7 @@ class Roundup:
         return found
 
     def _content(self, cls: str, number: str) -> str:
-        answer = self.client.send("GET", f"/rest/data/{cls}/{number}/content", query={"@verbose": "1"})
-        value = self.client.parsed(answer, "GET", f"/rest/data/{cls}/{number}/content")["data"]["data"]
+        value = self.client.json("GET", f"/rest/data/{cls}/{number}/content", query={"@verbose": "1"})["data"]["data"]
         return value if isinstance(value, str) else str(value.get("content", ""))
 
     def _patch(self, path: str, operation: str, value: dict[str, Any]) -> None:
@@ -99,8 +98,7 @@ class Roundup:
     def upload(self, file: Upload) -> tuple[FileLink, str | None]:
         path = "/rest/data/file"
         fields = [("name", file.name), ("type", file.content_type.partition(";")[0])]
-        answer = self.client.send("POST", path, body=multipart(fields, [("content", file)]))
-        number = str(self.client.parsed(answer, "POST", path)["data"]["id"])
+        number = str(self.client.json("POST", path, body=multipart(fields, [("content", file)]))["data"]["id"])
         self._patch(self._issue, "add", {"files": number})
         return FileLink(file.name), number
 

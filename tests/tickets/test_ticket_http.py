@@ -100,7 +100,7 @@ def test_a_post_that_was_turned_away_is_repeated_with_its_whole_body(server: Any
     server.faults.append(("POST", "/x", fault))
     body = multipart([("a", "b")], [("file", Upload("r.pdf", "application/pdf", 700_000, data=b"x" * 700_000))])
     answer = client(server, slept).send("POST", "/x", body=body)
-    assert json.loads(answer.data)["size"] == body.size == len(server.requests[0].data)
+    assert json.loads(answer.data)["size"] == len(body.data) == len(server.requests[0].data)
 
 
 def test_nobody_listens(slept: list[float]) -> None:
