@@ -1,4 +1,4 @@
-"""The words of `postrun attach`."""
+"""The command `postrun attach`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _formats(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
     if words == ["none"]:
         return ()
     if not words or any(word not in FORMATS for word in words):
-        raise click.BadParameter(f"{value!r} is no list of formats; write one or more of {', '.join(FORMATS)}, or none")
+        raise click.BadParameter(f"{value!r} is not a list of formats; write one or more of {', '.join(FORMATS)}, or none")
     return tuple(dict.fromkeys(words))
 
 
@@ -50,7 +50,7 @@ def link(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str
     except ValueError:
         good = None
     if not good or any(ord(one) < 33 for one in value):
-        raise click.BadParameter(f"{value!r} is no address; write for example https://reports.example.org/run/report.html")
+        raise click.BadParameter(f"{value!r} is not an address; write for example https://reports.example.org/run/report.html")
     return value
 
 
@@ -99,36 +99,36 @@ def attach(
         timeout_s=timeout,
         insecure_http=insecure_http,
         ca_bundle=known.environment.get(settings.CA_BUNDLE) or None,
+        release=github_release,
         tell=(lambda text: None) if quiet else (lambda text: echo(f"postrun: {text}", err=True)),
     )
     if dry_run:
         from . import dry
 
         for target in targets:
-            echo(dry.shown(target, known, options, message, files, github_release))
+            echo(dry.preview(target, known, options, message, files))
         return
-    _send(targets, known, options, message, files, github_release, as_json=as_json, quiet=quiet)
+    _send(targets, known, options, message, files, as_json=as_json, quiet=quiet)
 
 
 def _send(
-    targets: Sequence[Target], known: Settings, options: Options, message: Message, files: Sequence[Upload], release: str | None,
-    *, as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
-    """Each target; one that fails does not stop the others. What is missing of any is told before anything is sent."""
+    targets: Sequence[Target], known: Settings, options: Options, message: Message, files: Sequence[Upload], *, as_json: bool, quiet: bool
+) -> None:
+    """Send to each target; one that fails does not stop the others. A missing setting of any is an error before anything is sent."""
     from .systems import delivery
 
-    deliveries = [(target, delivery(target, known, options, release)) for target in targets]
+    deliveries = [(target, delivery(target, known, options)) for target in targets]
     done, code = [], 0
-    for target, one in deliveries:
+    for target, delivered in deliveries:
         entry: dict[str, Any] = {"target": target.text, "done": None, "notes": [], "error": None}
         done.append(entry)
         try:
-            outcome = one.deliver(message, files)
+            outcome = delivered.deliver(message, files)
         except PostrunError as error:
             entry["error"] = str(error)
             code = code or (error.exit_code if isinstance(error, UsageError) else 1)
-            said = str(error)
-            echo(f"postrun: {said if said.startswith(target.text) else f'{target.text}: {said}'}", err=True)
+            text = str(error)
+            echo(f"postrun: {text if text.startswith(target.text) else f'{target.text}: {text}'}", err=True)
             continue
         entry |= {"done": outcome.did, "notes": list(outcome.notes), "error": outcome.problem}
         if not quiet and not as_json:

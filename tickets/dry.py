@@ -1,61 +1,52 @@
-"""What would be sent? Nobody is contacted, and no token is needed or shown."""
+"""Preview of a delivery: what would be sent, without a token and without contacting a server."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from ..analysis.wording import size as size_words
 from .http import Options, Upload
-from .message import FileLink, Message
+from .mail import Mailer
+from .markup import FileLink
+from .message import Message
 from .settings import SECTIONS, Settings
-from .systems import delivery, tracker_of
+from .systems import delivery
 from .target import Target
-from .tracker import render
+from .tracker import Tracker
+from .web import Web
 
 _STAND_IN: Final = "not-shown"
-_URLS: Final = {"jira", "gitlab", "gitea", "redmine", "roundup"}
+_URLS: Final = ("jira", "gitlab", "gitea", "redmine", "roundup")
 _NO_SERVER: Final = "not-configured.invalid"
+_PLACES: Final = {"gitlab": "/uploads/.../{}", "github": "https://.../{}", "gitea": "https://.../{}"}
+"""Markdown needs an address of a file, which the server will name."""
 
 
-def shown(target: Target, settings: Settings, options: Options, message: Message, files: Sequence[Upload], release: str | None) -> str:
-    """Where to, which files, and the very text; links to files that the server names are shown as `...`."""
-    known = _without_secrets(settings)
-    ticket = tracker_of(target, known, options, release)
+def preview(target: Target, settings: Settings, options: Options, message: Message, files: Sequence[Upload]) -> str:
+    """Return the target, the files and the exact text."""
+    delivered = delivery(target, _without_secrets(settings), options)
     lines = [f"To {target.text}"]
-    if ticket is None:
-        one = delivery(target, known, options)
-        from .mail import Mailer
-        from .web import Web
-
-        if isinstance(one, Mailer):
-            where = "no server yet: set POSTRUN_MAIL_HOST" if one.host == _NO_SERVER else f"{one.host}:{one.port} ({one.security})"
-            lines += [f"Mail through {where}", ""]
-            mail = one.composed(message, ())
-            lines += [f"{name}: {value}" for name, value in mail.items() if name in ("From", "To", "Subject")]
-            lines += _files(files)
-            part = mail.get_body(("plain",))
-            lines += ["", part.get_content() if part is not None else ""]
-        elif isinstance(one, Web):
-            lines += [f"POST {one.client.base}", *_files(files)]
-            lines += [f"\n{name}:\n{value}" for name, value in one.fields(message)]
-        return "\n".join(lines)
-    lines.append(f"POST {ticket.client.base}{ticket.comment_path} (or the change of our comment, where there is one)")
-    sent = list(files) if ticket.takes_files else []
-    links = [FileLink(file.name, _place(target, file.name)) for file in sent]
-    left_out = (ticket.no_files,) if files and not ticket.takes_files else ()
-    lines += [*_files(sent), "", render(ticket, replace(message, left_out=left_out), links)]
-    if _NO_SERVER in ticket.client.base:
-        lines.insert(
-            1, f"No server is configured: {_NO_SERVER} stands for it. Before it can be sent, set POSTRUN_{target.kind.upper()}_URL."
-        )
+    if isinstance(delivered, Tracker):
+        if _NO_SERVER in delivered.client.base:
+            variable = f"POSTRUN_{target.kind.upper()}_URL"
+            lines = [lines[0], f"No server is configured: {_NO_SERVER} stands for it. Before it can be sent, set {variable}."]
+        sent = [] if delivered.no_files else files
+        left_out = [delivered.no_files] if files and delivered.no_files else []
+        links = [FileLink(file.name, _PLACES[target.kind].format(file.name) if target.kind in _PLACES else None) for file in sent]
+        lines.append(f"POST {delivered.client.base}{delivered.comment_path} (or the change of our comment, if there is one)")
+        lines += [*_files(sent), "", delivered.text(message, links, left_out)]
+    elif isinstance(delivered, Mailer):
+        configured = delivered.host != _NO_SERVER
+        where = f"{delivered.host}:{delivered.port} ({delivered.security})" if configured else "no server yet: set POSTRUN_MAIL_HOST"
+        mail = delivered.composed(message, ())
+        part = mail.get_body(("plain",))
+        lines += [f"Mail through {where}", "", *(f"{name}: {mail[name]}" for name in ("Subject", "From", "To")), *_files(files)]
+        lines += ["", part.get_content() if part is not None else ""]
+    elif isinstance(delivered, Web):
+        lines += [f"POST {delivered.client.base}", *_files(files)]
+        lines += [f"\n{name}:\n{value}" for name, value in delivered.fields(message)]
     return "\n".join(lines)
-
-
-def _place(target: Target, name: str) -> str | None:
-    """Markdown needs an address."""
-    return f"/uploads/.../{name}" if target.kind == "gitlab" else f"https://.../{name}" if target.kind in ("github", "gitea") else None
 
 
 def _files(files: Sequence[Upload]) -> list[str]:
@@ -63,7 +54,7 @@ def _files(files: Sequence[Upload]) -> list[str]:
 
 
 def _without_secrets(settings: Settings) -> Settings:
-    """With stand-ins for all secrets, and for servers that are not set."""
+    """Replace all secrets, and servers that are not set."""
     file = {
         section: {
             **{name: value for name in plain if (value := settings.get(section, name)) is not None},

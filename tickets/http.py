@@ -103,7 +103,7 @@ def json_body(value: Any) -> Body:
 
 def multipart(fields: Sequence[tuple[str, str]], files: Sequence[tuple[str, Upload]]) -> Body:
     """Encode a form (RFC 7578)."""
-    parts = [*fields, *((name, (file.name, file.read(), file.content_type)) for name, file in files)]
+    parts: list[tuple[str, Any]] = [*fields, *((name, (file.name, file.read(), file.content_type)) for name, file in files)]
     data, content_type = urllib3.encode_multipart_formdata(parts)
     return Body(content_type, data)
 

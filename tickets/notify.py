@@ -1,6 +1,6 @@
-"""Which tickets does a night open or update? A file of rules and the rows of the index give actions; each is then sent.
+"""The tickets of a night: a file of rules and the rows of the index -> actions, each of which is then sent.
 
-    limit = 10                         # tickets per rule and night; what is more stands in one summary
+    limit = 10                         # tickets per rule and night; the rest is in one summary
 
     [[rule]]
     name = "slow steps"
@@ -11,13 +11,13 @@
     verdicts = ["LowGPUUtilization"]   # or ["any"]
     title = "{family}: {reason}"
 
-All kinds of conditions of ``run`` and ``labels`` must hold; of ``verdicts``, ``regression`` and ``failed`` one must.
+All conditions of ``run`` and ``labels`` must hold, and at least one of ``verdicts``, ``regression`` and ``failed``.
 """
 
 from __future__ import annotations
 
 import fnmatch
-import tomllib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,16 +25,18 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..errors import InputError, UsageError
 from . import settings as ticket_settings
-from .http import LostAnswerError, Options, Upload
-from .markup import parted, plain
-from .message import WORDS, Message, Paragraph, Strong, Text, Verdict, counts, from_report, length, marker, place, slug
+from .http import Options, Upload
+from .markup import length, parted, plain
+from .message import WORDS, Message, Verdict, from_report, marker, order, slug
 from .report_files import CONTENT_TYPES, FORMATS
+from .systems import delivery
 from .target import Target, parse
+from .tracker import NewTicket, Tracker
 
 if TYPE_CHECKING:
     from ..nightly.model import Row
-    from .tracker import Tracker
 
+_TYPES: Final = {str: "a text", list: "a list of texts", dict: "a table of texts", bool: "true or false", int: "a whole number"}
 _KEYS: Final = {
     "name": str, "to": str, "run": list, "labels": dict, "verdicts": list, "regression": bool, "failed": bool, "title": str, "attach": list,
     "issue_type": str, "ticket_labels": list, "per": str, "limit": int,
@@ -48,7 +50,7 @@ _SUMMARY_ROWS: Final = 200
 
 
 class Regression(Protocol):
-    """What became worse, as the history tells it. ``id``: of the row."""
+    """A regression of the history. ``id``: of the row."""
 
     @property
     def id(self) -> str: ...
@@ -79,8 +81,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One message to one target. ``ticket_key``: of the ticket to open or to find, where the target is a project. ``folder``: of the run's
-    files below the output; ``files``: which of them go along."""
+    """One message to one target. ``ticket_key``: of the ticket to open or to find, if the target is a project. ``folder``: of the run's
+    files below the output; ``files``: formats to attach."""
 
     rule: str
     target: Target
@@ -94,24 +96,15 @@ class Action:
 
 
 def load(path: Path, *, settings: ticket_settings.Settings | None = None) -> tuple[Rule, ...]:
-    """The rules of a TOML file. Raises UsageError that names the rule, the key and what is accepted, or what is missing to reach a target:
-    before the night, not after it."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not TOML: {error}") from None
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; check --attach") from None
-    made = rules(content, str(path))
-    from .systems import delivery
-
+    """Return the rules of a TOML file. Raise UsageError for a mistake, or a setting that a target needs: before the night, not after it."""
+    checked = rules(ticket_settings.read_toml(path, "--attach"), str(path))
     known = settings or ticket_settings.load()
-    for rule in made:
+    for rule in checked:
         try:
             delivery(rule.target, known, Options())
         except UsageError as error:
             raise UsageError(f"{path}, rule {rule.name}: {error}") from None
-    return made
+    return checked
 
 
 def rules(content: Mapping[str, Any], source: str) -> tuple[Rule, ...]:
@@ -121,12 +114,11 @@ def rules(content: Mapping[str, Any], source: str) -> tuple[Rule, ...]:
     if not isinstance(tables, list) or not tables:
         raise UsageError(f"{source}: there is no [[rule]]")
     limit = _limit(content.get("limit", _LIMIT), f"{source}: limit")
-    made = [_rule(table, f"{source}, rule {number}", limit) for number, table in enumerate(tables, 1)]
-    names = [rule.name for rule in made]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"{source}: two rules have the name {name!r}; the name tells their tickets apart")
-    return tuple(made)
+    checked = tuple(_rule(table, f"{source}, rule {number}", limit) for number, table in enumerate(tables, 1))
+    names = [rule.name for rule in checked]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"{source}: two rules have the name {repeated!r}; the name tells their tickets apart")
+    return checked
 
 
 def _limit(value: Any, where: str) -> int:
@@ -137,7 +129,7 @@ def _limit(value: Any, where: str) -> int:
 
 def _rule(table: Any, where: str, limit: int) -> Rule:
     if not isinstance(table, dict):
-        raise UsageError(f"{where} is no table; write [[rule]] above its keys")
+        raise UsageError(f"{where} is not a table; write [[rule]] above its keys")
     table = {name: [value] if _KEYS.get(name) is list and isinstance(value, str) else value for name, value in table.items()}
     for name, value in table.items():
         if name not in _KEYS:
@@ -145,62 +137,48 @@ def _rule(table: Any, where: str, limit: int) -> Rule:
         kind = _KEYS[name]
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise UsageError(f"{where}: {name} must be {_TYPES[kind]}")
-        if isinstance(value, list) and not all(isinstance(one, str) and one for one in value):
+        if isinstance(value, list) and not all(isinstance(text, str) and text for text in value):
             raise UsageError(f"{where}: {name} must be a list of texts")
     for name in ("name", "to"):
         if not table.get(name):
             raise UsageError(f"{where}: {name} is missing")
     if not (table.get("verdicts") or table.get("regression") or table.get("failed")):
-        raise UsageError(f"{where}: nothing makes it speak; set verdicts, regression = true or failed = true")
+        raise UsageError(f"{where}: no condition is set; set verdicts, regression = true or failed = true")
     if table.get("per", "family") not in ("family", "run"):
         raise UsageError(f"{where}: per is {table['per']!r}; write family (a ticket for all its runs) or run")
-    if bad := [one for one in table.get("attach", ()) if one not in FORMATS]:
-        raise UsageError(f"{where}: attach has {bad[0]!r}; possible: {', '.join(FORMATS)}")
-    title = table.get("title", _TITLE)
+    if unknown := [kind for kind in table.get("attach", ()) if kind not in FORMATS]:
+        raise UsageError(f"{where}: attach has {unknown[0]!r}; possible: {', '.join(FORMATS)}")
     try:
-        title.format(**dict.fromkeys(_FIELDS, ""))
+        table.get("title", _TITLE).format(**dict.fromkeys(_FIELDS, ""))
     except (KeyError, IndexError, ValueError, AttributeError):
-        raise UsageError(f"{where}: title {title!r} has a part that is none of {', '.join('{' + name + '}' for name in _FIELDS)}") from None
+        fields = ", ".join(f"{{{name}}}" for name in _FIELDS)
+        raise UsageError(f"{where}: title {table['title']!r} has an unknown part; possible: {fields}") from None
     try:
         target = parse(table["to"], projects=True)
     except UsageError as error:
         raise UsageError(f"{where}: to: {error}") from None
-    if target.ticket is None and target.merge_request:
-        raise UsageError(f"{where}: to: {table['to']!r} is no project")
-    return Rule(
-        name=table["name"],
-        target=target,
-        run=tuple(table.get("run", ())),
-        labels=tuple((str(name), str(value)) for name, value in table.get("labels", {}).items()),
-        verdicts=tuple(table.get("verdicts", ())),
-        regression=table.get("regression", False),
-        failed=table.get("failed", False),
-        title=title,
-        attach=tuple(table.get("attach", ("pdf",))),
-        issue_type=table.get("issue_type"),
-        ticket_labels=tuple(table.get("ticket_labels", ())),
-        per=table.get("per", "family"),
-        limit=_limit(table["limit"], f"{where}: limit") if "limit" in table else limit,
-    )
-
-
-_TYPES: Final = {str: "a text", list: "a list of texts", dict: "a table of texts", bool: "true or false", int: "a whole number"}
+    labels = tuple((str(name), str(value)) for name, value in table.get("labels", {}).items())
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in table.items() if name not in ("to", "labels")
+    }
+    values["limit"] = _limit(table["limit"], f"{where}: limit") if "limit" in table else limit
+    return Rule(target=target, labels=labels, **values)
 
 
 def actions(rules: Sequence[Rule], rows: Sequence[Row], regressions: Iterable[Regression]) -> list[Action]:
-    """What to send, rule by rule, in the order of the rows; one action per rule and run at most. Beyond the limit: the first ones, and one
-    summary of the rest. ``rows``: those that are new this night."""
+    """Return what to send, rule by rule, in the order of the rows, with at most one action per rule and run. Beyond the limit there is one
+    summary. ``rows``: those that are new this night."""
     worse: dict[str, list[Regression]] = {}
-    for one in regressions:
-        worse.setdefault(one.id, []).append(one)
-    made = []
+    for regression in regressions:
+        worse.setdefault(regression.id, []).append(regression)
+    planned = []
     for rule in rules:
         matched = [(row, reasons) for row in rows if (reasons := _reasons(rule, row, worse.get(row.id, ())))]
         kept = matched if len(matched) <= rule.limit else matched[: rule.limit - 1]
-        made += [_action(rule, row, reasons, _family(row, worse.get(row.id, ()))) for row, reasons in kept]
+        planned += [_action(rule, row, reasons, _family(row, worse.get(row.id, ()))) for row, reasons in kept]
         if rest := matched[len(kept) :]:
-            made.append(_summary(rule, rest))
-    return made
+            planned.append(_summary(rule, rest))
+    return planned
 
 
 def _family(row: Row, worse: Sequence[Regression]) -> str:
@@ -215,14 +193,14 @@ def _reasons(rule: Rule, row: Row, worse: Sequence[Regression]) -> tuple[str, ..
         return ()
     if any(not fnmatch.fnmatchcase(row.labels.get(name, ""), pattern) or name not in row.labels for name, pattern in rule.labels):
         return ()
-    found = [one.text for one in worse] if rule.regression else []
+    reasons = [regression.text for regression in worse] if rule.regression else []
     if rule.failed and row.state == "failed":
-        found.append(f"there is no report: {row.reason or 'no reason is known'}")
+        reasons.append(f"there is no report: {row.reason or 'no reason is known'}")
     issues = [name for name, verdict in row.verdicts.items() if verdict == "IssuesFound"]
     wanted = {name.lower() for name in rule.verdicts}
     if named := [name for name in issues if "any" in wanted or name.lower() in wanted]:
-        found.append(f"issues found by {', '.join(named)}")
-    return tuple(found)
+        reasons.append(f"issues found by {', '.join(named)}")
+    return tuple(reasons)
 
 
 def _action(rule: Rule, row: Row, reasons: tuple[str, ...], family: str) -> Action:
@@ -245,7 +223,7 @@ def _action(rule: Rule, row: Row, reasons: tuple[str, ...], family: str) -> Acti
         title=plain(rule.title).format(**parts).strip() or "postrun",
         message=message,
         ticket_key=f"{rule.name}/{family if rule.per == 'family' else row.id}",
-        folder=row.folder if row.state == "reported" else None,  # beside the log of one that failed an older report may stand
+        folder=row.folder if row.state == "reported" else None,  # a failed run's folder may have an older report
         files=files,
         issue_type=rule.issue_type,
         ticket_labels=rule.ticket_labels,
@@ -253,19 +231,17 @@ def _action(rule: Rule, row: Row, reasons: tuple[str, ...], family: str) -> Acti
 
 
 def _message(row: Row) -> Message:
-    """What the index knows of a run."""
+    """Return what the index contains about a run."""
     verdicts = tuple(
-        Verdict(name, WORDS.get(verdict, verdict), "") for name, verdict in sorted(row.verdicts.items(), key=lambda one: place(one[1]))
+        Verdict(name, WORDS.get(verdict, verdict), "") for name, verdict in sorted(row.verdicts.items(), key=lambda item: order(item[1]))
     )
     return Message(
         key=row.id,
-        name=row.name or row.id,
+        run=row.name or row.id,
         status=row.status or row.state,
         headline=row.headline or (f"No report: {row.reason}" if row.reason else "No report."),
-        subtitle="",
         verdicts=verdicts,
-        counts=counts(verdicts),
-        issues=sum(one.verdict == "issue" for one in verdicts),
+        issues=sum(verdict.verdict == "issue" for verdict in verdicts),
         warnings=row.warnings,
     )
 
@@ -278,7 +254,7 @@ def _summary(rule: Rule, rest: Sequence[tuple[Row, tuple[str, ...]]]) -> Action:
         lines = (*lines, f"and {len(rest) - len(shown)} more; the index has them all")
     digest = slug("\n".join(sorted(f"{row.id} {row.fingerprint}" for row, _ in rest)))
     headline = f"{len(rest)} more runs matched the rule {rule.name} than tickets are opened for in one night ({rule.limit})."
-    message = Message(f"{rule.name}/summary/{digest}", f"{len(rest)} runs", "summary", headline, "", lines=lines)
+    message = Message(f"{rule.name}/summary/{digest}", f"{len(rest)} runs", "summary", headline, lines=lines)
     return Action(rule.name, rule.target, plain(f"postrun: {rule.name}: {len(rest)} more runs"), message, f"{rule.name}/summary")
 
 
@@ -290,34 +266,26 @@ def send(
     options: Options | None = None,
     link: str | None = None,
 ) -> str:
-    """Send one action; -> what was done, in words. ``read_file``: a file below the night's output. Raises TicketError, UsageError."""
-    from .systems import delivery, tracker_of
-
+    """Send one action and return what was done, in words. ``read_file``: a file below the night's output. Raise TicketError, UsageError."""
     known = settings or ticket_settings.load()
     options = options or Options(ca_bundle=known.environment.get(ticket_settings.CA_BUNDLE) or None)
     message = replace(_full(action, read_file), link=link)
     files = [_file(action, kind, read_file) for kind in action.files]
-    target, opened = action.target, ""
-    if target.kind not in ("mail", "web") and target.ticket is None:
-        tracker = tracker_of(target, known, options)
-        assert tracker is not None
-        number, new = _ticket(tracker, action)
-        target = replace(target, ticket=number)
+    opened, delivered = "", delivery(action.target, known, options)
+    if isinstance(delivered, Tracker) and action.target.ticket is None:
+        number, new = _ticket(delivered, action)
+        delivered.target = replace(action.target, ticket=number)
         opened = f"opened {number}, " if new else f"{number}: "
-    outcome = delivery(target, known, options).deliver(message, files)
-    told = f"{action.rule}: {action.target.text}: {opened}{outcome.did}"
-    return told + "".join(f"; {one}" for one in (*outcome.notes, outcome.problem) if one)
+    outcome = delivered.deliver(message, files)
+    return "; ".join(filter(None, (f"{action.rule}: {action.target.text}: {opened}{outcome.did}", *outcome.notes, outcome.problem)))
 
 
 def _full(action: Action, read_file: Callable[[str], bytes]) -> Message:
-    """With the findings of the run's report.json, where it can be read."""
-    import json
-
+    """Add the findings of the run's report.json, if it can be read."""
     if action.folder is None:
         return action.message
     try:
-        report = json.loads(read_file(f"{action.folder}/report.json"))
-        full = from_report(report)
+        full = from_report(json.loads(read_file(f"{action.folder}/report.json")))
     except (ValueError, OSError, InputError):
         return action.message
     return replace(full, key=action.message.key, lines=action.message.lines)
@@ -329,25 +297,15 @@ def _file(action: Action, kind: str, read_file: Callable[[str], bytes]) -> Uploa
 
 
 def _ticket(tracker: Tracker, action: Action) -> tuple[str, bool]:
-    """The open ticket of this rule and family, or a new one. One whose answer was lost is looked for before it is opened again."""
-    from .tracker import NewTicket
-
+    """Return the open ticket of this rule and family, and whether it is new."""
     mark = marker(action.ticket_key)
     if (number := tracker.find(mark)) is not None:
         return number, False
     text = f"Opened by postrun nightly: the rule {action.rule} matched. What it finds each night is a comment here, until this is closed."
-    body = tracker.markup([Paragraph((Strong(action.title),)), Paragraph((Text(text),))], mark)
+    dialect = tracker.dialect
+    body = dialect.page.format("\n\n".join((dialect.strong.format(dialect.escape(action.title)), dialect.escape(text))), mark)
     title = action.title
     while length(title) > tracker.title_limit:
-        title = title[: len(title) - 1]
+        title = title[:-1]
     ticket = NewTicket(title, body, mark, action.issue_type, action.ticket_labels)
-    for attempt in range(3):
-        try:
-            return tracker.open(ticket), True
-        except LostAnswerError:
-            if attempt == 2:
-                raise
-            tracker.client.options.sleep(tracker.client.options.backoff_s * 2**attempt)
-            if (number := tracker.find(mark)) is not None:
-                return number, True
-    raise AssertionError
+    return tracker.repeated(lambda: tracker.open(ticket), lambda: tracker.find(mark)), True

@@ -1,8 +1,8 @@
-"""Where do the addresses, names and tokens of ticket servers come from?
+"""Addresses, names and tokens of ticket servers: environment and configuration file -> `Settings`.
 
-Environment > file. A value is ``POSTRUN_<SECTION>_<NAME>``, such as ``POSTRUN_JIRA_TOKEN``; of a secret also ``..._FILE``, a file that
-holds it. The file is ``$POSTRUN_TICKETS_CONFIG``, else ``postrun/tickets.toml`` in ``$XDG_CONFIG_HOME`` (else ``~/.config``): a table per
-section. Nobody but its owner may read a file that holds a secret.
+The environment overrides the file. A value is ``POSTRUN_<SECTION>_<NAME>``, such as ``POSTRUN_JIRA_TOKEN``; of a secret also
+``..._FILE``, a file that contains it. The configuration file is ``$POSTRUN_TICKETS_CONFIG``, else ``postrun/tickets.toml`` in
+``$XDG_CONFIG_HOME`` (else ``~/.config``), and has a table per section. Nobody but its owner may read it if it contains a secret.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NoReturn
+from urllib.parse import urlsplit
 
 from ..errors import UsageError
+from .target import Target
 
 SECTIONS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     # section -> (plain names, secret names)
@@ -28,6 +30,7 @@ SECTIONS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "attach": ((), ("headers",)),
 }
 CONFIG: Final = "POSTRUN_TICKETS_CONFIG"
+_API_HOSTS: Final[dict[str | None, str]] = {"api.github.com": "github.com"}
 CA_BUNDLE: Final = "POSTRUN_CA_BUNDLE"
 
 
@@ -56,13 +59,21 @@ class Settings:
         return value or default
 
     def need(self, section: str, name: str, why: str) -> str:
-        """Raises UsageError with ``why`` where it is not set."""
-        value = self.get(section, name)
-        if value is None:
-            raise UsageError(
-                f"{why}: set {_variable(section, name)}, or {name} in [{section}] of {self.path or default_path(self.environment)}"
-            )
-        return value
+        """Return a value. Raise UsageError with ``why`` if it is not set."""
+        return self.get(section, name) or self._missing(section, name, why, "")
+
+    def server(self, target: Target, example: str) -> str:
+        """Return the server of the target, else of the settings. Both must name the same: the token is for that one."""
+        configured = self.get(target.kind, "url")
+        if target.url is None:
+            return configured or self._missing(target.kind, "url", f"{target.text} does not name the server (such as {example})", "")
+        if configured is None:
+            return target.url
+        ours, theirs = urlsplit(configured), urlsplit(target.url)
+        if (_API_HOSTS.get(ours.hostname, ours.hostname), ours.port) != (theirs.hostname, theirs.port):
+            setting = f"POSTRUN_{target.kind.upper()}_URL ({configured}), which the token is for"
+            raise UsageError(f"{target.text} is on another server than {setting}; name one of the two")
+        return configured
 
     def secret(self, section: str, name: str) -> str | None:
         """From the environment, a file that the environment names, or the configuration file."""
@@ -73,14 +84,13 @@ class Settings:
         return self.file.get(section, {}).get(name, "").strip() or None
 
     def need_secret(self, section: str, name: str, why: str) -> str:
-        value = self.secret(section, name)
-        if value is None:
-            variable = _variable(section, name)
-            raise UsageError(
-                f"{why}: set {variable}, or {variable}_FILE to a file that holds it, or {name} in [{section}] of "
-                f"{self.path or default_path(self.environment)}"
-            )
-        return value
+        return self.secret(section, name) or self._missing(
+            section, name, why, f", or {_variable(section, name)}_FILE to a file that contains it"
+        )
+
+    def _missing(self, section: str, name: str, why: str, file: str) -> NoReturn:
+        path = self.path or default_path(self.environment)
+        raise UsageError(f"{why}: set {_variable(section, name)}{file}, or {name} in [{section}] of {path}")
 
 
 def default_path(environment: Mapping[str, str]) -> Path:
@@ -89,7 +99,7 @@ def default_path(environment: Mapping[str, str]) -> Path:
 
 
 def load(environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings of this user. UsageError for a file that is no TOML, holds what nothing reads, or secrets that others can read."""
+    """Return the user's settings. Raise UsageError for a file with unknown settings, or with secrets that others can read."""
     environment = os.environ if environment is None else environment
     named = environment.get(CONFIG, "")
     path = Path(named) if named else default_path(environment)
@@ -97,19 +107,12 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
         if named:
             raise UsageError(f"{path}: there is no such file; check {CONFIG}")
         return Settings(environment)
-    import tomllib
-
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not TOML: {error}") from None
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; check {CONFIG}") from None
+    content = read_toml(path, CONFIG)
     tables: dict[str, dict[str, str]] = {}
     secrets = False
     for section, table in content.items():
         if section not in SECTIONS or not isinstance(table, dict):
-            raise UsageError(f"{path}: [{section}] is no table of ticket settings; possible: {', '.join(SECTIONS)}")
+            raise UsageError(f"{path}: [{section}] is not a table of ticket settings; possible: {', '.join(SECTIONS)}")
         plain, secret = SECTIONS[section]
         for name, value in table.items():
             if name not in (*plain, *secret):
@@ -118,13 +121,25 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
                 raise UsageError(f"{path}: {section}.{name} must be text in quotation marks")
             secrets = secrets or name in secret
         tables[section] = {name: str(value) for name, value in table.items()}
-    if secrets:
-        _private(path, f"{path} holds secrets")
+    if secrets and os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        raise UsageError(f"{path} contains secrets, and others can read it: chmod 600 {path}")
     return Settings(environment, tables, path)
 
 
+def read_toml(path: Path, option: str) -> dict[str, Any]:
+    """Return the content of a file. Raise UsageError that names ``option``, which names the file."""
+    import tomllib
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not TOML: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; check {option}") from None
+
+
 def _secret_file(path: Path, variable: str) -> str:
-    """The text of a file that holds one secret. Its mode is not looked at: an orchestrator that mounts it sets the mode."""
+    """Return the secret in a file. Its mode is not checked: an orchestrator that mounts it sets the mode."""
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -133,8 +148,3 @@ def _secret_file(path: Path, variable: str) -> str:
     if not text:
         raise UsageError(f"{path} is empty; check {variable}")
     return text
-
-
-def _private(path: Path, what: str) -> None:
-    if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
-        raise UsageError(f"{what}, and others can read it: chmod 600 {path}")

@@ -1,51 +1,34 @@
-"""Which program part speaks to the system that a target names?"""
+"""The deliveries: a target's kind -> the program part that sends a message there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
-from . import gitea, github, gitlab, jira, mail, redmine, roundup, tracker, web
+from . import gitea, github, gitlab, jira, mail, redmine, roundup, web
 from .http import Options, Upload
 from .message import Message
 from .settings import Settings
-from .target import Target
-from .tracker import Outcome, Tracker
+from .target import Kind, Target
+from .tracker import Outcome
 
 
 class Delivery(Protocol):
     def deliver(self, message: Message, files: Sequence[Upload]) -> Outcome: ...
 
 
-class OnTicket:
-    """A message to a ticket of a tracker."""
-
-    def __init__(self, tracker: Tracker) -> None:
-        self.tracker = tracker
-
-    def deliver(self, message: Message, files: Sequence[Upload]) -> Outcome:
-        return tracker.deliver(self.tracker, message, files)
-
-
-def tracker_of(target: Target, settings: Settings, options: Options, release: str | None = None) -> Tracker | None:
-    """None for mail and plain web addresses, which are no tickets. Raises UsageError where an address, a name or a token is missing."""
-    match target.kind:
-        case "jira":
-            return jira.tracker(target, settings, options)
-        case "gitlab":
-            return gitlab.tracker(target, settings, options)
-        case "github":
-            return github.tracker(target, settings, options, release)
-        case "gitea":
-            return gitea.tracker(target, settings, options)
-        case "redmine":
-            return redmine.tracker(target, settings, options)
-        case "roundup":
-            return roundup.tracker(target, settings, options)
-    return None
+_DELIVERIES: Final[dict[Kind, Callable[[Target, Settings, Options], Delivery]]] = {
+    "jira": jira.tracker,
+    "gitlab": gitlab.tracker,
+    "github": github.tracker,
+    "gitea": gitea.tracker,
+    "redmine": redmine.tracker,
+    "roundup": roundup.tracker,
+    "mail": mail.mailer,
+    "web": web.web,
+}
 
 
-def delivery(target: Target, settings: Settings, options: Options, release: str | None = None) -> Delivery:
-    if (ticket := tracker_of(target, settings, options, release)) is not None:
-        return OnTicket(ticket)
-    return mail.mailer(target, settings, options) if target.kind == "mail" else web.web(target, settings, options)
+def delivery(target: Target, settings: Settings, options: Options) -> Delivery:
+    """Return the delivery to a target. Raise UsageError if an address, a name or a token is missing."""
+    return _DELIVERIES[target.kind](target, settings, options)

@@ -1,30 +1,31 @@
-"""How does a message become one comment on a ticket, whichever system it is, however often it is sent?
+"""Delivery of a message as one comment on a ticket, whichever system it is on and however often it is sent.
 
-Each system says what it can in a `Tracker`; the order of the steps is here: look for our comment, upload, write, look whether another
-attach wrote at the same time, remove our older files.
+Each system is a `Tracker` that knows its API. The order of the steps is here: look for our comment, upload the files, write, look whether
+another attach wrote at the same time, remove our older files.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final
 
 from ..analysis.wording import size as size_words
+from .comment import comment
 from .http import Client, HttpError, LostAnswerError, TicketError, Upload
-from .markup import JOINER, Renderer
-from .message import Block, FileLink, Message, fitted, marker
+from .markup import JOINER, MARKDOWN, Dialect, FileLink
+from .message import Message, marker
 from .target import Target
 
 _TRIES: Final = 3
-PAGES: Final = 100
-"""How many pages of a list are read at most."""
+PAGES: Final = 100  # of a list are read at most
 
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """``mine``: whether the token's own user wrote it; None where the server does not say."""
+    """``mine``: whether the token's own user wrote it; None if the server does not show that."""
 
     id: str
     body: str
@@ -48,190 +49,200 @@ class NewTicket:
     labels: tuple[str, ...] = ()
 
 
-class Tracker(Protocol):
-    """One ticket of one system; for ``find`` and ``open`` its project alone need be named."""
-
-    target: Target
-    client: Client
-    comment_limit: int | None
-    title_limit: int
-
-    @property
-    def markup(self) -> Renderer: ...
-
-    @property
-    def takes_files(self) -> bool: ...
-
-    @property
-    def no_files(self) -> str:
-        """Why files are not taken, and what to do."""
-
-    @property
-    def comment_path(self) -> str:
-        """Below the server's address, where a comment is sent; shown by a dry run."""
-
-    def check(self) -> None:
-        """TicketError where the ticket is not there, or the token cannot see it."""
-
-    def comments(self) -> list[Comment]:
-        """Oldest first."""
-
-    def add(self, body: str) -> str | None:
-        """-> its id, where the server says."""
-
-    def change(self, comment: Comment, body: str) -> None: ...
-
-    def remove(self, comment: Comment) -> None: ...
-
-    def upload_limit(self, largest: int) -> int | None:
-        """Bytes; None where the server does not say. ``largest``: of what is to be sent."""
-
-    def upload(self, file: Upload) -> tuple[FileLink, str | None]:
-        """The file, and its id."""
-
-    def attached(self, name: str, before: Sequence[Comment]) -> list[Attached]:
-        """Our files of that name on the ticket. ``before``: our comments as they were."""
-
-    def discard(self, file: Attached) -> None: ...
-
-    def find(self, mark: str) -> str | None:
-        """An open ticket of the project whose description holds the marker: its key or number."""
-
-    def open(self, ticket: NewTicket) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``problem``: what was wanted and could not be done, though the comment stands."""
+    """``problem``: what could not be done, although the comment was written."""
 
     did: str
     notes: tuple[str, ...] = ()
     problem: str | None = None
 
 
-def holds(body: str, mark: str) -> bool:
-    """Whether the comment ends with our marker. Not where it is quoted. Servers may escape or wrap it."""
+class Tracker(ABC):
+    """One ticket of one system; `find` and `open` need its project alone. ``me``: the token's own user, None if unknown."""
+
+    dialect: Dialect = MARKDOWN
+    comment_limit: int | None = None
+    title_limit: ClassVar[int] = 255
+    page_size: ClassVar[int] = 100
+    no_files: str = ""
+    """Why files are not accepted, and the next step; empty if they are."""
+    me: str | None = None
+
+    def __init__(self, target: Target, client: Client) -> None:
+        self.target, self.client = target, client
+
+    @property
+    @abstractmethod
+    def comment_path(self) -> str:
+        """Where a comment is sent, below the server's address."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Set ``me``. Raise TicketError if the ticket does not exist, or the token cannot see it."""
+
+    @abstractmethod
+    def comments(self) -> list[Comment]:
+        """Return the comments, oldest first."""
+
+    @abstractmethod
+    def upload(self, file: Upload) -> tuple[FileLink, str | None]:
+        """Upload a file and return it with its id."""
+
+    @abstractmethod
+    def attached(self, name: str, before: Sequence[Comment]) -> list[Attached]:
+        """Return our files of that name on the ticket. ``before``: our comments before this delivery."""
+
+    @abstractmethod
+    def discard(self, file: Attached) -> None:
+        """Remove a file."""
+
+    @abstractmethod
+    def find(self, mark: str) -> str | None:
+        """Return the key or number of an open ticket of the project whose description contains the marker."""
+
+    @abstractmethod
+    def open(self, ticket: NewTicket) -> str:
+        """Open a ticket and return its key or number."""
+
+    def add(self, body: str) -> str | None:
+        """Write a comment and return its id, if the server names it."""
+        return str(self.client.json("POST", self.comment_path, value={"body": body})["id"])
+
+    def change(self, comment: Comment, body: str) -> None:
+        self.client.json("PUT", f"{self.comment_path}/{comment.id}", value={"body": body})
+
+    def remove(self, comment: Comment) -> None:
+        self.client.json("DELETE", f"{self.comment_path}/{comment.id}")
+
+    def upload_limit(self, largest: int) -> int | None:
+        """Return the size of a file in bytes that the server accepts; None if unknown. ``largest``: of the files to send."""
+        return None
+
+    def mine(self, author: Any) -> bool | None:
+        """Decide whether an author's id is the token's user."""
+        return None if self.me is None or author is None else str(author) == self.me
+
+    def user(self, path: str, key: str) -> str | None:
+        """Return the token's own user; None for a token that may not request it, such as of a project or job."""
+        try:
+            return str(self.client.json("GET", path)[key])
+        except HttpError:
+            return None
+
+    def pages(self, path: str, **query: Any) -> list[Any]:
+        """Return all items of a list in pages."""
+        items: list[Any] = []
+        for page in range(1, PAGES + 1):
+            new = self.client.json("GET", path, query={**query, **self.page(page)}) or []
+            items += new
+            if len(new) < self.page_size:
+                break
+        return items
+
+    def page(self, number: int) -> dict[str, Any]:
+        return {"per_page": self.page_size, "page": number}
+
+    def discard_at(self, path: str, *tolerated: int) -> None:
+        """Remove what may be gone. ``tolerated``: answers besides 404."""
+        try:
+            self.client.json("DELETE", path)
+        except HttpError as error:
+            if error.status not in (404, *tolerated):
+                raise
+
+    def ours(self, mark: str) -> list[Comment]:
+        return [comment for comment in self.comments() if comment.mine is not False and has_marker(comment.body, mark)]
+
+    def text(self, message: Message, files: Sequence[FileLink], left_out: Sequence[str] = ()) -> str:
+        return comment(message, self.dialect, files, left_out, self.comment_limit)
+
+    def deliver(self, message: Message, files: Sequence[Upload]) -> Outcome:
+        """Write or update the comment of ``message.key``, with its files. Raise TicketError if that fails."""
+        self.check()
+        mark = marker(message.key)
+        before = self.ours(mark)
+        links: list[FileLink] = []
+        ids: dict[str, str | None] = {}
+        older: dict[str, list[Attached]] = {}
+        left_out = [self.no_files] if files and self.no_files else []
+        accepted = () if self.no_files else files
+        limit = self.upload_limit(max(file.size for file in accepted)) if accepted else None
+        for file in accepted:
+            if limit is not None and file.size > limit:
+                left_out.append(_too_large(file, limit))
+                continue
+            older[file.name] = self.attached(file.name, before)
+            try:
+                # A file whose answer was lost is sent again: a copy that arrived is removed as older files are.
+                link, ids[file.name] = self.repeated(lambda file=file: self.upload(file), lambda: None)  # type: ignore[misc]
+            except HttpError as error:
+                if error.status != 413:
+                    raise
+                left_out.append(_too_large(file, None))
+                continue
+            links.append(link)
+        did = self._write(mark, before, self.text(message, links, left_out))
+        notes = self._tidy(before, ids, older)
+        if left_out and not self.no_files:
+            advice = "Raise the server's limit, attach a smaller format (--attach), or put the report elsewhere and name it with --link"
+            return Outcome(did, tuple(notes), f"not attached: {'; '.join(left_out)}. {advice}")
+        return Outcome(did, (*notes, *left_out))
+
+    def repeated(self, send: Callable[[], Any], find: Callable[[], Any]) -> Any:
+        """Call ``send`` again if its answer was lost, unless ``find`` then returns what it made."""
+        for attempt in range(_TRIES):
+            try:
+                return send()
+            except LostAnswerError as error:
+                lost = error
+            self.client.options.sleep(self.client.options.backoff_s * 2**attempt)
+            if (result := find()) is not None:
+                return result
+        raise lost
+
+    def _write(self, mark: str, before: Sequence[Comment], body: str) -> str:
+        if before:
+            self.change(before[0], body)
+            return "updated its comment"
+        mine = self.repeated(lambda: self.add(body) or "", lambda: next((comment.id for comment in reversed(self.ours(mark))), None))
+        after = self.ours(mark)
+        if not after or (len(after) == 1 and after[0].id == mine):
+            return "wrote a comment"
+        # There was none before: other attaches wrote at the same time. The oldest comment stays and gets the newest text.
+        if after[0].id != mine:
+            self.change(after[0], body)
+        for extra in after[1:]:
+            try:
+                self.remove(extra)
+            except HttpError as error:
+                if error.status not in (404, 410):  # else another attach removed it
+                    raise
+        return "wrote a comment (another attach wrote at the same time)"
+
+    def _tidy(self, before: Sequence[Comment], ids: dict[str, str | None], older: dict[str, list[Attached]]) -> list[str]:
+        """Remove our older files of the same names, and no later one: another attach may have sent it meanwhile."""
+        notes = []
+        for name, new in ids.items():
+            old = {file.id: file for file in older[name]}
+            try:
+                if new is not None and new.isdigit():
+                    old |= {file.id: file for file in self.attached(name, before) if file.id.isdigit() and int(file.id) < int(new)}
+                for file in old.values():
+                    if file.id != new:
+                        self.discard(file)
+            except TicketError as error:
+                notes.append(f"an older {name} stays on the ticket: {error}")
+        return notes
+
+
+def has_marker(body: str, mark: str) -> bool:
+    """Decide whether the comment ends with our marker, which servers may escape or wrap. A quoted marker does not count."""
     lines = [line for line in re.sub(rf"[\\{JOINER}]", "", body).splitlines() if line.strip()]
     last = lines[-1].strip() if lines else ""
     return not last.startswith((">", "&gt;", "bq.")) and re.search(rf"(?<![\w:-]){re.escape(mark)}(?![\w-])", last) is not None
 
 
-def ours(tracker: Tracker, mark: str) -> list[Comment]:
-    return [one for one in tracker.comments() if one.mine is not False and holds(one.body, mark)]
-
-
-def render(tracker: Tracker, message: Message, files: Sequence[FileLink]) -> str:
-    def written(blocks: Sequence[Block]) -> str:
-        return tracker.markup(blocks, marker(message.key))
-
-    return fitted(message, files, written, tracker.comment_limit)
-
-
-def too_large(file: Upload, limit: int | None) -> str:
-    most = f"the server takes at most {size_words(limit)}" if limit is not None else "that is larger than the server takes"
+def _too_large(file: Upload, limit: int | None) -> str:
+    most = f"the server accepts at most {size_words(limit)}" if limit is not None else "that is larger than the server accepts"
     return f"{file.name} ({size_words(file.size)}; {most})"
-
-
-def deliver(tracker: Tracker, message: Message, files: Sequence[Upload]) -> Outcome:
-    """Write or update the comment of ``message.key``, with its files. Raises TicketError where that fails."""
-    from dataclasses import replace
-
-    tracker.check()
-    mark = marker(message.key)
-    before = ours(tracker, mark)
-    links: list[FileLink] = []
-    ids: dict[str, str | None] = {}
-    older: dict[str, list[Attached]] = {}
-    left_out: list[str] = []
-    if files and not tracker.takes_files:
-        left_out.append(tracker.no_files)
-    elif files:
-        limit = tracker.upload_limit(max(file.size for file in files))
-        for file in files:
-            if limit is not None and file.size > limit:
-                left_out.append(too_large(file, limit))
-                continue
-            older[file.name] = tracker.attached(file.name, before)
-            try:
-                link, ids[file.name] = _again(lambda file=file: tracker.upload(file), tracker)  # type: ignore[misc]
-            except HttpError as error:
-                if error.status != 413:
-                    raise
-                left_out.append(too_large(file, None))
-                continue
-            links.append(link)
-    body = render(tracker, replace(message, left_out=tuple(left_out)), links)
-    did = _write(tracker, mark, before, body)
-    notes = _tidy(tracker, mark, before, ids, older)
-    problem = None
-    if left_out and tracker.takes_files:
-        problem = (
-            f"not attached: {'; '.join(left_out)}. Raise the server's limit, attach a smaller format (--attach), or put the "
-            "report elsewhere and name it with --link"
-        )
-    elif left_out:
-        notes = [*notes, *left_out]
-    return Outcome(did, tuple(notes), problem)
-
-
-def _write(tracker: Tracker, mark: str, before: Sequence[Comment], body: str) -> str:
-    if before:
-        tracker.change(before[0], body)
-        return "updated its comment"
-    mine = _add(tracker, mark, body)
-    after = ours(tracker, mark)
-    if not after or (len(after) == 1 and after[0].id == mine):
-        return "wrote a comment"
-    # There was none a moment ago: other attaches wrote at the same time. The oldest comment stays, with what is newest, whoever comes last.
-    if after[0].id != mine:
-        tracker.change(after[0], body)
-    for extra in after[1:]:
-        try:
-            tracker.remove(extra)
-        except HttpError as error:
-            if error.status not in (404, 410):  # else another one removed it
-                raise
-    return "wrote a comment (another attach wrote at the same time)"
-
-
-def _add(tracker: Tracker, mark: str, body: str) -> str | None:
-    """A comment whose answer was lost is looked for before it is written again."""
-    lost: LostAnswerError | None = None
-    for attempt in range(_TRIES):
-        try:
-            return tracker.add(body)
-        except LostAnswerError as error:
-            lost = error
-            tracker.client.options.sleep(tracker.client.options.backoff_s * 2**attempt)
-            if found := ours(tracker, mark):
-                return found[-1].id
-    assert lost is not None
-    raise lost
-
-
-def _again(upload: Callable[[], Any], tracker: Tracker) -> Any:
-    """A file whose answer was lost is sent again: a copy that arrived is older, and removed as older files are."""
-    for attempt in range(_TRIES - 1):
-        try:
-            return upload()
-        except LostAnswerError:
-            tracker.client.options.sleep(tracker.client.options.backoff_s * 2**attempt)
-    return upload()
-
-
-def _tidy(
-    tracker: Tracker, mark: str, before: Sequence[Comment], ids: dict[str, str | None], older: dict[str, list[Attached]]
-) -> list[str]:
-    """Remove our older files of the same names, and no later one: another attach may have sent it meanwhile."""
-    notes = []
-    for name, new in ids.items():
-        gone = {one.id: one for one in older.get(name, ())}
-        try:
-            if new is not None and new.isdigit():
-                gone |= {one.id: one for one in tracker.attached(name, before) if one.id.isdigit() and int(one.id) < int(new)}
-            for one in gone.values():
-                if one.id != new:
-                    tracker.discard(one)
-        except TicketError as error:
-            notes.append(f"an older {name} stays on the ticket: {error}")
-    return notes

@@ -101,7 +101,7 @@ def test_a_dry_run_contacts_nobody_and_shows_no_token(folder: Path, gitlab: Fake
         (("--to", "http://x.org/y"), 2, "--insecure-http"),
         (("--to", "redmine:1", "--attach", "docx"), 2, "pdf, html, json"),
         (("--to", "redmine:1", "--attach", "html"), 4, "there is no report.html"),
-        (("--to", "redmine:1", "--link", "javascript:alert(1)"), 2, "is no address"),
+        (("--to", "redmine:1", "--link", "javascript:alert(1)"), 2, "is not an address"),
         ((), 2, "--to"),
     ],
 )
@@ -120,7 +120,7 @@ def test_reports_that_are_none(tmp_path: Path, folder: Path) -> None:
     for name, told in [
         ("empty", "holds no report.json"),
         ("none.pdf", "no such file"),
-        ("other.json", "no report.json of postrun"),
+        ("other.json", "not a report.json of postrun"),
         ("bad.json", "not JSON"),
         ("later.json", "later version"),
         ("odd.json", "a part is missing"),
@@ -184,7 +184,7 @@ def test_settings_from_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
     assert settings.load({**environment, "POSTRUN_JIRA_TOKEN_FILE": str(secret)}).secret("jira", "token") == "mounted"
     assert settings.load({**environment, "POSTRUN_JIRA_TOKEN": "direct"}).secret("jira", "token") == "direct"
     for text, told in [
-        ("[jria]\n", "no table"),
+        ("[jria]\n", "not a table"),
         ("[jira]\ntokn = 'x'\n", "tokn is unknown"),
         ("[jira\n", "not TOML"),
         ("[jira]\nurl = true\n", "must be text"),

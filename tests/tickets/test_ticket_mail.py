@@ -120,7 +120,7 @@ def test_a_name_adds_no_header_and_no_address() -> None:
 def test_the_size_that_the_server_names_is_respected_before_sending() -> None:
     with serving(data_size_limit=20_000) as (inbox, environment):
         big = Upload("r.pdf", "application/pdf", 30_000, data=b"x" * 30_000)
-        with pytest.raises(TicketError, match=r"takes mails of at most 19.5 KiB, this one has .* KiB; .*--link"):
+        with pytest.raises(TicketError, match=r"accepts mails of at most 19.5 KiB, this one has .* KiB; .*--link"):
             mailer(environment).deliver(MESSAGE, [big])
         mailer(environment).deliver(MESSAGE, [PDF])
         assert len(inbox.mails) == 1
@@ -129,7 +129,7 @@ def test_the_size_that_the_server_names_is_respected_before_sending() -> None:
 def test_a_server_that_says_552_afterwards_is_heard() -> None:
     with serving() as (inbox, environment):
         inbox.answers = ["552 5.3.4 Message too big for the mailbox"]
-        with pytest.raises(TicketError, match=r"does not take a mail of .*552 5.3.4 Message too big for the mailbox.*--attach none"):
+        with pytest.raises(TicketError, match=r"does not accept a mail of .*552 5.3.4 Message too big for the mailbox.*--attach none"):
             mailer(environment).deliver(MESSAGE, [PDF])
         assert inbox.mails == []
 
@@ -193,7 +193,7 @@ def test_starttls_and_a_login(context: tuple[ssl.SSLContext, Path]) -> None:
         mailer(environment, ca_bundle=str(context[1])).deliver(MESSAGE, [])
         assert len(inbox.mails) == 1
         environment["POSTRUN_MAIL_PASSWORD"] = "wrong-and-secret"
-        with pytest.raises(TicketError, match="does not take the login") as caught:
+        with pytest.raises(TicketError, match="does not accept the login") as caught:
             mailer(environment, ca_bundle=str(context[1])).deliver(MESSAGE, [])
         assert "wrong-and-secret" not in str(caught.value)
         assert "wrong-and-secret" not in repr(mailer(environment))

@@ -16,7 +16,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from postrun.tickets import markup
-from postrun.tickets.message import FileLink, Message, blocks, fitted, from_report, length, marker
+from postrun.tickets.comment import comment
+from postrun.tickets.markup import FileLink, length
+from postrun.tickets.message import Message, from_report, marker
 from ticket_fakes import report_json
 
 PIECES = [
@@ -200,9 +202,9 @@ def test_a_text_is_shown_as_it_is_and_refers_to_nothing(name: str, text: str) ->
 def test_every_comment_has_the_blocks_it_should_have(text: str) -> None:
     """Nothing of a run's text makes or ends a line, a cell or a block."""
     plain, evil = _message("x"), _message(text or "x")
-    for render in (markup.markdown, markup.jira, markup.textile):
-        first = render(blocks(plain, [FileLink("a.pdf", "https://x.y/a.pdf")]), "postrun:a-x0").splitlines()
-        second = render(blocks(evil, [FileLink("a.pdf", "https://x.y/a.pdf")]), "postrun:a-x0").splitlines()
+    for dialect in (markup.MARKDOWN, markup.JIRA, markup.TEXTILE):
+        first = comment(plain, dialect, [FileLink("a.pdf", "https://x.y/a.pdf")]).splitlines()
+        second = comment(evil, dialect, [FileLink("a.pdf", "https://x.y/a.pdf")]).splitlines()
         assert len(first) == len(second) or not markup.plain(text)
         assert first[-1] == second[-1]
         assert not any(line[:1].isspace() for line in second)
@@ -241,7 +243,7 @@ def test_html_for_mail_holds_our_tags_alone(text: str) -> None:
     pages = []
     for message in (_message("x"), _message(text)):
         reader = Tags()
-        reader.feed(markup.as_html(blocks(message), "postrun:a-x0"))
+        reader.feed(comment(message, markup.HTML))
         pages.append(reader)
     assert [tag for tag in pages[1].tags if tag != "strong"] == [tag for tag in pages[0].tags if tag != "strong"]
     assert markup.plain(text) in pages[1].text
@@ -260,25 +262,25 @@ def test_markers_of_similar_names_differ() -> None:
 
 
 @pytest.mark.parametrize("limit", [700, 1000, 3000, 10_000, 32_767, 65_536])
-@pytest.mark.parametrize("render", [markup.markdown, markup.jira, markup.textile])
-def test_a_comment_never_exceeds_the_limit(limit: int, render: Callable[..., str]) -> None:
+@pytest.mark.parametrize("dialect", [markup.MARKDOWN, markup.JIRA, markup.TEXTILE, markup.TEXT])
+def test_a_comment_never_exceeds_the_limit(limit: int, dialect: markup.Dialect) -> None:
     report = report_json(rules=[{"rule": "R" * 300, "category": "x", "verdict": "IssuesFound", "finding": "ü*😀" * 300}] * 60)
     message = replace(from_report(report, key="a"), headline="head " * 1000, lines=("line " * 1000,))
-    made = fitted(message, [], lambda given: render(given, "postrun:a-x0"), limit)
+    made = comment(message, dialect, limit=limit)
     assert length(made) <= limit
-    assert "postrun:a-x0" in made.splitlines()[-1]
+    assert marker("a") in made.splitlines()[-1]
     assert "Cut" in made
 
 
 def test_a_comment_that_fits_is_whole() -> None:
     message = from_report(report_json(), link="https://x.y/r")
-    made = fitted(message, [FileLink("a.pdf", "https://x.y/a.pdf")], lambda given: markup.markdown(given, "postrun:a-x0"), 65_536)
+    made = comment(message, markup.MARKDOWN, [FileLink("a.pdf", "https://x.y/a.pdf")], limit=65_536)
     assert made.startswith("### Training run gpt-350m\n\n**GPUs were busy 91 % of the time.**\n")
     assert "| LowGPUUtilization | issue | 8 of 8 GPUs are used too little. |" in made
     assert "1. **Feed GPU 1** \\(algo-1\\): 1 h 02 min, 41.3 % of GPU time of the run. It idles. What to do: Use `num_workers=4`." in made
     assert "**What costs most \\(3 of 4\\)**" in made
     assert "[The whole report](<https://x.y/r>)" in made
     assert "Attached: [a.pdf](<https://x.y/a.pdf>)" in made
-    assert made.endswith("<!-- postrun:a-x0 -->")
+    assert made.endswith(f"<!-- {marker('gpt-350m')} -->")
     assert "Cut" not in made
     assert "ProfilerReport" not in made

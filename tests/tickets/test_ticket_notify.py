@@ -50,7 +50,7 @@ def made(**table: Any) -> tuple[notify.Rule, ...]:
 
 
 def names(rules: Any, rows: list[Row], worse: Any = ()) -> list[str]:
-    return [action.message.name for action in notify.actions(rules, rows, worse)]
+    return [action.message.run for action in notify.actions(rules, rows, worse)]
 
 
 ROWS = [row("gpt-1"), row("bert-1", labels={"team": "text"}), row("gpt-2", verdicts={"CPUBottleneck": "IssuesFound"})]
@@ -122,7 +122,7 @@ def test_more_than_the_limit_become_one_summary() -> None:
     [
         ({}, r"no \[\[rule\]\]"),
         ({"rules": []}, "rules is unknown"),
-        ({"rule": [{"name": "a", "to": "jira:PROJ"}]}, "nothing makes it speak"),
+        ({"rule": [{"name": "a", "to": "jira:PROJ"}]}, "no condition is set"),
         ({"rule": [{"name": "a", "to": "jira:PROJ", "regression": "yes"}]}, "must be true or false"),
         ({"rule": [{"name": "a", "to": "nowhere:1", "failed": True}]}, "names no ticket"),
         ({"rule": [{"name": "a", "to": "jira:PROJ", "failed": True, "title": "{nmae}"}]}, r"\{run\}, \{family\}"),

@@ -74,7 +74,7 @@ def test_a_real_roundup_holds_the_report_once(server: str) -> None:
         files = [Upload("gpt-350m-x0.pdf", "application/pdf", len(data), data=data)]
         told = replace(message, headline=f"Headline {number}")
         systems.delivery(parse("roundup:issue1"), settings(server), Options()).deliver(told, files)
-    tracker = systems.tracker_of(parse("roundup:issue1"), settings(server), Options())
+    tracker = systems.delivery(parse("roundup:issue1"), settings(server), Options())
     assert isinstance(tracker, Roundup)
     issue = tracker.client.json("GET", "/rest/data/issue/1")["data"]["attributes"]
     assert (len(issue["messages"]), len(issue["files"])) == (1, 1)

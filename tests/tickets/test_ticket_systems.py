@@ -14,7 +14,7 @@ from postrun.tickets.http import HttpError, Options, TicketError, Upload
 from postrun.tickets.message import Message, from_report, marker, slug
 from postrun.tickets.settings import Settings
 from postrun.tickets.target import parse
-from postrun.tickets.tracker import Outcome, holds
+from postrun.tickets.tracker import NewTicket, Outcome, Tracker, has_marker
 from ticket_fakes import Fake, FakeGitea, FakeGitHub, FakeGitLab, FakeJira, FakeJiraServer, FakeRedmine, report_json
 
 SLEPT: list[float] = []
@@ -40,12 +40,12 @@ class Bench:
 
     def attach(self, message: Message | None = None, files: tuple[Upload, ...] = (), options: Options = OPTIONS, **more: str) -> Outcome:
         environment = {**self.environment, **more}
-        release = "v1" if self.name == "github" else None
-        return systems.delivery(parse(self.word), Settings(environment), options, release).deliver(message or MESSAGE, files)
+        options = replace(options, release="v1" if self.name == "github" else None)
+        return systems.delivery(parse(self.word), Settings(environment), options).deliver(message or MESSAGE, files)
 
     @property
     def comments(self) -> list[str]:
-        return [one["body"] for one in self.fake.written.values() if holds(one["body"], MARK)]
+        return [one["body"] for one in self.fake.written.values() if has_marker(one["body"], MARK)]
 
 
 MESSAGE = from_report(report_json(), link="https://reports.example.org/gpt/report.html")
@@ -254,17 +254,14 @@ def test_a_locked_issue_is_told() -> None:
 
 @pytest.mark.parametrize("name", [name for name in SYSTEMS if name != "gitlab-mr"])
 def test_a_ticket_is_opened_once_and_found_again(name: str) -> None:
-    from postrun.tickets.tracker import NewTicket, Tracker
-
     made, word, environment = SYSTEMS[name]
     with made().serving() as fake:
         bench = Bench(name, fake, word, environment)
         project = {"jira:PROJ-12": "jira:PROJ", "redmine:7": "redmine:perf"}.get(word, word.partition("#")[0])
-        tracker = systems.tracker_of(parse(project, projects=True), Settings(bench.environment), OPTIONS)
-        assert tracker is not None
-        opened: Tracker = tracker
+        opened = systems.delivery(parse(project, projects=True), Settings(bench.environment), OPTIONS)
+        assert isinstance(opened, Tracker)
         assert opened.find(MARK) is None
-        body = opened.markup([], MARK)
+        body = opened.dialect.page.format("", MARK)
         number = opened.open(NewTicket("Slow steps", body, MARK))
         assert opened.find(MARK) == number
         assert opened.find(marker("another")) is None

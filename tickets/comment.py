@@ -1,0 +1,80 @@
+"""The text of a comment: a message and a markup dialect -> at most as many characters as the server accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..analysis.wording import plural
+from .markup import Dialect, FileLink, length
+from .message import Finding, Message, counts, marker
+
+_WARNINGS: Final = 5
+# From the whole comment to its least: the longest text in characters, the rules, and whether figures and findings are included. None: all.
+_SIZES: Final[tuple[tuple[int | None, int | None, bool], ...]] = (
+    (None, None, True),
+    (1000, None, True),
+    (300, None, True),
+    (120, None, True),
+    (120, 50, True),
+    (120, 20, True),
+    (120, 5, True),
+    (80, 0, False),
+)
+
+
+def comment(
+    message: Message, dialect: Dialect, files: Sequence[FileLink] = (), left_out: Sequence[str] = (), limit: int | None = None
+) -> str:
+    """Write the comment in at most ``limit`` UTF-16 units; a shortened one says so. ``left_out``: files that are not attached, and why."""
+    shortened = ""
+    for longest, rules, details in _SIZES:
+        blocks = _blocks(message, dialect, longest, rules, details)
+        notes = [*(f"Not attached: {reason}" for reason in left_out), shortened, f"Written by {message.made}" if message.made else ""]
+        if files:
+            blocks.append(dialect.paragraph.format(f"Attached: {', '.join(map(dialect.file_link, files))}"))
+        blocks += [dialect.paragraph.format(dialect.escape(note)) for note in notes if note]
+        text = dialect.page.format("\n\n".join(blocks), marker(message.key))
+        if limit is None or length(text) <= limit:
+            break
+        shortened = f"Cut: a comment here has at most {limit:,} characters; the rest is in the report."
+    return text
+
+
+def _blocks(message: Message, dialect: Dialect, longest: int | None, rules: int | None, details: bool) -> list[str]:
+    def text(value: str) -> str:
+        return dialect.escape(value if longest is None or len(value) <= longest else value[: longest - 1].rstrip() + "…")
+
+    def strong(value: str) -> str:
+        return dialect.strong.format(escaped) if (escaped := text(value)) else ""
+
+    def finding(number: int, finding: Finding) -> str:
+        where = f"({finding.where})" if finding.where and finding.where not in finding.title else ""
+        place = ": ".join(filter(None, (where, finding.cost)))
+        advice = f"What to do: {finding.advice}" if finding.advice else ""
+        item = " ".join(filter(None, (strong(finding.title), text(place and f"{place}."), text(finding.text), text(advice))))
+        return dialect.item.format(number=number, item=item)
+
+    verdicts = message.verdicts[:rules]
+    rows = [dialect.row.format(*map(text, (verdict.rule, verdict.verdict, verdict.note))).removesuffix(": ") for verdict in verdicts]
+    paragraphs = [strong(line) for line in message.lines[: None if rules is None else max(rules, 1)]]
+    paragraphs += [strong(message.headline), text(" · ".join(filter(None, (message.subtitle, f"status: {message.status}"))))]
+    blocks = [dialect.heading.format(text(f"Training run {message.run}"))]
+    if details:
+        paragraphs += [text(f"Note: {warning}") for warning in message.warnings[:_WARNINGS]]
+        paragraphs += [text("; ".join(f"{label}: {value}" for label, value in message.figures))] if message.figures else []
+    blocks += map(dialect.paragraph.format, paragraphs)
+    if details and message.findings:
+        more = f" of {message.issues}" if message.issues > len(message.findings) else ""
+        items = "\n".join(finding(number, item) for number, item in enumerate(message.findings, 1))
+        blocks += [dialect.paragraph.format(strong(f"What costs most ({len(message.findings)}{more})")), dialect.items.format(items)]
+    if message.verdicts:
+        blocks.append(dialect.paragraph.format(strong(f"Rules: {counts(message.verdicts)}")))
+        blocks += [dialect.rows.format("\n".join(rows))] if rows else []
+        if more_rules := len(message.verdicts) - len(rows):
+            blocks.append(dialect.paragraph.format(text(f"{plural(more_rules, 'further rule')}: see the report.")))
+    if message.link:
+        web = message.link.startswith(("https://", "http://"))  # else a folder or an object store, which no browser opens
+        link = dialect.link.format("The whole report", dialect.address(message.link)) if web else text(f"The whole report: {message.link}")
+        blocks.append(dialect.paragraph.format(link))
+    return blocks
