@@ -1,13 +1,15 @@
-"""Which picture stands on the first page, and can it harm? A PNG, a JPEG or an SVG that runs and loads nothing, as a data address."""
+"""The logo of the first page: a PNG, a JPEG, or an SVG that runs and loads nothing -> a data address."""
 
 from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
-from xml.parsers import expat
+from xml.etree import ElementTree
 
 from ..errors import UsageError
 
@@ -19,15 +21,17 @@ ALT: Final = "Logo"
 _LONGEST_ALT: Final = 200
 _ADVICE: Final = "give a PNG, a JPEG, or a plain SVG of at most 256 KiB"
 _PLAIN: Final = "export it as plain SVG or as PNG"
-# Elements that run, load or hold other documents.
+# Elements that run, load or contain other documents.
 _REFUSED: Final = frozenset({"script", "foreignobject", "iframe", "object", "embed", "audio", "video", "handler", "listener", "link"})
-_ADDRESS: Final = re.compile(r"url\(\s*['\"]?\s*(?!#|data:image/(?:png|jpeg)[;,])|@import|\\", re.IGNORECASE)
+_ADDRESS: Final = re.compile(r"url\(\s*['\"]?\s*(?!#|data:image/(?:png|jpeg)[;,])|@import|\\|\b(?:https?|file|javascript):", re.IGNORECASE)
 _EMBEDDED: Final = re.compile(r"#|data:image/(?:png|jpeg)[;,]", re.IGNORECASE)
+_BASE: Final = "{http://www.w3.org/XML/1998/namespace}base"
+_DECLARATIONS: Final = {b"<!ENTITY": "declares entities", b"<?xml-stylesheet": "has a style sheet of its own"}
 
 
 @dataclass(frozen=True, slots=True)
 class Logo:
-    """``uri``: the picture as a data address; ``alt``: what it is called for those who do not see it."""
+    """``uri``: the picture as a data address; ``alt``: its text for those who do not see it."""
 
     uri: str
     alt: str = ALT
@@ -40,7 +44,7 @@ class Logo:
 
 
 def with_alt(logo: Logo | None, alt: str | None, title: str | None) -> Logo | None:
-    """``logo`` with its text: ``alt``, else the title of the report. Raises UsageError for a text without a logo."""
+    """Return the logo with its text: ``alt``, else the title of the report. Raise UsageError for a text without a logo."""
     if logo is None:
         if alt is not None:
             raise UsageError("there is no logo to call so; give one with --logo FILE")
@@ -49,8 +53,7 @@ def with_alt(logo: Logo | None, alt: str | None, title: str | None) -> Logo | No
 
 
 def read_logo(path: Path, alt: str = ALT) -> Logo:
-    """The logo in a file. Raises UsageError, which names the file and what to do, for one that is missing, too large, broken, or not
-    harmless."""
+    """Return the logo in a file. Raise UsageError for one that is missing, too large, broken, or not harmless."""
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
@@ -82,7 +85,7 @@ def _check_pixels(path: Path, data: bytes, kind: str) -> None:
 
     try:
         with warnings.catch_warnings(), Image.open(io.BytesIO(data), formats=[kind]) as image:
-            warnings.simplefilter("ignore")  # of pictures that are far too large, which is told below
+            warnings.simplefilter("ignore")  # about pictures that are far too large, which is an error below
             size = image.size
             if max(size) <= WIDEST:
                 image.load()
@@ -99,51 +102,36 @@ def _check_pixels(path: Path, data: bytes, kind: str) -> None:
 def _check_svg(path: Path, data: bytes) -> None:
     """Refuse what is not well-formed, and what would run or load anything in a page of its own; in an image browsers ignore it, and the PDF
     would not be printed."""
-    depth: list[str] = []
-    names: list[str] = []
-
-    def refuse(what: str) -> None:
-        raise UsageError(f"{path}: the SVG {what}, which a logo must not; {_PLAIN}")
-
-    def local(name: str) -> str:
-        return name.rpartition(":")[2].lower()
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        names.append(local(name))
-        depth.append(local(name))
-        if depth[-1] in _REFUSED:
-            refuse(f"has the element {name[:40]}")
-        for key, value in attributes.items():
-            if local(key).startswith("on") and ":" not in key:
-                refuse(f"has a script ({key[:40]})")
-            if local(key) in ("href", "src") and value.strip() and not _EMBEDDED.match(value.strip()):
-                refuse(f"refers to {value.strip()[:80]}")
-            if key == "xml:base":
-                refuse("has a base address")
-            if ":" not in key and _ADDRESS.search(value) and ("url(" in value.lower() or key == "style"):
-                refuse(f"refers to an address in {key[:40]}")
-            if local(key) in ("values", "to", "from", "by") and re.search(r"\b(?:https?|file|javascript):", value, re.IGNORECASE):
-                refuse(f"refers to an address in {key[:40]}")
-
-    def text(content: str) -> None:
-        if depth and depth[-1] == "style":
-            styles.append(content)
-
-    def end(_: str) -> None:
-        depth.pop()
-
-    styles: list[str] = []
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = text
-    parser.EntityDeclHandler = lambda *_: refuse("declares entities")
-    parser.ProcessingInstructionHandler = lambda target, _: refuse("has a style sheet of its own") if "stylesheet" in target else None
+    declared = [words for mark, words in _DECLARATIONS.items() if mark in data]
     try:
-        parser.Parse(data, True)
-    except (expat.ExpatError, ValueError, LookupError) as error:
+        root = ElementTree.Element("svg") if declared else ElementTree.fromstring(data)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise UsageError(f"{path}: is a broken SVG ({str(error)[:100]}); {_PLAIN}") from error
-    if not names or names[0] != "svg":
-        raise UsageError(f"{path}: is no SVG but <{names[0][:40] if names else ''}>; {_ADVICE}")
-    if _ADDRESS.search("".join(styles)):
-        refuse("refers to an address in its style")
+    if _local(root.tag) != "svg":
+        raise UsageError(f"{path}: is not an SVG but <{_local(root.tag)[:40]}>; {_ADVICE}")
+    if problem := next(chain(declared, _problems(root)), None):
+        raise UsageError(f"{path}: the SVG {problem}, which a logo must not; {_PLAIN}")
+
+
+def _problems(root: ElementTree.Element) -> Iterator[str]:
+    for element in root.iter():
+        name = _local(element.tag)
+        if name in _REFUSED:
+            yield f"has the element {name}"
+        if name == "style" and _ADDRESS.search(element.text or ""):
+            yield "refers to an address in its style"
+        for key, value in element.attrib.items():
+            if _local(key) in ("href", "src"):
+                if value.strip() and not _EMBEDDED.match(value.strip()):
+                    yield f"refers to {value.strip()[:80]}"
+            elif key == _BASE:
+                yield "has a base address"
+            elif key.lower().startswith("on"):
+                yield f"has a script ({key[:40]})"
+            elif "}" not in key and _ADDRESS.search(value):
+                yield f"refers to an address in {key[:40]}"
+
+
+def _local(name: str) -> str:
+    """Return a name in lower case without its namespace."""
+    return name.rpartition("}")[2].lower()

@@ -317,7 +317,7 @@ def test_an_svg_that_runs_or_loads_is_refused(tmp_path: Path, inside: str) -> No
     [
         (b"", "is empty"),
         (b"GIF89a", "is neither PNG nor JPEG nor SVG"),
-        (b"<html></html>", "is no SVG"),
+        (b"<html></html>", "is not an SVG"),
         (b"<svg", "is a broken SVG"),
         (b'<!DOCTYPE svg [<!ENTITY a "b">]><svg/>', "declares entities"),
         (b'<?xml-stylesheet href="a.css"?><svg/>', "style sheet"),
