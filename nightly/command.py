@@ -49,6 +49,9 @@ _FAR: Final = 256
 """Runs that are handed to a cluster at a time."""
 _NAMED: Final = 5
 """Files that a message names."""
+_REPORT_OPTIONS: Final = (
+    "formats", "top", "paper", "timeline_events", "rules", "preset", "memory_limit", "max_unpacked", "redact"
+)  # fmt: skip
 KNOWN: Final = (
     "folders of the hosted profiler, PyTorch profiler traces (.json, .json.gz, .json.zst), exports of Nsight Systems (.sqlite),"
     " recordings (.prt) and, with --run-stores, run stores (.duckdb)"
@@ -66,8 +69,10 @@ def _moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
 
 
 def _size(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    from ..ingest.limits import size_in_bytes
+
     with bad_parameter():
-        size = None if value is None else words.size(value)
+        size = None if value is None else size_in_bytes(value)
     if param.name == "memory" and size is not None and size < _LEAST_MEMORY:
         raise click.BadParameter(f"no report is made in {value}; give several hundred MB, or leave it out")
     return size
@@ -262,21 +267,13 @@ def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, 
     settings = {key: str(value) for key, value in {**of_file, **given}.items() if rules.setting(key)[0].name in running}
     look = chosen_look(options)
     report = ReportOptions(
-        formats=options["formats"],
-        top=options["top"],
-        paper=options["paper"],
-        timeline_events=options["timeline_events"],
-        rules=options["rules"],
-        preset=options["preset"],
         settings=tuple(sorted(settings.items())),
         sections=look.sections,
         theme=look.theme,
         title=look.title,
         logo=None if look.logo is None else (look.logo.uri, look.logo.alt),
-        memory_limit=options["memory_limit"],
-        max_unpacked=options["max_unpacked"],
-        redact=options["redact"],
         mode=modes.current(),
+        **{name: options[name] for name in _REPORT_OPTIONS},
     )
     return report, fail_on + (REGRESSION,) * (len(of_rules) < len(options["fail_on"]))
 

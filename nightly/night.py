@@ -21,12 +21,10 @@ from .. import temporary
 from ..errors import InputError
 from ..ingest.object_urls import is_url
 from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError
-from . import places, reasons, run_stores, unexported
+from . import left_out, places, reasons
 from .claims import Claims
 from .discover import found_runs, to_look_at, with_these
 from .model import FoundRun, ReportOptions, Row, Task, row_of
-from .run_stores import LeftOutStores
-from .unexported import Unexported
 
 Why = Literal["new", "changed", "other options", "failed before", "again", "unchanged", "running"]
 GONE: Final = "The files of this run are no longer at the source; this is its last report."
@@ -110,8 +108,8 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
     seen: set[str] = set()
     listing = source.list()
     own = own_folders(source.url, out.url)
-    reports = Unexported(own)
-    stores = LeftOutStores(own)
+    reports = left_out.LeftOut(left_out.nsight_folder, own)
+    stores = left_out.LeftOut(left_out.store_folder, own)
     objects = listing if wanted.run_stores else stores.watch(listing)
     runs = found_runs(reports.watch(objects), now_ns=wanted.now_ns, settle_ns=wanted.settle_ns, exclude=own)
     for run in real_runs(source, runs, known):
@@ -120,8 +118,8 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
             night.decisions.append(decide(run, known.get(run.id), digest, wanted))
     night.found = len(seen)
     night.not_read = (
-        *(unexported.told(one) for one in reports.runs(seen) if lets_in(one, wanted)),
-        *(run_stores.described(one) for one in stores.runs(seen) if lets_in(one, wanted)),
+        *(left_out.nsight_note(one.id) for one in reports.runs(seen) if lets_in(one, wanted)),
+        *(left_out.store_note(one.id) for one in stores.runs(seen) if lets_in(one, wanted)),
         *(line.removeprefix(source.place("")) if not line.startswith(source.place(": ")) else line for line in source.left_out),
     )
     night.gone = tuple(sorted(known.keys() - seen - stores.paths()))

@@ -1,4 +1,4 @@
-"""What do the texts of nightly's options mean? Everything wrong in them is a UsageError that names what is accepted."""
+"""Texts of nightly's options -> values; a wrong text raises a UsageError that names what is accepted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Final
 from ..errors import UsageError
 
 _SECONDS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_BYTES: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def shard(text: str) -> tuple[int, int]:
@@ -34,12 +33,3 @@ def moment(text: str, now_ns: int) -> int:
         raise UsageError(f"{text!r} is no time; write it like 2026-11-20, 2026-11-20T06:00, or 36h (ago; also m, d, w)") from error
     found = found if found.tzinfo else found.replace(tzinfo=UTC)
     return round(found.timestamp() * 1000) * 10**6
-
-
-def size(text: str) -> int:
-    """ "2GB" or "1.5 GiB" in bytes."""
-    found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([KMGT])(i?)B\s*", text, re.IGNORECASE)
-    if not found:
-        raise UsageError(f"{text!r} is not a size; write it like 600MB or 2GB")
-    power = " KMGT".index(found[2].upper())
-    return int(float(found[1]) * (1024**power if found[3] else _BYTES[found[2].lower()]))

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from call_nightly import nightly, told
-from postrun.nightly.words import moment, shard, size
+from postrun.ingest.limits import size_in_bytes
+from postrun.nightly.words import moment, shard
 from postrun.simulate import Problems, write_demo
 
 ALL_RULES = ("--engine", "none", "--format", "json", "--settle", "0")
@@ -197,7 +198,7 @@ def test_texts_of_options() -> None:
     assert moment("2026-11-21T06:40", now) == now
     assert moment("2026-11-21T08:40+02:00", now) == now
     assert moment("2026-11-21", now) == now - 24_000 * 10**9
-    assert [size(text) for text in ("2GB", "1.5 GiB", "600mb", "3KiB")] == [2 * 10**9, 3 << 29, 600 * 10**6, 3 << 10]
+    assert [size_in_bytes(text) for text in ("2GB", "1.5 GiB", "600mb", "3KiB")] == [2 * 10**9, 3 << 29, 600 * 10**6, 3 << 10]
     assert (shard("0/1"), shard(" 3 / 8 ")) == ((0, 1), (3, 8))
 
 

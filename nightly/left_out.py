@@ -1,0 +1,66 @@
+"""Files of a listing that a night does not read: run stores and reports of Nsight Systems -> a note for each that no run contains.
+
+A run store contains whatever its writer put into it, not measurements only; so a night reads stores only with ``--run-stores``. Of a report
+of Nsight Systems only its exports are read.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+from ..ingest.objects import ObjectInfo
+from .discover import place_of, run_folder_of
+from .model import FoundRun
+
+_NSIGHT_REPORT: Final = re.compile(r"\.(?:nsys-rep|qdrep|qdstrm)$", re.IGNORECASE)
+
+
+class LeftOut:
+    """Removes files from a listing and remembers them. ``folder_of``: path of such a file -> its run's folder, None for others.
+    ``exclude``: folders that are not searched."""
+
+    def __init__(self, folder_of: Callable[[str], str | None], exclude: Sequence[str] = ()) -> None:
+        self._folder_of = folder_of
+        self._excluded = tuple(folder.rstrip("/") + "/" for folder in exclude)
+        self._files: list[tuple[str, ObjectInfo]] = []
+
+    def watch(self, listing: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
+        """Yield the other objects."""
+        for file in listing:
+            folder = None if file.path.startswith(self._excluded) else self._folder_of(file.path)
+            if folder is None:
+                yield file
+            else:
+                self._files.append((folder, file))
+
+    def paths(self) -> set[str]:
+        return {file.path for _, file in self._files}
+
+    def runs(self, found: Collection[str]) -> list[FoundRun]:
+        """Return the files that no run contains, each as a run. ``found``: the ids of all runs."""
+        return [FoundRun(file.path, "traces", (file,), True, "") for folder, file in self._files if folder not in found]
+
+
+def store_folder(path: str) -> str | None:
+    place = place_of(path) if path.lower().endswith(".duckdb") else None
+    return place[0] if place is not None and place[1] == "store" else None
+
+
+def nsight_folder(path: str) -> str | None:
+    return run_folder_of(path) if _NSIGHT_REPORT.search(path) else None
+
+
+def store_note(path: str) -> str:
+    return f"{path}: a run store; use --run-stores to report it, or `postrun report` for this one"
+
+
+def nsight_note(path: str) -> str:
+    name = path.rpartition("/")[2]
+    export = f"{_NSIGHT_REPORT.sub('', name)}.sqlite"
+    return (
+        f"{path}: a report of Nsight Systems, of which only exports are read; beside it, run"
+        f" `nsys export --type sqlite --output {shlex.quote(export)} {shlex.quote(name)}`"
+    )
