@@ -31,7 +31,8 @@ FILES = ["stat", "meminfo", "diskstats", "net/dev", "pressure/cpu", "pressure/me
 def build(folder: Path) -> Path:
     """The driver, optimised as in a release."""
     native = ROOT / "native"
-    sources = [ROOT / "tests/native/sampler_driver.c", *sorted((native / "src").glob("sampler*.c"))]
+    sources = [ROOT / "tests/native/sampler_driver.c", *sorted((native / "src" / "sampler").glob("*.c"))]
+    sources += [native / "src" / "gpu" / "gpu_visible.c"]
     options = ["-std=c11", "-O3", "-DNDEBUG", f"-I{native / 'src'}", f"-I{native / 'include'}"]
     wrapping = "-Wl," + ",".join(f"--wrap={name}" for name in WRAPPED)
     subprocess.run(["cc", *options, *map(str, sources), wrapping, "-o", str(folder / "driver")], check=True)

@@ -180,7 +180,7 @@ class TraceScan:
             raise ValueError("a key of args may be given once, in args or in wide_args")
         self._schema = pa.schema([*_BASE_FIELDS, *(f for c in narrow for f in _fields(c))])
         self._wide_schema = pa.schema([*self._schema, *(pa.field(*f) for c in wide for f in _fields(c))])
-        self._scanner: Scanner = (scanner or _NativeScanner or PythonScanner)(
+        self._scanner: Scanner = (scanner or (PythonScanner if _NativeScanner is None else _NativeScanner))(
             [c.kind for c in narrow],
             [c.kind for c in wide],
             [(key.encode(), index) for key, index in keys],

@@ -1,8 +1,10 @@
 """Scans undamaged Chrome traces with the standard library, for installations without the compiled extension.
 
-Input: chunks of text. Output: the columns of the C scanner, equal on every trace that is valid JSON. Each event is decoded on its own, so
-memory is bounded by the longest event; numbers stay text until they are cut to integers, so no time passes through a float. Text that is
-not JSON raises InputError: only the C scanner repairs damage.
+The rules are those of ``native/src/scan/trace_scan.c``, told in Python: simple rather than quick, and the oracle the C scanner is
+tested against. Events that are plain JSON go through :mod:`json`; the others through the tolerant reader ``_Reader``.
+
+The text is cut into *units*: an event, or a top-level member. A unit is read only when it is there completely, and leaves
+nothing behind if it cannot be read, so results do not depend on how the text was cut into chunks.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def test_a_large_recording_is_not_read_for_its_summary(tmp_path: Path, monkeypat
 
 
 def test_every_reason_of_a_loss_has_words(project_root: Path) -> None:
-    source = (project_root / "native" / "src" / "block.h").read_text("utf-8")
+    source = (project_root / "native" / "src" / "format" / "block.h").read_text("utf-8")
     (names,) = re.findall(r"enum prt_loss_reason \{ PRT_LOSS_RING = 1,(.*?)\}", source, flags=re.DOTALL)
     numbers = range(1, names.count("PRT_LOSS_") + 2)
     assert sorted(LOSS_REASONS) == [*numbers]

@@ -2,7 +2,7 @@
 
 A value is a secret if the name of its option, variable or key is one (``--password``, ``API_KEY``), or if its own form is (a password in a
 URL, a bearer token, a well-known token). Names are compared word by word, so ``--max-tokens`` and ``num_key_value_heads`` are not secrets.
-native/src/redact.c has the same rules for processes that record themselves; tests/native/test_redact.py compares both.
+native/src/core/redact.c has the same rules for processes that record themselves; tests/native/test_redact.py compares both.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@
 #include <structmember.h>
 
 #include "postrun.h"
-#include "step_name.h"
+#include "core/step_name.h"
 
 #define CACHED_LENGTH_MAX 255 /* longer texts are not kept alive */
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "block.h"
-#include "reader.h"
+#include "format/block.h"
+#include "reader/reader.h"
 
 typedef struct {
     PyObject_HEAD

@@ -1,7 +1,7 @@
 /* trace_scanner.c - the Python face of trace_scan.c: what ingest/trace_scan.py calls a scanner. */
 #include "trace_scanner.h"
 
-#include "trace_scan.h"
+#include "scan/trace_scan.h"
 
 typedef struct {
     PyObject_HEAD

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 TARGETS = {
-    "trace_scan_fuzz": ["trace_scan"],
-    "trace_reader_fuzz": ["reader", "reader_arrow", "trace_clock", "trace_columns", "varints", "block", "crc32c", "zstd_loader"],
+    "trace_scan_fuzz": ["scan/trace_scan"],
+    "trace_reader_fuzz": [f"reader/{name}" for name in ("reader", "reader_arrow", "trace_clock", "trace_columns", "varints")]
+    + [f"format/{name}" for name in ("block", "crc32c", "zstd_loader")],
 }
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-fno-sanitize-recover=all"]
 

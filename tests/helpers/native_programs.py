@@ -23,12 +23,7 @@ VARIANTS = {
     "plain": ["-O2"],
 }
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Wvla", "-Werror"]
-PARTS = ["version", "clock", "names", "ring", "handles", "record", "fork", "block", "crc32c", "zstd_loader"]
-SESSION = ["session", "drain", "rows", "losses", "trace_file", "output", "facts", "redact", "process", "sampling", "waiting"]
-SAMPLER = ["sampler", "sampler_proc", "sampler_cgroup", "sampler_perf", "sampler_gpu", "gpu_devices", "gpu_visible", "nvml_loader"]
-SAMPLER += ["gpu_fields", "gpu_xid", "sampler_infiniband"]
-GPU = ["gpu", "gpu_window", "gpu_periodic", "cuda_driver", "device_rows", "nvtx"]
-GPU += ["elf_soname", "cupti_loader", "cupti_attach", "cupti_subscription", "cupti_buffers", "cupti_records"]
+ROOMS = ["format", "core", "gpu", "sampler", "session"]  # of native/src: all that the library has
 
 Rows = list[dict[str, Any]]
 
@@ -47,14 +42,17 @@ class Programs:
         """Part of the library -> its object file."""
         folder = self.shared / variant
         folder.mkdir(parents=True, exist_ok=True)
-        built = {part: folder / f"{part}.o" for part in PARTS + SESSION + SAMPLER + GPU}
+        native = self.root / "native" / "src"
+        sources = {source.stem: source for room in ROOMS for source in sorted((native / room).glob("*.c"))}
+        built = {part: folder / f"{part}.o" for part in sources}
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for part, path in built.items():
                 if not path.exists():
                     unfinished = path.with_suffix(".new")
-                    source = self.root / "native" / "src" / f"{part}.c"
-                    self.compile(variant, [source], unfinished, "-std=c11", "-c", "-fPIC", "-fvisibility=hidden", *WARNINGS)
+                    self.compile(
+                        variant, [sources[part]], unfinished, f"-I{native}", "-std=c11", "-c", "-fPIC", "-fvisibility=hidden", *WARNINGS
+                    )
                     unfinished.rename(path)
         return built
 

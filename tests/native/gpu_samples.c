@@ -11,10 +11,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "capture.h"
-#include "clock.h"
-#include "gpu_visible.h"
-#include "sampler.h"
+#include "core/capture.h"
+#include "core/clock.h"
+#include "gpu/gpu_visible.h"
+#include "sampler/sampler.h"
 
 static void check(int result, const char *what) {
     if (result != 0) {

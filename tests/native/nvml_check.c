@@ -1,4 +1,4 @@
-/* Are the functions, structures and numbers of native/src/nvml_loader.h those of the vendor's header?
+/* Are the functions, structures and numbers of native/src/sampler/nvml_loader.h those of the vendor's header?
  *
  * Compiled with -DPOSTRUN_NVML_TYPES and the vendor's header, where the compiler compares; and without, where the sizes and places that it
  * prints are those of our own structures. */
@@ -8,7 +8,7 @@
 #ifdef POSTRUN_NVML_TYPES
 #include "nvml_vendor.h"
 #endif
-#include "nvml_loader.h"
+#include "sampler/nvml_loader.h"
 
 #ifdef POSTRUN_NVML_TYPES
 #define SAME(member, function)                                                                                                                 \

@@ -22,7 +22,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "nvml_loader.h"
+#include "sampler/nvml_loader.h"
 
 #define DEVICES 80
 #define PARTS 8

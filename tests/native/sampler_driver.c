@@ -24,8 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "sampler.h"
+#include "core/clock.h"
+#include "sampler/sampler.h"
 
 #define CORES 64
 static char names[128][64];

@@ -1,6 +1,6 @@
 /* stub_launches.c - a libcupti for tests of windows and buffers: each launch of the program becomes one kernel record.
  *
- * Built without the vendor's headers; the beginning of the record is that of native/src/cupti_records.h, which other tests compare with
+ * Built without the vendor's headers; the beginning of the record is that of native/src/gpu/cupti_records.h, which other tests compare with
  * them. STUB_THREAD_BUFFERS=1: a buffer for each thread, as CUPTI 13 has by default. STUB_SLOW_ATTACH=1: the first
  * call of a window takes 0.7 s. STUB_LOG as in stub_cuda.c. */
 #define _GNU_SOURCE
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cupti_records.h"
+#include "gpu/cupti_records.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define RECORD 256 /* bytes; CUPTI 13.5 has 248 */

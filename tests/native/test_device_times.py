@@ -15,7 +15,9 @@ SLOW = {25_000: 40, 121_875: 9}
 def test_times_come_back_to_the_nanosecond(programs: Programs, tmp_path: Path) -> None:
     program = tmp_path / "device_times"
     parts = [path for part, path in programs.parts("plain").items() if part != "device_rows"]  # that one is included, for what is in it
-    programs.compile("plain", [programs.root / "tests" / "native" / "device_times.c", *parts], program, "-O0")
+    programs.compile(
+        "plain", [programs.root / "tests" / "native" / "device_times.c", *parts], program, "-O0", f"-I{programs.root / 'native' / 'src'}"
+    )
     told = call(program, *EXACT, *SLOW)
     for khz in EXACT:
         assert (told[f"{khz}_starts"], told[f"{khz}_durations"]) == (0, 0), khz

@@ -115,11 +115,11 @@ def test_damaged_libraries_are_read_to_no_harm(machine: Machine) -> None:
     native = machine.programs.root / "native" / "src"
     source = machine.folder / "probe.c"
     source.write_text(
-        '#include <stdio.h>\n#include "elf_soname.h"\nint main(int count, char **paths) {\n    char name[256];\n'
+        '#include <stdio.h>\n#include "gpu/elf_soname.h"\nint main(int count, char **paths) {\n    char name[256];\n'
         '    for (int i = 1; i < count; i++) puts(postrun_elf_soname(paths[i], name, sizeof name) ? name : "-");\n}\n'
     )
     probe = machine.folder / "probe"
-    machine.programs.compile("address", [source, native / "elf_soname.c"], probe, f"-I{native}")
+    machine.programs.compile("address", [source, native / "gpu" / "elf_soname.c"], probe, f"-I{native}")
     whole_path = machine.folder / "libcupti.so"
     done = subprocess.run([probe, whole_path, *paths], capture_output=True, timeout=60, env=environment())
     assert done.returncode == 0, done.stderr

@@ -218,8 +218,8 @@ def test_samples_are_small(play: Play, tmp_path: Path) -> None:
 
 def words(project_root: Path) -> dict[int, str]:
     """What nvml_loader.c calls each code."""
-    source = (project_root / "native/src/nvml_loader.c").read_text()
-    codes = dict(re.findall(r"\b(NVML_\w+) = (\d+)", (project_root / "native/src/nvml_loader.h").read_text()))
+    source = (project_root / "native/src/sampler/nvml_loader.c").read_text()
+    codes = dict(re.findall(r"\b(NVML_\w+) = (\d+)", (project_root / "native/src/sampler/nvml_loader.h").read_text()))
     named = {int(codes[name]): word for name, word in re.findall(r'case (NVML_\w+): return "([^"]+)";', source)}
     assert len(named) > 20
     return named

@@ -153,7 +153,7 @@ def own_text(root: Path, name: str) -> str:
 
 def own_constants(root: Path) -> set[str]:
     """The names of the numbers in the headers of the C library."""
-    text = own_text(root, "cupti_loader.h") + own_text(root, "cupti_records.h")
+    text = own_text(root, "gpu/cupti_loader.h") + own_text(root, "gpu/cupti_records.h")
     return set(re.findall(r"#define (CUPTI_\w+) +\(?\d", text)) | set(re.findall(r"\b(CUPTI_[A-Z0-9_]+) = \d", text))
 
 
@@ -169,7 +169,7 @@ def vendors_name(constant: str, known: frozenset[str]) -> str | None:
 @pytest.mark.parametrize("version", cupti_headers.VERSIONS)
 def test_layouts_and_numbers(project_root: Path, tmp_path: Path, version: str) -> None:
     known = vendors_names(version)
-    lines = ["#include <stddef.h>", "#include <cupti.h>", '#include "cupti_loader.h"', '#include "cupti_records.h"']
+    lines = ["#include <stddef.h>", "#include <cupti.h>", '#include "gpu/cupti_loader.h"', '#include "gpu/cupti_records.h"']
     for ours, (record, fields) in FIELDS.items():
         theirs = cupti_headers.newest(version, record)
         for field, other in fields.items():
@@ -199,9 +199,9 @@ def test_every_number_is_compared(project_root: Path) -> None:
     known = frozenset[str]().union(*map(vendors_names, cupti_headers.VERSIONS))
     assert {constant for constant in own_constants(project_root) if vendors_name(constant, known) is None} == NOT_THE_VENDORS
     assert {f"CUPTI_ERROR_{name}" for name in WORDS.values()} <= known
-    with_advice = own_text(project_root, "cupti_loader.c").split("static const char *words(int error)")[1].split("default:")[0]
+    with_advice = own_text(project_root, "gpu/cupti_loader.c").split("static const char *words(int error)")[1].split("default:")[0]
     assert set(map(int, re.findall(r"case (\d+):", with_advice))) <= set(WORDS)
-    members = own_text(project_root, "cupti_loader.h").split("struct cupti_subscription {")[1].split("}")[0]
+    members = own_text(project_root, "gpu/cupti_loader.h").split("struct cupti_subscription {")[1].split("}")[0]
     assert set(re.findall(r"(\w+)(?:\[\w+\])?[;,]", members)) - {"padding"} == set(SUBSCRIPTION)
 
 
@@ -209,7 +209,7 @@ SHAPES = """\
 #include <cupti.h>
 #include <type_traits>
 #define _Static_assert static_assert
-#include "cupti_loader.h"
+#include "gpu/cupti_loader.h"
 template <unsigned long> struct integer;
 /* A type as the machine passes it: the size of integers and enumerations, the kind of pointers. */
 template <class T, class = void> struct machine { using type = T; };
@@ -224,7 +224,7 @@ template <class R, class... A> struct machine<R(A...), void> { using type = of<R
 
 def functions(root: Path) -> dict[str, str]:
     """Function of the vendor's library -> member of `struct cupti` that it is stored in."""
-    pairs = re.findall(r'find\(library, "(cupti\w+)", &c\.(\w+)\)', own_text(root, "cupti_loader.c"))
+    pairs = re.findall(r'find\(library, "(cupti\w+)", &c\.(\w+)\)', own_text(root, "gpu/cupti_loader.c"))
     assert len(pairs) > 10
     return dict(pairs)
 
@@ -238,7 +238,7 @@ def test_signatures(project_root: Path, tmp_path: Path, version: str) -> None:
 
 def test_functions_exist(project_root: Path) -> None:
     """The required ones in every version, the others in some version."""
-    required = re.search(r"if \(((?:!c\.\w+(?: \|\| )?)+)\)", own_text(project_root, "cupti_loader.c"))
+    required = re.search(r"if \(((?:!c\.\w+(?: \|\| )?)+)\)", own_text(project_root, "gpu/cupti_loader.c"))
     assert required
     needed = set(re.findall(r"c\.(\w+)", required[1]))
     assert {"enable", "next_record"} <= needed
@@ -265,9 +265,9 @@ print(json.dumps(found))
 
 def own_calls(root: Path) -> set[str]:
     """Calls that the C library knows by name."""
-    text = own_text(root, "cupti_records.c")
+    text = own_text(root, "gpu/cupti_records.c")
     noisy = text.split("static const char *const noisy[] = {")[1].split("}")[0]
-    sources = "".join(path.read_text() for path in (root / "native" / "src").glob("cupti_*.c"))
+    sources = "".join(path.read_text() for path in (root / "native" / "src" / "gpu").glob("cupti_*.c"))
     asked = re.findall(r'postrun_cupti_call_id\(\w+, "(\w+)"\)', sources)
     assert asked
     return {*re.findall(r'"(\w+)"', noisy), *asked}
@@ -283,7 +283,7 @@ def library_calls(version: str) -> tuple[dict[str, int], dict[str, int]]:
 @pytest.mark.parametrize("version", ANSWERS_WITHOUT_A_DRIVER)
 def test_names_of_calls(project_root: Path, version: str) -> None:
     """The library gives the names of its headers, without gaps that would end the search, and below the limit."""
-    limit = int(re.findall(r"#define CUPTI_CALLS (\d+)", own_text(project_root, "cupti_loader.h"))[0])
+    limit = int(re.findall(r"#define CUPTI_CALLS (\d+)", own_text(project_root, "gpu/cupti_loader.h"))[0])
     for domain, names in zip(("driver", "runtime"), library_calls(version), strict=True):
         assert names == {name: number for name, number in cupti_headers.calls(version)[domain].items() if name in names}
         assert len(names) > 400
@@ -391,10 +391,10 @@ NVTX_NUMBERS = {
 
 def test_nvtx(project_root: Path, tmp_path: Path) -> None:
     """The attributes, numbers and slots of the tables in nvtx.c: SET(RANGE_PUSH_A, ...) is NVTX_CBID_CORE_RangePushA."""
-    text = own_text(project_root, "nvtx.c")
+    text = own_text(project_root, "gpu/nvtx.c")
     slots = [name for name in re.findall(r"SET\((\w+), \w+\)", text) if name != "id"]
     assert len(slots) > 12
-    lines = ["#include <stddef.h>", "#include <nvtx3/nvToolsExt.h>", f'#include "{project_root / "native" / "src" / "nvtx.c"}"']
+    lines = ["#include <stddef.h>", "#include <nvtx3/nvToolsExt.h>", f'#include "{project_root / "native" / "src" / "gpu" / "nvtx.c"}"']
     for slot in slots:
         table = "CORE2" if slot.startswith("DOMAIN_") else "CORE"
         lines.append(equal(slot, f"NVTX_CBID_{table}_{''.join(part.capitalize() for part in slot.split('_'))}"))
@@ -419,7 +419,7 @@ NOT_NVMLS = {"NVML_TEXT", "NVML_ALL_LINKS"}
 
 def test_nvml(project_root: Path) -> None:
     """Each number in nvml_loader.h is that of NVIDIA's Python package, by the name that nvml_check.c compares it with, or its own."""
-    text = own_text(project_root, "nvml_loader.h")
+    text = own_text(project_root, "sampler/nvml_loader.h")
     numbers = re.findall(r"\b(NVML_[A-Z0-9_]+) = (\d+)", text) + re.findall(r"#define (NVML_\w+) (\d+|0x[0-9a-f]+)u?l*\b", text)
     checked = (project_root / "tests" / "native" / "nvml_check.c").read_text()
     names = dict(re.findall(r"(?:CODE|FIELD)\((NVML_\w+), (\w+)\)", checked) + re.findall(r"(NVML_\w+) == (?:\(int\))?(\w+)", checked))

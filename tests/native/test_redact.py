@@ -37,7 +37,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     if compiler is None:
         pytest.skip("no C compiler (cc)")
     built = tmp_path_factory.mktemp("redact") / "redact.so"
-    command = [compiler, "-std=c11", "-O1", "-shared", "-fPIC", str(ROOT / "native/src/redact.c"), "-o", str(built)]
+    command = [compiler, "-std=c11", "-O1", "-shared", "-fPIC", str(ROOT / "native/src/core/redact.c"), "-o", str(built)]
     subprocess.run(command, check=True)
     loaded = ctypes.CDLL(str(built))
     loaded.postrun_redact_name.restype = ctypes.c_bool

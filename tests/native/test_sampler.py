@@ -83,8 +83,8 @@ def driver(request: pytest.FixtureRequest, project_root: Path, tmp_path_factory:
         pytest.skip("no C compiler (cc)")
     built = tmp_path_factory.mktemp("driver") / "sampler_driver"
     native = project_root / "native"
-    sources = [project_root / "tests" / "native" / "sampler_driver.c", *sorted((native / "src").glob("sampler*.c"))]
-    sources += [native / "src" / f"{part}.c" for part in ("gpu_devices", "gpu_fields", "gpu_xid", "gpu_visible", "nvml_loader")]
+    sources = [project_root / "tests" / "native" / "sampler_driver.c", *sorted((native / "src" / "sampler").glob("*.c"))]
+    sources += [native / "src" / "gpu" / "gpu_visible.c"]
     flags = ["-std=c11", "-O2", "-g", *WARNINGS, f"-I{native / 'src'}", f"-I{native / 'include'}"]
     if request.param == "sanitized":
         flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -130,7 +130,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def test_every_metric_is_documented(project_root: Path) -> None:
-    source = (project_root / "native/src/sampler.c").read_text(encoding="utf-8")
+    source = (project_root / "native/src/sampler/sampler.c").read_text(encoding="utf-8")
     names = re.search(r"metric_names\[SAMPLER_METRICS\] = \{(.*?)\};", source, re.DOTALL)
     assert names is not None
     page = (project_root / "docs/capture-metrics.md").read_text(encoding="utf-8")

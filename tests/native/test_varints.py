@@ -64,7 +64,7 @@ def test_numbers(project_root: Path, tmp_path: Path, way: list[str]) -> None:
     if compiler is None:
         pytest.skip("no C compiler (cc)")
     driver, data = tmp_path / "driver", tmp_path / "records"
-    sources = [str(project_root / "tests" / "native" / "varints_driver.c"), str(project_root / "native" / "src" / "varints.c")]
+    sources = [str(project_root / "tests" / "native" / "varints_driver.c"), str(project_root / "native" / "src" / "reader" / "varints.c")]
     command = [compiler, *FLAGS, *way, f"-I{project_root / 'native' / 'src'}", *sources, "-o", str(driver), "-pthread"]
     done = subprocess.run([*command, *SANITIZERS], capture_output=True, text=True)
     if done.returncode:  # a compiler without sanitizers

@@ -7,9 +7,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "block.h"
-#include "reader.h"
-#include "zstd_loader.h"
+#include "format/block.h"
+#include "reader/reader.h"
+#include "format/zstd_loader.h"
 
 #include "fuzz.h"
 

@@ -2,7 +2,7 @@
  *
  * Each text is scanned as a whole and in random chunks, with the same limits: the results must be equal. Mutations know tokens, balanced
  * values and the members of events. Prints the sums of rows and defects. */
-#include "trace_scan.h"
+#include "scan/trace_scan.h"
 
 #include "fuzz.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "varints.h"
+#include "reader/varints.h"
 
 static void print(const char *kind, const uint8_t *bytes, const uint8_t *at, size_t count, const uint64_t *values) {
     printf("%s %td", kind, at ? at - bytes : (ptrdiff_t)-1);

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "names.h"
-#include "process.h"
+#include "core/names.h"
+#include "core/process.h"
 #include "session.h"
 
 prt_block postrun_block_of(enum prt_block_type type, uint32_t source, uint32_t count, int64_t first, const prt_column *columns, size_t n) {

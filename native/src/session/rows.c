@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "names.h"
+#include "core/names.h"
 #include "session.h"
 
 #define METRICS_NS INT64_C(1000000000) /* how long samples wait for others to share a block with */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "session.h"
-#include "waiting.h"
+#include "core/waiting.h"
 
 void *postrun_sample_loop(void *argument) {
     struct session *s = argument;

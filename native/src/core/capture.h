@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "block.h"
+#include "format/block.h"
 #include "postrun.h"
 
 /* clock.c: ticks of the fastest clock that can be trusted. */

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <wchar.h>
 
-#include "names.h"
+#include "core/names.h"
 #include "postrun.h"
-#include "ring.h"
-#include "step_name.h"
+#include "core/ring.h"
+#include "core/step_name.h"
 
 #define CALLBACKS 1 /* number of the table of modules */
 #define CORE 1

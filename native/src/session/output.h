@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "block.h"
+#include "format/block.h"
 
 #ifndef PATH_MAX
 #define PATH_MAX 4096

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu_window.h"
+#include "gpu/gpu_window.h"
 #include "postrun.h"
 #include "step_name.h"
 

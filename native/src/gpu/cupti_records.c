@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "clock.h"
+#include "core/clock.h"
 #include "cupti_loader.h"
 #include "device_rows.h"
 #include "postrun.h"

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "clock.h"
+#include "core/clock.h"
 #include "sampler_gpu.h"
 
 #define FAILURES_MAX 10     /* in a row: the question is put no more */

@@ -11,10 +11,10 @@
 #include <strings.h>
 
 #include "gpu_periodic.h"
-#include "names.h"
+#include "core/names.h"
 #include "postrun.h"
-#include "ring.h"
-#include "step_name.h"
+#include "core/ring.h"
+#include "core/step_name.h"
 
 /* ---------------------------------------------------------------- the environment */
 

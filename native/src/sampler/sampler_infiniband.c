@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "clock.h"
+#include "core/clock.h"
 
 #define PORTS_MAX 64
 #define BYTES_S 1.0

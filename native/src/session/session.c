@@ -13,12 +13,12 @@
 #include <sys/random.h>
 #endif
 
-#include "device_rows.h"
+#include "gpu/device_rows.h"
 #include "fork.h"
-#include "gpu.h"
-#include "process.h"
-#include "redact.h"
-#include "waiting.h"
+#include "gpu/gpu.h"
+#include "core/process.h"
+#include "core/redact.h"
+#include "core/waiting.h"
 
 #define FIRST_ANCHOR_NS 100000000
 #define METRICS_MAX 65536u

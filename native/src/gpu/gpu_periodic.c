@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "gpu_window.h"
-#include "ring.h"
+#include "core/ring.h"
 
 #define MIB 20             /* bits of a MiB */
 #define STEP_SHARE 3       /* a window of steps lasts at most this part of the interval: slow steps must not fill it */

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "capture.h"
-#include "clock.h"
+#include "core/capture.h"
+#include "core/clock.h"
 #include "cuda_driver.h"
 #include "cupti_attach.h"
 #include "cupti_buffers.h"
@@ -27,8 +27,8 @@
 #include "gpu_periodic.h"
 #include "gpu_window.h"
 #include "postrun.h"
-#include "ring.h"
-#include "waiting.h"
+#include "core/ring.h"
+#include "core/waiting.h"
 
 #define MS 1000000
 #define FLUSH_NS (1000 * (int64_t)MS)

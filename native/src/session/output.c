@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "core/clock.h"
 
 int postrun_output_folder(struct output *output, const char *folder) {
     char path[PATH_MAX];

@@ -9,7 +9,7 @@
 #define _GNU_SOURCE
 #include <limits.h>
 
-#include "clock.h"
+#include "core/clock.h"
 #include "sampler_gpu.h"
 
 #define CLOCK_MAX 100000u /* MHz */

@@ -7,10 +7,10 @@
 
 #include <pthread.h>
 
-#include "gpu.h"
-#include "names.h"
+#include "gpu/gpu.h"
+#include "core/names.h"
 #include "postrun.h"
-#include "ring.h"
+#include "core/ring.h"
 
 void postrun_forked(void) {
     postrun_names_forked();

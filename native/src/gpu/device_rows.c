@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "gpu.h"
-#include "names.h"
-#include "session.h"
+#include "core/names.h"
+#include "session/session.h"
 
 #define QUEUE_WORDS (8u << 20) /* 64 MiB wait at most */
 #define BLOCK_ROWS 8192u

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "capture.h"
+#include "core/capture.h"
 
 #ifndef PATH_MAX
 #define PATH_MAX 4096

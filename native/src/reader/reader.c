@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "reader_internal.h"
-#include "zstd_loader.h"
+#include "format/zstd_loader.h"
 
 #define WINDOW (1u << 20)
 #define SITES_MAX 1000

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "gpu_visible.h"
+#include "gpu/gpu_visible.h"
 #include "nvml_loader.h"
 #include "sampler.h"
 

@@ -2,7 +2,7 @@
 #ifndef POSTRUN_NAMES_H
 #define POSTRUN_NAMES_H
 
-#include "block.h"
+#include "format/block.h"
 
 uint32_t postrun_names_count(void);              /* ids 1 to this exist, and never change */
 prt_text postrun_names_text(uint32_t id);        /* of an existing id */

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture.h"
-#include "clock.h"
-#include "waiting.h"
+#include "core/capture.h"
+#include "core/clock.h"
+#include "core/waiting.h"
 
 /* What the driver's interface calls these. */
 #define NOT_INITIALIZED 3

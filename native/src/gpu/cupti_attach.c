@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "capture.h"
-#include "clock.h"
+#include "core/capture.h"
+#include "core/clock.h"
 #include "cupti_buffers.h"
 #include "cupti_loader.h"
 #include "cupti_records.h"

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "block.h"
+#include "format/block.h"
 
 #define PRT_COLUMN_IDS 32 /* columns with a larger id are skipped */
 #define PRT_MISSING INT64_MIN

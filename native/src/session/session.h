@@ -10,12 +10,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "capture.h"
+#include "core/capture.h"
 #include "facts.h"
-#include "gpu_visible.h"
+#include "gpu/gpu_visible.h"
 #include "output.h"
-#include "redact.h"
-#include "ring.h"
+#include "core/redact.h"
+#include "core/ring.h"
 
 #define NS_PER_MS 1000000
 #define NS_PER_S 1000000000
