@@ -9,6 +9,7 @@ PYTEST_ARGS ?=
 # Test files are shared out among so many processes, some of which wait; PYTEST_WORKERS=0 runs all in one, for a debugger.
 PYTEST_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 RUN_TESTS = $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+C_FOLDERS := native tests examples benchmarks
 NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.in' -o -name '*.cmake')
 
 # One stamp per interpreter asked for, so that PYTHON=... is heeded also where a .venv exists.
@@ -47,11 +48,13 @@ FUZZ_CORPUS ?= ../postrun-fuzz
 fuzz: $(TEST) ## fuzzes the C code that reads foreign files: FUZZ_SECONDS per target, corpora and failing inputs kept in FUZZ_CORPUS
 	@POSTRUN_FUZZ_SECONDS=$(FUZZ_SECONDS) POSTRUN_FUZZ_CORPUS='$(FUZZ_CORPUS)' $(BIN)/python -m pytest -n 2 --dist load -m "" -q -rA tests/native/test_fuzz.py
 
-lint: $(TEST) ## ruff
+lint: $(TEST) ## ruff and clang-format alone
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@find $(C_FOLDERS) -name '*.[ch]' | xargs $(BIN)/clang-format --dry-run -Werror
 
-format: $(TEST) ## lets ruff lay out the code
+format: $(TEST) ## lets ruff and clang-format lay out the code
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+	@find $(C_FOLDERS) -name '*.[ch]' | xargs $(BIN)/clang-format -i
 
 typecheck: $(TEST) ## mypy --strict
 	@$(BIN)/python tests/package_links.py && $(BIN)/mypy

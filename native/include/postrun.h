@@ -51,16 +51,17 @@ typedef struct postrun_config {
     uint32_t cpu_for_s;      /* processors are sampled for so many seconds, the rest goes on; default 0: as long as the rest */
     /* 64 bits, as 32 would lie in what an older structure ends with: padding, which nobody has filled */
     uint64_t rotate_s;       /* a file that holds records and is older is closed, another begun; default: $POSTRUN_ROTATE_S, else never */
-    uint64_t file_mode;      /* permissions of files, such as 0640, whatever the umask; default: $POSTRUN_MODE, else 0600. New folders get the
+    uint64_t file_mode; /* permissions of files, such as 0640, whatever the umask; default: $POSTRUN_MODE, else 0600. New folders get the
                               * matching search permissions */
 } postrun_config;
 
 #define POSTRUN_CONFIG_INIT {sizeof(postrun_config), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 #define POSTRUN_FOLLOW_FORK 1u /* a forked child records, too, to a file of its own */
-#define POSTRUN_GPU 2u         /* records GPU activity where it can; where not, metadata "capability.gpu" says why. Initialises CUDA */
-#define POSTRUN_NO_GPU_YET 4u  /* GPU activity is recorded from postrun_gpu(1) on */
+#define POSTRUN_GPU 2u /* records GPU activity where it can; where not, metadata "capability.gpu" says why. Initialises CUDA */
+#define POSTRUN_NO_GPU_YET 4u /* GPU activity is recorded from postrun_gpu(1) on */
 #define POSTRUN_NO_GPU_SAMPLES 8u /* the sampler leaves GPUs out. POSTRUN_GPU=0 in the environment: neither samples nor activity of GPUs */
-#define POSTRUN_GPU_BOUNDED 16u /* GPU activity that the session records unasked: in the bounded windows of POSTRUN_GPU_WINDOWS=auto, unless the
+#define POSTRUN_GPU_BOUNDED \
+    16u /* GPU activity that the session records unasked: in the bounded windows of POSTRUN_GPU_WINDOWS=auto, unless the
                                 * environment has windows */
 
 /* Sets the configuration of the next session; copies what it is given. -EBUSY while recording (but see above), -EINVAL for a value out of
@@ -108,14 +109,14 @@ POSTRUN_API int postrun_nvtx_steps(void);
 
 /* What a session has done so far. */
 typedef struct postrun_statistics {
-    size_t size;             /* sizeof(postrun_statistics) */
-    uint64_t recorded;       /* records put into rings */
-    uint64_t written;        /* records written to files */
-    uint64_t lost;           /* records dropped: ring full, disk full */
-    uint64_t bytes;          /* written to files */
+    size_t size; /* sizeof(postrun_statistics) */
+    uint64_t recorded; /* records put into rings */
+    uint64_t written; /* records written to files */
+    uint64_t lost; /* records dropped: ring full, disk full */
+    uint64_t bytes; /* written to files */
     uint64_t blocks;
-    uint64_t unbalanced;     /* ends without a begin, and begins beyond the depth of 64 */
-    int32_t error;           /* 0, or the negative errno value that ended file output */
+    uint64_t unbalanced; /* ends without a begin, and begins beyond the depth of 64 */
+    int32_t error; /* 0, or the negative errno value that ended file output */
 } postrun_statistics;
 POSTRUN_API void postrun_get_statistics(postrun_statistics *statistics);
 

@@ -24,16 +24,20 @@ static PyModuleDef_Slot slots[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_native", "Python face of libpostrun.", sizeof(capture_state), methods, slots,
-    capture_traverse, capture_clear, capture_free,
+    PyModuleDef_HEAD_INIT, "_native",    "Python face of libpostrun.", sizeof(capture_state), methods, slots, capture_traverse,
+    capture_clear,         capture_free,
 };
 
 /* What newer Pythons ask, and older ones refuse to hear; the limited API of 3.11 has no names for it. All state is the module's or the
  * library's, which any thread may call. */
 static void tell_newer(void) {
     PyModuleDef_Slot *next = slots + 3;
-    if (Py_Version >= 0x030C0000) *next++ = (PyModuleDef_Slot){3, (void *)2}; /* Py_mod_multiple_interpreters: each with a GIL of its own */
-    if (Py_Version >= 0x030D0000) *next++ = (PyModuleDef_Slot){4, (void *)1}; /* Py_mod_gil: not used */
+    if (Py_Version >= 0x030C0000) {
+        *next++ = (PyModuleDef_Slot){3, (void *)2}; /* Py_mod_multiple_interpreters: each with a GIL of its own */
+    }
+    if (Py_Version >= 0x030D0000) {
+        *next++ = (PyModuleDef_Slot){4, (void *)1}; /* Py_mod_gil: not used */
+    }
 }
 
 PyMODINIT_FUNC PyInit__native(void) {

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <structmember.h>
 
-#include "postrun.h"
 #include "core/step_name.h"
+#include "postrun.h"
 
 #define CACHED_LENGTH_MAX 255 /* longer texts are not kept alive */
 
@@ -51,7 +51,9 @@ static uint32_t name_of_text(PyObject *text, bool *keep) {
     PyObject *encoded = PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace");
     char *at;
     uint32_t id = 0;
-    if (encoded && PyBytes_AsStringAndSize(encoded, &at, &length) == 0) id = postrun_name(at, (size_t)length);
+    if (encoded && PyBytes_AsStringAndSize(encoded, &at, &length) == 0) {
+        id = postrun_name(at, (size_t)length);
+    }
     Py_XDECREF(encoded);
     PyErr_Clear();
     return id;
@@ -69,12 +71,18 @@ static uint32_t name_slowly(name_place set[2], PyObject *text) {
     bool keep = false;
     uint32_t id = name_of_text(text, &keep);
     cached_name *fresh = keep && id && PyUnicode_CHECK_INTERNED(text) ? PyMem_RawMalloc(sizeof *fresh) : NULL;
-    if (!fresh) return id;
+    if (!fresh) {
+        return id;
+    }
     *fresh = (cached_name){Py_NewRef(text), id};
     for (size_t i = 0; i < 2; i++) {
         cached_name *found = NULL;
-        if (atomic_compare_exchange_strong(&set[i], &found, fresh)) return id;
-        if (found->text == text) break;
+        if (atomic_compare_exchange_strong(&set[i], &found, fresh)) {
+            return id;
+        }
+        if (found->text == text) {
+            break;
+        }
     }
     Py_DECREF(fresh->text);
     PyMem_RawFree(fresh);
@@ -85,7 +93,9 @@ static inline uint32_t name_id(capture_state *state, PyObject *text) {
     name_place *set = name_set(state, text);
     for (size_t i = 0; i < 2; i++) {
         const cached_name *found = atomic_load_explicit(&set[i], memory_order_acquire);
-        if (found && found->text == text) return found->id;
+        if (found && found->text == text) {
+            return found->id;
+        }
     }
     return name_slowly(set, text);
 }
@@ -93,7 +103,9 @@ static inline uint32_t name_id(capture_state *state, PyObject *text) {
 static void names_clear(capture_state *state) {
     for (size_t i = 0; i < 2 * NAME_SETS; i++) {
         cached_name *found = atomic_exchange(&state->names[i / 2][i % 2], NULL);
-        if (found) Py_DECREF(found->text);
+        if (found) {
+            Py_DECREF(found->text);
+        }
         PyMem_RawFree(found);
     }
 }
@@ -123,12 +135,16 @@ static inline uint32_t name_id(capture_state *state, PyObject *text) {
 }
 
 static void names_clear(capture_state *state) {
-    for (size_t i = 0; i < 2 * NAME_SETS; i++) Py_CLEAR(state->names[i / 2][i % 2].text);
+    for (size_t i = 0; i < 2 * NAME_SETS; i++) {
+        Py_CLEAR(state->names[i / 2][i % 2].text);
+    }
 }
 #endif
 
 static inline bool is_name(PyObject *object) {
-    if (PyUnicode_CheckExact(object) || PyUnicode_Check(object)) return true;
+    if (PyUnicode_CheckExact(object) || PyUnicode_Check(object)) {
+        return true;
+    }
     PyErr_Format(PyExc_TypeError, "a name is a str, not %R", object);
     return false;
 }
@@ -136,18 +152,24 @@ static inline bool is_name(PyObject *object) {
 /* ---------------------------------------------------------------- arguments */
 
 static int read_value(PyObject *object, int64_t *value) {
-    if (object == Py_None) return 0;
+    if (object == Py_None) {
+        return 0;
+    }
     int overflow;
     long long number;
     if (PyLong_CheckExact(object)) {
         number = PyLong_AsLongLongAndOverflow(object, &overflow);
     } else {
         PyObject *index = PyNumber_Index(object);
-        if (!index) return -1;
+        if (!index) {
+            return -1;
+        }
         number = PyLong_AsLongLongAndOverflow(index, &overflow);
         Py_DECREF(index);
     }
-    if (number == -1 && !overflow && PyErr_Occurred()) return -1;
+    if (number == -1 && !overflow && PyErr_Occurred()) {
+        return -1;
+    }
     if (overflow || number == POSTRUN_NO_VALUE) {
         PyErr_SetString(PyExc_OverflowError, "a value has 64 bits; -2**63 stands for none");
         return -1;
@@ -164,7 +186,9 @@ static int read_slowly(capture_state *state, PyObject *const *args, Py_ssize_t c
         PyErr_Format(PyExc_TypeError, "a name and a value are taken, not %zd arguments", count + more);
         return -1;
     }
-    for (Py_ssize_t i = 0; i < count; i++) given[i] = args[i];
+    for (Py_ssize_t i = 0; i < count; i++) {
+        given[i] = args[i];
+    }
     for (Py_ssize_t i = 0; i < more; i++) {
         PyObject *keyword = PyTuple_GetItem(keywords, i);
         size_t place = 1;
@@ -186,7 +210,9 @@ static int read_slowly(capture_state *state, PyObject *const *args, Py_ssize_t c
         return -1;
     }
     *name = given[0];
-    if (!is_name(*name)) return -1;
+    if (!is_name(*name)) {
+        return -1;
+    }
     return given[1] ? read_value(given[1], value) : 0;
 }
 
@@ -206,7 +232,9 @@ static inline int read_arguments(capture_state *state, PyObject *const *args, Py
 }
 
 static PyObject *system_error(int error) {
-    if (error == -ENOMEM) return PyErr_NoMemory();
+    if (error == -ENOMEM) {
+        return PyErr_NoMemory();
+    }
     errno = -error;
     return PyErr_SetFromErrno(PyExc_OSError);
 }
@@ -232,25 +260,39 @@ static int tell(capture_state *state, bool begins, int64_t number) {
 
 /* Before a range begins. 0, or -1: the watcher has raised. `range`: of one by handle. */
 static int watch_begin(capture_state *state, PyObject *name, int64_t value, PyObject *range) {
-    if (!state->watcher || state->telling) return 0;
+    if (!state->watcher || state->telling) {
+        return 0;
+    }
     bool by_handle = state->step_range != NULL;
     if (state->step_thread && !(by_handle && range)) {
-        if (!by_handle && !range && state->step_thread == PyThread_get_thread_ident()) state->step_depth++;
+        if (!by_handle && !range && state->step_thread == PyThread_get_thread_ident()) {
+            state->step_depth++;
+        }
         return 0;
     }
     Py_ssize_t length;
     int64_t number;
     const char *text = PyUnicode_AsUTF8AndSize(name, &length);
-    if (!text) PyErr_Clear();
-    if (!text || !step_name(text, (size_t)length, &number)) return 0;
-    if (value != POSTRUN_NO_VALUE) number = value;
+    if (!text) {
+        PyErr_Clear();
+    }
+    if (!text || !step_name(text, (size_t)length, &number)) {
+        return 0;
+    }
+    if (value != POSTRUN_NO_VALUE) {
+        number = value;
+    }
     if (state->step_thread) { /* the one before has not been ended by its handle yet */
         state->step_thread = 0;
         state->step_range = NULL;
-        if (tell(state, false, -1) < 0) return -1;
+        if (tell(state, false, -1) < 0) {
+            return -1;
+        }
     }
     int wanted = tell(state, true, number);
-    if (wanted <= 0) return wanted;
+    if (wanted <= 0) {
+        return wanted;
+    }
     state->step_depth = 0;
     state->step_range = range;
     state->step_thread = PyThread_get_thread_ident();
@@ -259,9 +301,13 @@ static int watch_begin(capture_state *state, PyObject *name, int64_t value, PyOb
 
 /* After a range has ended. */
 static int watch_end(capture_state *state, PyObject *range) {
-    if (!state->step_thread || state->telling || state->step_range != range) return 0;
+    if (!state->step_thread || state->telling || state->step_range != range) {
+        return 0;
+    }
     if (!range) {
-        if (state->step_thread != PyThread_get_thread_ident()) return 0;
+        if (state->step_thread != PyThread_get_thread_ident()) {
+            return 0;
+        }
         if (state->step_depth) {
             state->step_depth--;
             return 0;
@@ -277,7 +323,9 @@ static PyObject *py_watch_steps(PyObject *module, PyObject *watcher) {
     state->step_thread = 0;
     state->step_range = NULL;
     if (watcher != Py_None && watcher != state->watcher) {
-        if (state->watcher) return PyErr_Format(PyExc_ValueError, "there is a watcher already");
+        if (state->watcher) {
+            return PyErr_Format(PyExc_ValueError, "there is a watcher already");
+        }
         Py_INCREF(watcher);
         state->watcher = watcher;
     }
@@ -297,9 +345,13 @@ static PyObject *py_begin(PyObject *module, PyObject *const *args, Py_ssize_t co
     capture_state *state = PyModule_GetState(module);
     PyObject *name;
     int64_t value;
-    if (read_arguments(state, args, count, keywords, &name, &value)) return NULL;
+    if (read_arguments(state, args, count, keywords, &name, &value)) {
+        return NULL;
+    }
     if (postrun_recording()) {
-        if (WATCHED() && watch_begin(state, name, value, NULL)) return NULL;
+        if (WATCHED() && watch_begin(state, name, value, NULL)) {
+            return NULL;
+        }
         postrun_begin(name_id(state, name), value);
     }
     Py_RETURN_NONE;
@@ -308,22 +360,25 @@ static PyObject *py_begin(PyObject *module, PyObject *const *args, Py_ssize_t co
 static PyObject *py_end(PyObject *module, PyObject *unused) {
     (void)unused;
     postrun_end();
-    if (WATCHED() && watch_end(PyModule_GetState(module), NULL)) return NULL;
+    if (WATCHED() && watch_end(PyModule_GetState(module), NULL)) {
+        return NULL;
+    }
     Py_RETURN_NONE;
 }
 
 /* ---------------------------------------------------------------- ranges by handle */
 
 typedef struct {
-    PyObject_HEAD
-    uint64_t handle; /* 0: begun while nothing was recorded */
+    PyObject_HEAD uint64_t handle; /* 0: begun while nothing was recorded */
     uint32_t generation;
     bool ended;
 } range_object;
 
 static PyObject *range_begin(capture_state *state, PyObject *name, int64_t value) {
     range_object *self = PyObject_New(range_object, state->range);
-    if (!self) return NULL;
+    if (!self) {
+        return NULL;
+    }
     self->generation = now_generation();
     self->ended = false;
     self->handle = 0;
@@ -345,7 +400,10 @@ static void range_dealloc(PyObject *object) {
 
 static PyObject *range_repr(PyObject *object) {
     range_object *self = (range_object *)object;
-    const char *how = self->handle == 0 ? "not recorded" : self->ended ? "ended" : self->generation == now_generation() ? "open" : "stopped";
+    const char *how = self->handle == 0                      ? "not recorded"
+                      : self->ended                          ? "ended"
+                      : self->generation == now_generation() ? "open"
+                                                             : "stopped";
     return PyUnicode_FromFormat("<range, %s>", how);
 }
 
@@ -353,23 +411,33 @@ static PyObject *py_range_begin(PyObject *module, PyObject *const *args, Py_ssiz
     capture_state *state = PyModule_GetState(module);
     PyObject *name;
     int64_t value;
-    if (read_arguments(state, args, count, keywords, &name, &value)) return NULL;
+    if (read_arguments(state, args, count, keywords, &name, &value)) {
+        return NULL;
+    }
     return range_begin(state, name, value);
 }
 
 static PyObject *end_range(PyObject *module, PyObject *object, int (*end)(uint64_t)) {
     capture_state *state = PyModule_GetState(module);
-    if (Py_TYPE(object) != state->range) return PyErr_Format(PyExc_ValueError, "%R is no range that was begun", object);
+    if (Py_TYPE(object) != state->range) {
+        return PyErr_Format(PyExc_ValueError, "%R is no range that was begun", object);
+    }
     range_object *self = (range_object *)object;
     bool before;
     ALONE(object);
     before = self->ended;
     self->ended = self->handle != 0;
     ALONE_END();
-    if (before) return PyErr_Format(PyExc_ValueError, "the range has been ended before");
+    if (before) {
+        return PyErr_Format(PyExc_ValueError, "the range has been ended before");
+    }
     /* one of a session that has stopped was closed there */
-    if (self->handle && self->generation == now_generation()) end(self->handle);
-    if (WATCHED() && watch_end(PyModule_GetState(module), object)) return NULL;
+    if (self->handle && self->generation == now_generation()) {
+        end(self->handle);
+    }
+    if (WATCHED() && watch_end(PyModule_GetState(module), object)) {
+        return NULL;
+    }
     Py_RETURN_NONE;
 }
 
@@ -385,16 +453,26 @@ static PyObject *py_turn(PyObject *module, PyObject *const *args, Py_ssize_t cou
     if (count != 2 || (args[0] != Py_None && Py_TYPE(args[0]) != state->range)) {
         return PyErr_Format(PyExc_TypeError, "a range or None, and a number or None are taken");
     }
-    if (read_value(args[1], &number)) return NULL;
+    if (read_value(args[1], &number)) {
+        return NULL;
+    }
     if (args[0] != Py_None) {
         range_object *before = (range_object *)args[0];
-        if (before->handle && !before->ended && before->generation == now_generation()) postrun_range_end(before->handle);
+        if (before->handle && !before->ended && before->generation == now_generation()) {
+            postrun_range_end(before->handle);
+        }
         before->ended = true;
     }
-    if (number == POSTRUN_NO_VALUE || postrun_nvtx_steps()) Py_RETURN_NONE;
-    if (!step) step = postrun_name("step", 4);
+    if (number == POSTRUN_NO_VALUE || postrun_nvtx_steps()) {
+        Py_RETURN_NONE;
+    }
+    if (!step) {
+        step = postrun_name("step", 4);
+    }
     range_object *self = PyObject_New(range_object, state->range);
-    if (!self) return NULL;
+    if (!self) {
+        return NULL;
+    }
     self->generation = now_generation();
     self->ended = false;
     self->handle = postrun_recording() ? postrun_range_begin(step, number) : 0;
@@ -417,8 +495,7 @@ static PyType_Spec range_spec = {
 /* ---------------------------------------------------------------- annotations */
 
 typedef struct annotation {
-    PyObject_HEAD
-    capture_state *state; /* the type holds the module */
+    PyObject_HEAD capture_state *state; /* the type holds the module */
     PyObject *name;       /* an exact str */
     int64_t value;
     PyObject *range;             /* of "async with" */
@@ -429,7 +506,9 @@ static PyObject *py_annotate(PyObject *module, PyObject *const *args, Py_ssize_t
     capture_state *state = PyModule_GetState(module);
     PyObject *name;
     int64_t value;
-    if (read_arguments(state, args, count, keywords, &name, &value)) return NULL;
+    if (read_arguments(state, args, count, keywords, &name, &value)) {
+        return NULL;
+    }
     if (PyUnicode_CheckExact(name)) {
         Py_INCREF(name);
     } else if (!(name = PyUnicode_FromObject(name))) {
@@ -472,7 +551,9 @@ static PyObject *annotation_enter(PyObject *object, PyObject *unused) {
     (void)unused;
     if (postrun_recording()) {
         annotation_object *self = (annotation_object *)object;
-        if (WATCHED() && watch_begin(self->state, self->name, self->value, NULL)) return NULL;
+        if (WATCHED() && watch_begin(self->state, self->name, self->value, NULL)) {
+            return NULL;
+        }
         uint32_t now = now_generation();
         ALONE(object);
         self->entered = self->generation == now ? self->entered + 1 : 1;
@@ -491,11 +572,15 @@ static PyObject *annotation_exit(PyObject *object, PyObject *const *args, Py_ssi
     bool entered;
     ALONE(object);
     entered = self->entered && self->generation == now_generation();
-    if (entered) self->entered--;
+    if (entered) {
+        self->entered--;
+    }
     ALONE_END();
     if (entered) {
         postrun_end();
-        if (WATCHED() && watch_end(self->state, NULL)) return NULL;
+        if (WATCHED() && watch_end(self->state, NULL)) {
+            return NULL;
+        }
     }
     Py_RETURN_NONE;
 }
@@ -508,14 +593,18 @@ static PyObject *annotation_async_enter(PyObject *object, PyObject *unused) {
     bool taken;
     ALONE(object);
     taken = self->range != NULL;
-    if (!taken) self->range = range;
+    if (!taken) {
+        self->range = range;
+    }
     ALONE_END();
     if (taken) {
         Py_XDECREF(range);
         PyErr_SetString(PyExc_RuntimeError, "this annotation is entered already; make one for each \"async with\"");
         return NULL;
     }
-    if (!range) return NULL;
+    if (!range) {
+        return NULL;
+    }
     Py_INCREF(object);
     return object;
 }
@@ -529,10 +618,14 @@ static PyObject *annotation_async_exit(PyObject *object, PyObject *const *args, 
     range = (range_object *)self->range;
     self->range = NULL;
     ALONE_END();
-    if (range && range->handle && range->generation == now_generation()) postrun_range_end(range->handle);
+    if (range && range->handle && range->generation == now_generation()) {
+        postrun_range_end(range->handle);
+    }
     int raised = WATCHED() && range && watch_end(self->state, (PyObject *)range);
     Py_XDECREF((PyObject *)range);
-    if (raised) return NULL;
+    if (raised) {
+        return NULL;
+    }
     Py_INCREF(object);
     return object;
 }
@@ -552,18 +645,24 @@ static PyObject *annotation_call(PyObject *object, PyObject *args, PyObject *key
         PyErr_SetString(PyExc_TypeError, "a decorator takes one function");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args, "O:annotate", &function)) return NULL;
+    if (!PyArg_ParseTuple(args, "O:annotate", &function)) {
+        return NULL;
+    }
     if (!self->state->decorator) {
         PyErr_SetString(PyExc_RuntimeError, "import postrun.capture to annotate functions");
         return NULL;
     }
-    if (self->value == POSTRUN_NO_VALUE) return PyObject_CallFunction(self->state->decorator, "OOO", function, self->name, Py_None);
+    if (self->value == POSTRUN_NO_VALUE) {
+        return PyObject_CallFunction(self->state->decorator, "OOO", function, self->name, Py_None);
+    }
     return PyObject_CallFunction(self->state->decorator, "OOL", function, self->name, (long long)self->value);
 }
 
 static PyObject *annotation_repr(PyObject *object) {
     annotation_object *self = (annotation_object *)object;
-    if (self->value == POSTRUN_NO_VALUE) return PyUnicode_FromFormat("annotate(%R)", self->name);
+    if (self->value == POSTRUN_NO_VALUE) {
+        return PyUnicode_FromFormat("annotate(%R)", self->name);
+    }
     return PyUnicode_FromFormat("annotate(%R, %lld)", self->name, (long long)self->value);
 }
 
@@ -601,14 +700,12 @@ static PyType_Spec annotation_spec = {
 typedef PyObject *(*fast_call)(PyObject *callable, PyObject *const *args, size_t count, PyObject *keywords);
 
 typedef struct bound {
-    PyObject_HEAD
-    fast_call call;
+    PyObject_HEAD fast_call call;
     PyObject *owner; /* an annotation; the link while it is spare */
 } bound_object;
 
 typedef struct {
-    PyObject_HEAD
-    fast_call call;
+    PyObject_HEAD fast_call call;
     PyTypeObject *annotation;
     PyObject *plain; /* as the type itself shows it */
 } method_object;
@@ -660,7 +757,9 @@ static void bound_dealloc(PyObject *object) {
 static PyObject *method_get(PyObject *object, PyObject *owner, PyObject *type) {
     (void)type;
     method_object *method = (method_object *)object;
-    if (!method->plain) return PyErr_Format(PyExc_RuntimeError, "the module is gone");
+    if (!method->plain) {
+        return PyErr_Format(PyExc_RuntimeError, "the module is gone");
+    }
     if (!owner || Py_TYPE(owner) != method->annotation) {
         Py_INCREF(method->plain);
         return method->plain;
@@ -707,7 +806,10 @@ static PyMemberDef bound_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot bound_slots[] = {
-    {Py_tp_dealloc, bound_dealloc}, {Py_tp_call, bound_call}, {Py_tp_members, bound_members}, {0, NULL},
+    {Py_tp_dealloc, bound_dealloc},
+    {Py_tp_call, bound_call},
+    {Py_tp_members, bound_members},
+    {0, NULL},
 };
 static PyType_Spec bound_spec = {
     .name = "postrun.native._native.BoundMethod",
@@ -716,7 +818,10 @@ static PyType_Spec bound_spec = {
     .slots = bound_slots,
 };
 static PyType_Slot method_slots[] = {
-    {Py_tp_dealloc, method_dealloc}, {Py_tp_traverse, method_traverse}, {Py_tp_clear, method_clear}, {Py_tp_descr_get, method_get},
+    {Py_tp_dealloc, method_dealloc},
+    {Py_tp_traverse, method_traverse},
+    {Py_tp_clear, method_clear},
+    {Py_tp_descr_get, method_get},
     {0, NULL},
 };
 static PyType_Spec method_spec = {
@@ -765,21 +870,35 @@ static PyObject *py_set_decorator(PyObject *module, PyObject *decorator) {
 /* ---------------------------------------------------------------- counters, facts */
 
 static PyObject *py_counter(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    if (count != 2) return PyErr_Format(PyExc_TypeError, "a name and a value are needed, not %zd arguments", count);
-    if (!is_name(args[0])) return NULL;
+    if (count != 2) {
+        return PyErr_Format(PyExc_TypeError, "a name and a value are needed, not %zd arguments", count);
+    }
+    if (!is_name(args[0])) {
+        return NULL;
+    }
     double value = PyFloat_AsDouble(args[1]);
-    if (value == -1 && PyErr_Occurred()) return NULL;
-    if (postrun_recording()) postrun_counter(name_id(PyModule_GetState(module), args[0]), value);
+    if (value == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (postrun_recording()) {
+        postrun_counter(name_id(PyModule_GetState(module), args[0]), value);
+    }
     Py_RETURN_NONE;
 }
 
 static PyObject *py_metadata(PyObject *module, PyObject *args) {
     (void)module;
     const char *key, *value;
-    if (!PyArg_ParseTuple(args, "ss:metadata", &key, &value)) return NULL;
+    if (!PyArg_ParseTuple(args, "ss:metadata", &key, &value)) {
+        return NULL;
+    }
     int error = postrun_metadata(key, value);
-    if (error == -EINVAL) return PyErr_Format(PyExc_ValueError, "a key is needed, and key and value have at most 65536 bytes");
-    if (error) return system_error(error);
+    if (error == -EINVAL) {
+        return PyErr_Format(PyExc_ValueError, "a key is needed, and key and value have at most 65536 bytes");
+    }
+    if (error) {
+        return system_error(error);
+    }
     Py_RETURN_NONE;
 }
 
@@ -791,38 +910,55 @@ static _Atomic bool at_exit_known;
 /* Python ends itself by SIGINT after a KeyboardInterrupt that nobody caught, past the library's own end of the program. */
 static void interpreter_ended(void) {
     atomic_store(&at_exit_known, false); /* another interpreter may begin */
-    if (atomic_exchange(&begun_here, false)) postrun_stop();
+    if (atomic_exchange(&begun_here, false)) {
+        postrun_stop();
+    }
 }
 
 static void stop_with_interpreter(void) {
     bool first = false;
-    if (!atomic_compare_exchange_strong(&at_exit_known, &first, true)) return;
+    if (!atomic_compare_exchange_strong(&at_exit_known, &first, true)) {
+        return;
+    }
     const char *environment = getenv("POSTRUN_CAPTURE");
-    if (environment && strcmp(environment, "1") == 0 && postrun_recording()) atomic_store(&begun_here, true);
+    if (environment && strcmp(environment, "1") == 0 && postrun_recording()) {
+        atomic_store(&begun_here, true);
+    }
     Py_AtExit(interpreter_ended); /* where 32 others have a handler: then as without */
 }
 
 static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywords) {
     (void)module;
-    static char *names[] = {"directory",  "rotate_bytes", "ring_records", "drain_ms", "sample_ms", "sample_for_s",
-                            "zstd_level", "follow_fork",  "gpu",          "gpu_later", "gpu_bounded", "cpu_for_s",
-                            "rotate_s",   "file_mode",    NULL};
+    static char *names[] = {"directory",    "rotate_bytes", "ring_records", "drain_ms",  "sample_ms",
+                            "sample_for_s", "zstd_level",   "follow_fork",  "gpu",       "gpu_later",
+                            "gpu_bounded",  "cpu_for_s",    "rotate_s",     "file_mode", NULL};
     PyObject *directory = Py_None, *folder = NULL;
     unsigned long long rotate_bytes = 0;
     long long ring_records = 0, drain_ms = 0, sample_ms = 0, sample_for_s = 0, cpu_for_s = 0, rotate_s = 0, file_mode = 0;
     int zstd_level = 0, follow_fork = 0, gpu = 0, gpu_later = 0, gpu_bounded = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OKLLLLippppLLL:configure", names, &directory, &rotate_bytes, &ring_records, &drain_ms,
-                                     &sample_ms, &sample_for_s, &zstd_level, &follow_fork, &gpu, &gpu_later, &gpu_bounded,
-                                     &cpu_for_s, &rotate_s, &file_mode))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OKLLLLippppLLL:configure", names, &directory, &rotate_bytes, &ring_records,
+                                     &drain_ms, &sample_ms, &sample_for_s, &zstd_level, &follow_fork, &gpu, &gpu_later, &gpu_bounded,
+                                     &cpu_for_s, &rotate_s, &file_mode)) {
         return NULL;
+    }
     const long long numbers[] = {ring_records, drain_ms, sample_ms, sample_for_s};
     for (size_t i = 0; i < 4; i++) {
-        if (numbers[i] < 0 || numbers[i] > UINT32_MAX) return PyErr_Format(PyExc_ValueError, "%s: %lld is out of range", names[2 + i], numbers[i]);
+        if (numbers[i] < 0 || numbers[i] > UINT32_MAX) {
+            return PyErr_Format(PyExc_ValueError, "%s: %lld is out of range", names[2 + i], numbers[i]);
+        }
     }
-    if (cpu_for_s < 0 || cpu_for_s > UINT32_MAX) return PyErr_Format(PyExc_ValueError, "cpu_for_s: %lld is out of range", cpu_for_s);
-    if (rotate_s < 0) return PyErr_Format(PyExc_ValueError, "rotate_s: %lld is out of range", rotate_s);
-    if (file_mode < 0) return PyErr_Format(PyExc_ValueError, "file_mode: %lld is out of range", file_mode);
-    if (directory != Py_None && !PyUnicode_FSConverter(directory, &folder)) return NULL;
+    if (cpu_for_s < 0 || cpu_for_s > UINT32_MAX) {
+        return PyErr_Format(PyExc_ValueError, "cpu_for_s: %lld is out of range", cpu_for_s);
+    }
+    if (rotate_s < 0) {
+        return PyErr_Format(PyExc_ValueError, "rotate_s: %lld is out of range", rotate_s);
+    }
+    if (file_mode < 0) {
+        return PyErr_Format(PyExc_ValueError, "file_mode: %lld is out of range", file_mode);
+    }
+    if (directory != Py_None && !PyUnicode_FSConverter(directory, &folder)) {
+        return NULL;
+    }
     postrun_config config = POSTRUN_CONFIG_INIT;
     config.directory = folder ? PyBytes_AsString(folder) : NULL;
     config.rotate_bytes = rotate_bytes;
@@ -837,10 +973,8 @@ static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywor
     config.flags = (follow_fork ? POSTRUN_FOLLOW_FORK : 0) | (gpu ? POSTRUN_GPU : 0) | (gpu_later ? POSTRUN_NO_GPU_YET : 0) |
                    (gpu_bounded ? POSTRUN_GPU_BOUNDED : 0);
     int error;
-    Py_BEGIN_ALLOW_THREADS
-    error = postrun_configure(&config);
-    Py_END_ALLOW_THREADS
-    Py_XDECREF(folder);
+    Py_BEGIN_ALLOW_THREADS error = postrun_configure(&config);
+    Py_END_ALLOW_THREADS Py_XDECREF(folder);
     if (error == -EBUSY) {
         PyErr_SetString(PyExc_RuntimeError, "the configuration cannot change while recording; stop first");
         return NULL;
@@ -852,20 +986,24 @@ static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywor
                         "file_mode from 0o600 to 0o666, without execute permissions");
         return NULL;
     }
-    if (error) return system_error(error);
+    if (error) {
+        return system_error(error);
+    }
     Py_RETURN_NONE;
 }
 
 static PyObject *py_start(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
-    if (!postrun_recording()) next_generation();
+    if (!postrun_recording()) {
+        next_generation();
+    }
     int error;
-    Py_BEGIN_ALLOW_THREADS
-    error = postrun_start();
-    Py_END_ALLOW_THREADS
-    if (error == -EALREADY) Py_RETURN_FALSE;
-    if (error) return system_error(error);
+    Py_BEGIN_ALLOW_THREADS error = postrun_start();
+    Py_END_ALLOW_THREADS if (error == -EALREADY) Py_RETURN_FALSE;
+    if (error) {
+        return system_error(error);
+    }
     atomic_store(&begun_here, true);
     Py_RETURN_TRUE;
 }
@@ -874,12 +1012,12 @@ static PyObject *py_stop(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
     int error;
-    Py_BEGIN_ALLOW_THREADS
-    atomic_store(&begun_here, false);
+    Py_BEGIN_ALLOW_THREADS atomic_store(&begun_here, false);
     error = postrun_stop();
-    Py_END_ALLOW_THREADS
-    if (error == -EALREADY) Py_RETURN_FALSE;
-    if (error) return system_error(error);
+    Py_END_ALLOW_THREADS if (error == -EALREADY) Py_RETURN_FALSE;
+    if (error) {
+        return system_error(error);
+    }
     Py_RETURN_TRUE;
 }
 
@@ -887,10 +1025,8 @@ static PyObject *py_flush(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
     int error;
-    Py_BEGIN_ALLOW_THREADS
-    error = postrun_flush();
-    Py_END_ALLOW_THREADS
-    if (error) return system_error(error);
+    Py_BEGIN_ALLOW_THREADS error = postrun_flush();
+    Py_END_ALLOW_THREADS if (error) return system_error(error);
     Py_RETURN_NONE;
 }
 
@@ -905,8 +1041,12 @@ static PyObject *py_path(PyObject *module, PyObject *unused) {
     (void)unused;
     char path[PATH_MAX];
     int length = postrun_path(path, sizeof path);
-    if (length == -ENOENT) Py_RETURN_NONE;
-    if (length < 0) return system_error(length);
+    if (length == -ENOENT) {
+        Py_RETURN_NONE;
+    }
+    if (length < 0) {
+        return system_error(length);
+    }
     return PyUnicode_DecodeFSDefaultAndSize(path, length);
 }
 
@@ -914,12 +1054,11 @@ static PyObject *py_statistics(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
     postrun_statistics s = {.size = sizeof s};
-    Py_BEGIN_ALLOW_THREADS
-    postrun_get_statistics(&s);
-    Py_END_ALLOW_THREADS
-    return Py_BuildValue("{sKsKsKsKsKsKsi}", "recorded", (unsigned long long)s.recorded, "written", (unsigned long long)s.written, "lost",
-                         (unsigned long long)s.lost, "bytes", (unsigned long long)s.bytes, "blocks", (unsigned long long)s.blocks,
-                         "unbalanced", (unsigned long long)s.unbalanced, "error", (int)s.error);
+    Py_BEGIN_ALLOW_THREADS postrun_get_statistics(&s);
+    Py_END_ALLOW_THREADS return Py_BuildValue("{sKsKsKsKsKsKsi}", "recorded", (unsigned long long)s.recorded, "written",
+                                              (unsigned long long)s.written, "lost", (unsigned long long)s.lost, "bytes",
+                                              (unsigned long long)s.bytes, "blocks", (unsigned long long)s.blocks, "unbalanced",
+                                              (unsigned long long)s.unbalanced, "error", (int)s.error);
 }
 
 static PyObject *py_now_ns(PyObject *module, PyObject *unused) {
@@ -933,11 +1072,11 @@ static PyObject *py_now_ns(PyObject *module, PyObject *unused) {
 static PyObject *py_gpu(PyObject *module, PyObject *on) {
     (void)module;
     int open = PyObject_IsTrue(on), error;
-    if (open < 0) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    error = postrun_gpu(open);
-    Py_END_ALLOW_THREADS
-    if (error == -ENOTSUP) Py_RETURN_NONE;
+    if (open < 0) {
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS error = postrun_gpu(open);
+    Py_END_ALLOW_THREADS if (error == -ENOTSUP) Py_RETURN_NONE;
     return PyBool_FromLong(error == 0);
 }
 
@@ -947,31 +1086,28 @@ static PyObject *py_gpu_yield(PyObject *module, PyObject *who) {
     int error;
     if (who != Py_None) {
         name = PyUnicode_AsUTF8AndSize(who, NULL);
-        if (!name) return NULL;
+        if (!name) {
+            return NULL;
+        }
     }
-    Py_BEGIN_ALLOW_THREADS
-    error = postrun_gpu_yield(name);
-    Py_END_ALLOW_THREADS
-    return PyBool_FromLong(error == 0);
+    Py_BEGIN_ALLOW_THREADS error = postrun_gpu_yield(name);
+    Py_END_ALLOW_THREADS return PyBool_FromLong(error == 0);
 }
 
 static PyObject *py_gpu_when_used(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
-    Py_BEGIN_ALLOW_THREADS
-    if (postrun_recording()) InitializeInjection(); /* else it would begin a session */
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS if (postrun_recording()) InitializeInjection(); /* else it would begin a session */
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static PyObject *py_gpu_driver(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
     void *library;
-    Py_BEGIN_ALLOW_THREADS
-    library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL); /* never closed: whoever uses it would have to load it anew */
-    Py_END_ALLOW_THREADS
-    return PyBool_FromLong(library != NULL);
+    Py_BEGIN_ALLOW_THREADS library =
+        dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL); /* never closed: whoever uses it would have to load it anew */
+    Py_END_ALLOW_THREADS return PyBool_FromLong(library != NULL);
 }
 
 static PyObject *py_gpu_reason(PyObject *module, PyObject *unused) {
@@ -1002,7 +1138,9 @@ static void find_gil(void) {
     void *at = dlsym(RTLD_DEFAULT, "PyThreadState_GetUnchecked"); /* from 3.13 on */
     at = at ? at : dlsym(RTLD_DEFAULT, "_PyThreadState_UncheckedGet");
     memcpy(&state_of_thread, &at, sizeof at);
-    if (state_of_thread) postrun_lock_hooks(release_gil, acquire_gil);
+    if (state_of_thread) {
+        postrun_lock_hooks(release_gil, acquire_gil);
+    }
 }
 
 /* ---------------------------------------------------------------- module */
@@ -1057,12 +1195,20 @@ int add_capture(PyObject *module) {
     stop_with_interpreter();
     capture_state *state = PyModule_GetState(module);
     state->value_text = PyUnicode_InternFromString("value");
-    if (!state->value_text) return -1;
+    if (!state->value_text) {
+        return -1;
+    }
     state->range = add_type(module, &range_spec);
-    if (!state->range) return -1;
+    if (!state->range) {
+        return -1;
+    }
     state->annotation = add_type(module, &annotation_spec);
-    if (!state->annotation) return -1;
-    if (MAKES_BOUND_METHODS && replace_methods(module, state)) return -1;
+    if (!state->annotation) {
+        return -1;
+    }
+    if (MAKES_BOUND_METHODS && replace_methods(module, state)) {
+        return -1;
+    }
     return PyModule_AddFunctions(module, functions);
 }
 
@@ -1103,5 +1249,7 @@ void capture_free(void *module) {
         next = (bound_object *)(void *)one->owner;
         PyObject_Free(one);
     }
-    if (state) state->spare = state->spare_bound = NULL;
+    if (state) {
+        state->spare = state->spare_bound = NULL;
+    }
 }

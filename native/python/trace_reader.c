@@ -9,15 +9,18 @@
 #include "reader/reader.h"
 
 typedef struct {
-    PyObject_HEAD
-    prt_reader *reader;
+    PyObject_HEAD prt_reader *reader;
 } reader_object;
 
 /* ---------------------------------------------------------------- opening */
 
 static PyObject *open_failed(int status, const char *message, PyObject *path) {
-    if (status == -ENOMEM) return PyErr_NoMemory();
-    if (status == -EINVAL || status == -ENOTSUP) return PyErr_Format(PyExc_ValueError, "%s", message);
+    if (status == -ENOMEM) {
+        return PyErr_NoMemory();
+    }
+    if (status == -EINVAL || status == -ENOTSUP) {
+        return PyErr_Format(PyExc_ValueError, "%s", message);
+    }
     errno = -status;
     return PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path);
 }
@@ -28,17 +31,16 @@ static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     unsigned long long row_limit = 0, unpacked_limit = 0;
     int name_ids = 0;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|KpK", names, PyUnicode_FSConverter, &path, &row_limit, &name_ids,
-                                     &unpacked_limit))
+                                     &unpacked_limit)) {
         return NULL;
+    }
     prt_reader_options options = {row_limit, name_ids, unpacked_limit};
     prt_reader *reader = NULL;
     char message[200] = "";
     const char *text = PyBytes_AsString(path);
     int status;
-    Py_BEGIN_ALLOW_THREADS
-    status = prt_reader_open(&reader, text, &options, message, sizeof message);
-    Py_END_ALLOW_THREADS
-    if (status) {
+    Py_BEGIN_ALLOW_THREADS status = prt_reader_open(&reader, text, &options, message, sizeof message);
+    Py_END_ALLOW_THREADS if (status) {
         open_failed(status, message, path);
         Py_DECREF(path);
         return NULL;
@@ -70,17 +72,27 @@ static void drop_stream(PyObject *capsule) {
         PyErr_Clear();
         return;
     }
-    if (stream->release) stream->release(stream);
+    if (stream->release) {
+        stream->release(stream);
+    }
     free(stream);
 }
 
 static PyObject *reader_stream(PyObject *object, PyObject *name) {
-    if (!PyUnicode_Check(name)) return PyErr_Format(PyExc_TypeError, "the name of a table is needed, not %R", name);
+    if (!PyUnicode_Check(name)) {
+        return PyErr_Format(PyExc_TypeError, "the name of a table is needed, not %R", name);
+    }
     size_t table = 0;
-    while (table < prt_tables() && PyUnicode_CompareWithASCIIString(name, prt_table_name(table)) != 0) table++;
-    if (table == prt_tables()) return PyErr_Format(PyExc_KeyError, "%U", name);
+    while (table < prt_tables() && PyUnicode_CompareWithASCIIString(name, prt_table_name(table)) != 0) {
+        table++;
+    }
+    if (table == prt_tables()) {
+        return PyErr_Format(PyExc_KeyError, "%U", name);
+    }
     struct ArrowArrayStream *stream = calloc(1, sizeof *stream);
-    if (!stream) return PyErr_NoMemory();
+    if (!stream) {
+        return PyErr_NoMemory();
+    }
     if (prt_reader_stream(((reader_object *)object)->reader, table, stream)) {
         free(stream);
         return PyErr_NoMemory();
@@ -96,28 +108,34 @@ static PyObject *reader_stream(PyObject *object, PyObject *name) {
 /* Decodes a table and throws it away: what decoding alone costs. */
 static PyObject *reader_drain(PyObject *object, PyObject *name) {
     PyObject *capsule = reader_stream(object, name);
-    if (!capsule) return NULL;
+    if (!capsule) {
+        return NULL;
+    }
     struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, "arrow_array_stream");
     long long rows = 0;
     int status = 0;
-    Py_BEGIN_ALLOW_THREADS
-    for (;;) {
+    Py_BEGIN_ALLOW_THREADS for (;;) {
         struct ArrowArray batch;
         status = stream->get_next(stream, &batch);
-        if (status || !batch.release) break;
+        if (status || !batch.release) {
+            break;
+        }
         rows += batch.length;
         batch.release(&batch);
     }
-    Py_END_ALLOW_THREADS
-    Py_DECREF(capsule);
-    if (status) return PyErr_NoMemory();
+    Py_END_ALLOW_THREADS Py_DECREF(capsule);
+    if (status) {
+        return PyErr_NoMemory();
+    }
     return PyLong_FromLongLong(rows);
 }
 
 /* ---------------------------------------------------------------- what is in the file */
 
 static PyObject *number_or_none(int64_t value) {
-    if (value == INT64_MIN) Py_RETURN_NONE;
+    if (value == INT64_MIN) {
+        Py_RETURN_NONE;
+    }
     return PyLong_FromLongLong(value);
 }
 
@@ -128,10 +146,12 @@ static PyObject *reader_problems(PyObject *object, PyObject *unused) {
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (size_t i = 0; list && i < count; i++) {
         prt_problem p = prt_reader_problem(reader, i);
-        PyObject *item = Py_BuildValue("(sKKKKNN)", prt_problem_name(p.code), (unsigned long long)p.offset, (unsigned long long)p.bytes,
-                                       (unsigned long long)p.blocks, (unsigned long long)p.rows, number_or_none(p.first_ns),
-                                       number_or_none(p.last_ns));
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item)) Py_CLEAR(list);
+        PyObject *item =
+            Py_BuildValue("(sKKKKNN)", prt_problem_name(p.code), (unsigned long long)p.offset, (unsigned long long)p.bytes,
+                          (unsigned long long)p.blocks, (unsigned long long)p.rows, number_or_none(p.first_ns), number_or_none(p.last_ns));
+        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item)) {
+            Py_CLEAR(list);
+        }
     }
     return list;
 }
@@ -151,9 +171,11 @@ static PyObject *reader_counts(PyObject *object, PyObject *unused) {
     PyObject *list = PyList_New(0);
     for (unsigned type = 1; list && type < PRT_TYPES; type++) {
         prt_type_count c = prt_reader_count(((reader_object *)object)->reader, type);
-        PyObject *item = Py_BuildValue("(sKKKK)", prt_table_name(type - 1), (unsigned long long)c.blocks,
-                                       (unsigned long long)c.rows, (unsigned long long)c.stored, (unsigned long long)c.raw);
-        if (!item || PyList_Append(list, item)) Py_CLEAR(list);
+        PyObject *item = Py_BuildValue("(sKKKK)", prt_table_name(type - 1), (unsigned long long)c.blocks, (unsigned long long)c.rows,
+                                       (unsigned long long)c.stored, (unsigned long long)c.raw);
+        if (!item || PyList_Append(list, item)) {
+            Py_CLEAR(list);
+        }
         Py_XDECREF(item);
     }
     return list;
@@ -168,7 +190,9 @@ static PyObject *reader_names(PyObject *object, PyObject *unused) {
         size_t length;
         const char *text = prt_reader_name(reader, i, &length);
         PyObject *item = PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "replace");
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item)) Py_CLEAR(list);
+        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item)) {
+            Py_CLEAR(list);
+        }
     }
     return list;
 }
@@ -208,7 +232,9 @@ typedef struct {
 
 static void release_columns(column_arguments *a) {
     for (size_t i = 0; i < a->count; i++) {
-        if (a->views[i].obj) PyBuffer_Release(&a->views[i]);
+        if (a->views[i].obj) {
+            PyBuffer_Release(&a->views[i]);
+        }
         PyMem_Free(a->texts[i]);
     }
 }
@@ -226,7 +252,9 @@ static int read_texts(PyObject *list, prt_text **texts, size_t rows) {
     for (size_t i = 0; i < rows; i++) {
         char *at;
         Py_ssize_t length;
-        if (PyBytes_AsStringAndSize(PyList_GetItem(list, (Py_ssize_t)i), &at, &length)) return -1;
+        if (PyBytes_AsStringAndSize(PyList_GetItem(list, (Py_ssize_t)i), &at, &length)) {
+            return -1;
+        }
         (*texts)[i] = (prt_text){at, (size_t)length};
     }
     return 0;
@@ -237,16 +265,22 @@ static int read_column(PyObject *item, column_arguments *a, size_t rows) {
     PyObject *values;
     size_t i = a->count++;
     if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "bbO", &id, &kind, &values)) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a column is (id, kind, values)");
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_TypeError, "a column is (id, kind, values)");
+        }
         return -1;
     }
     a->columns[i] = (prt_column){id, kind, NULL};
     if (kind == PRT_COLUMN_TEXT) {
-        if (read_texts(values, &a->texts[i], rows)) return -1;
+        if (read_texts(values, &a->texts[i], rows)) {
+            return -1;
+        }
         a->columns[i].values = a->texts[i];
         return 0;
     }
-    if (PyObject_GetBuffer(values, &a->views[i], PyBUF_C_CONTIGUOUS)) return -1;
+    if (PyObject_GetBuffer(values, &a->views[i], PyBUF_C_CONTIGUOUS)) {
+        return -1;
+    }
     if ((size_t)a->views[i].len != rows * 8) {
         PyErr_SetString(PyExc_ValueError, "a column of numbers has 8 bytes for each row");
         return -1;
@@ -257,9 +291,13 @@ static int read_column(PyObject *item, column_arguments *a, size_t rows) {
 
 static PyObject *bytes_of(prt_bytes *bytes, int status) {
     PyObject *result = NULL;
-    if (status == -ENOMEM) PyErr_NoMemory();
-    else if (status) PyErr_SetString(PyExc_ValueError, "the block is larger than the format allows");
-    else result = PyBytes_FromStringAndSize((const char *)bytes->data, (Py_ssize_t)bytes->length);
+    if (status == -ENOMEM) {
+        PyErr_NoMemory();
+    } else if (status) {
+        PyErr_SetString(PyExc_ValueError, "the block is larger than the format allows");
+    } else {
+        result = PyBytes_FromStringAndSize((const char *)bytes->data, (Py_ssize_t)bytes->length);
+    }
     prt_bytes_free(bytes);
     return result;
 }
@@ -272,7 +310,9 @@ static PyObject *write_trace_block(PyObject *module, PyObject *args) {
     long long first_time;
     int level = 0;
     PyObject *list;
-    if (!PyArg_ParseTuple(args, "HIIKLO!|i", &type, &source, &count, &sequence, &first_time, &PyList_Type, &list, &level)) return NULL;
+    if (!PyArg_ParseTuple(args, "HIIKLO!|i", &type, &source, &count, &sequence, &first_time, &PyList_Type, &list, &level)) {
+        return NULL;
+    }
     Py_ssize_t columns = PyList_Size(list);
     if (columns > COLUMNS_MAX || count > PRT_COUNT_MAX) {
         PyErr_SetString(PyExc_ValueError, "too many columns or rows");
@@ -288,10 +328,8 @@ static PyObject *write_trace_block(PyObject *module, PyObject *args) {
     prt_block block = {type, source, count, sequence, first_time, a.columns, a.count};
     prt_bytes bytes = {0};
     int status;
-    Py_BEGIN_ALLOW_THREADS
-    status = prt_block_write(&bytes, &block, level);
-    Py_END_ALLOW_THREADS
-    release_columns(&a);
+    Py_BEGIN_ALLOW_THREADS status = prt_block_write(&bytes, &block, level);
+    Py_END_ALLOW_THREADS release_columns(&a);
     return bytes_of(&bytes, status);
 }
 
@@ -302,8 +340,9 @@ static PyObject *write_trace_header(PyObject *module, PyObject *args) {
     Py_ssize_t size;
     long long created;
     if (!PyArg_ParseTuple(args, "y#IIIL|II", &session, &size, &header.pid, &header.parent, &header.number, &created, &header.compatible,
-                          &header.incompatible))
+                          &header.incompatible)) {
         return NULL;
+    }
     if (size != sizeof header.session) {
         PyErr_SetString(PyExc_ValueError, "a session id has 16 bytes");
         return NULL;
@@ -331,7 +370,9 @@ static PyMethodDef functions[] = {
 
 int add_trace_reader(PyObject *module) {
     PyObject *type = PyType_FromModuleAndSpec(module, &reader_spec, NULL);
-    if (!type) return -1;
+    if (!type) {
+        return -1;
+    }
     int failed = PyModule_AddType(module, (PyTypeObject *)type);
     Py_DECREF(type);
     return failed ? failed : PyModule_AddFunctions(module, functions);

@@ -4,8 +4,7 @@
 #include "scan/trace_scan.h"
 
 typedef struct {
-    PyObject_HEAD
-    trace_scan *scan;
+    PyObject_HEAD trace_scan *scan;
     int busy; /* another thread scans without the GIL */
 } scanner;
 
@@ -22,7 +21,9 @@ static int read_kinds(PyObject *sequence, arguments *a, size_t offset) {
     Py_ssize_t count = PySequence_Size(sequence);
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *item = PySequence_GetItem(sequence, i);
-        if (!item) return -1;
+        if (!item) {
+            return -1;
+        }
         enum trace_scan_kind kind = TRACE_SCAN_INT;
         int known = PyUnicode_Check(item) != 0;
         if (known && PyUnicode_CompareWithASCIIString(item, "int") == 0) {
@@ -36,7 +37,9 @@ static int read_kinds(PyObject *sequence, arguments *a, size_t offset) {
             known = 0;
         }
         Py_DECREF(item);
-        if (!known) return -1;
+        if (!known) {
+            return -1;
+        }
         a->kinds[offset + (size_t)i] = kind;
     }
     return 0;
@@ -46,7 +49,9 @@ static int read_kinds(PyObject *sequence, arguments *a, size_t offset) {
 static int read_text(PyObject *bytes, trace_scan_text *text) {
     char *at;
     Py_ssize_t length;
-    if (!bytes || PyBytes_AsStringAndSize(bytes, &at, &length)) return -1;
+    if (!bytes || PyBytes_AsStringAndSize(bytes, &at, &length)) {
+        return -1;
+    }
     text->at = (const uint8_t *)at;
     text->length = (size_t)length;
     return 0;
@@ -59,9 +64,13 @@ static int read_keys(PyObject *list, arguments *a) {
             PyErr_SetString(PyExc_TypeError, "keys are (bytes, column) pairs");
             return -1;
         }
-        if (read_text(PyTuple_GetItem(pair, 0), &a->keys[i])) return -1;
+        if (read_text(PyTuple_GetItem(pair, 0), &a->keys[i])) {
+            return -1;
+        }
         size_t column = PyLong_AsSize_t(PyTuple_GetItem(pair, 1));
-        if (PyErr_Occurred()) return -1;
+        if (PyErr_Occurred()) {
+            return -1;
+        }
         if (column >= a->options.all) {
             PyErr_SetString(PyExc_ValueError, "no such column");
             return -1;
@@ -72,15 +81,20 @@ static int read_keys(PyObject *list, arguments *a) {
 }
 
 static int read_categories(PyObject *list, arguments *a) {
-    for (size_t i = 0; i < a->options.wide_category_count; i++)
-        if (read_text(PyList_GetItem(list, (Py_ssize_t)i), &a->categories[i])) return -1;
+    for (size_t i = 0; i < a->options.wide_category_count; i++) {
+        if (read_text(PyList_GetItem(list, (Py_ssize_t)i), &a->categories[i])) {
+            return -1;
+        }
+    }
     return 0;
 }
 
 static trace_scan *make_scan(PyObject *kinds, PyObject *wide_kinds, PyObject *keys, PyObject *categories, arguments *a) {
     trace_scan_options *o = &a->options;
     Py_ssize_t narrow = PySequence_Size(kinds), wide = PySequence_Size(wide_kinds);
-    if (narrow < 0 || wide < 0) return NULL;
+    if (narrow < 0 || wide < 0) {
+        return NULL;
+    }
     o->narrow = (size_t)narrow;
     o->all = (size_t)narrow + (size_t)wide;
     o->key_count = (size_t)PyList_Size(keys);
@@ -93,10 +107,13 @@ static trace_scan *make_scan(PyObject *kinds, PyObject *wide_kinds, PyObject *ke
         PyErr_NoMemory();
         return NULL;
     }
-    if (read_kinds(kinds, a, 0) || read_kinds(wide_kinds, a, o->narrow) || read_keys(keys, a) || read_categories(categories, a))
+    if (read_kinds(kinds, a, 0) || read_kinds(wide_kinds, a, o->narrow) || read_keys(keys, a) || read_categories(categories, a)) {
         return NULL;
+    }
     trace_scan *scan = trace_scan_new(o);
-    if (!scan) PyErr_NoMemory();
+    if (!scan) {
+        PyErr_NoMemory();
+    }
     return scan;
 }
 
@@ -108,9 +125,11 @@ static PyObject *scanner_new(PyTypeObject *type, PyObject *args, PyObject *keywo
         return NULL;
     }
     if (!PyArg_ParseTuple(args, "OOO!O!nnnnnn", &kinds, &wide_kinds, &PyList_Type, &keys, &PyList_Type, &categories, &event_limit,
-                          &member_limit, &depth_limit, &text_limit, &string_limit, &total_limit))
+                          &member_limit, &depth_limit, &text_limit, &string_limit, &total_limit)) {
         return NULL;
-    if (event_limit < 1 || member_limit < 1 || text_limit < 1 || string_limit < 1 || total_limit < 1 || depth_limit < 1 || depth_limit > TRACE_SCAN_DEPTH_MAX) {
+    }
+    if (event_limit < 1 || member_limit < 1 || text_limit < 1 || string_limit < 1 || total_limit < 1 || depth_limit < 1 ||
+        depth_limit > TRACE_SCAN_DEPTH_MAX) {
         PyErr_Format(PyExc_ValueError, "limits must be positive, the depth at most %d", TRACE_SCAN_DEPTH_MAX);
         return NULL;
     }
@@ -126,7 +145,9 @@ static PyObject *scanner_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     PyMem_Free(a.keys);
     PyMem_Free(a.key_columns);
     PyMem_Free(a.categories);
-    if (!scan) return NULL;
+    if (!scan) {
+        return NULL;
+    }
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     scanner *self = (scanner *)allocate(type, 0);
     if (!self) {
@@ -148,7 +169,9 @@ static void scanner_dealloc(PyObject *object) {
 /* ---------------------------------------------------------------- scanning */
 
 static int refuse_if_busy(scanner *self) {
-    if (!self->busy) return 0;
+    if (!self->busy) {
+        return 0;
+    }
     PyErr_SetString(PyExc_RuntimeError, "another thread is using this scanner");
     return -1;
 }
@@ -156,41 +179,41 @@ static int refuse_if_busy(scanner *self) {
 static PyObject *scanner_feed(PyObject *object, PyObject *data) {
     scanner *self = (scanner *)object;
     Py_buffer view;
-    if (refuse_if_busy(self) || PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)) return NULL;
+    if (refuse_if_busy(self) || PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)) {
+        return NULL;
+    }
     int failed;
     self->busy = 1;
-    Py_BEGIN_ALLOW_THREADS
-    failed = trace_scan_feed(self->scan, view.buf, (size_t)view.len);
-    Py_END_ALLOW_THREADS
-    self->busy = 0;
+    Py_BEGIN_ALLOW_THREADS failed = trace_scan_feed(self->scan, view.buf, (size_t)view.len);
+    Py_END_ALLOW_THREADS self->busy = 0;
     PyBuffer_Release(&view);
-    if (failed) return PyErr_NoMemory();
+    if (failed) {
+        return PyErr_NoMemory();
+    }
     Py_RETURN_NONE;
 }
 
 static PyObject *scanner_finish(PyObject *object, PyObject *unused) {
     scanner *self = (scanner *)object;
     (void)unused;
-    if (refuse_if_busy(self)) return NULL;
+    if (refuse_if_busy(self)) {
+        return NULL;
+    }
     int failed;
     self->busy = 1;
-    Py_BEGIN_ALLOW_THREADS
-    failed = trace_scan_finish(self->scan);
-    Py_END_ALLOW_THREADS
-    self->busy = 0;
-    if (failed) return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS failed = trace_scan_finish(self->scan);
+    Py_END_ALLOW_THREADS self->busy = 0;
+    if (failed) {
+        return PyErr_NoMemory();
+    }
     Py_RETURN_NONE;
 }
 
 /* ---------------------------------------------------------------- results */
 
-static PyObject *bytes_of(trace_scan_text t) {
-    return PyBytes_FromStringAndSize((const char *)t.at, (Py_ssize_t)t.length);
-}
+static PyObject *bytes_of(trace_scan_text t) { return PyBytes_FromStringAndSize((const char *)t.at, (Py_ssize_t)t.length); }
 
-static PyObject *str_of(trace_scan_text t) {
-    return PyUnicode_DecodeUTF8((const char *)t.at, (Py_ssize_t)t.length, "replace");
-}
+static PyObject *str_of(trace_scan_text t) { return PyUnicode_DecodeUTF8((const char *)t.at, (Py_ssize_t)t.length, "replace"); }
 
 /* Arrow's validity bitmap of a column into bits; returns how many values are missing. */
 static size_t find_missing(const trace_scan_column *c, size_t rows, uint8_t *bits) {
@@ -212,8 +235,12 @@ static size_t find_missing(const trace_scan_column *c, size_t rows, uint8_t *bit
 
 static PyObject *column_of(const trace_scan_column *c, size_t rows) {
     PyObject *values = PyBytes_FromStringAndSize(rows ? c->values : NULL, (Py_ssize_t)(rows * c->width));
-    if (!values) return NULL;
-    if (c->width == TRACE_SCAN_U8 || rows == 0) return Py_BuildValue("(NOi)", values, Py_None, 0);
+    if (!values) {
+        return NULL;
+    }
+    if (c->width == TRACE_SCAN_U8 || rows == 0) {
+        return Py_BuildValue("(NOi)", values, Py_None, 0);
+    }
     size_t size = (rows + 7) / 8;
     PyObject *bitmap = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
     if (!bitmap) {
@@ -222,7 +249,9 @@ static PyObject *column_of(const trace_scan_column *c, size_t rows) {
     }
     uint8_t *bits = (uint8_t *)PyBytes_AsString(bitmap);
     size_t missing = find_missing(c, rows, bits);
-    if (missing) return Py_BuildValue("(NNn)", values, bitmap, (Py_ssize_t)missing);
+    if (missing) {
+        return Py_BuildValue("(NNn)", values, bitmap, (Py_ssize_t)missing);
+    }
     Py_DECREF(bitmap);
     return Py_BuildValue("(NOi)", values, Py_None, 0);
 }
@@ -231,7 +260,9 @@ static PyObject *columns_of(const trace_scan_table *t) {
     PyObject *list = PyList_New((Py_ssize_t)t->column_count);
     for (size_t i = 0; list && i < t->column_count; i++) {
         PyObject *column = column_of(&t->columns[i], t->rows);
-        if (!column || PyList_SetItem(list, (Py_ssize_t)i, column)) Py_CLEAR(list);
+        if (!column || PyList_SetItem(list, (Py_ssize_t)i, column)) {
+            Py_CLEAR(list);
+        }
     }
     return list;
 }
@@ -239,7 +270,9 @@ static PyObject *columns_of(const trace_scan_table *t) {
 static PyObject *scanner_take(PyObject *object, PyObject *unused) {
     scanner *self = (scanner *)object;
     (void)unused;
-    if (refuse_if_busy(self)) return NULL;
+    if (refuse_if_busy(self)) {
+        return NULL;
+    }
     const trace_scan_table *events = trace_scan_events(self->scan), *wide = trace_scan_wide(self->scan);
     size_t string_count = trace_scan_string_count(self->scan), metadata_count = trace_scan_metadata_count(self->scan);
     PyObject *event_columns = columns_of(events), *wide_columns = columns_of(wide);
@@ -261,22 +294,28 @@ static PyObject *scanner_take(PyObject *object, PyObject *unused) {
         Py_XDECREF(metadata);
         return NULL;
     }
-    PyObject *result = Py_BuildValue("(nNnNNN)", (Py_ssize_t)events->rows, event_columns, (Py_ssize_t)wide->rows, wide_columns,
-                                     strings, metadata);
-    if (result) trace_scan_clear(self->scan);
+    PyObject *result =
+        Py_BuildValue("(nNnNNN)", (Py_ssize_t)events->rows, event_columns, (Py_ssize_t)wide->rows, wide_columns, strings, metadata);
+    if (result) {
+        trace_scan_clear(self->scan);
+    }
     return result;
 }
 
 static PyObject *scanner_members(PyObject *object, PyObject *unused) {
     scanner *self = (scanner *)object;
     (void)unused;
-    if (refuse_if_busy(self)) return NULL;
+    if (refuse_if_busy(self)) {
+        return NULL;
+    }
     size_t count = trace_scan_member_count(self->scan);
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (size_t i = 0; list && i < count; i++) {
         const trace_scan_member *m = trace_scan_member_at(self->scan, i);
         PyObject *item = Py_BuildValue("(NNN)", bytes_of(m->key), bytes_of(m->raw), PyBool_FromLong(m->broken));
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item)) Py_CLEAR(list);
+        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item)) {
+            Py_CLEAR(list);
+        }
     }
     return list;
 }
@@ -284,13 +323,17 @@ static PyObject *scanner_members(PyObject *object, PyObject *unused) {
 static PyObject *scanner_counts(PyObject *object, PyObject *unused) {
     scanner *self = (scanner *)object;
     (void)unused;
-    if (refuse_if_busy(self)) return NULL;
+    if (refuse_if_busy(self)) {
+        return NULL;
+    }
     size_t count = trace_scan_count_count(self->scan);
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (size_t i = 0; list && i < count; i++) {
         trace_scan_count c = trace_scan_count_at(self->scan, i);
         PyObject *item = Py_BuildValue("(NNL)", str_of(c.phase), str_of(c.category), (long long)c.count);
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item)) Py_CLEAR(list);
+        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item)) {
+            Py_CLEAR(list);
+        }
     }
     return list;
 }
@@ -298,14 +341,20 @@ static PyObject *scanner_counts(PyObject *object, PyObject *unused) {
 static PyObject *scanner_defects(PyObject *object, PyObject *unused) {
     scanner *self = (scanner *)object;
     (void)unused;
-    if (refuse_if_busy(self)) return NULL;
+    if (refuse_if_busy(self)) {
+        return NULL;
+    }
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < trace_scan_defect_codes(); i++) {
         const trace_scan_defect *d = trace_scan_defect_at(self->scan, i);
-        if (!d->count) continue;
-        PyObject *item = Py_BuildValue("(sLLy#)", d->code, (long long)d->count, (long long)d->first_offset,
-                                       (const char *)d->example, (Py_ssize_t)d->example_length);
-        if (!item || PyList_Append(list, item)) Py_CLEAR(list);
+        if (!d->count) {
+            continue;
+        }
+        PyObject *item = Py_BuildValue("(sLLy#)", d->code, (long long)d->count, (long long)d->first_offset, (const char *)d->example,
+                                       (Py_ssize_t)d->example_length);
+        if (!item || PyList_Append(list, item)) {
+            Py_CLEAR(list);
+        }
         Py_XDECREF(item);
     }
     return list;
@@ -322,7 +371,8 @@ static PyMethodDef scanner_methods[] = {
 };
 
 static PyType_Slot scanner_slots[] = {
-    {Py_tp_doc, "TraceScanner(kinds, wide_kinds, keys, wide_categories, event_limit, member_limit, depth_limit, text_limit, string_limit, total_limit)"},
+    {Py_tp_doc, "TraceScanner(kinds, wide_kinds, keys, wide_categories, event_limit, member_limit, depth_limit, text_limit, string_limit, "
+                "total_limit)"},
     {Py_tp_new, scanner_new},
     {Py_tp_dealloc, scanner_dealloc},
     {Py_tp_methods, scanner_methods},
@@ -335,7 +385,9 @@ static PyType_Spec scanner_spec = {
 
 int add_trace_scanner(PyObject *module) {
     PyObject *type = PyType_FromModuleAndSpec(module, &scanner_spec, NULL);
-    if (!type) return -1;
+    if (!type) {
+        return -1;
+    }
     int failed = PyModule_AddType(module, (PyTypeObject *)type);
     Py_DECREF(type);
     return failed;

@@ -54,7 +54,7 @@ static void child_does_nothing(void) {
 static void child_follows(int i) {
     alarm(20);
     EQUAL(postrun_recording(), 1); /* with its first record */
-    postrun_end();                 /* of a range of the parent: nothing */
+    postrun_end(); /* of a range of the parent: nothing */
     char path[4096];
     EQUAL(postrun_path(path, sizeof path), -ENOENT);
     postrun_begin(name_of("child"), i);

@@ -429,10 +429,22 @@ static void unloaded(const char *folder, int rounds) { /* the library stays, as 
 static const struct {
     const char *name;
     void (*run)(const char *folder, int rounds);
-} behaviours[] = {{"exit in a handler", exit_in_a_handler}, {"at the end", at_the_end}, {"handlers", handlers_that_record},
-                  {"cancelled", cancelled}, {"environment", environment_changes}, {"clock", clock_is_set}, {"idle", idle},
-                  {"names", many_names}, {"facts", facts_that_change}, {"metrics", metrics_alone}, {"overflow twice", overflow_twice}, {"descriptors", no_descriptors},
-                  {"memory", no_threads}, {"daemon", daemon_of}, {"exec", exec_while_recording}, {"dlclose", unloaded}};
+} behaviours[] = {{"exit in a handler", exit_in_a_handler},
+                  {"at the end", at_the_end},
+                  {"handlers", handlers_that_record},
+                  {"cancelled", cancelled},
+                  {"environment", environment_changes},
+                  {"clock", clock_is_set},
+                  {"idle", idle},
+                  {"names", many_names},
+                  {"facts", facts_that_change},
+                  {"metrics", metrics_alone},
+                  {"overflow twice", overflow_twice},
+                  {"descriptors", no_descriptors},
+                  {"memory", no_threads},
+                  {"daemon", daemon_of},
+                  {"exec", exec_while_recording},
+                  {"dlclose", unloaded}};
 
 int main(int argc, char **argv) {
     CHECK(argc == 4);

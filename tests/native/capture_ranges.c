@@ -109,8 +109,8 @@ static void facts(void) {
 static const struct {
     const char *name;
     void (*run)(void);
-} behaviours[] = {{"nesting", nesting}, {"deep", deep}, {"unbalanced", unbalanced}, {"open", open_ranges}, {"handles", by_handle},
-                  {"values", values}, {"facts", facts}};
+} behaviours[] = {{"nesting", nesting}, {"deep", deep},  {"unbalanced", unbalanced}, {"open", open_ranges}, {"handles", by_handle},
+                  {"values", values},   {"facts", facts}};
 
 int main(int argc, char **argv) {
     CHECK(argc == 3);

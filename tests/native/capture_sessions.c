@@ -162,8 +162,14 @@ static void limits(const char *folder, int rounds) {
     postrun_config good = POSTRUN_CONFIG_INIT, c;
     good.directory = folder;
     EQUAL(try(good), 0);
-#define REFUSED(field, value) c = good; c.field = value; EQUAL(try(c), -EINVAL)
-#define TAKEN(field, value) c = good; c.field = value; EQUAL(try(c), 0)
+#define REFUSED(field, value) \
+    c = good;                 \
+    c.field = value;          \
+    EQUAL(try(c), -EINVAL)
+#define TAKEN(field, value) \
+    c = good;               \
+    c.field = value;        \
+    EQUAL(try(c), 0)
     REFUSED(ring_records, 1000);
     REFUSED(ring_records, 32);
     REFUSED(ring_records, 1u << 23);
@@ -346,9 +352,20 @@ static void compressed(const char *folder, int rounds) {
 static const struct {
     const char *name;
     void (*run)(const char *folder, int rounds);
-} behaviours[] = {{"loop", loop}, {"rotate", rotate}, {"aged", aged}, {"aged child", aged_child}, {"idle", idle}, {"limits", limits}, {"signals", with_signals}, {"exit", at_exit},
-                  {"quick", without_handlers}, {"environment", by_environment},
-                  {"own", own_sessions}, {"own child", own_session_of_a_child}, {"sampled", sampled}, {"compressed", compressed}};
+} behaviours[] = {{"loop", loop},
+                  {"rotate", rotate},
+                  {"aged", aged},
+                  {"aged child", aged_child},
+                  {"idle", idle},
+                  {"limits", limits},
+                  {"signals", with_signals},
+                  {"exit", at_exit},
+                  {"quick", without_handlers},
+                  {"environment", by_environment},
+                  {"own", own_sessions},
+                  {"own child", own_session_of_a_child},
+                  {"sampled", sampled},
+                  {"compressed", compressed}};
 
 int main(int argc, char **argv) {
     CHECK(argc == 4);

@@ -21,12 +21,12 @@ static size_t boundary(const uint8_t *data, size_t length);
 static void run_input(const uint8_t *data, size_t length);
 static void print_totals(void);
 
-#define CHECK(condition)                                                                   \
-    do {                                                                                   \
-        if (!(condition)) {                                                                \
+#define CHECK(condition)                                                                  \
+    do {                                                                                  \
+        if (!(condition)) {                                                               \
             fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition); \
-            abort();                                                                       \
-        }                                                                                  \
+            abort();                                                                      \
+        }                                                                                 \
     } while (0)
 
 static int as_it_is; /* ROUNDS is 0: generous limits, so that a test knows the totals */

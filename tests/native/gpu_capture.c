@@ -8,7 +8,9 @@
 
 static void *library(const char *path, int flags) {
     void *found = dlopen(path, RTLD_NOW | flags);
-    if (!found) fprintf(stderr, "%s\n", dlerror());
+    if (!found) {
+        fprintf(stderr, "%s\n", dlerror());
+    }
     CHECK(found != NULL);
     return found;
 }
@@ -17,7 +19,9 @@ static void *stub(const char *name) { /* of the libcupti that the recorder loade
     const char *told = getenv("STUB_CUPTI"), *path = told ? told : getenv("POSTRUN_CUPTI");
     void *found = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
     void *at = found ? dlsym(found, name) : NULL;
-    if (found) dlclose(found);
+    if (found) {
+        dlclose(found);
+    }
     return at;
 }
 
@@ -35,7 +39,9 @@ static int play(const char *text) {
     int (*function)(const char *, uint64_t) = (int (*)(const char *, uint64_t))stub("stub_play");
     uint64_t base = (uint64_t)postrun_now_ns();
     int played = function ? function(text, base) : 0;
-    if (played) tell("base", base);
+    if (played) {
+        tell("base", base);
+    }
     return played;
 }
 
@@ -55,21 +61,23 @@ static void pause_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 100
 static int wait_attached(int wanted) {
     for (int i = 0; i < 1000; i++) {
         int (*attached)(void) = (int (*)(void))stub("stub_attached");
-        if ((attached && attached()) == wanted) return 1;
+        if ((attached && attached()) == wanted) {
+            return 1;
+        }
         pause_ms(10);
     }
     return 0;
 }
 
 static int other(const char *name) { return ((int (*)(void))stub(name))(); }
-static int other_subscribe(int multiple) {
-    return ((int (*)(const char *, int))stub("stub_other_subscribe"))("the other", multiple);
-}
+static int other_subscribe(int multiple) { return ((int (*)(const char *, int))stub("stub_other_subscribe"))("the other", multiple); }
 
 static char *text;
 static void *play_on_thread(void *times) {
     int (*function)(const char *, uint64_t) = (int (*)(const char *, uint64_t))stub("stub_play");
-    for (int i = 0; i < *(int *)times; i++) EQUAL(function(text, (uint64_t)postrun_now_ns()), 1);
+    for (int i = 0; i < *(int *)times; i++) {
+        EQUAL(function(text, (uint64_t)postrun_now_ns()), 1);
+    }
     return NULL;
 }
 
@@ -137,9 +145,15 @@ int main(int argc, char **argv) {
     } else if (strcmp(mode, "threads") == 0) {
         pthread_t threads[4];
         gpu_session(folder, 0);
-        for (int i = 0; i < 4; i++) EQUAL(pthread_create(&threads[i], NULL, play_on_thread, &number), 0);
-        for (int i = 0; i < 5; i++) EQUAL(postrun_flush(), 0);
-        for (int i = 0; i < 4; i++) EQUAL(pthread_join(threads[i], NULL), 0);
+        for (int i = 0; i < 4; i++) {
+            EQUAL(pthread_create(&threads[i], NULL, play_on_thread, &number), 0);
+        }
+        for (int i = 0; i < 5; i++) {
+            EQUAL(postrun_flush(), 0);
+        }
+        for (int i = 0; i < 4; i++) {
+            EQUAL(pthread_join(threads[i], NULL), 0);
+        }
         EQUAL(postrun_stop(), 0);
     } else if (strcmp(mode, "hoard") == 0) {
         gpu_session(folder, 0);
@@ -156,7 +170,9 @@ int main(int argc, char **argv) {
     } else if (strcmp(mode, "cycles") == 0) {
         uint64_t before = 0;
         for (int i = 0; i < number; i++) {
-            if (i == number / 4) before = resident_kib();
+            if (i == number / 4) {
+                before = resident_kib();
+            }
             gpu_session(folder, 0);
             play(text);
             EQUAL(postrun_stop(), 0);
@@ -166,14 +182,18 @@ int main(int argc, char **argv) {
         uint64_t after = resident_kib();
         tell("grown_kib", after > before ? after - before : 0);
     } else if (strcmp(mode, "environment") == 0 || strcmp(mode, "injected") == 0) {
-        if (strcmp(mode, "environment") == 0) CHECK(postrun_recording());
+        if (strcmp(mode, "environment") == 0) {
+            CHECK(postrun_recording());
+        }
         pause_ms(100);
         CHECK(!stub("stub_play")); /* as long as the program does not use CUDA */
         cuda_init();
         CHECK(postrun_recording());
         CHECK(wait_attached(1));
         tell("played", (uint64_t)play(text));
-        if (number == 0) EQUAL(postrun_stop(), 0); /* else the end of the program stops */
+        if (number == 0) {
+            EQUAL(postrun_stop(), 0); /* else the end of the program stops */
+        }
     } else if (strcmp(mode, "unused") == 0) {
         pause_ms(100);
         EQUAL(postrun_stop(), 0);
@@ -187,16 +207,24 @@ int main(int argc, char **argv) {
             char name[32];
             snprintf(name, sizeof name, number == 1 ? "step_%d" : "step", i);
             uint64_t handle = 0;
-            if (number == 3) handle = postrun_range_begin(name_of(name), i);
-            else postrun_begin(name_of(name), number == 0 ? i : POSTRUN_NO_VALUE);
+            if (number == 3) {
+                handle = postrun_range_begin(name_of(name), i);
+            } else {
+                postrun_begin(name_of(name), number == 0 ? i : POSTRUN_NO_VALUE);
+            }
             postrun_begin(name_of("Forward"), i);
             int (*attached)(void) = (int (*)(void))stub("stub_attached");
             int is = attached && attached();
             printf("step%d %d\n", i, is);
-            if (is) play(text);
+            if (is) {
+                play(text);
+            }
             postrun_end();
-            if (number == 3) EQUAL(postrun_range_end(handle), 0);
-            else postrun_end();
+            if (number == 3) {
+                EQUAL(postrun_range_end(handle), 0);
+            } else {
+                postrun_end();
+            }
         }
         EQUAL(postrun_stop(), 0);
     } else if (strcmp(mode, "time") == 0) {
@@ -415,6 +443,8 @@ int main(int argc, char **argv) {
         CHECK(!"a mode");
     }
     free(text);
-    if (strcmp(mode, "injected") != 0 || number == 0) tell_statistics();
+    if (strcmp(mode, "injected") != 0 || number == 0) {
+        tell_statistics();
+    }
     return 0;
 }

@@ -43,8 +43,9 @@ static void samples(long count, uint32_t interval_ms, long patience_ms, int apar
     static struct gpu_visible visible;
     postrun_gpu_visible_take(&visible);
     struct sampler *sampler = postrun_sampler_new(interval_ms, "/not-there", "/not-there");
-    if (sampler == NULL)
+    if (sampler == NULL) {
         exit(1);
+    }
     sampler->gpu_patience_ns = patience_ms * 1000000;
     sampler->gpu_waiting_ns = getenv("WAITING_NS") ? atol(getenv("WAITING_NS")) : 0;
     postrun_sampler_gpus(sampler, &visible);
@@ -53,8 +54,9 @@ static void samples(long count, uint32_t interval_ms, long patience_ms, int apar
     uint32_t core = postrun_name("cpu_utilization", 15);
     for (long i = 0; i < count; i++) {
         int64_t ticks = apart ? begun + (int64_t)(step * (double)i) : clock_ticks();
-        if (apart)
+        if (apart) {
             postrun_session_metric(core, 0, ticks, 20);
+        }
         postrun_sampler_sample(sampler, ticks);
     }
     interval = postrun_sampler_interval_ms(sampler);
@@ -62,8 +64,9 @@ static void samples(long count, uint32_t interval_ms, long patience_ms, int apar
 }
 
 int main(int argc, char **argv) {
-    if (argc < 4)
+    if (argc < 4) {
         return 2;
+    }
     long first = atol(argv[3]), second = argc > 4 ? atol(argv[4]) : 0;
     if (strcmp(argv[2], "samples") == 0) {
         begin(argv[1], 0, 0);

@@ -16,7 +16,9 @@ static void cuda_init(void) {
 
 static void *stub(const char *name) { /* of the libcupti that the recorder loaded */
     void *found = dlopen(getenv("POSTRUN_CUPTI"), RTLD_NOW | RTLD_NOLOAD), *at = found ? dlsym(found, name) : NULL;
-    if (found) dlclose(found);
+    if (found) {
+        dlclose(found);
+    }
     return at;
 }
 
@@ -31,7 +33,9 @@ static int attached(void) {
 }
 
 static int wait_attached(int wanted) {
-    for (int i = 0; i < 1000 && attached() != wanted; i++) pause_ms(5);
+    for (int i = 0; i < 1000 && attached() != wanted; i++) {
+        pause_ms(5);
+    }
     return attached() == wanted;
 }
 
@@ -41,7 +45,9 @@ static void step(int number, long ms) {
     postrun_begin(name_of("Forward"), POSTRUN_NO_VALUE);
     launch((uint32_t)number);
     postrun_end();
-    if (ms) pause_ms(ms);
+    if (ms) {
+        pause_ms(ms);
+    }
     launch((uint32_t)number);
     postrun_end();
 }
@@ -56,7 +62,9 @@ static void *launch_on_thread(void *argument) {
         struct rusage before, after;
         pthread_barrier_wait(&barrier);
         getrusage(RUSAGE_THREAD, &before);
-        for (int i = 0; i < LAUNCHES; i++) launch((uint32_t)((round * threads_count + own) * LAUNCHES + i));
+        for (int i = 0; i < LAUNCHES; i++) {
+            launch((uint32_t)((round * threads_count + own) * LAUNCHES + i));
+        }
         getrusage(RUSAGE_THREAD, &after);
         faults += round ? after.ru_minflt - before.ru_minflt : 0;
         pthread_barrier_wait(&barrier);
@@ -67,7 +75,9 @@ static void *launch_on_thread(void *argument) {
 static int steps_of_thread;
 static void *step_on_thread(void *argument) {
     (void)argument;
-    for (int i = 0; i < steps_of_thread; i++) step(i, 0);
+    for (int i = 0; i < steps_of_thread; i++) {
+        step(i, 0);
+    }
     return NULL;
 }
 
@@ -80,7 +90,9 @@ int main(int argc, char **argv) {
     if (strcmp(mode, "steps") == 0) { /* `number` steps of `ms` */
         step(0, 0);
         cuda_init();
-        for (int i = 1; i < number; i++) step(i, ms);
+        for (int i = 1; i < number; i++) {
+            step(i, ms);
+        }
     } else if (strcmp(mode, "no-steps") == 0) { /* for `ms`, a kernel each 2 ms */
         cuda_init();
         for (uint32_t i = 0; i < (uint32_t)ms / 2; i++) {
@@ -96,7 +108,9 @@ int main(int argc, char **argv) {
         step(0, 0);
         CHECK(wait_attached(0));
         launch(101);
-        for (int i = 1; i < number; i++) step(i, ms);
+        for (int i = 1; i < number; i++) {
+            step(i, ms);
+        }
         pause_ms(ms * 10);
         CHECK(!attached());
     } else if (strcmp(mode, "many") == 0) { /* `number` launches each `ms`, twenty times */
@@ -104,7 +118,9 @@ int main(int argc, char **argv) {
         CHECK(wait_attached(1));
         int (*function)(uint32_t) = (int (*)(uint32_t))stub("stub_launch");
         for (int round = 0; round < 20; round++) {
-            for (int i = 0; i < number; i++) function((uint32_t)i * 7919u | 1u << 31);
+            for (int i = 0; i < number; i++) {
+                function((uint32_t)i * 7919u | 1u << 31);
+            }
             pause_ms(ms);
         }
     } else if (strcmp(mode, "program") == 0) { /* the program has windows of its own, while one of seconds is open */
@@ -116,7 +132,9 @@ int main(int argc, char **argv) {
         EQUAL(postrun_gpu(1), -EALREADY);
         EQUAL(postrun_gpu(0), 0);
         launch(3);
-        for (int i = 10; i < 20; i++) step(i, ms);
+        for (int i = 10; i < 20; i++) {
+            step(i, ms);
+        }
         EQUAL(postrun_gpu(0), -EALREADY);
         EQUAL(postrun_gpu(1), 0);
         launch(4);
@@ -133,8 +151,12 @@ int main(int argc, char **argv) {
         pthread_t threads[4];
         cuda_init();
         steps_of_thread = number;
-        for (int i = 0; i < 4; i++) EQUAL(pthread_create(&threads[i], NULL, step_on_thread, NULL), 0);
-        for (int i = 0; i < 4; i++) EQUAL(pthread_join(threads[i], NULL), 0);
+        for (int i = 0; i < 4; i++) {
+            EQUAL(pthread_create(&threads[i], NULL, step_on_thread, NULL), 0);
+        }
+        for (int i = 0; i < 4; i++) {
+            EQUAL(pthread_join(threads[i], NULL), 0);
+        }
     } else if (strcmp(mode, "launches") == 0) { /* `number` threads of 100 launches, `ms` rounds of them, each with a flush at its end */
         pthread_t threads[256];
         cuda_init();
@@ -144,13 +166,17 @@ int main(int argc, char **argv) {
         int (*flush)(uint32_t) = (int (*)(uint32_t))dlsym(cupti, "cuptiActivityFlushAll");
         threads_count = number, rounds = (int)ms;
         EQUAL(pthread_barrier_init(&barrier, NULL, (unsigned)number + 1), 0);
-        for (intptr_t i = 0; i < number; i++) EQUAL(pthread_create(&threads[i], NULL, launch_on_thread, (void *)i), 0);
+        for (intptr_t i = 0; i < number; i++) {
+            EQUAL(pthread_create(&threads[i], NULL, launch_on_thread, (void *)i), 0);
+        }
         for (int round = 0; round < rounds; round++) {
             pthread_barrier_wait(&barrier);
             pthread_barrier_wait(&barrier);
             EQUAL(flush(0), 0);
         }
-        for (int i = 0; i < number; i++) EQUAL(pthread_join(threads[i], NULL), 0);
+        for (int i = 0; i < number; i++) {
+            EQUAL(pthread_join(threads[i], NULL), 0);
+        }
         tell("faults", (uint64_t)faults);
         struct rusage all;
         getrusage(RUSAGE_SELF, &all);

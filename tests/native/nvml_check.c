@@ -11,7 +11,7 @@
 #include "sampler/nvml_loader.h"
 
 #ifdef POSTRUN_NVML_TYPES
-#define SAME(member, function)                                                                                                                 \
+#define SAME(member, function) \
     _Static_assert(__builtin_types_compatible_p(__typeof__(((struct nvml *)0)->member), __typeof__(&function)), #function)
 SAME(init, nvmlInit_v2);
 SAME(shutdown, nvmlShutdown);

@@ -28,10 +28,51 @@
 #define PARTS 8
 #define RULES 512
 enum function {
-    INIT, SHUTDOWN, DRIVER, COUNT, HANDLE, UUID, NAME, UTILISATION, MEMORY, MEMORY_V2, POWER, CLOCK, THROTTLE, MIG_MODE, MIG_COUNT, MIG_HANDLE,
-    MEMORY_CLOCK, TEMPERATURE, FIELDS, EVENT_SET, REGISTER, WAIT, FREE_SET, FIELD_3, FIELD_4, FIELD_5, FIELD_6, FIELD_74, FIELD_75, FIELD_76,
-    FIELD_77, FIELD_79, FIELD_82, FIELD_83, FIELD_138, FIELD_139, FIELD_142, FIELD_143, FIELD_144, FIELD_145, FIELD_197, FIELD_198, FIELD_202,
-    FIELD_204, FUNCTIONS
+    INIT,
+    SHUTDOWN,
+    DRIVER,
+    COUNT,
+    HANDLE,
+    UUID,
+    NAME,
+    UTILISATION,
+    MEMORY,
+    MEMORY_V2,
+    POWER,
+    CLOCK,
+    THROTTLE,
+    MIG_MODE,
+    MIG_COUNT,
+    MIG_HANDLE,
+    MEMORY_CLOCK,
+    TEMPERATURE,
+    FIELDS,
+    EVENT_SET,
+    REGISTER,
+    WAIT,
+    FREE_SET,
+    FIELD_3,
+    FIELD_4,
+    FIELD_5,
+    FIELD_6,
+    FIELD_74,
+    FIELD_75,
+    FIELD_76,
+    FIELD_77,
+    FIELD_79,
+    FIELD_82,
+    FIELD_83,
+    FIELD_138,
+    FIELD_139,
+    FIELD_142,
+    FIELD_143,
+    FIELD_144,
+    FIELD_145,
+    FIELD_197,
+    FIELD_198,
+    FIELD_202,
+    FIELD_204,
+    FUNCTIONS
 };
 #ifndef OLD
 static const struct {
@@ -39,18 +80,35 @@ static const struct {
     int type;
     unsigned long long first, step; /* the value: first + step * (call + device) */
 } made_up[FUNCTIONS - FIELD_3] = {
-    {3, 3, 0, 0}, {4, 3, 0, 0}, {5, 3, 7, 0}, {6, 3, 1, 0},
-    {74, 3, 1000, 1000000000}, {75, 3, 0, 500000000}, {76, 3, 0, 0}, {77, 3, 0, 0}, {79, 3, 0, 0},
-    {82, 1, 60, 1}, {83, 3, 5000000, 1500000}, {138, 3, 1024, 1048576}, {139, 3, 0, 2097152},
-    {142, 1, 2, 0}, {143, 1, 0, 0}, {144, 1, 0, 0}, {145, 1, 0, 0},
-    {197, 3, 1ull << 40, 5000000000}, {198, 3, 1ull << 41, 10000000000}, {202, 3, 0, 1000000000}, {204, 3, 0, 2000000000},
+    {3, 3, 0, 0},
+    {4, 3, 0, 0},
+    {5, 3, 7, 0},
+    {6, 3, 1, 0},
+    {74, 3, 1000, 1000000000},
+    {75, 3, 0, 500000000},
+    {76, 3, 0, 0},
+    {77, 3, 0, 0},
+    {79, 3, 0, 0},
+    {82, 1, 60, 1},
+    {83, 3, 5000000, 1500000},
+    {138, 3, 1024, 1048576},
+    {139, 3, 0, 2097152},
+    {142, 1, 2, 0},
+    {143, 1, 0, 0},
+    {144, 1, 0, 0},
+    {145, 1, 0, 0},
+    {197, 3, 1ull << 40, 5000000000},
+    {198, 3, 1ull << 41, 10000000000},
+    {202, 3, 0, 1000000000},
+    {204, 3, 0, 2000000000},
 };
 #endif
 static const char *const function_names[FUNCTIONS] = {
-    "init", "shutdown", "driver", "count", "handle", "uuid", "name", "utilisation", "memory", "memory_v2", "power", "clock", "throttle",
-    "mig_mode", "mig_count", "mig_handle", "memory_clock", "temperature", "fields", "event_set", "register", "wait", "free_set",
-    "field3", "field4", "field5", "field6", "field74", "field75", "field76", "field77", "field79", "field82", "field83", "field138",
-    "field139", "field142", "field143", "field144", "field145", "field197", "field198", "field202", "field204",
+    "init",      "shutdown",  "driver",   "count",    "handle",   "uuid",      "name",       "utilisation",  "memory",
+    "memory_v2", "power",     "clock",    "throttle", "mig_mode", "mig_count", "mig_handle", "memory_clock", "temperature",
+    "fields",    "event_set", "register", "wait",     "free_set", "field3",    "field4",     "field5",       "field6",
+    "field74",   "field75",   "field76",  "field77",  "field79",  "field82",   "field83",    "field138",     "field139",
+    "field142",  "field143",  "field144", "field145", "field197", "field198",  "field202",   "field204",
 };
 struct rule {
     char verb[8];
@@ -71,9 +129,11 @@ static int sets; /* of events */
 static long calls[FUNCTIONS][DEVICES + 1]; /* the last: of none */
 
 static int function_of(const char *name) {
-    for (int i = 0; i < FUNCTIONS; i++)
-        if (strcmp(function_names[i], name) == 0)
+    for (int i = 0; i < FUNCTIONS; i++) {
+        if (strcmp(function_names[i], name) == 0) {
             return i;
+        }
+    }
     abort();
 }
 
@@ -81,16 +141,18 @@ static void read_script(void) {
     const char *path = getenv("NVML_STUB");
     FILE *file = path ? fopen(path, "r") : NULL;
     char line[400];
-    if (!file)
+    if (!file) {
         abort();
+    }
     device_count = rule_count = 0;
     snprintf(driver, sizeof driver, "535.104.05");
     for (int i = 0; i < DEVICES; i++) {
         snprintf(names[i], sizeof names[i], "NVIDIA Stub X100");
         snprintf(uuids[i], sizeof uuids[i], "GPU-%08d-aaaa-bbbb-cccc-%012d", i * 1111, i);
         parts[i] = -1;
-        for (int j = 0; j <= PARTS; j++)
+        for (int j = 0; j <= PARTS; j++) {
             devices[i][j] = (struct device){i, j - 1};
+        }
     }
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
@@ -98,10 +160,12 @@ static void read_script(void) {
         int device = 0, length = 0;
         struct rule rule;
         memset(&rule, 0, sizeof rule);
-        if (sscanf(line, "devices %d", &device_count) == 1)
+        if (sscanf(line, "devices %d", &device_count) == 1) {
             continue;
-        if (sscanf(line, "driver %199[^\n]", driver) == 1)
+        }
+        if (sscanf(line, "driver %199[^\n]", driver) == 1) {
             continue;
+        }
         if (sscanf(line, "name %d %n", &device, &length) == 1) {
             snprintf(names[device], sizeof names[0], "%s", line + length);
         } else if (sscanf(line, "uuid %d %n", &device, &length) == 1) {
@@ -113,8 +177,9 @@ static void read_script(void) {
             rule.second = length == 7;
             snprintf(rule.verb, sizeof rule.verb, "%s", verb);
             rule.function = function_of(function);
-            if (rule_count == RULES)
+            if (rule_count == RULES) {
                 abort();
+            }
             rules[rule_count++] = rule;
         } else {
             abort();
@@ -124,20 +189,25 @@ static void read_script(void) {
 }
 
 static const struct rule *rule_for(const char *verb, enum function function, int device, long call) {
-    for (int i = 0; i < rule_count; i++)
-        if (strcmp(rules[i].verb, verb) == 0 && rules[i].function == (int)function && (rules[i].device == device || rules[i].device == -1) &&
-            call >= rules[i].first && (rules[i].last == 0 || call <= rules[i].last))
+    for (int i = 0; i < rule_count; i++) {
+        if (strcmp(rules[i].verb, verb) == 0 && rules[i].function == (int)function &&
+            (rules[i].device == device || rules[i].device == -1) && call >= rules[i].first &&
+            (rules[i].last == 0 || call <= rules[i].last)) {
             return &rules[i];
+        }
+    }
     return NULL;
 }
 
 /* Counts a call; its number, and the code that it is to give. */
 static int called(enum function function, int device, long *number) {
     long call = ++calls[function][device < 0 ? DEVICES : device];
-    if (number)
+    if (number) {
         *number = call;
-    if (references == 0)
+    }
+    if (references == 0) {
         abort(); /* never without nvmlInit */
+    }
     const struct rule *delay = rule_for("delay", function, device, call), *fail = rule_for("fail", function, device, call);
     if (delay) {
         struct timespec time = {(time_t)(delay->value[0] / 1000), (long)(delay->value[0] % 1000) * 1000000};
@@ -148,8 +218,9 @@ static int called(enum function function, int device, long *number) {
 
 static struct device *device_of(nvml_device handle) {
     struct device *device = (struct device *)handle;
-    if (device < &devices[0][0] || device > &devices[DEVICES - 1][PARTS])
+    if (device < &devices[0][0] || device > &devices[DEVICES - 1][PARTS]) {
         abort();
+    }
     return device;
 }
 
@@ -159,14 +230,16 @@ static unsigned long long valued(enum function function, int device, long call, 
 }
 
 static void give(char *to, unsigned size, const char *text) {
-    if (size < 2)
+    if (size < 2) {
         abort();
+    }
     strncpy(to, text, size); /* as a driver that fills the whole of it */
 }
 
 static nvml_result init(void) {
-    if (references == 0)
+    if (references == 0) {
         read_script();
+    }
     references++;
     int code = called(INIT, -1, NULL);
     references -= code != 0;
@@ -184,20 +257,24 @@ nvml_result nvmlInit_v2(void) { return init(); }
 nvml_result nvmlShutdown(void);
 nvml_result nvmlShutdown(void) {
     int code = called(SHUTDOWN, -1, NULL);
-    if (references == 1 && sets != 0)
+    if (references == 1 && sets != 0) {
         abort(); /* each is freed before */
+    }
     const char *path = getenv("NVML_STUB_LOG");
     FILE *file = path ? fopen(path, "a") : NULL;
     if (--references == 0 && file) {
-        for (int f = 0; f < FUNCTIONS; f++)
+        for (int f = 0; f < FUNCTIONS; f++) {
             for (int d = 0; d <= DEVICES; d++) {
-                if (calls[f][d])
+                if (calls[f][d]) {
                     fprintf(file, "%s %d %ld\n", function_names[f], d == DEVICES ? -1 : d, calls[f][d]);
+                }
             }
+        }
         memset(calls, 0, sizeof calls);
     }
-    if (file)
+    if (file) {
         fclose(file);
+    }
     return (nvml_result)code;
 }
 
@@ -214,8 +291,9 @@ static nvml_result count(unsigned *count) {
 }
 #endif
 static nvml_result handle(unsigned index, nvml_device *device) {
-    if (index >= (unsigned)device_count)
+    if (index >= (unsigned)device_count) {
         abort();
+    }
     int code = called(HANDLE, (int)index, NULL);
     *device = code ? (nvml_device)(void *)&code : (nvml_device)(void *)&devices[index][0];
     return (nvml_result)code;
@@ -253,8 +331,9 @@ nvml_result nvmlDeviceGetUtilizationRates(nvml_device device, struct nvml_utilis
     int d = device_of(device)->number;
     long n;
     int code = called(UTILISATION, d, &n);
-    if (parts[d] >= 0)
+    if (parts[d] >= 0) {
         return (nvml_result)NVML_NOT_SUPPORTED;
+    }
     used->gpu = (unsigned)valued(UTILISATION, d, n, 0, (unsigned long long)(7 * d + 3 * n) % 101);
     used->memory = (unsigned)valued(UTILISATION, d, n, 1, (unsigned long long)(5 * d + 2 * n) % 101);
     return (nvml_result)code;
@@ -277,8 +356,9 @@ nvml_result nvmlDeviceGetMemoryInfo_v2(nvml_device device, struct nvml_memory_v2
     int d = device_of(device)->number;
     long n;
     int code = called(MEMORY_V2, d, &n);
-    if (memory->version != (sizeof *memory | 2u << 24))
+    if (memory->version != (sizeof *memory | 2u << 24)) {
         return (nvml_result)NVML_ARGUMENT_VERSION;
+    }
     memory->total = valued(MEMORY_V2, d, n, 0, 16 * GIB * (unsigned)(d + 1));
     memory->used = valued(MEMORY_V2, d, n, 1, GIB * (unsigned long long)((d + n) % 10));
     memory->reserved = GIB / 2;
@@ -299,8 +379,9 @@ nvml_result nvmlDeviceGetClockInfo(nvml_device device, nvml_clock type, unsigned
 nvml_result nvmlDeviceGetClockInfo(nvml_device device, nvml_clock type, unsigned *clock) {
     int d = device_of(device)->number;
     long n;
-    if ((unsigned)type != 1 && (unsigned)type != 2)
+    if ((unsigned)type != 1 && (unsigned)type != 2) {
         abort();
+    }
     enum function function = (unsigned)type == 1 ? CLOCK : MEMORY_CLOCK;
     int code = called(function, d, &n);
     *clock = (unsigned)valued(function, d, n, 0, (unsigned long long)((function == CLOCK ? 1000 : 2600) + 10 * d + n));
@@ -311,8 +392,9 @@ nvml_result nvmlDeviceGetTemperature(nvml_device device, nvml_sensor sensor, uns
     int d = device_of(device)->number;
     long n;
     int code = called(TEMPERATURE, d, &n);
-    if ((unsigned)sensor != 0)
+    if ((unsigned)sensor != 0) {
         abort();
+    }
     *degrees = (unsigned)valued(TEMPERATURE, d, n, 0, (unsigned long long)(40 + d + n / 4));
     return (nvml_result)code;
 }
@@ -324,19 +406,24 @@ nvml_result nvmlDeviceGetFieldValues(nvml_device device, int count, struct nvml_
     int whole = called(FIELDS, d, NULL);
     for (int i = 0; i < count && !whole; i++) {
         enum function function = FIELD_3;
-        while (function < FUNCTIONS && made_up[function - FIELD_3].id != fields[i].fieldId)
+        while (function < FUNCTIONS && made_up[function - FIELD_3].id != fields[i].fieldId) {
             function++;
+        }
         int nvlink = function == FIELD_138 || function == FIELD_139 || function == FIELD_202 || function == FIELD_204;
-        if (function == FUNCTIONS || fields[i].scopeId != (nvlink ? 0xffffffffu : 0))
+        if (function == FUNCTIONS || fields[i].scopeId != (nvlink ? 0xffffffffu : 0)) {
             abort();
+        }
         long n;
         const struct rule *passed = rule_for("pass", function, d, calls[function][d] + 1);
         int code = called(function, d, &n);
-        if (passed)
+        if (passed) {
             continue;
-        if (parts[d] >= 0 && function >= FIELD_142 && function <= FIELD_145)
+        }
+        if (parts[d] >= 0 && function >= FIELD_142 && function <= FIELD_145) {
             code = NVML_NOT_SUPPORTED; /* as of divided GPUs */
-        unsigned long long value = valued(function, d, n, 0, made_up[function - FIELD_3].first + made_up[function - FIELD_3].step * (unsigned)(n + d));
+        }
+        unsigned long long value =
+            valued(function, d, n, 0, made_up[function - FIELD_3].first + made_up[function - FIELD_3].step * (unsigned)(n + d));
         const struct rule *rule = rule_for("value", function, d, n);
         int type = rule && rule->second ? (int)rule->value[1] : made_up[function - FIELD_3].type;
         memset(&fields[i].value, 0xee, sizeof fields[i].value);
@@ -363,14 +450,16 @@ nvml_result nvmlEventSetCreate(nvml_event_set *set) {
     return (nvml_result)code;
 }
 static void check_set(nvml_event_set set) {
-    if ((void *)set != (void *)&sets || sets != 1)
+    if ((void *)set != (void *)&sets || sets != 1) {
         abort();
+    }
 }
 nvml_result nvmlDeviceRegisterEvents(nvml_device device, unsigned long long types, nvml_event_set set);
 nvml_result nvmlDeviceRegisterEvents(nvml_device device, unsigned long long types, nvml_event_set set) {
     check_set(set);
-    if (types != 8)
+    if (types != 8) {
         abort();
+    }
     int d = device_of(device)->number, code = called(REGISTER, d, NULL);
     registered[d] = code == 0;
     return (nvml_result)code;
@@ -380,12 +469,14 @@ nvml_result nvmlEventSetWait_v2(nvml_event_set set, struct nvml_event *event, un
     long n;
     int code = called(WAIT, -1, &n);
     check_set(set);
-    if (ms != 0)
+    if (ms != 0) {
         abort();
+    }
     for (int i = 0; i < rule_count && !code; i++) {
         struct rule *rule = &rules[i];
-        if (strcmp(rule->verb, "xid") != 0 || rule->done || rule->first > n || (rule->device < DEVICES && !registered[rule->device]))
+        if (strcmp(rule->verb, "xid") != 0 || rule->done || rule->first > n || (rule->device < DEVICES && !registered[rule->device])) {
             continue;
+        }
         rule->done = 1;
         event->device = (nvml_device)(void *)&devices[rule->device < DEVICES ? rule->device : 0][rule->device < DEVICES ? 0 : 1];
         event->eventType = 8;
@@ -430,12 +521,13 @@ nvml_result nvmlDeviceGetMaxMigDeviceCount(nvml_device device, unsigned *number)
 nvml_result nvmlDeviceGetMigDeviceHandleByIndex(nvml_device device, unsigned index, nvml_device *part);
 nvml_result nvmlDeviceGetMigDeviceHandleByIndex(nvml_device device, unsigned index, nvml_device *part) {
     int d = device_of(device)->number, code = called(MIG_HANDLE, d, NULL);
-    if (index >= 7 || parts[d] < 0)
+    if (index >= 7 || parts[d] < 0) {
         abort();
-    if ((int)index >= parts[d])
+    }
+    if ((int)index >= parts[d]) {
         return (nvml_result)NVML_NOT_FOUND;
+    }
     *part = (nvml_device)(void *)&devices[d][index + 1];
     return (nvml_result)code;
 }
 #endif
-

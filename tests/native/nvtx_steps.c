@@ -4,7 +4,9 @@
 #include <string.h>
 
 static void busy(volatile long *sum) {
-    for (long i = 0; i < 200000; i++) *sum += i;
+    for (long i = 0; i < 200000; i++) {
+        *sum += i;
+    }
 }
 
 int main(int count, char **words) {

@@ -38,22 +38,25 @@ static int perf_errno[SAMPLER_PERF_EVENTS], perf_full[SAMPLER_PERF_EVENTS], pipe
 /* ---------------------------------------------------------------- what session.c and clock.c provide */
 
 uint32_t postrun_name(const char *text, size_t length) {
-    if (name_count == 127)
+    if (name_count == 127) {
         abort();
+    }
     snprintf(names[++name_count], sizeof names[0], "%.*s", (int)length, text);
     return name_count;
 }
 double postrun_clock_rate(void) { return 1e9; }
 int64_t postrun_clock_monotonic(void) { return 0; }
 int postrun_session_metric(uint32_t name, int32_t unit, int64_t ticks, double value) {
-    if (!quiet)
+    if (!quiet) {
         printf("metric %s %d %lld %.17g\n", names[name], unit, (long long)ticks, value);
+    }
     return metric_error;
 }
 int postrun_metadata(const char *key, const char *value) { return key != NULL && value != NULL ? 0 : -EINVAL; }
 int postrun_session_capability(const char *key, const char *why) {
-    if (!quiet)
+    if (!quiet) {
         printf("capability %s %s\n", key, why);
+    }
     return 0;
 }
 
@@ -63,13 +66,23 @@ void *__real_malloc(size_t);
 void *__real_calloc(size_t, size_t);
 void *__real_realloc(void *, size_t);
 int __real_clock_gettime(clockid_t, struct timespec *);
-void *__wrap_malloc(size_t size) { allocations++; return __real_malloc(size); }
-void *__wrap_calloc(size_t count, size_t size) { allocations++; return __real_calloc(count, size); }
-void *__wrap_realloc(void *at, size_t size) { allocations++; return __real_realloc(at, size); }
+void *__wrap_malloc(size_t size) {
+    allocations++;
+    return __real_malloc(size);
+}
+void *__wrap_calloc(size_t count, size_t size) {
+    allocations++;
+    return __real_calloc(count, size);
+}
+void *__wrap_realloc(void *at, size_t size) {
+    allocations++;
+    return __real_realloc(at, size);
+}
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *now) {
-    if (id != CLOCK_THREAD_CPUTIME_ID || fake_cost < 0)
+    if (id != CLOCK_THREAD_CPUTIME_ID || fake_cost < 0) {
         return __real_clock_gettime(id, now);
+    }
     fake_clock += fake_cost;
     now->tv_sec = (time_t)(fake_clock / 1000000000);
     now->tv_nsec = (long)(fake_clock % 1000000000);
@@ -77,8 +90,9 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *now) {
 }
 
 static int event_of(const struct perf_event_attr *attributes) {
-    if (attributes->type == PERF_TYPE_HW_CACHE)
+    if (attributes->type == PERF_TYPE_HW_CACHE) {
         return attributes->config == 0x10004 ? PERF_ITLB_MISSES : -1; /* misses << 16 | reads << 8 | instruction TLB */
+    }
     switch (attributes->config) {
     case PERF_COUNT_HW_CPU_CYCLES: return PERF_CYCLES;
     case PERF_COUNT_HW_INSTRUCTIONS: return PERF_INSTRUCTIONS;
@@ -95,14 +109,18 @@ long __wrap_syscall(long number, ...) {
     int process = va_arg(list, int), core = va_arg(list, int), leader = va_arg(list, int);
     unsigned long flags = va_arg(list, unsigned long);
     va_end(list);
-    if (!perf_on)
+    if (!perf_on) {
         return __real_syscall(number, attributes, process, core, leader, flags);
+    }
     int event = event_of(attributes), ends[2];
-    if (number != SYS_perf_event_open || process != -1 || core < 0 || core >= CORES || event < 0 || attributes->size != sizeof *attributes)
+    if (number != SYS_perf_event_open || process != -1 || core < 0 || core >= CORES || event < 0 ||
+        attributes->size != sizeof *attributes) {
         abort();
+    }
     errno = perf_errno[event] != 0 ? perf_errno[event] : perf_full[event] && leader >= 0 ? EINVAL : 0;
-    if (errno != 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+    if (errno != 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
         return -1;
+    }
     if (leader < 0) {
         pipe_in[core] = ends[1];
         leader_fd[core] = ends[0];
@@ -118,13 +136,15 @@ int __wrap_ioctl(int fd, unsigned long request, ...) {
     va_start(list, request);
     void *argument = va_arg(list, void *);
     va_end(list);
-    if (!perf_on || request != PERF_EVENT_IOC_ID)
+    if (!perf_on || request != PERF_EVENT_IOC_ID) {
         return __real_ioctl(fd, request, argument);
-    for (int core = 0; core < CORES; core++)
+    }
+    for (int core = 0; core < CORES; core++) {
         if (leader_fd[core] == fd && stolen[core]) {
             errno = ENOTTY;
             return -1;
         }
+    }
     *(uint64_t *)argument = (uint64_t)fd + 1000;
     return 0;
 }
@@ -138,12 +158,14 @@ static int64_t now_ns(clockid_t id) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4)
+    if (argc != 4) {
         return 2;
+    }
     struct sampler *sampler = postrun_sampler_new((uint32_t)strtoul(argv[1], NULL, 10), strcmp(argv[2], "-") == 0 ? NULL : argv[2],
                                                   strcmp(argv[3], "-") == 0 ? NULL : argv[3]);
-    if (sampler == NULL)
+    if (sampler == NULL) {
         return 3;
+    }
     char line[4096];
     while (fgets(line, sizeof line, stdin) != NULL) {
         char *rest;
@@ -169,8 +191,9 @@ int main(int argc, char **argv) {
             long count = strtol(rest, &rest, 10);
             for (long i = 0; i < count; i++) {
                 uint64_t value = strtoull(rest, &rest, 10);
-                if (write(pipe_in[first], &value, sizeof value) != (ssize_t)sizeof value)
+                if (write(pipe_in[first], &value, sizeof value) != (ssize_t)sizeof value) {
                     return 4;
+                }
             }
         } else if (strncmp(line, "time ", 5) == 0) {
             quiet = 1;

@@ -40,11 +40,13 @@ EXPORT int stub_error(const char *function) {
     return 0;
 }
 
-#define CALL(name)                  \
-    do {                            \
-        stub_log(name);             \
+#define CALL(name)                    \
+    do {                              \
+        stub_log(name);               \
         int error = stub_error(name); \
-        if (error) return error;    \
+        if (error) {                  \
+            return error;             \
+        }                             \
     } while (0)
 
 EXPORT int cuInit(unsigned flags) {
@@ -63,11 +65,15 @@ EXPORT int cuInit(unsigned flags) {
 }
 EXPORT int cuDeviceGetCount(int *count) {
     CALL("cuDeviceGetCount");
-    if (!initialized) return 3;
+    if (!initialized) {
+        return 3;
+    }
     const char *devices = getenv("STUB_DEVICES");
     *count = devices ? atoi(devices) : 1;
     void (*hook)(void) = stub_cuda_hook;
-    if (hook) hook();
+    if (hook) {
+        hook();
+    }
     return 0;
 }
 EXPORT int cuDeviceGet(int *device, int index) {
@@ -82,7 +88,9 @@ EXPORT int cuDeviceGetName(char *name, int size, int device) {
 }
 EXPORT int cuDeviceGetUuid_v2(uint8_t *uuid, int device) {
     CALL("cuDeviceGetUuid");
-    for (int i = 0; i < 16; i++) uuid[i] = (uint8_t)(i * 16 + device);
+    for (int i = 0; i < 16; i++) {
+        uuid[i] = (uint8_t)(i * 16 + device);
+    }
     return 0;
 }
 EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int device) {
@@ -102,7 +110,9 @@ EXPORT int cuDriverGetVersion(int *version) {
     return 0;
 }
 EXPORT int cuGetErrorName(int error, const char **name) {
-    if (error == 999999) return 1;
+    if (error == 999999) {
+        return 1;
+    }
     *name = error == 100 ? "CUDA_ERROR_NO_DEVICE" : "CUDA_ERROR_OF_THE_STUB";
     return 0;
 }
@@ -119,7 +129,9 @@ EXPORT int cuCtxSetCurrent(void *context) {
 EXPORT int cuCtxSynchronize(void) {
     CALL("cuCtxSynchronize");
     const char *seconds = getenv("STUB_BUSY");
-    if (seconds) sleep((unsigned)atoi(seconds));
+    if (seconds) {
+        sleep((unsigned)atoi(seconds));
+    }
     return 0;
 }
 EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {

@@ -59,7 +59,9 @@
     do {                               \
         tell(name);                    \
         int error = failure(name);     \
-        if (error) return (CUptiResult)error; \
+        if (error) {                   \
+            return (CUptiResult)error; \
+        }                              \
     } while (0)
 
 struct name {
@@ -161,18 +163,24 @@ typedef CUpti_BuffersCallbackCompleteFunc_v2 complete_function_2;
 #endif
 
 static struct client *listening(struct client *client) { /* the first one from here on that receives records */
-    while (client && !client->complete && !client->complete_2) client = client->next;
+    while (client && !client->complete && !client->complete_2) {
+        client = client->next;
+    }
     return client;
 }
 
 static void *complete_now(void *argument) {
     struct open_buffer *b = argument;
     CUpti_BuffersCallbackCompleteFunc complete = b->client->complete;
-    if (complete) complete(NULL, 0, b->bytes, b->size, b->used);
+    if (complete) {
+        complete(NULL, 0, b->bytes, b->size, b->used);
+    }
 #if CUPTI_API_VERSION >= 130300
     complete_function_2 complete_2 = (complete_function_2)b->client->complete_2;
     CUpti_BufferCallbackCompleteInfo information = {.structSize = sizeof information};
-    if (complete_2) complete_2(b->bytes, b->size, b->used, &information);
+    if (complete_2) {
+        complete_2(b->bytes, b->size, b->used, &information);
+    }
 #endif
     free(b);
     return NULL;
@@ -191,11 +199,15 @@ static struct open_buffer *fresh(struct client *client) {
     uint8_t *bytes = NULL;
     size_t size = 12345, records = 12345;
     CUpti_BuffersCallbackRequestFunc request = client->request;
-    if (request) request(&bytes, &size, &records);
+    if (request) {
+        request(&bytes, &size, &records);
+    }
 #if CUPTI_API_VERSION >= 130300
     request_function_2 request_2 = (request_function_2)client->request_2;
     CUpti_BufferCallbackRequestInfo information = {.structSize = sizeof information};
-    if (request_2) request_2(&bytes, &size, &records, &information);
+    if (request_2) {
+        request_2(&bytes, &size, &records, &information);
+    }
 #endif
     if (!bytes) {
         if (version() < 27) {
@@ -204,7 +216,9 @@ static struct open_buffer *fresh(struct client *client) {
         }
         return NULL;
     }
-    if (records != 0 || size < 4096 || (uintptr_t)bytes % 8) abort();
+    if (records != 0 || size < 4096 || (uintptr_t)bytes % 8) {
+        abort();
+    }
     struct open_buffer *b = calloc(1, sizeof *b);
     memset(bytes, 0xa5, size);
     *b = (struct open_buffer){bytes, size, 0, client, NULL};
@@ -212,10 +226,14 @@ static struct open_buffer *fresh(struct client *client) {
 }
 
 static struct filler *filler_of(struct client *client) { /* which buffer this thread fills */
-    if (version() < 130000 || shared_buffers) return &client->shared;
+    if (version() < 130000 || shared_buffers) {
+        return &client->shared;
+    }
     pthread_mutex_lock(&lock);
     struct filler *filler = client->threads;
-    while (filler && !pthread_equal(filler->thread, pthread_self())) filler = filler->next;
+    while (filler && !pthread_equal(filler->thread, pthread_self())) {
+        filler = filler->next;
+    }
     if (!filler) {
         filler = calloc(1, sizeof *filler);
         pthread_mutex_init(&filler->lock, NULL);
@@ -236,7 +254,9 @@ static void put(struct client *client, const void *record, size_t size) {
         deliver(filler->open);
         filler->open = NULL;
     }
-    if (!filler->open) filler->open = fresh(client);
+    if (!filler->open) {
+        filler->open = fresh(client);
+    }
     struct open_buffer *b = filler->open;
     if (b) {
         memcpy(b->bytes + b->used, &(uint64_t){whole}, 8);
@@ -253,13 +273,17 @@ static void put(struct client *client, const void *record, size_t size) {
 
 static void put_all(int kind, const void *record, size_t size) { /* kind 0: whatever is enabled */
     for (struct client *client = &first; (client = listening(client)); client = client->next) {
-        if (kind == 0 || client->enabled[kind]) put(client, record, size);
+        if (kind == 0 || client->enabled[kind]) {
+            put(client, record, size);
+        }
     }
 }
 
 static void put_call(int domain, uint32_t id, const void *record, size_t size) {
     for (struct client *client = &first; (client = listening(client)); client = client->next) {
-        if (client->enabled[domain == 0 ? 4 : 5] && (id >= 4096 || !client->calls_off[domain][id])) put(client, record, size);
+        if (client->enabled[domain == 0 ? 4 : 5] && (id >= 4096 || !client->calls_off[domain][id])) {
+            put(client, record, size);
+        }
     }
 }
 
@@ -267,14 +291,18 @@ static void deliver_open(struct filler *filler) {
     pthread_mutex_lock(&filler->lock);
     struct open_buffer *b = filler->open;
     filler->open = NULL;
-    if (b) deliver(b);
+    if (b) {
+        deliver(b);
+    }
     pthread_mutex_unlock(&filler->lock);
 }
 
 static int any_enabled(int kind) { /* kind 0: any of them */
     for (struct client *client = &first; (client = listening(client)); client = client->next) {
         for (int i = kind; i < (kind ? kind + 1 : 64); i++) {
-            if (client->enabled[i]) return 1;
+            if (client->enabled[i]) {
+                return 1;
+            }
         }
     }
     return 0;
@@ -291,9 +319,13 @@ static int loses_times(void) {
 #define PUT(kind_, record) put_all(kind_, &(record), sizeof(record))
 
 static uint32_t find(const struct name *names, size_t count, const char *text) {
-    if (*text == '#') return (uint32_t)strtoul(text + 1, NULL, 10);
+    if (*text == '#') {
+        return (uint32_t)strtoul(text + 1, NULL, 10);
+    }
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(names[i].text, text) == 0) return names[i].id;
+        if (strcmp(names[i].text, text) == 0) {
+            return names[i].id;
+        }
     }
     fprintf(stderr, "no call %s\n", text);
     abort();
@@ -303,21 +335,31 @@ static uint64_t time_of(const char *text, uint64_t base) { return *text == '-' &
 
 static char *word(char **line) {
     char *w = strsep(line, " ");
-    if (!w) abort();
+    if (!w) {
+        abort();
+    }
     return w;
 }
 #define NUMBER() strtoll(word(&line), NULL, 10)
-#define U32() (uint32_t) NUMBER()
+#define U32() (uint32_t)NUMBER()
 
 /* Plays a text. What fills no buffer stays until a flush. 0: nothing is recorded. */
 EXPORT int stub_play(const char *text, uint64_t base) {
-    if (!any_enabled(0)) return 0;
+    if (!any_enabled(0)) {
+        return 0;
+    }
     CUpti_TimestampCallbackFunc clock = timestamp;
-    if (clock && llabs((long long)(clock() - base)) > 60000000000) abort(); /* not the clock of the one that plays */
-    if (!clock && getenv("STUB_CLOCK")) base = 3600000000000u;
+    if (clock && llabs((long long)(clock() - base)) > 60000000000) {
+        abort(); /* not the clock of the one that plays */
+    }
+    if (!clock && getenv("STUB_CLOCK")) {
+        base = 3600000000000u;
+    }
     char *copy = strdup(text), *rest = copy, *line;
     while ((line = strsep(&rest, "\n"))) {
-        if (!*line) continue;
+        if (!*line) {
+            continue;
+        }
         const char *what = word(&line);
         if (strcmp(what, "kernel") == 0) {
             KERNEL k;
@@ -326,12 +368,17 @@ EXPORT int stub_play(const char *text, uint64_t base) {
             const char *name = word(&line);
             k.name = strcmp(name, "-") ? kept(name) : NULL; /* the library's; overwritten when it was read */
             k.start = time_of(word(&line), base), k.end = time_of(word(&line), base), k.deviceId = U32(), k.contextId = U32();
-            k.streamId = U32(), k.correlationId = U32(), k.gridX = (int32_t)NUMBER(), k.gridY = (int32_t)NUMBER(), k.gridZ = (int32_t)NUMBER();
+            k.streamId = U32(), k.correlationId = U32(), k.gridX = (int32_t)NUMBER(), k.gridY = (int32_t)NUMBER(),
+            k.gridZ = (int32_t)NUMBER();
             k.blockX = (int32_t)NUMBER(), k.blockY = (int32_t)NUMBER(), k.blockZ = (int32_t)NUMBER();
             k.registersPerThread = (uint16_t)NUMBER(), k.staticSharedMemory = (int32_t)NUMBER(), k.dynamicSharedMemory = (int32_t)NUMBER();
             k.graphNodeId = (uint64_t)NUMBER();
-            if (any_enabled(10) && loses_times()) k.start = k.end = 0;
-            if (version() < 130101 && sessions > 1 && k.graphNodeId) k.correlationId++;
+            if (any_enabled(10) && loses_times()) {
+                k.start = k.end = 0;
+            }
+            if (version() < 130101 && sessions > 1 && k.graphNodeId) {
+                k.correlationId++;
+            }
             PUT(10, k);
         } else if (strcmp(what, "memcpy") == 0) {
             MEMCPY m;
@@ -377,7 +424,8 @@ EXPORT int stub_play(const char *text, uint64_t base) {
             CUpti_ActivityExternalCorrelation e;
             memset(&e, 0xff, sizeof e);
             e.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION;
-            e.externalKind = (CUpti_ExternalCorrelationKind)NUMBER(), e.externalId = strtoull(word(&line), NULL, 10), e.correlationId = U32();
+            e.externalKind = (CUpti_ExternalCorrelationKind)NUMBER(), e.externalId = strtoull(word(&line), NULL, 10),
+            e.correlationId = U32();
             PUT(39, e);
         } else if (strcmp(what, "context") == 0) {
             CUpti_ActivityContext c;
@@ -398,11 +446,15 @@ EXPORT int stub_play(const char *text, uint64_t base) {
         } else if (strcmp(what, "broken") == 0) {
             put_all(0, &(uint32_t){0xdead}, 4);
         } else if (strcmp(what, "buffer") == 0) {
-            for (struct client *client = &first; (client = listening(client)); client = client->next) deliver_open(filler_of(client));
+            for (struct client *client = &first; (client = listening(client)); client = client->next) {
+                deliver_open(filler_of(client));
+            }
         } else if (strcmp(what, "dropped") == 0) {
             size_t records = (size_t)NUMBER();
             pthread_mutex_lock(&lock);
-            for (struct client *client = &first; (client = listening(client)); client = client->next) client->dropped += records;
+            for (struct client *client = &first; (client = listening(client)); client = client->next) {
+                client->dropped += records;
+            }
             pthread_mutex_unlock(&lock);
         } else {
             fprintf(stderr, "what is %s?\n", what);
@@ -428,7 +480,9 @@ static void deliver_pending(void) {
         pthread_mutex_lock(&lock);
         struct filler *filler = client->threads;
         pthread_mutex_unlock(&lock);
-        for (; filler; filler = filler->next) deliver_open(filler);
+        for (; filler; filler = filler->next) {
+            deliver_open(filler);
+        }
     }
 }
 
@@ -440,9 +494,13 @@ static void forget(struct filler *filler) {
 }
 
 static void reset(struct client *client) { /* what it holds never comes back */
-    for (int i = 0; i < 64; i++) client->enabled[i] = 0;
+    for (int i = 0; i < 64; i++) {
+        client->enabled[i] = 0;
+    }
     forget(&client->shared);
-    for (struct filler *filler = client->threads; filler; filler = filler->next) forget(filler);
+    for (struct filler *filler = client->threads; filler; filler = filler->next) {
+        forget(filler);
+    }
 }
 
 /* Takes buffers and never gives them back: this many. */
@@ -451,7 +509,9 @@ EXPORT int stub_hoard(int buffers) {
     int got = 0;
     for (; client && got < buffers; got++) {
         struct open_buffer *b = fresh(client);
-        if (!b) break;
+        if (!b) {
+            break;
+        }
         pthread_mutex_lock(&lock);
         b->next = pending;
         pending = b;
@@ -472,7 +532,9 @@ EXPORT void stub_forget(void) {
 /* A buffer that another tool gave comes back to whoever listens now. */
 EXPORT int stub_foreign(void) {
     struct client *client = listening(&first);
-    if (!client) return 0;
+    if (!client) {
+        return 0;
+    }
     struct open_buffer *b = calloc(1, sizeof *b);
     uint8_t *bytes = calloc(1, 4096);
     *b = (struct open_buffer){bytes, 4096, 64, client, NULL};
@@ -485,7 +547,9 @@ EXPORT int stub_listened_to(void) { return listening(&first) != NULL; }
 EXPORT int stub_attached(void) { return any_enabled(17); } /* the kind that is enabled last */
 EXPORT int stub_subscribed(void) {
     int count = 0;
-    for (struct subscriber *s = subscribers; s; s = s->next) count += !s->ended;
+    for (struct subscriber *s = subscribers; s; s = s->next) {
+        count += !s->ended;
+    }
     return count;
 }
 
@@ -527,7 +591,9 @@ static void first_interface(const char *name) { /* not next to the second one */
 static struct subscriber *current(CUpti_SubscriberHandle handle, const char *name) {
     not_torn(name);
     for (struct subscriber *s = subscribers; s; s = s->next) {
-        if ((void *)s == (void *)handle && !s->ended) return s;
+        if ((void *)s == (void *)handle && !s->ended) {
+            return s;
+        }
     }
     fprintf(stderr, "%s: this subscription has ended\n", name);
     abort();
@@ -536,18 +602,26 @@ static struct subscriber *current(CUpti_SubscriberHandle handle, const char *nam
 static CUptiResult enable(struct client *client, CUpti_ActivityKind kind) {
     char name[64];
     snprintf(name, sizeof name, "cuptiActivityEnable.%d", (int)kind);
-    if (kind == 51) abort(); /* GRAPH_TRACE hides kernels */
+    if (kind == 51) {
+        abort(); /* GRAPH_TRACE hides kernels */
+    }
     CALL("cuptiActivityEnable");
     int error = failure(name);
-    if (error) return (CUptiResult)error;
+    if (error) {
+        return (CUptiResult)error;
+    }
     sessions += kind == 10 && !client->enabled[10];
     client->enabled[kind] = 1;
-    for (int i = 0; (kind == 4 || kind == 5) && i < 4096; i++) client->calls_off[kind == 5][i] = 0;
+    for (int i = 0; (kind == 4 || kind == 5) && i < 4096; i++) {
+        client->calls_off[kind == 5][i] = 0;
+    }
     return CUPTI_SUCCESS;
 }
 static CUptiResult disable(struct client *client, CUpti_ActivityKind kind) {
     CALL("cuptiActivityDisable");
-    if (version() == 130000 && kind == 10) abort(); /* it hangs */
+    if (version() == 130000 && kind == 10) {
+        abort(); /* it hangs */
+    }
     client->enabled[kind] = 0;
     return CUPTI_SUCCESS;
 }
@@ -570,16 +644,24 @@ CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) {
 CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t flag) {
     not_torn("cuptiActivityFlushAll");
     tell(flag ? "cuptiActivityFlushAll.forced" : "cuptiActivityFlushAll");
-    if (version() == 130000) abort(); /* it crashes */
+    if (version() == 130000) {
+        abort(); /* it crashes */
+    }
     int error = failure("cuptiActivityFlushAll");
-    if (error) return (CUptiResult)error;
+    if (error) {
+        return (CUptiResult)error;
+    }
     deliver_pending();
-    if (getenv("STUB_SLOW") && !flag) usleep(800000);
+    if (getenv("STUB_SLOW") && !flag) {
+        usleep(800000);
+    }
     return CUPTI_SUCCESS;
 }
 static CUptiResult next_record(uint8_t *buffer, size_t valid, CUpti_Activity **record) {
     int error = failure("cuptiActivityGetNextRecord");
-    if (error) return (CUptiResult)error;
+    if (error) {
+        return (CUptiResult)error;
+    }
     uint64_t whole = 0;
     uint8_t *at = *record ? (uint8_t *)*record - 8 : NULL;
     if (at) {
@@ -587,17 +669,23 @@ static CUptiResult next_record(uint8_t *buffer, size_t valid, CUpti_Activity **r
         if (before->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) { /* names do not outlive the reading */
             KERNEL k;
             memcpy(&k, before, sizeof k);
-            if (k.name) memset((char *)(uintptr_t)k.name, '!', strlen(k.name));
+            if (k.name) {
+                memset((char *)(uintptr_t)k.name, '!', strlen(k.name));
+            }
         }
         memcpy(&whole, at, 8);
         at += whole;
     } else {
         at = buffer;
     }
-    if (at >= buffer + valid) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+    if (at >= buffer + valid) {
+        return CUPTI_ERROR_MAX_LIMIT_REACHED;
+    }
     uint32_t kind;
     memcpy(&kind, at + 8, 4);
-    if (kind == 0xdead) return CUPTI_ERROR_INVALID_KIND;
+    if (kind == 0xdead) {
+        return CUPTI_ERROR_INVALID_KIND;
+    }
     *record = (CUpti_Activity *)(void *)(at + 8);
     return CUPTI_SUCCESS;
 }
@@ -607,7 +695,9 @@ CUptiResult CUPTIAPI cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, C
 }
 static CUptiResult dropped_records(struct client *client, size_t *records) {
     int error = failure("cuptiActivityGetNumDroppedRecords");
-    if (error) return (CUptiResult)error;
+    if (error) {
+        return (CUptiResult)error;
+    }
     pthread_mutex_lock(&lock);
     *records = client->dropped;
     client->dropped = 0;
@@ -623,10 +713,14 @@ CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext context, uint32
 static CUptiResult set_attribute(struct client *client, uint32_t attribute, const size_t *size, const void *value) {
     CALL("cuptiActivitySetAttribute");
     for (int i = 0; i < 64; i++) {
-        if (client->enabled[i]) abort(); /* too late */
+        if (client->enabled[i]) {
+            abort(); /* too late */
+        }
     }
     if (attribute == 9) {
-        if (*size != 1) return CUPTI_ERROR_PARAMETER_SIZE_NOT_SUFFICIENT;
+        if (*size != 1) {
+            return CUPTI_ERROR_PARAMETER_SIZE_NOT_SUFFICIENT;
+        }
         shared_buffers = *(const uint8_t *)value == 0;
     } else if (attribute == 22) {
         memcpy((void *)&timestamp, value, sizeof timestamp);
@@ -642,22 +736,32 @@ CUptiResult CUPTIAPI cuptiActivitySetAttribute(CUpti_ActivityAttribute attribute
 }
 CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, const char **text) {
     int error = failure("cuptiGetCallbackName");
-    if (error) return (CUptiResult)error;
+    if (error) {
+        return (CUptiResult)error;
+    }
     const struct name *names = domain == 1 ? driver_calls : runtime_calls;
     size_t count = domain == 1 ? sizeof driver_calls / sizeof *names : sizeof runtime_calls / sizeof *names;
     *text = NULL;
-    if (getenv("STUB_NO_NAMES")) return CUPTI_SUCCESS;
+    if (getenv("STUB_NO_NAMES")) {
+        return CUPTI_SUCCESS;
+    }
     for (size_t i = 0; i < count; i++) {
-        if (names[i].id == id) *text = names[i].text;
+        if (names[i].id == id) {
+            *text = names[i].text;
+        }
     }
     return *text ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER;
 }
 static void end_all(void) {
     for (struct client *client = &first; client; client = client->next) {
         reset(client);
-        if (!getenv("STUB_LATE")) client->complete = NULL, client->request = NULL, client->complete_2 = NULL, client->request_2 = NULL;
+        if (!getenv("STUB_LATE")) {
+            client->complete = NULL, client->request = NULL, client->complete_2 = NULL, client->request_2 = NULL;
+        }
     }
-    for (struct subscriber *s = subscribers; s; s = s->next) s->ended = 1, s->listens = 0;
+    for (struct subscriber *s = subscribers; s; s = s->next) {
+        s->ended = 1, s->listens = 0;
+    }
     timestamp = NULL;
     shared_buffers = thread_ids = 0;
 }
@@ -674,28 +778,38 @@ CUptiResult CUPTIAPI cuptiFinalize(void) {
 CUptiResult CUPTIAPI cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc function) {
     first_interface("cuptiActivityRegisterTimestampCallback");
     CALL("cuptiActivityRegisterTimestampCallback");
-    if (any_enabled(0)) abort(); /* too late */
+    if (any_enabled(0)) {
+        abort(); /* too late */
+    }
     timestamp = function;
     registrations++;
-    if (version() >= 24 && version() < 130100) broken = registrations;
+    if (version() >= 24 && version() < 130100) {
+        broken = registrations;
+    }
     return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiSetThreadIdType(CUpti_ActivityThreadIdType type) {
     CALL("cuptiSetThreadIdType");
-    if (any_enabled(0)) abort(); /* in the middle */
+    if (any_enabled(0)) {
+        abort(); /* in the middle */
+    }
     thread_ids = (int)type;
     return type == 0 || type == 1 ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER;
 }
 #ifdef CALL_SWITCHES
 CUptiResult CUPTIAPI cuptiActivityEnableDriverApi(CUpti_CallbackId id, uint8_t enable) {
     int error = failure("cuptiActivityEnableDriverApi");
-    if (error) return (CUptiResult)error;
+    if (error) {
+        return (CUptiResult)error;
+    }
     first.calls_off[0][id] = !enable;
     return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi(CUpti_CallbackId id, uint8_t enable) {
     int error = failure("cuptiActivityEnableRuntimeApi");
-    if (error) return (CUptiResult)error;
+    if (error) {
+        return (CUptiResult)error;
+    }
     first.calls_off[1][id] = !enable;
     return CUPTI_SUCCESS;
 }
@@ -704,13 +818,17 @@ CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi(CUpti_CallbackId id, uint8_t 
 static void at_call_exit(void) {
     for (struct subscriber *s = subscribers; s; s = s->next) {
         uint32_t id = s->listens;
-        if (s->ended || !id) continue;
+        if (s->ended || !id) {
+            continue;
+        }
         CUpti_CallbackData data;
         memset(&data, 0, sizeof data);
         data.callbackSite = CUPTI_API_ENTER;
         s->callback(s->user, CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
         data.callbackSite = CUPTI_API_EXIT;
-        if (!s->ended) s->callback(s->user, CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
+        if (!s->ended) {
+            s->callback(s->user, CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
+        }
     }
 }
 
@@ -718,10 +836,16 @@ static void at_call_exit(void) {
 static const char *in_the_way(int multiple) {
     int (*driver_version)(int *) = (int (*)(int *))cuda("cuDriverGetVersion");
     int driver = 0;
-    if (getenv("STUB_OTHER")) return getenv("STUB_OTHER");
-    if (multiple && (version() < 130300 || driver_version(&driver) != 0 || driver < 13030)) return "";
+    if (getenv("STUB_OTHER")) {
+        return getenv("STUB_OTHER");
+    }
+    if (multiple && (version() < 130300 || driver_version(&driver) != 0 || driver < 13030)) {
+        return "";
+    }
     for (struct subscriber *s = subscribers; s; s = s->next) {
-        if (!s->ended && !(multiple && s->multiple)) return s->name;
+        if (!s->ended && !(multiple && s->multiple)) {
+            return s->name;
+        }
     }
     return NULL;
 }
@@ -734,7 +858,9 @@ static struct subscriber *add_subscriber(const char *name, CUpti_CallbackFunc ca
     pthread_mutex_lock(&lock);
     if (multiple) { /* one that has ended gives its client */
         for (struct subscriber *old = subscribers; old && !s->client; old = old->next) {
-            if (old->ended && old->client) s->client = old->client, old->client = NULL;
+            if (old->ended && old->client) {
+                s->client = old->client, old->client = NULL;
+            }
         }
         if (!s->client) {
             s->client = calloc(1, sizeof *s->client);
@@ -751,7 +877,9 @@ static struct subscriber *add_subscriber(const char *name, CUpti_CallbackFunc ca
 }
 CUptiResult CUPTIAPI cuptiSubscribe(CUpti_SubscriberHandle *handle, CUpti_CallbackFunc callback, void *user) {
     CALL("cuptiSubscribe");
-    if (in_the_way(0)) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    if (in_the_way(0)) {
+        return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    }
     *handle = (CUpti_SubscriberHandle)(void *)add_subscriber("", callback, user, 0);
     return CUPTI_SUCCESS;
 }
@@ -788,7 +916,9 @@ CUptiResult CUPTIAPI cuptiUnsubscribe(CUpti_SubscriberHandle handle) {
 }
 CUptiResult CUPTIAPI cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle handle, CUpti_CallbackDomain domain, CUpti_CallbackId id) {
     CALL("cuptiEnableCallback");
-    if (domain != CUPTI_CB_DOMAIN_DRIVER_API || id == 0) abort();
+    if (domain != CUPTI_CB_DOMAIN_DRIVER_API || id == 0) {
+        abort();
+    }
     current(handle, "cuptiEnableCallback")->listens = enable ? id : 0;
     *(void **)cuda("stub_cuda_hook") = (void *)at_call_exit;
     return CUPTI_SUCCESS;
@@ -796,7 +926,9 @@ CUptiResult CUPTIAPI cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle
 #if CUPTI_API_VERSION >= 130300
 static struct client *client_of(CUpti_SubscriberHandle handle, const char *name) {
     struct subscriber *s = current(handle, name);
-    if (!s->client) abort(); /* an exclusive one uses the first interface */
+    if (!s->client) {
+        abort(); /* an exclusive one uses the first interface */
+    }
     return s->client;
 }
 CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks_v2(CUpti_SubscriberHandle handle, CUpti_BuffersCallbackRequestFunc_v2 r,
@@ -819,27 +951,34 @@ CUptiResult CUPTIAPI cuptiActivityGetNextRecord_v2(CUpti_SubscriberHandle handle
     client_of(handle, "cuptiActivityGetNextRecord_v2");
     return next_record(buffer, valid, record);
 }
-CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords_v2(CUpti_SubscriberHandle handle, CUcontext context, uint32_t stream, size_t *records) {
+CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords_v2(CUpti_SubscriberHandle handle, CUcontext context, uint32_t stream,
+                                                          size_t *records) {
     (void)context;
     (void)stream;
     return dropped_records(client_of(handle, "cuptiActivityGetNumDroppedRecords_v2"), records);
 }
-CUptiResult CUPTIAPI cuptiActivitySetAttribute_v2(CUpti_SubscriberHandle handle, CUpti_ActivityAttribute attribute, size_t *size, void *value) {
+CUptiResult CUPTIAPI cuptiActivitySetAttribute_v2(CUpti_SubscriberHandle handle, CUpti_ActivityAttribute attribute, size_t *size,
+                                                  void *value) {
     return set_attribute(client_of(handle, "cuptiActivitySetAttribute_v2"), (uint32_t)attribute, size, value);
 }
 CUptiResult CUPTIAPI cuptiActivityEnableDriverApi_v2(CUpti_SubscriberHandle handle, CUpti_CallbackId id, uint8_t enable) {
     int error = failure("cuptiActivityEnableDriverApi");
-    if (error) return (CUptiResult)error;
+    if (error) {
+        return (CUptiResult)error;
+    }
     client_of(handle, "cuptiActivityEnableDriverApi_v2")->calls_off[0][id] = !enable;
     return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi_v2(CUpti_SubscriberHandle handle, CUpti_CallbackId id, uint8_t enable) {
     int error = failure("cuptiActivityEnableRuntimeApi");
-    if (error) return (CUptiResult)error;
+    if (error) {
+        return (CUptiResult)error;
+    }
     client_of(handle, "cuptiActivityEnableRuntimeApi_v2")->calls_off[1][id] = !enable;
     return CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiActivityGetEnabledKinds(CUpti_SubscriberHandle handle, CUpti_ActivityKind *kinds, uint32_t *size, uint32_t *count) {
+CUptiResult CUPTIAPI cuptiActivityGetEnabledKinds(CUpti_SubscriberHandle handle, CUpti_ActivityKind *kinds, uint32_t *size,
+                                                  uint32_t *count) {
     (void)kinds;
     (void)size;
     *count = 0;
@@ -880,7 +1019,9 @@ static void other_callback(void *user, CUpti_CallbackDomain domain, CUpti_Callba
     (void)data;
 }
 EXPORT int stub_other_subscribe(const char *name, int multiple) {
-    if (in_the_way(multiple)) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    if (in_the_way(multiple)) {
+        return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    }
     other_subscriber = add_subscriber(name, other_callback, NULL, multiple);
     return 0;
 }
@@ -917,7 +1058,9 @@ EXPORT int stub_other_enable(int kind) {
 EXPORT int stub_other_thread_ids(void) { return thread_ids; }
 EXPORT int stub_other_kernels(void) { return other_kernels; }
 EXPORT int stub_other_unsubscribe(void) {
-    if (!other_subscriber) return CUPTI_ERROR_INVALID_PARAMETER;
+    if (!other_subscriber) {
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    }
     other_subscriber->ended = 1;
     if (other_subscriber->client) {
         reset(other_subscriber->client);
@@ -927,7 +1070,9 @@ EXPORT int stub_other_unsubscribe(void) {
     return 0;
 }
 EXPORT int stub_other_finalize(void) {
-    if (other_subscriber) stub_other_unsubscribe();
+    if (other_subscriber) {
+        stub_other_unsubscribe();
+    }
     torn = stub_subscribed() > 0 || any_enabled(0);
     end_all();
     return 0;

@@ -44,8 +44,12 @@ static __attribute__((constructor)) void loaded(void) { thread_buffers = getenv(
 static void stub_log(const char *function) {
     void (*log)(const char *) = (void (*)(const char *))dlsym(RTLD_DEFAULT, "stub_log");
     void *cuda = log ? NULL : dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    if (cuda) log = (void (*)(const char *))dlsym(cuda, "stub_log");
-    if (log) log(function);
+    if (cuda) {
+        log = (void (*)(const char *))dlsym(cuda, "stub_log");
+    }
+    if (log) {
+        log(function);
+    }
 }
 
 static void deliver(struct open_buffer *b) {
@@ -56,7 +60,9 @@ static void deliver(struct open_buffer *b) {
 /* Under the lock: the buffer that takes the next record of this thread, NULL: declined. */
 static struct open_buffer *buffer_with_room(struct open_buffer **full) {
     struct open_buffer **at = &open_buffers;
-    while (*at && thread_buffers && !pthread_equal((*at)->thread, pthread_self())) at = &(*at)->next;
+    while (*at && thread_buffers && !pthread_equal((*at)->thread, pthread_self())) {
+        at = &(*at)->next;
+    }
     if (*at && (*at)->size - (*at)->used < RECORD) {
         *full = *at;
         *at = (*at)->next;
@@ -67,7 +73,9 @@ static struct open_buffer *buffer_with_room(struct open_buffer **full) {
     size_t size = 0, records = 0;
     request(&bytes, &size, &records);
     requests++;
-    if (!bytes) return NULL;
+    if (!bytes) {
+        return NULL;
+    }
     struct open_buffer *b = malloc(sizeof *b);
     *b = (struct open_buffer){bytes, size, 0, pthread_self(), open_buffers};
     open_buffers = b;
@@ -77,7 +85,9 @@ static struct open_buffer *buffer_with_room(struct open_buffer **full) {
 /* Launches one kernel, which ends at once. Whether a record was made of it. With the highest bit of `correlation` its other numbers are
  * arbitrary, so that the row takes much room in a file. */
 EXPORT int stub_launch(uint32_t correlation) {
-    if (!kernels) return 0;
+    if (!kernels) {
+        return 0;
+    }
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     struct cupti_kernel kernel = {.kind = CUPTI_KERNEL, .context = 1, .stream = 7, .correlation = correlation, .name = "kernel"};
@@ -98,7 +108,9 @@ EXPORT int stub_launch(uint32_t correlation) {
         dropped++;
     }
     pthread_mutex_unlock(&lock);
-    if (full) deliver(full);
+    if (full) {
+        deliver(full);
+    }
     return b != NULL;
 }
 EXPORT uint64_t stub_requests(void) { return requests; }
@@ -111,15 +123,21 @@ EXPORT int cuptiGetVersion(uint32_t *version) {
 EXPORT int cuptiActivityRegisterCallbacks(request_function r, complete_function c) {
     request = r;
     complete = c;
-    if (getenv("STUB_SLOW_ATTACH")) nanosleep(&(struct timespec){0, 700000000}, NULL);
+    if (getenv("STUB_SLOW_ATTACH")) {
+        nanosleep(&(struct timespec){0, 700000000}, NULL);
+    }
     return 0;
 }
 EXPORT int cuptiActivityEnable(int kind) {
-    if (kind == CUPTI_KERNEL) kernels = 1;
+    if (kind == CUPTI_KERNEL) {
+        kernels = 1;
+    }
     return 0;
 }
 EXPORT int cuptiActivityDisable(int kind) {
-    if (kind == CUPTI_KERNEL) kernels = 0;
+    if (kind == CUPTI_KERNEL) {
+        kernels = 0;
+    }
     return 0;
 }
 EXPORT int cuptiActivityFlushAll(uint32_t flag) {
@@ -137,7 +155,9 @@ EXPORT int cuptiActivityFlushAll(uint32_t flag) {
 }
 EXPORT int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, void **record) {
     uint8_t *at = *record ? (uint8_t *)*record + RECORD : buffer;
-    if (at >= buffer + valid) return LIMIT_REACHED;
+    if (at >= buffer + valid) {
+        return LIMIT_REACHED;
+    }
     *record = at;
     return 0;
 }
@@ -150,7 +170,9 @@ EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, siz
 EXPORT int cuptiSubscribe(void **handle, void *callback, void *user) {
     (void)callback;
     (void)user;
-    if (subscribed) return 39;
+    if (subscribed) {
+        return 39;
+    }
     subscribed = 1;
     *handle = &subscribed;
     return 0;

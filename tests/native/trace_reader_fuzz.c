@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "format/block.h"
-#include "reader/reader.h"
 #include "format/zstd_loader.h"
+#include "reader/reader.h"
 
 #include "fuzz.h"
 
@@ -239,8 +239,9 @@ static void put(payload *p, const void *bytes, size_t length) {
 }
 
 static uint64_t any_number(void) {
-    static const uint64_t limits[] = {0, 1, 2, 63, 64, 127, 128, 255, 256, 1u << 20, (1u << 20) - 1, INT32_MAX, UINT32_MAX, 1ull << 32,
-                                      INT64_MAX, 1ull << 63, UINT64_MAX, UINT64_MAX - 1};
+    static const uint64_t limits[] = {
+        0,         1,          2,          63,        64,         127,        128,           255, 256, 1u << 20, (1u << 20) - 1,
+        INT32_MAX, UINT32_MAX, 1ull << 32, INT64_MAX, 1ull << 63, UINT64_MAX, UINT64_MAX - 1};
     switch (next_random(6)) {
     case 0: return limits[next_random(sizeof limits / sizeof *limits)];
     case 1: return next_random(UINT64_MAX);
@@ -266,7 +267,8 @@ static void put_varint(payload *p, uint64_t value) {
 
 /* `count` rows in an encoding, mostly as the format requires. */
 static void put_rows(payload *p, uint8_t encoding, uint32_t count) {
-    static const char *const texts[] = {"", "a", "kernel", "\xC3\xA9", "\xFF", "\xF0\x9F\x98", "clock.ticks_per_second", "1e9", "inf", "-1"};
+    static const char *const texts[] = {"",    "a",   "kernel", "\xC3\xA9", "\xFF", "\xF0\x9F\x98", "clock.ticks_per_second",
+                                        "1e9", "inf", "-1"};
     uint32_t rows = next_random(32) ? count : (uint32_t)next_random(count + 3);
     if (encoding == PRT_SCALED) {
         uint8_t exponent = (uint8_t)next_random(next_random(8) ? 10 : 256);
@@ -353,14 +355,19 @@ static void change_columns(payload *p, uint32_t count) {
 
 /* All columns of a type of block, in encodings that suit them. */
 static void put_columns(payload *p, uint8_t type, uint32_t count) {
-    static const uint8_t integers[] = {PRT_FIXED64, PRT_VARINT, PRT_ZIGZAG, PRT_DELTA, PRT_RLE, PRT_RLE_DELTA, PRT_DELTA_SAME, PRT_RLE_SAME, PRT_GAP};
+    static const uint8_t integers[] = {PRT_FIXED64,   PRT_VARINT,     PRT_ZIGZAG,   PRT_DELTA, PRT_RLE,
+                                       PRT_RLE_DELTA, PRT_DELTA_SAME, PRT_RLE_SAME, PRT_GAP};
     static const uint8_t columns[] = {0, 2, 2, 4, 8, 3, 6, 3, 6, 16, 10, 9, 8, 4, 5, 3, 3};
     uint8_t last = type < sizeof columns ? columns[type] : (uint8_t)next_random(18);
     for (uint8_t id = 1; id <= last; id++) {
         int text = (type == PRT_META && id < 3) || (type == PRT_STRINGS && id == 2) || (type == PRT_PROCESS && (id == 4 || id == 5)) ||
                    (type == PRT_THREAD && id == 3);
         int number = (type == PRT_COUNTER && id == 3) || (type == PRT_METRIC && id == 4);
-        uint8_t encoding = text ? PRT_BYTES : number ? (next_random(2) ? PRT_FIXED64 : PRT_SCALED) : integers[next_random(id == 1 ? 6 : id == 2 ? 9 : 8)];
+        uint8_t encoding = text     ? PRT_BYTES
+                           : number ? (next_random(2) ? PRT_FIXED64 : PRT_SCALED)
+                                    : integers[next_random(id == 1   ? 6
+                                                           : id == 2 ? 9
+                                                                     : 8)];
         if (next_random(8)) {
             put_column(p, id, next_random(32) ? encoding : (uint8_t)next_random(12), count);
         }

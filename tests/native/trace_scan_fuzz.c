@@ -189,10 +189,32 @@ static void put_digits(piece *p, uint64_t count) {
 }
 
 static void put_number(piece *p) {
-    static const char *const numbers[] = {"0", "-0", "1", "-1", "9223372036854775807", "9223372036854775808", "-9223372036854775808",
-                                          "9223372036854775.807", "9223372036854775.808", "18446744073709551615", "999999999999999999",
-                                          "9999999999999999999", "1e18", "1e19", "1e-400", "1e400", "0x7fffffffffffffff", "0xffffffffffffffff",
-                                          "NaN", "-Infinity", "1.", ".5", "+7", "1e", "0.0000000000000000000001e22", "4294967296"};
+    static const char *const numbers[] = {"0",
+                                          "-0",
+                                          "1",
+                                          "-1",
+                                          "9223372036854775807",
+                                          "9223372036854775808",
+                                          "-9223372036854775808",
+                                          "9223372036854775.807",
+                                          "9223372036854775.808",
+                                          "18446744073709551615",
+                                          "999999999999999999",
+                                          "9999999999999999999",
+                                          "1e18",
+                                          "1e19",
+                                          "1e-400",
+                                          "1e400",
+                                          "0x7fffffffffffffff",
+                                          "0xffffffffffffffff",
+                                          "NaN",
+                                          "-Infinity",
+                                          "1.",
+                                          ".5",
+                                          "+7",
+                                          "1e",
+                                          "0.0000000000000000000001e22",
+                                          "4294967296"};
     if (next_random(3) == 0) {
         put_word(p, ANY(numbers));
         return;
@@ -210,12 +232,40 @@ static void put_number(piece *p) {
 }
 
 static void put_inside_of_string(piece *p) {
-    static const char *const texts[] = {"", "kernel", "cpu_op", "aten::mm", "X", "B", "E", "i", "M", "ph", "cat", "name", "pid", "tid", "ts",
-                                        "dur", "args", "traceEvents", "correlation", "External id", "Input Dims", "grid", "block",
-                                        "Call stack", "Spans", "\xC3\xA9", "\xF0\x9F\x98\x80", "0x1f", " 12 ", "process_name"};
-    static const char *const odd[] = {"\\", "\\\"", "\\\\", "\\u12", "\\u0000", "\\uD83D\\uDE00", "\\uD800", "\\uDC00", "\\uD800\\uD800", "\\x",
-                                      "\\n", "\n", "\x01", "\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\"", "\",",
-                                      "\"}", "\"]", "\": ", "\",\"ph\":", "{\"ph\":\"X\",", "\\\",\"ts\":1"};
+    static const char *const texts[] = {"",
+                                        "kernel",
+                                        "cpu_op",
+                                        "aten::mm",
+                                        "X",
+                                        "B",
+                                        "E",
+                                        "i",
+                                        "M",
+                                        "ph",
+                                        "cat",
+                                        "name",
+                                        "pid",
+                                        "tid",
+                                        "ts",
+                                        "dur",
+                                        "args",
+                                        "traceEvents",
+                                        "correlation",
+                                        "External id",
+                                        "Input Dims",
+                                        "grid",
+                                        "block",
+                                        "Call stack",
+                                        "Spans",
+                                        "\xC3\xA9",
+                                        "\xF0\x9F\x98\x80",
+                                        "0x1f",
+                                        " 12 ",
+                                        "process_name"};
+    static const char *const odd[] = {
+        "\\",  "\\\"", "\\\\", "\\u12", "\\u0000", "\\uD83D\\uDE00", "\\uD800",        "\\uDC00",          "\\uD800\\uD800",
+        "\\x", "\\n",  "\n",   "\x01",  "\xFF",    "\xC0\x80",       "\xED\xA0\x80",   "\xF4\x90\x80\x80", "\xE2\x82",
+        "\"",  "\",",  "\"}",  "\"]",   "\": ",    "\",\"ph\":",     "{\"ph\":\"X\",", "\\\",\"ts\":1"};
     for (uint64_t n = next_random(3) ? 1 : next_random(4); n > 0; n--) {
         switch (next_random(6)) {
         case 0: put_word(p, ANY(odd)); break;
@@ -237,7 +287,8 @@ static void put_string(piece *p) {
 }
 
 static void put_white(piece *p) {
-    static const char *const white[] = {"", "", "", " ", "\n  ", "\t", "\r\n", "                                                                      "};
+    static const char *const white[] = {"",     "",   "",     " ",
+                                        "\n  ", "\t", "\r\n", "                                                                      "};
     put_word(p, ANY(white));
 }
 
@@ -273,7 +324,7 @@ static void put_value(piece *p, unsigned depth) {
 
 /* Members in random order: each is usual, odd or left out. */
 static void put_event(piece *p) {
-    static const char *const usual[][2] = {{"ph", "\"X\""}, {"cat", "\"kernel\""}, {"name", "\"k\""}, {"pid", "0"},
+    static const char *const usual[][2] = {{"ph", "\"X\""}, {"cat", "\"kernel\""},        {"name", "\"k\""}, {"pid", "0"},
                                            {"tid", "7"},    {"ts", "1712195495519689.5"}, {"dur", "3.25"}};
     size_t first = next_random(7);
     put_word(p, "{");

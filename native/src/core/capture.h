@@ -24,7 +24,8 @@ int postrun_session_capability(const char *key, const char *why); /* META "capab
 
 /* sampler.c: reads the system's counters. Runs on a thread of its own, which session.c starts and stops; 0 or a negative errno value. */
 struct sampler;
-struct sampler *postrun_sampler_new(uint32_t interval_ms, const char *proc_root, const char *sys_root); /* roots: NULL for "/proc", "/sys" */
+struct sampler *postrun_sampler_new(uint32_t interval_ms, const char *proc_root,
+                                    const char *sys_root); /* roots: NULL for "/proc", "/sys" */
 int postrun_sampler_sample(struct sampler *sampler, int64_t ticks); /* one sample; values go to postrun_session_metric */
 uint32_t postrun_sampler_interval_ms(const struct sampler *sampler); /* longer than asked for where a sample costs more than 1 % of it */
 void postrun_sampler_free(struct sampler *sampler);

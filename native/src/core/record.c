@@ -78,7 +78,8 @@ static __attribute__((noinline)) void end_slowly(void) {
     atomic_store_explicit(&thread->depth, depth, memory_order_release);
     if (UNLIKELY(atomic_load_explicit(&postrun_steps_watched, memory_order_relaxed)) && depth < STACK_DEPTH) {
         struct frame *frame = &thread->stack[depth];
-        postrun_step_ends(atomic_load_explicit(&frame->name, memory_order_relaxed), atomic_load_explicit(&frame->value, memory_order_relaxed));
+        postrun_step_ends(atomic_load_explicit(&frame->name, memory_order_relaxed),
+                          atomic_load_explicit(&frame->value, memory_order_relaxed));
     }
 }
 

@@ -61,48 +61,50 @@ static bool is_space(char c) { return in(c, " \t\r\n\f\v"); }
 /* ---------------------------------------------------------------- names */
 
 static const char *const always[] = {
-    "password", "passwords", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "credential", "credentials", "creds",
-    "apikey", "apikeys", "bearer", "authorization", "cookie", "cookies", "jwt", "webhook", "connectionstring", "connstring", "connstr",
-    "passwort",
+    "password",   "passwords",   "passwd",  "passphrase",       "passcode",   "pwd",     "secret",        "secrets",
+    "credential", "credentials", "creds",   "apikey",           "apikeys",    "bearer",  "authorization", "cookie",
+    "cookies",    "jwt",         "webhook", "connectionstring", "connstring", "connstr", "passwort",
 };
 static const char *const endings[] = {
-    "password",  "passwd",    "passphrase",  "apikey",   "secretkey",    "accesskey", "privatekey",
+    "password",   "passwd",    "passphrase",  "apikey",   "secretkey",    "accesskey", "privatekey",
     "accountkey", "authtoken", "accesstoken", "apitoken", "sessiontoken", "hftoken",
 };
 static const char *const fillers[] = {
-    "value", "b", "base", "hash", "hex", "header", "raw", "plain", "plaintext", "staging", "prod", "production", "dev", "test", "local",
-    "team", "org", "personal", "main", "default", "primary", "secondary", "backup", "old", "new", "read", "write", "ro", "rw", "readonly",
-    "ci", "hf", "huggingface", "github", "gitlab", "wandb", "openai", "aws", "gcp", "azure",
+    "value",   "b",          "base",        "hash",   "hex",    "header", "raw",    "plain",    "plaintext", "staging",
+    "prod",    "production", "dev",         "test",   "local",  "team",   "org",    "personal", "main",      "default",
+    "primary", "secondary",  "backup",      "old",    "new",    "read",   "write",  "ro",       "rw",        "readonly",
+    "ci",      "hf",         "huggingface", "github", "gitlab", "wandb",  "openai", "aws",      "gcp",       "azure",
 };
 static const char *const keys[] = {
-    "api",    "secret",    "access",  "private", "signing",      "sign",    "encryption",  "encrypt",     "decryption",  "wandb",
-    "ssh",    "rsa",       "gpg",     "pgp",     "license",      "licence", "auth",        "account",     "shared",      "master",
-    "service", "subscription", "storage", "hmac", "deploy",      "consumer", "app",        "application", "client",      "openai",
-    "anthropic", "huggingface", "hf", "comet",   "neptune",      "mlflow",  "clearml",     "ngc",         "nvidia",      "gcp",
-    "google", "azure",     "aws",     "minio",   "host",         "admin",   "root",        "user",        "server",      "project",
-    "sas", "kaggle",
+    "api",         "secret", "access",  "private",      "signing",     "sign",    "encryption", "encrypt",  "decryption",
+    "wandb",       "ssh",    "rsa",     "gpg",          "pgp",         "license", "licence",    "auth",     "account",
+    "shared",      "master", "service", "subscription", "storage",     "hmac",    "deploy",     "consumer", "app",
+    "application", "client", "openai",  "anthropic",    "huggingface", "hf",      "comet",      "neptune",  "mlflow",
+    "clearml",     "ngc",    "nvidia",  "gcp",          "google",      "azure",   "aws",        "minio",    "host",
+    "admin",       "root",   "user",    "server",       "project",     "sas",     "kaggle",
 };
 static const char *const no_secret_tokens[] = {
-    "pad",     "padding",  "eos",     "bos",    "sos",    "eot",    "bot",    "eod",      "unk",      "unknown", "cls",      "sep",
-    "mask",    "special",  "image",   "img",    "video",  "audio",  "speech", "text",     "num",      "number",  "n",        "count",
-    "max",     "min",      "per",     "stop",   "start",  "begin",  "end",    "first",    "last",     "next",    "prev",     "previous",
-    "prefix",  "suffix",   "class",   "dist",   "patch",  "null",   "blank",  "by",       "time",    "sec",      "seconds",
-    "latency", "loss",     "cost",    "flops",  "bytes",  "single", "each",   "every",    "one",      "total",   "mean",     "avg",
-    "average", "decoder",  "query",   "visual", "input", "output", "target",  "label",    "separator", "placeholder",
-    "boundary", "control", "fill",    "rare",   "oov",    "tool",   "sampled", "draft",   "think",    "rank",    "position", "cached",
+    "pad",     "padding", "eos",    "bos",     "sos",    "eot",    "bot",    "eod",       "unk",         "unknown",  "cls",     "sep",
+    "mask",    "special", "image",  "img",     "video",  "audio",  "speech", "text",      "num",         "number",   "n",       "count",
+    "max",     "min",     "per",    "stop",    "start",  "begin",  "end",    "first",     "last",        "next",     "prev",    "previous",
+    "prefix",  "suffix",  "class",  "dist",    "patch",  "null",   "blank",  "by",        "time",        "sec",      "seconds", "latency",
+    "loss",    "cost",    "flops",  "bytes",   "single", "each",   "every",  "one",       "total",       "mean",     "avg",     "average",
+    "decoder", "query",   "visual", "input",   "output", "target", "label",  "separator", "placeholder", "boundary", "control", "fill",
+    "rare",    "oov",     "tool",   "sampled", "draft",  "think",  "rank",   "position",  "cached",
 };
 static const char *const passes[] = {
-    "db",   "database", "user", "mysql", "postgres", "pg",    "redis",    "smtp",   "mail",     "email", "ftp",   "sftp", "http",    "https",
-    "proxy", "sudo",    "root", "admin", "ssh",      "login", "registry", "docker", "rabbitmq", "mongo", "ldap",  "vault", "keystore",
-    "cert", "elastic",  "rsync",
+    "db",       "database", "user",     "mysql", "postgres", "pg",    "redis",    "smtp",  "mail",    "email",
+    "ftp",      "sftp",     "http",     "https", "proxy",    "sudo",  "root",     "admin", "ssh",     "login",
+    "registry", "docker",   "rabbitmq", "mongo", "ldap",     "vault", "keystore", "cert",  "elastic", "rsync",
 };
-static const char *const of_tokens[] = {"access", "auth", "api", "refresh", "session", "bearer", "secret", "hf", "github", "gitlab", "wandb"};
+static const char *const of_tokens[] = {"access", "auth", "api",    "refresh", "session", "bearer",
+                                        "secret", "hf",   "github", "gitlab",  "wandb"};
 static const char *const of_keys[] = {"api", "secret", "access", "private", "signing", "encryption", "ssh", "wandb", "openai"};
 static const char *const of_pats[] = {"gh", "github", "gitlab", "azure", "ado"};
 static const char *const services[] = {"wandb", "openai", "anthropic", "comet", "neptune", "huggingface", "clearml", "kaggle"};
 static const char *const methods[] = {
-    "kerberos", "krb5", "gssapi", "ntlm", "ldap", "saml", "oidc", "sso", "iam", "google", "github", "azure", "aws", "munge", "sasl", "tls",
-    "ssl", "mtls", "basic", "digest", "negotiate", "oauth", "oauth2", "anonymous",
+    "kerberos", "krb5",  "gssapi", "ntlm", "ldap", "saml", "oidc",  "sso",    "iam",       "google", "github", "azure",
+    "aws",      "munge", "sasl",   "tls",  "ssl",  "mtls", "basic", "digest", "negotiate", "oauth",  "oauth2", "anonymous",
 };
 static const char *const switches[] = {"use", "no", "enable", "disable", "require", "skip", "with", "without"};
 
@@ -370,8 +372,8 @@ static size_t find_in(const char *text, size_t from, size_t to, const char *set)
 }
 
 static bool of_user_only(const char *scheme, size_t length) {
-    static const char *const schemes[] = {"ssh", "sftp", "ftp", "rsync", "scp", "svn", "mosh", "abfs", "abfss", "wasb", "wasbs", "hdfs", "webhdfs", "s3",
-                                          "s3a", "gs"};
+    static const char *const schemes[] = {"ssh",   "sftp", "ftp",   "rsync", "scp",     "svn", "mosh", "abfs",
+                                          "abfss", "wasb", "wasbs", "hdfs",  "webhdfs", "s3",  "s3a",  "gs"};
     for (size_t i = length; i-- > 0;) {
         if (scheme[i] == '+') {
             length -= i + 1;
@@ -637,8 +639,8 @@ static bool value_of(const char *text, size_t size, size_t begin, size_t at, siz
         *to = value_end(text, size, start, STOPS);
         return text[start] != '-' || is_no_option(text + start, *to - start);
     }
-    if (separator == ':' && (in(before, "/:") || (start < size && text[start] == ':') ||
-                             (start + 1 < size && text[start] == '/' && text[start + 1] == '/'))) {
+    if (separator == ':' &&
+        (in(before, "/:") || (start < size && text[start] == ':') || (start + 1 < size && text[start] == '/' && text[start + 1] == '/'))) {
         return false;
     }
     bool query = in(before, "?&") && separator == '=' && of_query(name, length);
@@ -758,10 +760,11 @@ static size_t token_at(const char *text, size_t size, size_t at) {
         const char *prefix, *more;
         size_t least;
     } kinds[] = {
-        {"ghp_", "", 20},  {"gho_", "", 20},    {"ghu_", "", 20},   {"ghs_", "", 20},   {"ghr_", "", 20},   {"github_pat_", "_", 20},
-        {"glpat-", "_-", 16}, {"hf_", "", 20},  {"npm_", "", 30},   {"xoxa-", "-", 10}, {"xoxb-", "-", 10}, {"xoxe-", "-", 10},
-        {"xoxo-", "-", 10}, {"xoxp-", "-", 10}, {"xoxr-", "-", 10}, {"xoxs-", "-", 10}, {"xapp-", "-", 20}, {"nvapi-", "_-", 30},
-        {"r8_", "", 30},    {"pypi-", "_-", 30}, {"glptt-", "_-", 20}, {"sk_live_", "", 16}, {"ya29.", "_-", 20}, {"SG.", "_.-", 40},
+        {"ghp_", "", 20},         {"gho_", "", 20},     {"ghu_", "", 20},     {"ghs_", "", 20},   {"ghr_", "", 20},
+        {"github_pat_", "_", 20}, {"glpat-", "_-", 16}, {"hf_", "", 20},      {"npm_", "", 30},   {"xoxa-", "-", 10},
+        {"xoxb-", "-", 10},       {"xoxe-", "-", 10},   {"xoxo-", "-", 10},   {"xoxp-", "-", 10}, {"xoxr-", "-", 10},
+        {"xoxs-", "-", 10},       {"xapp-", "-", 20},   {"nvapi-", "_-", 30}, {"r8_", "", 30},    {"pypi-", "_-", 30},
+        {"glptt-", "_-", 20},     {"sk_live_", "", 16}, {"ya29.", "_-", 20},  {"SG.", "_.-", 40},
     };
     for (size_t i = 0; i < COUNT(kinds); i++) {
         if (begins(text, size, at, kinds[i].prefix)) {
@@ -1158,7 +1161,8 @@ void postrun_redact_host(char *host, size_t size) {
 static void replace_word(struct buffer *out, const char *text, size_t size, const char *word, const char *by) {
     size_t length = strlen(word), kept = 0;
     for (size_t i = 0; length > 1 && i + length <= size; i++) {
-        bool alone = memcmp(text + i, word, length) == 0 && !(i && is_alnum(text[i - 1])) && !(i + length < size && is_alnum(text[i + length]));
+        bool alone =
+            memcmp(text + i, word, length) == 0 && !(i && is_alnum(text[i - 1])) && !(i + length < size && is_alnum(text[i + length]));
         if (alone) {
             put(out, text + kept, i - kept);
             put(out, by, strlen(by));

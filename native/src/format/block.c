@@ -21,8 +21,12 @@ void prt_bytes_free(prt_bytes *bytes) {
 }
 
 static int reserve(prt_bytes *b, size_t more) {
-    if (b->failed) return -ENOMEM;
-    if (more <= b->capacity - b->length) return 0;
+    if (b->failed) {
+        return -ENOMEM;
+    }
+    if (more <= b->capacity - b->length) {
+        return 0;
+    }
     size_t capacity = b->capacity ? b->capacity : 4096;
     while (capacity - b->length < more) {
         if (capacity > SIZE_MAX / 2) {
@@ -62,7 +66,9 @@ static size_t varint_length(uint64_t value) {
 }
 
 static uint8_t *put_varint(uint8_t *at, uint64_t value) {
-    for (; value >= 128; value >>= 7) *at++ = (uint8_t)(value | 128u);
+    for (; value >= 128; value >>= 7) {
+        *at++ = (uint8_t)(value | 128u);
+    }
     *at++ = (uint8_t)value;
     return at;
 }
@@ -81,7 +87,9 @@ struct work {
 
 static size_t plain_size(const uint64_t *residuals, size_t count) {
     size_t size = 0;
-    for (size_t i = 0; i < count; i++) size += varint_length(residuals[i]);
+    for (size_t i = 0; i < count; i++) {
+        size += varint_length(residuals[i]);
+    }
     return size;
 }
 
@@ -89,7 +97,9 @@ static size_t run_size(const uint64_t *residuals, size_t count, size_t give_up) 
     size_t size = 0;
     for (size_t i = 0; i < count && size < give_up;) {
         size_t run = 1;
-        while (i + run < count && residuals[i + run] == residuals[i]) run++;
+        while (i + run < count && residuals[i + run] == residuals[i]) {
+            run++;
+        }
         size += varint_length(run) + varint_length(residuals[i]);
         i += run;
     }
@@ -98,7 +108,9 @@ static size_t run_size(const uint64_t *residuals, size_t count, size_t give_up) 
 
 /* Keeps the residuals in `trial` if they are shorter than the best so far. */
 static void consider(struct work *w, size_t size, enum prt_encoding encoding) {
-    if (size >= w->best_size) return;
+    if (size >= w->best_size) {
+        return;
+    }
     w->best_size = size;
     w->encoding = encoding;
     uint64_t *better = w->trial;
@@ -123,11 +135,19 @@ static void try_residuals(struct work *w, enum prt_encoding plain, enum prt_enco
 static void try_values(struct work *w, const int64_t *values) {
     size_t count = w->block->count;
     int negative = 0;
-    for (size_t i = 0; i < count; i++) negative |= values[i] < 0;
-    for (size_t i = 0; i < count; i++) w->trial[i] = zigzag((uint64_t)values[i]);
+    for (size_t i = 0; i < count; i++) {
+        negative |= values[i] < 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        w->trial[i] = zigzag((uint64_t)values[i]);
+    }
     try_residuals(w, PRT_ZIGZAG, PRT_RLE);
-    if (negative) return;
-    for (size_t i = 0; i < count; i++) w->trial[i] = (uint64_t)values[i];
+    if (negative) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        w->trial[i] = (uint64_t)values[i];
+    }
     try_residuals(w, PRT_VARINT, PRT_FIXED64);
 }
 
@@ -141,8 +161,12 @@ static void try_differences(struct work *w, const int64_t *values, int64_t base)
 }
 
 static void try_same_name(struct work *w, const int64_t *values) {
-    if (!w->names || values == w->names) return;
-    for (size_t i = 0; i < w->block->count; i++) w->last[w->names[i]] = 0;
+    if (!w->names || values == w->names) {
+        return;
+    }
+    for (size_t i = 0; i < w->block->count; i++) {
+        w->last[w->names[i]] = 0;
+    }
     for (size_t i = 0; i < w->block->count; i++) {
         int64_t *last = &w->last[w->names[i]];
         w->trial[i] = zigzag((uint64_t)values[i] - (uint64_t)*last);
@@ -156,15 +180,21 @@ struct stream_end {
 };
 
 static void try_gaps(struct work *w, const int64_t *starts) {
-    if (!w->durations) return;
+    if (!w->durations) {
+        return;
+    }
     struct stream_end ends[PRT_STREAMS_MAX];
     size_t known = 0, at = 0;
     for (size_t i = 0; i < w->block->count; i++) {
         uint64_t device = w->devices ? (uint64_t)w->devices[i] : 0, stream = w->streams ? (uint64_t)w->streams[i] : 0;
         if (at >= known || ends[at].device != device || ends[at].stream != stream) {
-            for (at = 0; at < known && (ends[at].device != device || ends[at].stream != stream);) at++;
+            for (at = 0; at < known && (ends[at].device != device || ends[at].stream != stream);) {
+                at++;
+            }
             if (at == known) {
-                if (known == PRT_STREAMS_MAX) return;
+                if (known == PRT_STREAMS_MAX) {
+                    return;
+                }
                 ends[known++] = (struct stream_end){device, stream, (uint64_t)w->block->first_time};
             }
         }
@@ -177,7 +207,9 @@ static void try_gaps(struct work *w, const int64_t *starts) {
 /* ---------------------------------------------------------------- columns */
 
 static uint8_t *begin_column(prt_bytes *out, const prt_column *column, enum prt_encoding encoding, size_t length) {
-    if (length > PRT_RAW_MAX || reserve(out, length + 8)) return NULL;
+    if (length > PRT_RAW_MAX || reserve(out, length + 8)) {
+        return NULL;
+    }
     uint8_t *at = out->data + out->length;
     at[0] = column->id;
     at[1] = (uint8_t)encoding;
@@ -189,7 +221,9 @@ static uint8_t *begin_column(prt_bytes *out, const prt_column *column, enum prt_
 
 static int put_fixed(prt_bytes *out, const prt_column *column, size_t count) {
     uint8_t *at = begin_column(out, column, PRT_FIXED64, count * 8);
-    if (!at) return out->failed ? -ENOMEM : -EINVAL;
+    if (!at) {
+        return out->failed ? -ENOMEM : -EINVAL;
+    }
     const uint8_t *values = column->values;
     for (size_t i = 0; i < count; i++) {
         uint64_t value;
@@ -204,34 +238,50 @@ static int put_integers(struct work *w, prt_bytes *out, const prt_column *column
     size_t count = w->block->count;
     w->best_size = SIZE_MAX;
     size_t equal = 1;
-    while (equal < count && values[equal] == values[0]) equal++;
+    while (equal < count && values[equal] == values[0]) {
+        equal++;
+    }
     if (equal == count && count >= 4 && column->kind != PRT_COLUMN_TIME) { /* one run is the shortest */
         uint64_t value = zigzag((uint64_t)values[0]);
         uint8_t *run = begin_column(out, column, PRT_RLE, varint_length(count) + varint_length(value));
-        if (!run) return out->failed ? -ENOMEM : -EINVAL;
+        if (!run) {
+            return out->failed ? -ENOMEM : -EINVAL;
+        }
         put_varint(put_varint(run, count), value);
         return 0;
     }
     if (column->kind == PRT_COLUMN_TIME) {
         try_differences(w, values, w->block->first_time);
-        if (column->id == 2) try_gaps(w, values);
+        if (column->id == 2) {
+            try_gaps(w, values);
+        }
     } else {
         try_values(w, values);
         if (equal < count) {
-            if (column->kind == PRT_COLUMN_INT) try_differences(w, values, 0);
+            if (column->kind == PRT_COLUMN_INT) {
+                try_differences(w, values, 0);
+            }
             try_same_name(w, values);
         }
     }
-    if (w->best_size >= count * 8) return put_fixed(out, column, count);
+    if (w->best_size >= count * 8) {
+        return put_fixed(out, column, count);
+    }
     uint8_t *at = begin_column(out, column, w->encoding, w->best_size);
-    if (!at) return out->failed ? -ENOMEM : -EINVAL;
+    if (!at) {
+        return out->failed ? -ENOMEM : -EINVAL;
+    }
     if (w->encoding != PRT_RLE && w->encoding != PRT_RLE_DELTA && w->encoding != PRT_RLE_SAME) {
-        for (size_t i = 0; i < count; i++) at = put_varint(at, w->best[i]);
+        for (size_t i = 0; i < count; i++) {
+            at = put_varint(at, w->best[i]);
+        }
         return 0;
     }
     for (size_t i = 0; i < count;) {
         size_t run = 1;
-        while (i + run < count && w->best[i + run] == w->best[i]) run++;
+        while (i + run < count && w->best[i + run] == w->best[i]) {
+            run++;
+        }
         at = put_varint(put_varint(at, run), w->best[i]);
         i += run;
     }
@@ -243,7 +293,9 @@ static const double powers[10] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9
 /* Whether value is exactly number / 10^exponent, with the bits that division gives (so no NaN and no -0). */
 static int scaled(double value, unsigned exponent, int64_t *number) {
     double product = value * powers[exponent];
-    if (!(fabs(product) < 9007199254740992.0)) return 0;
+    if (!(fabs(product) < 9007199254740992.0)) {
+        return 0;
+    }
     *number = (int64_t)(product < 0 ? product - 0.5 : product + 0.5);
     double back = (double)*number / powers[exponent];
     return memcmp(&back, &value, sizeof back) == 0;
@@ -262,19 +314,29 @@ static int put_doubles(struct work *w, prt_bytes *out, const prt_column *column)
             i = 0;
         }
     }
-    if (exponent == 10) return put_fixed(out, column, count);
+    if (exponent == 10) {
+        return put_fixed(out, column, count);
+    }
     uint64_t before = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!scaled(values[i], exponent, &number)) return -EINVAL; /* cannot be: it was so above */
+        if (!scaled(values[i], exponent, &number)) {
+            return -EINVAL; /* cannot be: it was so above */
+        }
         w->trial[i] = zigzag((uint64_t)number - before);
         before = (uint64_t)number;
     }
     size_t size = plain_size(w->trial, count) + 1;
-    if (size >= count * 8) return put_fixed(out, column, count);
+    if (size >= count * 8) {
+        return put_fixed(out, column, count);
+    }
     uint8_t *at = begin_column(out, column, PRT_SCALED, size);
-    if (!at) return out->failed ? -ENOMEM : -EINVAL;
+    if (!at) {
+        return out->failed ? -ENOMEM : -EINVAL;
+    }
     *at++ = (uint8_t)exponent;
-    for (size_t i = 0; i < count; i++) at = put_varint(at, w->trial[i]);
+    for (size_t i = 0; i < count; i++) {
+        at = put_varint(at, w->trial[i]);
+    }
     return 0;
 }
 
@@ -282,14 +344,20 @@ static int put_texts(prt_bytes *out, const prt_column *column, size_t count) {
     const prt_text *texts = column->values;
     size_t size = 0;
     for (size_t i = 0; i < count; i++) {
-        if (texts[i].length > PRT_RAW_MAX || size > PRT_RAW_MAX) return -EINVAL;
+        if (texts[i].length > PRT_RAW_MAX || size > PRT_RAW_MAX) {
+            return -EINVAL;
+        }
         size += varint_length(texts[i].length) + texts[i].length;
     }
     uint8_t *at = begin_column(out, column, PRT_BYTES, size);
-    if (!at) return out->failed ? -ENOMEM : -EINVAL;
+    if (!at) {
+        return out->failed ? -ENOMEM : -EINVAL;
+    }
     for (size_t i = 0; i < count; i++) {
         at = put_varint(at, texts[i].length);
-        if (texts[i].length) memcpy(at, texts[i].at, texts[i].length);
+        if (texts[i].length) {
+            memcpy(at, texts[i].at, texts[i].length);
+        }
         at += texts[i].length;
     }
     return 0;
@@ -311,7 +379,9 @@ static int put_column(struct work *w, prt_bytes *out, const prt_column *column) 
 static const int64_t *integers(const prt_block *block, uint8_t id) {
     for (size_t i = 0; i < block->column_count; i++) {
         const prt_column *c = &block->columns[i];
-        if (c->id == id) return c->kind == PRT_COLUMN_TEXT || c->kind == PRT_COLUMN_DOUBLE ? NULL : c->values;
+        if (c->id == id) {
+            return c->kind == PRT_COLUMN_TEXT || c->kind == PRT_COLUMN_DOUBLE ? NULL : c->values;
+        }
     }
     return NULL;
 }
@@ -320,19 +390,35 @@ static int begin_work(struct work *w, const prt_block *block) {
     *w = (struct work){.block = block};
     w->best = malloc((size_t)block->count * sizeof *w->best + 1);
     w->trial = malloc((size_t)block->count * sizeof *w->trial + 1);
-    if (!w->best || !w->trial) return -ENOMEM;
-    if (block->type >= PRT_ANNOTATION && block->type <= PRT_SYNC && block->type != PRT_COUNTER) w->durations = integers(block, 3);
-    if (block->type >= PRT_KERNEL && block->type <= PRT_SYNC) w->devices = integers(block, 4);
-    if (block->type >= PRT_API && block->type <= PRT_SYNC) w->streams = integers(block, 6);
+    if (!w->best || !w->trial) {
+        return -ENOMEM;
+    }
+    if (block->type >= PRT_ANNOTATION && block->type <= PRT_SYNC && block->type != PRT_COUNTER) {
+        w->durations = integers(block, 3);
+    }
+    if (block->type >= PRT_KERNEL && block->type <= PRT_SYNC) {
+        w->devices = integers(block, 4);
+    }
+    if (block->type >= PRT_API && block->type <= PRT_SYNC) {
+        w->streams = integers(block, 6);
+    }
     const int64_t *names = integers(block, 1);
-    if (!names) return 0;
+    if (!names) {
+        return 0;
+    }
     int64_t largest = 0;
     for (size_t i = 0; i < block->count; i++) {
-        if (names[i] < 0 || names[i] >= PRT_SAME_MAX) return 0;
-        if (names[i] > largest) largest = names[i];
+        if (names[i] < 0 || names[i] >= PRT_SAME_MAX) {
+            return 0;
+        }
+        if (names[i] > largest) {
+            largest = names[i];
+        }
     }
     w->last = malloc(((size_t)largest + 1) * sizeof *w->last);
-    if (!w->last) return -ENOMEM;
+    if (!w->last) {
+        return -ENOMEM;
+    }
     w->names = names;
     return 0;
 }
@@ -341,10 +427,14 @@ static int begin_work(struct work *w, const prt_block *block) {
 static int compress_payload(prt_bytes *out, size_t start, int level, int *compressed) {
     const struct prt_zstd *zstd = prt_zstd();
     size_t raw = out->length - start;
-    if (!zstd || raw < 64) return 0;
+    if (!zstd || raw < 64) {
+        return 0;
+    }
     size_t bound = zstd->compress_bound(raw);
     uint8_t *packed = malloc(bound);
-    if (!packed) return -ENOMEM;
+    if (!packed) {
+        return -ENOMEM;
+    }
     size_t size = zstd->compress(packed, bound, out->data + start, raw, level);
     if (!zstd->is_error(size) && size < raw) {
         memcpy(out->data + start, packed, size);
@@ -358,17 +448,27 @@ static int compress_payload(prt_bytes *out, size_t start, int level, int *compre
 static int write_block(prt_bytes *out, const prt_block *block, struct work *w, int zstd_level) {
     size_t begin = out->length, start = begin + PRT_BLOCK_HEADER;
     int failed = reserve(out, PRT_BLOCK_HEADER);
-    if (failed) return failed;
+    if (failed) {
+        return failed;
+    }
     out->length = start;
     for (size_t i = 0; i < block->column_count; i++) {
-        if ((failed = put_column(w, out, &block->columns[i]))) return failed;
-        if (out->length - start > PRT_RAW_MAX) return -EINVAL;
+        if ((failed = put_column(w, out, &block->columns[i]))) {
+            return failed;
+        }
+        if (out->length - start > PRT_RAW_MAX) {
+            return -EINVAL;
+        }
     }
     size_t raw = out->length - start;
     int compressed = 0;
-    if (zstd_level && (failed = compress_payload(out, start, zstd_level, &compressed))) return failed;
+    if (zstd_level && (failed = compress_payload(out, start, zstd_level, &compressed))) {
+        return failed;
+    }
     size_t stored = out->length - start;
-    if (stored > PRT_STORED_MAX) return -EINVAL;
+    if (stored > PRT_STORED_MAX) {
+        return -EINVAL;
+    }
     uint8_t *header = out->data + begin;
     memcpy(header, "PRBK", 4);
     put16(header + 4, block->type);
@@ -386,12 +486,18 @@ static int write_block(prt_bytes *out, const prt_block *block, struct work *w, i
 }
 
 int prt_block_write(prt_bytes *out, const prt_block *block, int zstd_level) {
-    if (block->count > PRT_COUNT_MAX) return -EINVAL;
+    if (block->count > PRT_COUNT_MAX) {
+        return -EINVAL;
+    }
     size_t before = out->length;
     struct work w;
     int failed = begin_work(&w, block);
-    if (!failed) failed = write_block(out, block, &w, zstd_level);
-    if (failed) out->length = before;
+    if (!failed) {
+        failed = write_block(out, block, &w, zstd_level);
+    }
+    if (failed) {
+        out->length = before;
+    }
     free(w.best);
     free(w.trial);
     free(w.last);
@@ -400,7 +506,9 @@ int prt_block_write(prt_bytes *out, const prt_block *block, int zstd_level) {
 
 int prt_file_header_write(prt_bytes *out, const prt_file_header *header) {
     int failed = reserve(out, PRT_FILE_HEADER);
-    if (failed) return failed;
+    if (failed) {
+        return failed;
+    }
     uint8_t *at = out->data + out->length;
     memcpy(at, file_magic, sizeof file_magic);
     put16(at + 8, PRT_MAJOR);

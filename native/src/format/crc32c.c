@@ -10,11 +10,16 @@ static uint32_t table[8][256];
 __attribute__((constructor)) static void make_table(void) {
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t crc = i;
-        for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (POLYNOMIAL & (0u - (crc & 1u)));
+        for (int bit = 0; bit < 8; bit++) {
+            crc = (crc >> 1) ^ (POLYNOMIAL & (0u - (crc & 1u)));
+        }
         table[0][i] = crc;
     }
-    for (size_t slice = 1; slice < 8; slice++)
-        for (size_t i = 0; i < 256; i++) table[slice][i] = (table[slice - 1][i] >> 8) ^ table[0][table[slice - 1][i] & 255u];
+    for (size_t slice = 1; slice < 8; slice++) {
+        for (size_t i = 0; i < 256; i++) {
+            table[slice][i] = (table[slice - 1][i] >> 8) ^ table[0][table[slice - 1][i] & 255u];
+        }
+    }
 }
 
 static uint32_t crc_by_table(uint32_t crc, const uint8_t *at, size_t length) {
@@ -23,7 +28,9 @@ static uint32_t crc_by_table(uint32_t crc, const uint8_t *at, size_t length) {
         crc = table[7][crc & 255u] ^ table[6][crc >> 8 & 255u] ^ table[5][crc >> 16 & 255u] ^ table[4][crc >> 24] ^ table[3][at[4]] ^
               table[2][at[5]] ^ table[1][at[6]] ^ table[0][at[7]];
     }
-    for (; length; at++, length--) crc = (crc >> 8) ^ table[0][(crc ^ *at) & 255u];
+    for (; length; at++, length--) {
+        crc = (crc >> 8) ^ table[0][(crc ^ *at) & 255u];
+    }
     return crc;
 }
 
@@ -38,7 +45,9 @@ __attribute__((target("sse4.2"))) static uint32_t crc_by_instruction(uint32_t cr
         wide = _mm_crc32_u64(wide, word);
     }
     crc = (uint32_t)wide;
-    for (; length; at++, length--) crc = _mm_crc32_u8(crc, *at);
+    for (; length; at++, length--) {
+        crc = _mm_crc32_u8(crc, *at);
+    }
     return crc;
 }
 

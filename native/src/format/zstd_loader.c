@@ -20,10 +20,14 @@ static int find(void *library, const char *name, void *function) {
 
 static void load(void) {
     void *library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!library) return;
+    if (!library) {
+        return;
+    }
     loaded = find(library, "ZSTD_compressBound", &functions.compress_bound) && find(library, "ZSTD_compress", &functions.compress) &&
              find(library, "ZSTD_decompress", &functions.decompress) && find(library, "ZSTD_isError", &functions.is_error);
-    if (!loaded) dlclose(library);
+    if (!loaded) {
+        dlclose(library);
+    }
 }
 
 const struct prt_zstd *prt_zstd(void) {

@@ -52,10 +52,10 @@ static void *symbol(void *library, const char *name, const char *older) {
 }
 
 /* A function pointer is no object pointer in C: its bytes are copied, as POSIX allows. */
-#define FIND(function, name, older)                         \
-    do {                                                    \
-        void *at = symbol(library, name, older);            \
-        memcpy(&driver.function, &at, sizeof at);           \
+#define FIND(function, name, older)               \
+    do {                                          \
+        void *at = symbol(library, name, older);  \
+        memcpy(&driver.function, &at, sizeof at); \
     } while (0)
 
 static void load(void) {
@@ -88,7 +88,8 @@ static void load(void) {
 static const char *words(int error) {
     switch (error) {
     case 2: return "no memory, on the machine or on the GPU";
-    case NOT_INITIALIZED: return "CUDA was used before this process was forked: start children with \"spawn\", or use CUDA in children only";
+    case NOT_INITIALIZED:
+        return "CUDA was used before this process was forked: start children with \"spawn\", or use CUDA in children only";
     case 34: return "libcuda.so.1 is the one that programs are built with: leave the folder \"stubs\" out of LD_LIBRARY_PATH";
     case 46: return "the GPU is in use by a process that has it for itself (nvidia-smi -q -d COMPUTE shows the mode)";
     case 100: return "the driver finds no GPU that this process may use: see CUDA_VISIBLE_DEVICES, and whether the container was given any";
@@ -240,7 +241,8 @@ static void *wait_for_device(void *argument) {
 
 bool postrun_cuda_wait(int64_t ns) {
     void *context = NULL;
-    if (!driver.context_current || !driver.context_set || !driver.context_synchronize || driver.context_current(&context) != 0 || !context) {
+    if (!driver.context_current || !driver.context_set || !driver.context_synchronize || driver.context_current(&context) != 0 ||
+        !context) {
         return true;
     }
     struct waiter *waiter = calloc(1, sizeof *waiter);

@@ -26,9 +26,16 @@ struct kind {
 };
 /* GRAPH_TRACE is not among them: with it there are no records of single kernels. */
 static const struct kind kinds[] = {
-    {CUPTI_KERNEL, "kernels"}, {CUPTI_MEMCPY, "memcpy"}, {CUPTI_MEMSET, "memset"}, {CUPTI_MEMCPY_PEER, "memcpy_peer"},
-    {CUPTI_RUNTIME, "runtime"}, {CUPTI_DRIVER, "driver"}, {CUPTI_SYNCHRONIZATION, "synchronization"},
-    {CUPTI_EXTERNAL, NULL}, {CUPTI_CONTEXT, NULL}, {CUPTI_OVERHEAD, NULL},
+    {CUPTI_KERNEL, "kernels"},
+    {CUPTI_MEMCPY, "memcpy"},
+    {CUPTI_MEMSET, "memset"},
+    {CUPTI_MEMCPY_PEER, "memcpy_peer"},
+    {CUPTI_RUNTIME, "runtime"},
+    {CUPTI_DRIVER, "driver"},
+    {CUPTI_SYNCHRONIZATION, "synchronization"},
+    {CUPTI_EXTERNAL, NULL},
+    {CUPTI_CONTEXT, NULL},
+    {CUPTI_OVERHEAD, NULL},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
@@ -73,7 +80,9 @@ static void requested(uint8_t **buffer, size_t *size, size_t *records) {
 static uint64_t dropped(void *context, uint32_t stream) {
     size_t records = 0;
     void *subscriber = postrun_subscription_shared();
-    int error = subscriber ? cupti->dropped_2(subscriber, context, stream, &records) : cupti->dropped ? cupti->dropped(context, stream, &records) : 1;
+    int error = subscriber       ? cupti->dropped_2(subscriber, context, stream, &records)
+                : cupti->dropped ? cupti->dropped(context, stream, &records)
+                                 : 1;
     if (error) {
         return 0;
     }
@@ -338,7 +347,8 @@ bool postrun_cupti_attach(char *why, size_t size) {
     postrun_metadata("cupti.version", version);
     postrun_metadata("cupti.library", cupti->path);
     if (cupti->version == CUPTI_12_4) {
-        postrun_metadata("cupti.warning", "CUPTI of CUDA 12.4 records no kernels in some programs: that of CUDA 12.5 Update 1 or newer does");
+        postrun_metadata("cupti.warning",
+                         "CUPTI of CUDA 12.4 records no kernels in some programs: that of CUDA 12.5 Update 1 or newer does");
     }
     return true;
 }

@@ -9,7 +9,7 @@
 
 #define CUPTI_BUFFER (512u << 10) /* bytes, with what is in front: CUPTI 13 may take a buffer for each thread, and most are nearly empty */
 
-void postrun_buffers_limit(size_t bytes);          /* of all that CUPTI holds; default 128 MiB */
+void postrun_buffers_limit(size_t bytes); /* of all that CUPTI holds; default 128 MiB */
 uint8_t *postrun_buffer_get(size_t *size, int may_decline); /* NULL: declined */
 /* SHARED: others have written to it, too, so what stands in it is lost. FOREIGN: another tool gave it, whose callbacks ours replaced. */
 enum buffer_origin { BUFFER_OWN, BUFFER_SHARED, BUFFER_FOREIGN };

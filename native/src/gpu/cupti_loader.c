@@ -69,10 +69,11 @@ static bool fits_driver(int major, const char *path, char *why, size_t size) {
     if (driver <= 0) {
         snprintf(why, size, "the driver does not say which CUDA it supports (cuDriverGetVersion), so no CUPTI is known to be safe");
     } else if (major > 0) {
-        snprintf(why, size, "%.150s is of CUDA %d, and the driver supports no more than %d.%d: POSTRUN_CUPTI can name an older libcupti", path,
-                 major, driver / 1000, driver % 1000 / 10);
+        snprintf(why, size, "%.150s is of CUDA %d, and the driver supports no more than %d.%d: POSTRUN_CUPTI can name an older libcupti",
+                 path, major, driver / 1000, driver % 1000 / 10);
     } else {
-        snprintf(why, size, "%.150s: neither its name nor its SONAME contains its version of CUDA, so it may be newer than the driver", path);
+        snprintf(why, size, "%.150s: neither its name nor its SONAME contains its version of CUDA, so it may be newer than the driver",
+                 path);
     }
     return false;
 }
@@ -91,7 +92,8 @@ static const char *words(int error) {
     case 27: return "neither this machine nor this GPU has it";
     case 33: return "the GPU is a virtual one (vGPU), of which the driver records nothing";
     case 35:
-        return "this user may not profile: an administrator can allow it (NVreg_RestrictProfilingToAdminUsers=0 of the kernel module nvidia), a"
+        return "this user may not profile: an administrator can allow it (NVreg_RestrictProfilingToAdminUsers=0 of the kernel module "
+               "nvidia), a"
                " container needs --cap-add=SYS_ADMIN";
     case 40: return "the host does not let this virtual machine profile: its administrator can (enable_profiling=1 of the vGPU)";
     case 41: return "confidential computing is on: nothing can be recorded";
@@ -116,14 +118,16 @@ void postrun_cupti_tell_error(const struct cupti *c, const char *function, int e
     int driver = postrun_cuda_version(), of = cuda_of(c);
     if (driver > 0 && of > driver / 1000 && length > 0 && (size_t)length < size) {
         snprintf(why + length, size - (size_t)length,
-                 "; CUPTI is of CUDA %d, and the driver supports no more than %d.%d: POSTRUN_CUPTI can name an older libcupti", of, driver / 1000,
-                 driver % 1000 / 10);
+                 "; CUPTI is of CUDA %d, and the driver supports no more than %d.%d: POSTRUN_CUPTI can name an older libcupti", of,
+                 driver / 1000, driver % 1000 / 10);
     }
 }
 
 /* CUPTI 13.2 calls itself until the stack overflows if the driver does not give it what it needs; 13.3 reports an error. Its functions identify
  * it, because a request for the version is such a call. */
-static bool overflows(void *library) { return dlsym(library, "cuptiActivityEnable_v2") && !dlsym(library, "cuptiActivityGetNextRecord_v2"); }
+static bool overflows(void *library) {
+    return dlsym(library, "cuptiActivityEnable_v2") && !dlsym(library, "cuptiActivityGetNextRecord_v2");
+}
 
 /* Whether a library that is loaded is one that can be used. */
 static bool accept(void *library, const char *path, char *why, size_t size) {
@@ -170,8 +174,10 @@ static bool accept(void *library, const char *path, char *why, size_t size) {
     }
     int driver = postrun_cuda_version();
     if (overflows(library) && driver < 13020) {
-        snprintf(why, size, "%.150s: CUPTI 13.2 can crash with a driver that supports no more than CUDA %d.%d: POSTRUN_CUPTI can name another libcupti",
-                 c.path, driver / 1000, driver % 1000 / 10);
+        snprintf(
+            why, size,
+            "%.150s: CUPTI 13.2 can crash with a driver that supports no more than CUDA %d.%d: POSTRUN_CUPTI can name another libcupti",
+            c.path, driver / 1000, driver % 1000 / 10);
         return false;
     }
     int error = c.get_version(&c.version);
@@ -214,10 +220,10 @@ static int look(struct dl_phdr_info *info, size_t size, void *argument) {
     if (!slash) {
         return 0;
     }
-    char *to = starts(slash, "/libcupti.so") || starts(slash, "/libcupti-") ? mapped->cupti
-               : starts(slash, "/libcudart")                               ? mapped->runtime
+    char *to = starts(slash, "/libcupti.so") || starts(slash, "/libcupti-")                                             ? mapped->cupti
+               : starts(slash, "/libcudart")                                                                            ? mapped->runtime
                : starts(slash, "/libtorch_cuda.so") || starts(slash, "/libtorch_cpu.so") || starts(slash, "/libc10.so") ? mapped->torch
-                                                                                                                          : NULL;
+                                                                                                                        : NULL;
     if (to && !*to) {
         snprintf(to, PATH_MAX, "%s", info->dlpi_name);
     }

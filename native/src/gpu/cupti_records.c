@@ -59,17 +59,53 @@ static enum call_kind kind_of(const char *name) {
 
 /* They do nothing on a device, wait for nothing, and come by the thousand. */
 static bool is_noisy(const char *name) {
-    static const char *const noisy[] = {
-        "cudaGetLastError", "cudaPeekAtLastError", "cudaGetDevice", "cudaSetDevice", "cudaGetDeviceCount", "cudaDeviceGetAttribute",
-        "cudaStreamIsCapturing", "cudaStreamGetCaptureInfo", "cudaThreadExchangeStreamCaptureMode", "cudaPointerGetAttributes",
-        "cudaFuncGetAttributes", "cudaFuncSetAttribute", "cudaGetFuncBySymbol", "cudaGetDriverEntryPoint",
-        "cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
-        "cudaDriverGetVersion", "cudaRuntimeGetVersion", "cudaStreamGetPriority", "__cudaPushCallConfiguration", "__cudaPopCallConfiguration",
-        "cuGetProcAddress", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent", "cuCtxGetDevice",
-        "cuCtxGetStreamPriorityRange", "cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetAttribute", "cuDeviceGetName", "cuDeviceGetUuid",
-        "cuDeviceTotalMem", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString", "cuDevicePrimaryCtxGetState", "cuFuncGetAttribute",
-        "cuFuncSetAttribute", "cuKernelGetFunction", "cuModuleGetFunction", "cuPointerGetAttribute", "cuPointerGetAttributes",
-        "cuStreamIsCapturing", "cuStreamGetCaptureInfo", "cuThreadExchangeStreamCaptureMode"};
+    static const char *const noisy[] = {"cudaGetLastError",
+                                        "cudaPeekAtLastError",
+                                        "cudaGetDevice",
+                                        "cudaSetDevice",
+                                        "cudaGetDeviceCount",
+                                        "cudaDeviceGetAttribute",
+                                        "cudaStreamIsCapturing",
+                                        "cudaStreamGetCaptureInfo",
+                                        "cudaThreadExchangeStreamCaptureMode",
+                                        "cudaPointerGetAttributes",
+                                        "cudaFuncGetAttributes",
+                                        "cudaFuncSetAttribute",
+                                        "cudaGetFuncBySymbol",
+                                        "cudaGetDriverEntryPoint",
+                                        "cudaOccupancyMaxActiveBlocksPerMultiprocessor",
+                                        "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+                                        "cudaDriverGetVersion",
+                                        "cudaRuntimeGetVersion",
+                                        "cudaStreamGetPriority",
+                                        "__cudaPushCallConfiguration",
+                                        "__cudaPopCallConfiguration",
+                                        "cuGetProcAddress",
+                                        "cuCtxGetCurrent",
+                                        "cuCtxSetCurrent",
+                                        "cuCtxPushCurrent",
+                                        "cuCtxPopCurrent",
+                                        "cuCtxGetDevice",
+                                        "cuCtxGetStreamPriorityRange",
+                                        "cuDeviceGet",
+                                        "cuDeviceGetCount",
+                                        "cuDeviceGetAttribute",
+                                        "cuDeviceGetName",
+                                        "cuDeviceGetUuid",
+                                        "cuDeviceTotalMem",
+                                        "cuDriverGetVersion",
+                                        "cuGetErrorName",
+                                        "cuGetErrorString",
+                                        "cuDevicePrimaryCtxGetState",
+                                        "cuFuncGetAttribute",
+                                        "cuFuncSetAttribute",
+                                        "cuKernelGetFunction",
+                                        "cuModuleGetFunction",
+                                        "cuPointerGetAttribute",
+                                        "cuPointerGetAttributes",
+                                        "cuStreamIsCapturing",
+                                        "cuStreamGetCaptureInfo",
+                                        "cuThreadExchangeStreamCaptureMode"};
     for (size_t i = 0; i < sizeof noisy / sizeof *noisy; i++) {
         const char *rest = name;
         if (takes(&rest, noisy[i]) && (*rest == 0 || strncmp(rest, "_v", 2) == 0)) {
@@ -192,8 +228,21 @@ static void read_kernel(const struct cupti *cupti, const void *record, size_t ro
     bool nodes = cupti->version >= CUPTI_GRAPH_NODES;
     size_t size = nodes ? sizeof k : offsetof(struct cupti_kernel, graph_node);
     memcpy(&k, record, size < room ? size : room);
-    int64_t row[DEVICE_WORDS] = {k.name ? name_text(k.name) : 0, 0, 0, k.device, k.context, k.stream, k.correlation, k.grid[0], k.grid[1],
-                                 k.grid[2], k.block[0], k.block[1], k.block[2], k.registers, (int64_t)k.static_shared + k.dynamic_shared,
+    int64_t row[DEVICE_WORDS] = {k.name ? name_text(k.name) : 0,
+                                 0,
+                                 0,
+                                 k.device,
+                                 k.context,
+                                 k.stream,
+                                 k.correlation,
+                                 k.grid[0],
+                                 k.grid[1],
+                                 k.grid[2],
+                                 k.block[0],
+                                 k.block[1],
+                                 k.block[2],
+                                 k.registers,
+                                 (int64_t)k.static_shared + k.dynamic_shared,
                                  nodes ? (int64_t)k.graph_node : 0};
     batch->graphs |= nodes && k.graph_node != 0;
     if (times(batch, k.start, k.end, row + 1)) {
@@ -225,9 +274,9 @@ static void read_call(int domain, const struct cupti_call *c, int threads, struc
 }
 
 /* The beginning of a record, as much as the buffer has of it; alignment is not relied on. */
-#define COPY(name, type)                                   \
-    struct type name;                                      \
-    memset(&name, 0, sizeof name);                         \
+#define COPY(name, type)           \
+    struct type name;              \
+    memset(&name, 0, sizeof name); \
     memcpy(&name, record, sizeof name < room ? sizeof name : room)
 
 static void read_record(const struct cupti *cupti, const void *record, size_t room, int threads, struct device_batch *batch) {
@@ -246,7 +295,8 @@ static void read_record(const struct cupti *cupti, const void *record, size_t ro
     }
     case CUPTI_MEMCPY_PEER: {
         COPY(p, cupti_memcpy_peer);
-        struct cupti_memcpy m = {p.kind, p.copy, p.source, p.destination, p.flags, p.bytes, p.start, p.end, p.device, p.context, p.stream, 0};
+        struct cupti_memcpy m = {p.kind,  p.copy, p.source, p.destination, p.flags,  p.bytes,
+                                 p.start, p.end,  p.device, p.context,     p.stream, 0};
         add_copy(batch, &m, p.correlation);
         break;
     }
@@ -291,7 +341,8 @@ static void read_record(const struct cupti *cupti, const void *record, size_t ro
     }
 }
 
-void postrun_cupti_read(const struct cupti *cupti, void *subscriber, uint8_t *buffer, size_t valid, int threads, struct device_batch *batch) {
+void postrun_cupti_read(const struct cupti *cupti, void *subscriber, uint8_t *buffer, size_t valid, int threads,
+                        struct device_batch *batch) {
     const uint8_t *before = NULL;
     batch->now = postrun_clock_realtime();
     for (void *record = NULL; valid > 0;) {

@@ -8,8 +8,17 @@
 #include <stdint.h>
 
 enum cupti_kind {
-    CUPTI_MEMCPY = 1, CUPTI_MEMSET = 2, CUPTI_DRIVER = 4, CUPTI_RUNTIME = 5, CUPTI_CONTEXT = 9, CUPTI_KERNEL = 10, CUPTI_OVERHEAD = 17,
-    CUPTI_MEMCPY_PEER = 22, CUPTI_CUDA_EVENT = 36, CUPTI_SYNCHRONIZATION = 38, CUPTI_EXTERNAL = 39
+    CUPTI_MEMCPY = 1,
+    CUPTI_MEMSET = 2,
+    CUPTI_DRIVER = 4,
+    CUPTI_RUNTIME = 5,
+    CUPTI_CONTEXT = 9,
+    CUPTI_KERNEL = 10,
+    CUPTI_OVERHEAD = 17,
+    CUPTI_MEMCPY_PEER = 22,
+    CUPTI_CUDA_EVENT = 36,
+    CUPTI_SYNCHRONIZATION = 38,
+    CUPTI_EXTERNAL = 39
 };
 
 struct cupti_kernel {
@@ -106,7 +115,8 @@ uint32_t postrun_cupti_call_id(int domain, const char *name);
 void postrun_cupti_switch_noisy_off(const struct cupti *cupti, void *subscriber);
 
 /* The records of a buffer become rows of a batch. `threads`: their threads have the system's numbers. */
-void postrun_cupti_read(const struct cupti *cupti, void *subscriber, uint8_t *buffer, size_t valid, int threads, struct device_batch *batch);
+void postrun_cupti_read(const struct cupti *cupti, void *subscriber, uint8_t *buffer, size_t valid, int threads,
+                        struct device_batch *batch);
 
 #pragma GCC visibility pop
 #endif

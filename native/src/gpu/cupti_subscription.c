@@ -118,8 +118,9 @@ static int try_to_subscribe(const struct cupti *cupti, bool multiple, char *name
 }
 
 static bool may_share(const struct cupti *cupti) {
-    return cupti->version >= CUPTI_MULTIPLE && !never_shared && !refused_shared && cupti->subscribe_2 && cupti->enable_2 && cupti->disable_2 &&
-           cupti->register_callbacks_2 && cupti->next_record_2 && cupti->dropped_2 && cupti->set_attribute_2 && cupti->enabled_kinds;
+    return cupti->version >= CUPTI_MULTIPLE && !never_shared && !refused_shared && cupti->subscribe_2 && cupti->enable_2 &&
+           cupti->disable_2 && cupti->register_callbacks_2 && cupti->next_record_2 && cupti->dropped_2 && cupti->set_attribute_2 &&
+           cupti->enabled_kinds;
 }
 
 int postrun_subscribe(const struct cupti *cupti, char *other, size_t size) {

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu.h"
 #include "core/names.h"
+#include "gpu.h"
 #include "session/session.h"
 
 #define QUEUE_WORDS (8u << 20) /* 64 MiB wait at most */
@@ -330,7 +330,10 @@ static void write_block(struct session *s, const struct shape *shape, uint32_t c
     int64_t first = 0, last = 0;
     for (uint8_t c = 0; c < shape->count && c < DEVICE_WORDS; c++) {
         bool start = c == shape->start, duration = shape->start != NO_START && c == shape->start + 1;
-        columns[c] = (prt_column){shape->ids[c], start ? PRT_COLUMN_TIME : duration ? PRT_COLUMN_DURATION : PRT_COLUMN_INT,
+        columns[c] = (prt_column){shape->ids[c],
+                                  start      ? PRT_COLUMN_TIME
+                                  : duration ? PRT_COLUMN_DURATION
+                                             : PRT_COLUMN_INT,
                                   writer.columns + (size_t)c * BLOCK_ROWS};
     }
     if (shape->start != NO_START) {

@@ -21,7 +21,7 @@ static bool read_at(int fd, void *to, size_t size, uint64_t offset) {
 }
 
 /* Where the file has what is at an address of the loaded library. */
-static bool offset_of(const ElfW(Phdr) *segments, size_t count, uint64_t address, uint64_t *offset) {
+static bool offset_of(const ElfW(Phdr) * segments, size_t count, uint64_t address, uint64_t *offset) {
     for (size_t i = 0; i < count; i++) {
         if (segments[i].p_type == PT_LOAD && address >= segments[i].p_vaddr && address - segments[i].p_vaddr < segments[i].p_filesz) {
             *offset = segments[i].p_offset + (address - segments[i].p_vaddr);
@@ -32,7 +32,7 @@ static bool offset_of(const ElfW(Phdr) *segments, size_t count, uint64_t address
 }
 
 /* Address of the texts, and offset of the name in them. */
-static bool find_name(int fd, const ElfW(Phdr) *dynamic, uint64_t *texts, uint64_t *name) {
+static bool find_name(int fd, const ElfW(Phdr) * dynamic, uint64_t *texts, uint64_t *name) {
     bool has_texts = false, has_name = false;
     for (size_t i = 0; i < dynamic->p_filesz / sizeof(ElfW(Dyn)) && i < ENTRIES; i++) {
         ElfW(Dyn) entry;

@@ -19,6 +19,8 @@
 
 #include "core/capture.h"
 #include "core/clock.h"
+#include "core/ring.h"
+#include "core/waiting.h"
 #include "cuda_driver.h"
 #include "cupti_attach.h"
 #include "cupti_buffers.h"
@@ -27,8 +29,6 @@
 #include "gpu_periodic.h"
 #include "gpu_window.h"
 #include "postrun.h"
-#include "core/ring.h"
-#include "core/waiting.h"
 
 #define MS 1000000
 #define FLUSH_NS (1000 * (int64_t)MS)
@@ -584,7 +584,8 @@ void postrun_gpu_end(uint32_t number) {
         }
         if (gpu.state == STATE_WAITING) {
             postrun_session_capability("gpu", "the program did not use CUDA");
-        } else if (gpu.state == STATE_READY && !gpu.opened && !has_reason() && (gpu.window.by_steps || gpu.window.by_time || gpu.window.by_signal)) {
+        } else if (gpu.state == STATE_READY && !gpu.opened && !has_reason() &&
+                   (gpu.window.by_steps || gpu.window.by_time || gpu.window.by_signal)) {
             char why[160];
             postrun_window_missed(&gpu.window, why, sizeof why);
             postrun_session_capability("gpu", why);

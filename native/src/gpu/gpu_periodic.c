@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu_window.h"
 #include "core/ring.h"
+#include "gpu_window.h"
 
 #define MIB 20             /* bits of a MiB */
 #define STEP_SHARE 3       /* a window of steps lasts at most this part of the interval: slow steps must not fill it */
@@ -80,8 +80,10 @@ bool postrun_periodic_read(struct periodic *p, bool wanted, char *why, size_t si
         return true;
     }
     if (strcmp(text, "auto") != 0 && !read_list(p, text)) {
-        snprintf(why, size, "POSTRUN_GPU_WINDOWS=%.60s: auto is expected, or a list such as warmup=10,steps=20,seconds=20,every=600,mib=16,"
-                 "total_mib=256", text);
+        snprintf(why, size,
+                 "POSTRUN_GPU_WINDOWS=%.60s: auto is expected, or a list such as warmup=10,steps=20,seconds=20,every=600,mib=16,"
+                 "total_mib=256",
+                 text);
         return false;
     }
     if (p->seconds_ns >= p->every_ns) {
@@ -93,8 +95,8 @@ bool postrun_periodic_read(struct periodic *p, bool wanted, char *why, size_t si
 }
 
 void postrun_periodic_text(const struct periodic *p, char *text, size_t size) {
-    snprintf(text, size, "warmup=%" PRId64 ",steps=%" PRId64 ",seconds=%.9g,every=%.9g,mib=%" PRIu64 ",total_mib=%" PRIu64, p->warmup, p->steps,
-             (double)p->seconds_ns / 1e9, (double)p->every_ns / 1e9, p->bytes >> MIB, p->total_bytes >> MIB);
+    snprintf(text, size, "warmup=%" PRId64 ",steps=%" PRId64 ",seconds=%.9g,every=%.9g,mib=%" PRIu64 ",total_mib=%" PRIu64, p->warmup,
+             p->steps, (double)p->seconds_ns / 1e9, (double)p->every_ns / 1e9, p->bytes >> MIB, p->total_bytes >> MIB);
 }
 
 /* ---------------------------------------------------------------- behind the gate */
@@ -191,7 +193,8 @@ bool postrun_periodic_spent(uint64_t written) { return written >= policy.total_b
 
 bool postrun_periodic_missed(char *why, size_t size) {
     int64_t count = atomic_load(&begun);
-    snprintf(why, size, "no window opened: the program ended after %" PRId64 " steps, and the first window opens after %" PRId64 " warm-up steps",
+    snprintf(why, size,
+             "no window opened: the program ended after %" PRId64 " steps, and the first window opens after %" PRId64 " warm-up steps",
              count, policy.warmup);
     return postrun_periodic_armed() && opened_at == 0 && count > 0 && count <= policy.warmup;
 }

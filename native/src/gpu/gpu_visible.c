@@ -78,9 +78,10 @@ const char *postrun_gpu_visible(const struct gpu_visible *visible, const struct 
             kind = NUMBERS;
             gpu = atoi(at) < count ? atoi(at) : -1;
             if (gpu >= 0 && !counted) {
-                return unknown(count, seen, divided ? "CUDA_VISIBLE_DEVICES has numbers, and GPUs are divided (MIG): which are meant is not known"
-                                                    : "CUDA_VISIBLE_DEVICES has numbers that count the fastest GPU first, and the models differ:"
-                                                      " which are meant is not known without CUDA_DEVICE_ORDER=PCI_BUS_ID");
+                return unknown(count, seen,
+                               divided ? "CUDA_VISIBLE_DEVICES has numbers, and GPUs are divided (MIG): which are meant is not known"
+                                       : "CUDA_VISIBLE_DEVICES has numbers that count the fastest GPU first, and the models differ:"
+                                         " which are meant is not known without CUDA_DEVICE_ORDER=PCI_BUS_ID");
             }
         } else if (kind != NUMBERS && length > 4 && (strncmp(at, "GPU-", 4) == 0 || strncmp(at, "MIG-", 4) == 0)) {
             kind = UUIDS;

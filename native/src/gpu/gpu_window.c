@@ -10,11 +10,11 @@
 #include <string.h>
 #include <strings.h>
 
-#include "gpu_periodic.h"
 #include "core/names.h"
-#include "postrun.h"
 #include "core/ring.h"
 #include "core/step_name.h"
+#include "gpu_periodic.h"
+#include "postrun.h"
 
 /* ---------------------------------------------------------------- the environment */
 

@@ -10,9 +10,9 @@
 #include <wchar.h>
 
 #include "core/names.h"
-#include "postrun.h"
 #include "core/ring.h"
 #include "core/step_name.h"
+#include "postrun.h"
 
 #define CALLBACKS 1 /* number of the table of modules */
 #define CORE 1
@@ -21,8 +21,15 @@
 
 enum core { RANGE_START_EX = 4, RANGE_START_A, RANGE_START_W, RANGE_END, RANGE_PUSH_EX, RANGE_PUSH_A, RANGE_PUSH_W, RANGE_POP };
 enum core2 {
-    DOMAIN_RANGE_START_EX = 2, DOMAIN_RANGE_END, DOMAIN_RANGE_PUSH_EX, DOMAIN_RANGE_POP, DOMAIN_REGISTER_STRING_A = 10, DOMAIN_REGISTER_STRING_W,
-    DOMAIN_CREATE_A, DOMAIN_CREATE_W, DOMAIN_DESTROY
+    DOMAIN_RANGE_START_EX = 2,
+    DOMAIN_RANGE_END,
+    DOMAIN_RANGE_PUSH_EX,
+    DOMAIN_RANGE_POP,
+    DOMAIN_REGISTER_STRING_A = 10,
+    DOMAIN_REGISTER_STRING_W,
+    DOMAIN_CREATE_A,
+    DOMAIN_CREATE_W,
+    DOMAIN_DESTROY
 };
 enum payload { PAYLOAD_U64 = 1, PAYLOAD_I64, PAYLOAD_DOUBLE, PAYLOAD_U32, PAYLOAD_I32 };
 enum message { MESSAGE_ASCII = 1, MESSAGE_WIDE, MESSAGE_REGISTERED };
@@ -151,15 +158,23 @@ static int pop(const void *domain) {
     return -2; /* NVTX: nothing to pop */
 }
 
-static int push_text(const char *text) { return postrun_recording() ? push(NULL, noted(name_of(text)), POSTRUN_NO_VALUE) : push(NULL, 0, 0); }
-static int push_wide(const wchar_t *text) { return postrun_recording() ? push(NULL, noted(name_of_wide(text)), POSTRUN_NO_VALUE) : push(NULL, 0, 0); }
+static int push_text(const char *text) {
+    return postrun_recording() ? push(NULL, noted(name_of(text)), POSTRUN_NO_VALUE) : push(NULL, 0, 0);
+}
+static int push_wide(const wchar_t *text) {
+    return postrun_recording() ? push(NULL, noted(name_of_wide(text)), POSTRUN_NO_VALUE) : push(NULL, 0, 0);
+}
 static int domain_push(const void *domain, const struct attributes *a) {
     return postrun_recording() ? push(domain, noted(message_of(a)), value_of(a)) : push(domain, 0, 0);
 }
 static int push_attributes(const struct attributes *a) { return domain_push(NULL, a); }
 static int pop_default(void) { return pop(NULL); }
-static uint64_t begin_text(const char *text) { return postrun_recording() ? postrun_range_begin(noted(name_of(text)), POSTRUN_NO_VALUE) : 0; }
-static uint64_t begin_wide(const wchar_t *text) { return postrun_recording() ? postrun_range_begin(noted(name_of_wide(text)), POSTRUN_NO_VALUE) : 0; }
+static uint64_t begin_text(const char *text) {
+    return postrun_recording() ? postrun_range_begin(noted(name_of(text)), POSTRUN_NO_VALUE) : 0;
+}
+static uint64_t begin_wide(const wchar_t *text) {
+    return postrun_recording() ? postrun_range_begin(noted(name_of_wide(text)), POSTRUN_NO_VALUE) : 0;
+}
 static uint64_t domain_begin(const void *domain, const struct attributes *a) {
     (void)domain;
     return postrun_recording() ? postrun_range_begin(noted(message_of(a)), value_of(a)) : 0;
@@ -187,10 +202,12 @@ static void destroy_domain(const void *domain) { (void)domain; }
 
 /* ---------------------------------------------------------------- the table */
 
-#define SET(id, function)                                               \
-    do {                                                                \
-        __typeof__(&function) own = function;                           \
-        if ((id) < size && table[id]) memcpy(table[id], &own, sizeof own); \
+#define SET(id, function)                        \
+    do {                                         \
+        __typeof__(&function) own = function;    \
+        if ((id) < size && table[id]) {          \
+            memcpy(table[id], &own, sizeof own); \
+        }                                        \
     } while (0)
 
 int InitializeInjectionNvtx2(const void *(*get)(uint32_t)) {

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "reader_internal.h"
 #include "format/zstd_loader.h"
+#include "reader_internal.h"
 
 #define WINDOW (1u << 20)
 #define SITES_MAX 1000
@@ -28,9 +28,9 @@ static uint64_t get64(const uint8_t *at) { return get32(at) | (uint64_t)get32(at
 /* ---------------------------------------------------------------- problems */
 
 static const char *const problem_names[PRT_PROBLEMS] = {
-    "damaged", "missing_blocks", "truncated", "no_end", "bad_header", "undecodable", "no_zstd", "unknown_codec", "unknown_type",
-    "unknown_encoding", "out_of_order", "row_limit", "no_clock", "bad_clock", "bad_string", "unresolved_name", "out_of_range",
-    "unreadable", "unpacked_limit",
+    "damaged",       "missing_blocks",  "truncated",        "no_end",       "bad_header",     "undecodable", "no_zstd",
+    "unknown_codec", "unknown_type",    "unknown_encoding", "out_of_order", "row_limit",      "no_clock",    "bad_clock",
+    "bad_string",    "unresolved_name", "out_of_range",     "unreadable",   "unpacked_limit",
 };
 
 const char *prt_problem_name(enum prt_problem_code code) { return problem_names[code]; }
@@ -52,7 +52,9 @@ void prt_reader_report(prt_reader *r, prt_problem p) {
     size_t limit = told_together(p.code) ? 1 : SITES_MAX;
     if (r->sites[p.code] >= limit) { /* the last one of its kind takes it up */
         size_t i = r->problem_count;
-        while (i && r->problems[i - 1].code != p.code) i--;
+        while (i && r->problems[i - 1].code != p.code) {
+            i--;
+        }
         prt_problem *same = &r->problems[i - 1];
         same->bytes += p.bytes;
         same->blocks += p.blocks;
@@ -84,7 +86,9 @@ void prt_reader_report_block(prt_reader *r, enum prt_problem_code code, const st
     p.bytes = PRT_BLOCK_HEADER + e->stored;
     p.blocks = 1;
     p.rows = e->count;
-    if (has_times(e->type) && r->clock.count) p.first_ns = p.last_ns = prt_clock_time(&r->clock, e->first_time);
+    if (has_times(e->type) && r->clock.count) {
+        p.first_ns = p.last_ns = prt_clock_time(&r->clock, e->first_time);
+    }
     prt_reader_report(r, p);
 }
 
@@ -115,8 +119,12 @@ prt_problem prt_reader_problem(prt_reader *r, size_t index) {
 static int read_fully(const struct prt_input *input, uint64_t offset, size_t size, uint8_t *to) {
     while (size) {
         ssize_t got = pread(input->fd, to, size, (off_t)offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return -EIO; /* cut off while it is read, or broken */
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            return -EIO; /* cut off while it is read, or broken */
+        }
         to += got;
         offset += (uint64_t)got;
         size -= (size_t)got;
@@ -125,7 +133,9 @@ static int read_fully(const struct prt_input *input, uint64_t offset, size_t siz
 }
 
 static int grow(uint8_t **bytes, size_t *capacity, size_t wanted) {
-    if (wanted <= *capacity) return 0;
+    if (wanted <= *capacity) {
+        return 0;
+    }
     free(*bytes);
     *bytes = malloc(wanted);
     *capacity = *bytes ? wanted : 0;
@@ -139,10 +149,16 @@ void prt_block_source_free(struct prt_block_source *s) {
 
 static int decompress(struct prt_block_source *s, const struct prt_entry *e, const uint8_t *stored, const uint8_t **payload) {
     const struct prt_zstd *zstd = prt_zstd();
-    if (e->codec != 2 || !zstd) return -ENOTSUP;
-    if (grow(&s->raw, &s->raw_capacity, e->raw + 1u)) return -ENOMEM;
+    if (e->codec != 2 || !zstd) {
+        return -ENOTSUP;
+    }
+    if (grow(&s->raw, &s->raw_capacity, e->raw + 1u)) {
+        return -ENOMEM;
+    }
     size_t size = zstd->decompress(s->raw, e->raw, stored, e->stored);
-    if (zstd->is_error(size) || size != e->raw) return -EBADMSG;
+    if (zstd->is_error(size) || size != e->raw) {
+        return -EBADMSG;
+    }
     *payload = s->raw;
     return 0;
 }
@@ -153,11 +169,17 @@ int prt_block_payload(struct prt_block_source *s, const struct prt_entry *e, con
     if (s->input->memory) {
         stored = s->input->memory + at;
     } else {
-        if (grow(&s->stored, &s->stored_capacity, e->stored + 1u)) return -ENOMEM;
-        if (read_fully(s->input, at, e->stored, s->stored)) return -EIO;
+        if (grow(&s->stored, &s->stored_capacity, e->stored + 1u)) {
+            return -ENOMEM;
+        }
+        if (read_fully(s->input, at, e->stored, s->stored)) {
+            return -EIO;
+        }
         stored = s->stored;
     }
-    if (e->codec) return decompress(s, e, stored, payload);
+    if (e->codec) {
+        return decompress(s, e, stored, payload);
+    }
     *payload = stored;
     return 0;
 }
@@ -203,15 +225,24 @@ struct walk {
 /* `size` bytes at `offset`, which lie in the file; NULL with `unread` set when they cannot be read. */
 static const uint8_t *view(struct walk *w, uint64_t offset, size_t size) {
     const struct prt_input *input = &w->reader->input;
-    if (input->memory) return input->memory + offset;
-    if (offset >= w->window_at && offset - w->window_at <= w->window_size && size <= w->window_size - (size_t)(offset - w->window_at))
+    if (input->memory) {
+        return input->memory + offset;
+    }
+    if (offset >= w->window_at && offset - w->window_at <= w->window_size && size <= w->window_size - (size_t)(offset - w->window_at)) {
         return w->window + (offset - w->window_at);
+    }
     size_t wanted = size > WINDOW ? size : WINDOW;
-    if (wanted > input->size - offset) wanted = (size_t)(input->size - offset);
+    if (wanted > input->size - offset) {
+        wanted = (size_t)(input->size - offset);
+    }
     w->window_size = 0;
     w->unread = grow(&w->window, &w->window_capacity, wanted + 1);
-    if (!w->unread) w->unread = read_fully(input, offset, wanted, w->window);
-    if (w->unread) return NULL;
+    if (!w->unread) {
+        w->unread = read_fully(input, offset, wanted, w->window);
+    }
+    if (w->unread) {
+        return NULL;
+    }
     w->window_at = offset;
     w->window_size = wanted;
     return w->window;
@@ -223,9 +254,13 @@ static int block_at(struct walk *w, uint64_t offset, struct prt_entry *e, uint64
     uint64_t left = w->reader->input.size - offset;
     *cut = 0;
     *skip = 1;
-    if (left < PRT_BLOCK_HEADER) return 0;
+    if (left < PRT_BLOCK_HEADER) {
+        return 0;
+    }
     const uint8_t *h = view(w, offset, PRT_BLOCK_HEADER);
-    if (!h || memcmp(h, block_magic, 4) != 0 || get32(h + 40) != prt_crc32c(0, h, 40)) return 0;
+    if (!h || memcmp(h, block_magic, 4) != 0 || get32(h + 40) != prt_crc32c(0, h, 40)) {
+        return 0;
+    }
     *e = (struct prt_entry){.offset = offset,
                             .first_time = (int64_t)get64(h + 32),
                             .stored = get32(h + 8),
@@ -235,15 +270,23 @@ static int block_at(struct walk *w, uint64_t offset, struct prt_entry *e, uint64
                             .type = (uint16_t)get16(h + 4),
                             .codec = h[6]};
     *sequence = get64(h + 24);
-    if (e->stored > PRT_STORED_MAX || e->raw > PRT_RAW_MAX || e->count > PRT_COUNT_MAX || (!e->codec && e->raw != e->stored)) return 0;
+    if (e->stored > PRT_STORED_MAX || e->raw > PRT_RAW_MAX || e->count > PRT_COUNT_MAX || (!e->codec && e->raw != e->stored)) {
+        return 0;
+    }
     if (e->stored > left - PRT_BLOCK_HEADER) {
         *cut = 1;
         return 0;
     }
-    if (!(h = view(w, offset, PRT_BLOCK_HEADER + (size_t)e->stored))) return 0;
-    if (get32(h + 44) == prt_crc32c(prt_crc32c(0, h, 44), h + PRT_BLOCK_HEADER, e->stored)) return 1;
+    if (!(h = view(w, offset, PRT_BLOCK_HEADER + (size_t)e->stored))) {
+        return 0;
+    }
+    if (get32(h + 44) == prt_crc32c(prt_crc32c(0, h, 44), h + PRT_BLOCK_HEADER, e->stored)) {
+        return 1;
+    }
     w->wasted += e->stored;
-    if (w->wasted > w->waste_limit) *skip = PRT_BLOCK_HEADER + (uint64_t)e->stored;
+    if (w->wasted > w->waste_limit) {
+        *skip = PRT_BLOCK_HEADER + (uint64_t)e->stored;
+    }
     return 0;
 }
 
@@ -253,12 +296,18 @@ static uint64_t next_magic(struct walk *w, uint64_t offset) {
     while (size - offset >= PRT_BLOCK_HEADER) {
         size_t piece = size - offset < WINDOW ? (size_t)(size - offset) : WINDOW;
         uint64_t window_end = w->window_at + w->window_size;
-        if (offset >= w->window_at && offset + PRT_BLOCK_HEADER < window_end) piece = (size_t)(window_end - offset);
+        if (offset >= w->window_at && offset + PRT_BLOCK_HEADER < window_end) {
+            piece = (size_t)(window_end - offset);
+        }
         const uint8_t *at = view(w, offset, piece);
-        if (!at) return size;
+        if (!at) {
+            return size;
+        }
         const uint8_t *end = at + piece - 3, *p = at;
         while (p < end && (p = memchr(p, block_magic[0], (size_t)(end - p)))) {
-            if (memcmp(p, block_magic, 4) == 0) return offset + (uint64_t)(p - at);
+            if (memcmp(p, block_magic, 4) == 0) {
+                return offset + (uint64_t)(p - at);
+            }
             p++;
         }
         offset += piece - 3;
@@ -269,12 +318,16 @@ static uint64_t next_magic(struct walk *w, uint64_t offset) {
 /* ---------------------------------------------------------------- blocks that the reader itself needs */
 
 static int grow_array(void *pointer, size_t count, size_t *capacity, size_t size) {
-    if (count < *capacity) return 0;
+    if (count < *capacity) {
+        return 0;
+    }
     size_t larger = *capacity ? *capacity * 2 : 64;
     void *old;
     memcpy(&old, pointer, sizeof old);
     void *moved = realloc(old, larger * size);
-    if (!moved) return -ENOMEM;
+    if (!moved) {
+        return -ENOMEM;
+    }
     memcpy(pointer, &moved, sizeof moved);
     *capacity = larger;
     return 0;
@@ -283,11 +336,17 @@ static int grow_array(void *pointer, size_t count, size_t *capacity, size_t size
 static int take_anchors(struct walk *w, uint32_t count) {
     const int64_t *ticks, *monotonic, *realtime;
     int status = prt_kept_integers(&w->workspace, 1, &ticks);
-    if (!status) status = prt_kept_integers(&w->workspace, 2, &monotonic);
-    if (!status) status = prt_kept_integers(&w->workspace, 3, &realtime);
+    if (!status) {
+        status = prt_kept_integers(&w->workspace, 2, &monotonic);
+    }
+    if (!status) {
+        status = prt_kept_integers(&w->workspace, 3, &realtime);
+    }
     for (uint32_t i = 0; !status && i < count; i++) {
         status = grow_array(&w->anchors, w->anchor_count, &w->anchor_capacity, sizeof *w->anchors);
-        if (!status) w->anchors[w->anchor_count++] = (struct prt_anchor){ticks[i], monotonic[i], realtime[i]};
+        if (!status) {
+            w->anchors[w->anchor_count++] = (struct prt_anchor){ticks[i], monotonic[i], realtime[i]};
+        }
     }
     return status > 0 ? -EBADMSG : status;
 }
@@ -296,7 +355,9 @@ static int take_anchors(struct walk *w, uint32_t count) {
 static int take_texts(struct walk *w, const struct prt_payload *p, uint8_t id, int32_t **offsets, uint8_t **bytes) {
     *offsets = malloc(((size_t)p->count + 1) * sizeof **offsets);
     *bytes = malloc((size_t)p->columns[id].length + 1);
-    if (!*offsets || !*bytes) return -ENOMEM;
+    if (!*offsets || !*bytes) {
+        return -ENOMEM;
+    }
     int status = prt_texts(&w->workspace, id, *offsets, *bytes);
     return status > 0 ? -EBADMSG : status;
 }
@@ -307,23 +368,36 @@ static int take_strings(struct walk *w, const struct prt_payload *p) {
     uint8_t *bytes = NULL;
     struct string_list *list = &w->strings;
     int status = prt_kept_integers(&w->workspace, 1, &ids);
-    if (status > 0) status = -EBADMSG;
-    if (!status) status = take_texts(w, p, 2, &offsets, &bytes);
+    if (status > 0) {
+        status = -EBADMSG;
+    }
+    if (!status) {
+        status = take_texts(w, p, 2, &offsets, &bytes);
+    }
     for (uint32_t i = 0; !status && i < p->count; i++) {
         size_t length = (size_t)(offsets[i + 1] - offsets[i]);
         if (ids[i] < 1 || list->used + length > NAME_BYTES_MAX) {
             prt_reader_report(w->reader, problem_at(PRT_BAD_STRING, 0));
             continue;
         }
-        if ((status = grow_array(&list->items, list->count, &list->capacity, sizeof *list->items))) break;
+        if ((status = grow_array(&list->items, list->count, &list->capacity, sizeof *list->items))) {
+            break;
+        }
         while (!status && list->byte_capacity - list->used < length) {
             size_t larger = list->byte_capacity ? list->byte_capacity * 2 : 65536;
             uint8_t *moved = realloc(list->bytes, larger);
-            if (!moved) status = -ENOMEM;
-            else list->bytes = moved, list->byte_capacity = larger;
+            if (!moved) {
+                status = -ENOMEM;
+            } else {
+                list->bytes = moved, list->byte_capacity = larger;
+            }
         }
-        if (status) break;
-        if (length) memcpy(list->bytes + list->used, bytes + offsets[i], length);
+        if (status) {
+            break;
+        }
+        if (length) {
+            memcpy(list->bytes + list->used, bytes + offsets[i], length);
+        }
         list->items[list->count++] = (struct found_string){(uint64_t)ids[i], list->used, length};
         list->used += length;
     }
@@ -337,12 +411,18 @@ static int take_metadata(struct walk *w, const struct prt_payload *p) {
     int32_t *keys = NULL, *values = NULL;
     uint8_t *key_bytes = NULL, *value_bytes = NULL;
     int status = take_texts(w, p, 1, &keys, &key_bytes);
-    if (!status) status = take_texts(w, p, 2, &values, &value_bytes);
+    if (!status) {
+        status = take_texts(w, p, 2, &values, &value_bytes);
+    }
     for (uint32_t i = 0; !status && i < p->count; i++) {
         size_t key = (size_t)(keys[i + 1] - keys[i]), value = (size_t)(values[i + 1] - values[i]);
-        if (key != sizeof wanted - 1 || memcmp(key_bytes + keys[i], wanted, key) != 0) continue;
+        if (key != sizeof wanted - 1 || memcmp(key_bytes + keys[i], wanted, key) != 0) {
+            continue;
+        }
         char text[40] = "";
-        if (value < sizeof text) memcpy(text, value_bytes + values[i], value);
+        if (value < sizeof text) {
+            memcpy(text, value_bytes + values[i], value);
+        }
         w->ticks_per_second = strtod(text, NULL);
     }
     free(keys);
@@ -356,10 +436,16 @@ static int take_block(struct walk *w, const struct prt_entry *e) {
     const uint8_t *data;
     struct prt_payload payload = {.type = e->type, .count = e->count, .first_time = e->first_time};
     int status = prt_block_payload(&w->source, e, &data);
-    if (!status) status = prt_payload_find(&payload, data, e->raw);
-    if (status) return status;
+    if (!status) {
+        status = prt_payload_find(&payload, data, e->raw);
+    }
+    if (status) {
+        return status;
+    }
     prt_workspace_begin(&w->workspace, &payload);
-    if (e->type == PRT_CLOCK) return take_anchors(w, e->count);
+    if (e->type == PRT_CLOCK) {
+        return take_anchors(w, e->count);
+    }
     return e->type == PRT_STRINGS ? take_strings(w, &payload) : take_metadata(w, &payload);
 }
 
@@ -370,7 +456,9 @@ static void close_problems(struct walk *w, int64_t time) {
     prt_reader *r = w->reader;
     for (; w->open_problem < r->problem_count; w->open_problem++) {
         prt_problem *p = &r->problems[w->open_problem];
-        if (p->code == PRT_DAMAGED || p->code == PRT_MISSING_BLOCKS) p->last_ns = time;
+        if (p->code == PRT_DAMAGED || p->code == PRT_MISSING_BLOCKS) {
+            p->last_ns = time;
+        }
     }
 }
 
@@ -380,7 +468,9 @@ static int keep(struct walk *w, const struct prt_entry *e, uint64_t sequence, ui
         prt_problem p = problem_at(lost_from < e->offset ? PRT_DAMAGED : PRT_MISSING_BLOCKS, lost_from);
         p.bytes = e->offset - lost_from;
         p.blocks = sequence > w->expected ? sequence - w->expected : 0;
-        if (w->have_time) p.first_ns = w->last_time;
+        if (w->have_time) {
+            p.first_ns = w->last_time;
+        }
         prt_reader_report(r, p);
     }
     if (sequence < w->expected) {
@@ -391,7 +481,9 @@ static int keep(struct walk *w, const struct prt_entry *e, uint64_t sequence, ui
     w->expected = sequence == UINT64_MAX ? sequence : sequence + 1;
     w->ended = e->type == PRT_END;
     if (has_times(e->type)) {
-        if (!w->have_first_time) w->first_time = e->first_time;
+        if (!w->have_first_time) {
+            w->first_time = e->first_time;
+        }
         w->have_first_time = w->have_time = 1;
         w->last_time = e->first_time;
         close_problems(w, e->first_time);
@@ -412,7 +504,9 @@ static int keep(struct walk *w, const struct prt_entry *e, uint64_t sequence, ui
         prt_reader_report_block(r, PRT_UNPACKED_LIMIT, e);
         return 0;
     }
-    if (e->codec) w->unpacked += e->raw;
+    if (e->codec) {
+        w->unpacked += e->raw;
+    }
     w->rows += e->count;
     prt_type_count *c = &r->counts[e->type];
     c->blocks++;
@@ -420,11 +514,17 @@ static int keep(struct walk *w, const struct prt_entry *e, uint64_t sequence, ui
     c->stored += e->stored;
     c->raw += e->raw;
     int status = grow_array(&r->entries, r->entry_count, &r->entry_capacity, sizeof *r->entries);
-    if (status) return status;
+    if (status) {
+        return status;
+    }
     r->entries[r->entry_count++] = *e;
-    if (e->type > PRT_CLOCK) return 0;
+    if (e->type > PRT_CLOCK) {
+        return 0;
+    }
     status = take_block(w, e);
-    if (!status || status == -ENOMEM) return status;
+    if (!status || status == -ENOMEM) {
+        return status;
+    }
     prt_reader_report_block(r, status == -ENOTSUP ? PRT_NO_ZSTD : status == -EIO ? PRT_UNREADABLE : PRT_UNDECODABLE, e);
     r->entries[r->entry_count - 1].told = 1;
     return 0;
@@ -439,14 +539,20 @@ static int walk_blocks(struct walk *w, uint64_t offset) {
         uint64_t sequence, skip;
         if (block_at(w, offset, &e, &sequence, &cut, &skip)) {
             int status = keep(w, &e, sequence, lost_from);
-            if (status) return status;
+            if (status) {
+                return status;
+            }
             offset += PRT_BLOCK_HEADER + (uint64_t)e.stored;
             lost_from = offset;
             was_cut = 0;
             continue;
         }
-        if (w->unread == -ENOMEM) return -ENOMEM;
-        if (w->unread) break;
+        if (w->unread == -ENOMEM) {
+            return -ENOMEM;
+        }
+        if (w->unread) {
+            break;
+        }
         was_cut |= cut;
         offset = next_magic(w, offset + skip);
     }
@@ -458,12 +564,16 @@ static int walk_blocks(struct walk *w, uint64_t offset) {
         prt_problem p = problem_at(was_cut || size - lost_from < PRT_BLOCK_HEADER ? PRT_TRUNCATED : PRT_DAMAGED, lost_from);
         p.bytes = size - lost_from;
         p.blocks = 1; /* at least */
-        if (w->have_time) p.first_ns = w->last_time;
+        if (w->have_time) {
+            p.first_ns = w->last_time;
+        }
         prt_reader_report(r, p);
     }
     if (!w->ended) {
         prt_problem p = problem_at(PRT_NO_END, size);
-        if (w->have_time) p.last_ns = w->last_time;
+        if (w->have_time) {
+            p.last_ns = w->last_time;
+        }
         prt_reader_report(r, p);
     }
     return 0;
@@ -475,7 +585,9 @@ static int number_names(struct walk *w) {
     prt_reader *r = w->reader;
     const struct string_list *list = &w->strings;
     uint64_t largest = 0, bound = NAME_SLACK + 2 * (uint64_t)list->count;
-    if (bound > NAMES_MAX) bound = NAMES_MAX;
+    if (bound > NAMES_MAX) {
+        bound = NAMES_MAX;
+    }
     for (size_t i = 0; i < list->count; i++) {
         if (list->items[i].id >= bound) {
             prt_problem p = problem_at(PRT_BAD_STRING, 0);
@@ -498,7 +610,9 @@ static int number_names(struct walk *w) {
     }
     for (size_t i = 0; i < list->count; i++) {
         const struct found_string *s = &list->items[i];
-        if (s->id >= bound) continue;
+        if (s->id >= bound) {
+            continue;
+        }
         const struct found_string *known = by_id[s->id];
         if (!known) {
             by_id[s->id] = s;
@@ -512,7 +626,9 @@ static int number_names(struct walk *w) {
     for (size_t i = 0; i < count; i++) {
         r->name_offsets[i] = (int32_t)used;
         if (by_id[i]) {
-            if (by_id[i]->length) memcpy(r->name_bytes + used, list->bytes + by_id[i]->at, by_id[i]->length);
+            if (by_id[i]->length) {
+                memcpy(r->name_bytes + used, list->bytes + by_id[i]->at, by_id[i]->length);
+            }
             used += by_id[i]->length;
             r->name_known[i] = 1;
         } else {
@@ -524,7 +640,9 @@ static int number_names(struct walk *w) {
     }
     r->name_offsets[count] = (int32_t)used;
     r->name_count = count;
-    while (r->names_whole + 1 < count && r->name_known[r->names_whole + 1]) r->names_whole++;
+    while (r->names_whole + 1 < count && r->name_known[r->names_whole + 1]) {
+        r->names_whole++;
+    }
     free(by_id);
     return 0;
 }
@@ -532,7 +650,9 @@ static int number_names(struct walk *w) {
 /* Untouched pages of zeros cost no memory. */
 static int make_zeros(prt_reader *r) {
     size_t most = 0;
-    for (size_t i = 0; i < r->entry_count; i++) most = r->entries[i].count > most ? r->entries[i].count : most;
+    for (size_t i = 0; i < r->entry_count; i++) {
+        most = r->entries[i].count > most ? r->entries[i].count : most;
+    }
     r->zeros = calloc(most + 1, 8);
     return r->zeros ? 0 : -ENOMEM;
 }
@@ -541,14 +661,22 @@ static int set_clock(struct walk *w) {
     prt_reader *r = w->reader;
     if (!w->anchor_count) {
         int needed = 0;
-        for (unsigned type = 1; type < PRT_TYPES; type++) needed |= has_times((uint16_t)type) && r->counts[type].blocks;
-        if (needed) prt_reader_report(r, problem_at(PRT_NO_CLOCK, 0));
+        for (unsigned type = 1; type < PRT_TYPES; type++) {
+            needed |= has_times((uint16_t)type) && r->counts[type].blocks;
+        }
+        if (needed) {
+            prt_reader_report(r, problem_at(PRT_NO_CLOCK, 0));
+        }
         int status = grow_array(&w->anchors, 0, &w->anchor_capacity, sizeof *w->anchors);
-        if (status) return status;
+        if (status) {
+            return status;
+        }
         w->anchors[w->anchor_count++] = (struct prt_anchor){w->first_time, r->header.created_ns, r->header.created_ns};
     }
     int status = prt_clock_begin(&r->clock, w->anchors, w->anchor_count, w->ticks_per_second);
-    if (status) return status;
+    if (status) {
+        return status;
+    }
     if (r->clock.ignored) {
         prt_problem p = problem_at(PRT_BAD_CLOCK, 0);
         p.rows = r->clock.ignored;
@@ -556,8 +684,12 @@ static int set_clock(struct walk *w) {
     }
     for (size_t i = 0; i < r->problem_count; i++) { /* the clock is there now: ticks become times */
         prt_problem *p = &r->problems[i];
-        if (p->first_ns != PRT_MISSING) p->first_ns = prt_clock_time(&r->clock, p->first_ns);
-        if (p->last_ns != PRT_MISSING) p->last_ns = prt_clock_time(&r->clock, p->last_ns);
+        if (p->first_ns != PRT_MISSING) {
+            p->first_ns = prt_clock_time(&r->clock, p->first_ns);
+        }
+        if (p->last_ns != PRT_MISSING) {
+            p->last_ns = prt_clock_time(&r->clock, p->last_ns);
+        }
     }
     return 0;
 }
@@ -613,10 +745,18 @@ static int read_all(prt_reader *r, char *message, size_t message_size) {
     w.row_limit = r->options.row_limit ? r->options.row_limit : fair;
     int64_t start = read_header(&w, message, message_size);
     int status = start < 0 ? (int)start : walk_blocks(&w, (uint64_t)start);
-    if (!status) status = set_clock(&w);
-    if (!status) status = number_names(&w);
-    if (!status) status = make_zeros(r);
-    if (status == -ENOMEM) snprintf(message, message_size, "not enough memory");
+    if (!status) {
+        status = set_clock(&w);
+    }
+    if (!status) {
+        status = number_names(&w);
+    }
+    if (!status) {
+        status = make_zeros(r);
+    }
+    if (status == -ENOMEM) {
+        snprintf(message, message_size, "not enough memory");
+    }
     free(w.window);
     free(w.anchors);
     free(w.strings.items);
@@ -632,17 +772,24 @@ static int begin(prt_reader **reader, struct prt_input input, const prt_reader_o
     *reader = NULL;
     prt_reader *r = calloc(1, sizeof *r);
     if (!r) {
-        if (!input.memory) close(input.fd);
+        if (!input.memory) {
+            close(input.fd);
+        }
         snprintf(message, message_size, "not enough memory");
         return -ENOMEM;
     }
     atomic_init(&r->holders, 1);
     r->input = input;
-    if (options) r->options = *options;
+    if (options) {
+        r->options = *options;
+    }
     pthread_mutex_init(&r->lock, NULL);
     int status = read_all(r, message, message_size);
-    if (status) prt_reader_release(r);
-    else *reader = r;
+    if (status) {
+        prt_reader_release(r);
+    } else {
+        *reader = r;
+    }
     return status;
 }
 
@@ -653,7 +800,9 @@ int prt_reader_open(prt_reader **reader, const char *path, const prt_reader_opti
     if (fd < 0 || fstat(fd, &status) < 0) {
         int failed = -errno;
         snprintf(message, message_size, "%s", strerror(-failed));
-        if (fd >= 0) close(fd);
+        if (fd >= 0) {
+            close(fd);
+        }
         return failed;
     }
     if (!S_ISREG(status.st_mode)) {
@@ -672,8 +821,12 @@ int prt_reader_open_memory(prt_reader **reader, const void *data, size_t length,
 void prt_reader_hold(prt_reader *r) { atomic_fetch_add(&r->holders, 1); }
 
 void prt_reader_release(prt_reader *r) {
-    if (!r || atomic_fetch_sub(&r->holders, 1) != 1) return;
-    if (!r->input.memory) close(r->input.fd);
+    if (!r || atomic_fetch_sub(&r->holders, 1) != 1) {
+        return;
+    }
+    if (!r->input.memory) {
+        close(r->input.fd);
+    }
     free(r->entries);
     prt_clock_free(&r->clock);
     free(r->name_offsets);

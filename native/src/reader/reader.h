@@ -61,7 +61,9 @@ enum prt_problem_code {
     PRT_BAD_HEADER,       /* the file header fails its checksum */
     PRT_UNDECODABLE,      /* an intact block whose columns make no sense */
     PRT_NO_ZSTD,          /* compressed, and libzstd cannot be loaded */
-    PRT_UNKNOWN_CODEC, PRT_UNKNOWN_TYPE, PRT_UNKNOWN_ENCODING,
+    PRT_UNKNOWN_CODEC,
+    PRT_UNKNOWN_TYPE,
+    PRT_UNKNOWN_ENCODING,
     PRT_OUT_OF_ORDER,     /* sequence numbers that go back */
     PRT_ROW_LIMIT,        /* blocks left out */
     PRT_NO_CLOCK,         /* no anchor: times count from when the file was made */

@@ -35,29 +35,49 @@ struct table {
     struct column columns[COLUMNS_MAX];
 };
 
-#define SPAN {"name", 1, NAME}, {"start_ns", 2, RANGE}, {"duration_ns", 3, LENGTH}
-#define PLACE {"device", 4, NARROW}, {"context", 5, WIDE}, {"stream", 6, WIDE}, {"correlation", 7, WIDE}
+#define SPAN \
+    {"name", 1, NAME}, {"start_ns", 2, RANGE}, { "duration_ns", 3, LENGTH }
+#define PLACE \
+    {"device", 4, NARROW}, {"context", 5, WIDE}, {"stream", 6, WIDE}, { "correlation", 7, WIDE }
 
 static const struct table tables[] = {
     {"meta", PRT_META, 2, {{"key", 1, TEXT}, {"value", 2, TEXT}}},
     {"strings", PRT_STRINGS, 2, {{"id", 1, WIDE}, {"text", 2, TEXT}}},
     {"clock", PRT_CLOCK, 4, {{"ticks", 1, WIDE}, {"monotonic_ns", 2, WIDE}, {"realtime_ns", 3, WIDE}, {"uncertainty_ns", 4, WIDE}}},
-    {"process", PRT_PROCESS, 8,
-     {{"pid", 1, WIDE}, {"parent_pid", 2, WIDE}, {"start_ns", 3, WIDE}, {"command", 4, TEXT}, {"host", 5, TEXT}, {"rank", 6, WIDE},
-      {"local_rank", 7, WIDE}, {"world_size", 8, WIDE}}},
+    {"process",
+     PRT_PROCESS,
+     8,
+     {{"pid", 1, WIDE},
+      {"parent_pid", 2, WIDE},
+      {"start_ns", 3, WIDE},
+      {"command", 4, TEXT},
+      {"host", 5, TEXT},
+      {"rank", 6, WIDE},
+      {"local_rank", 7, WIDE},
+      {"world_size", 8, WIDE}}},
     {"thread", PRT_THREAD, 3, {{"source", 1, WIDE}, {"tid", 2, WIDE}, {"name", 3, TEXT}}},
     {"annotation", PRT_ANNOTATION, 7, {{"source", 0, SOURCE}, SPAN, {"value", 4, WIDE}, {"depth", 5, NARROW}, {"flags", 6, NARROW}}},
     {"counter", PRT_COUNTER, 4, {{"source", 0, SOURCE}, {"name", 1, NAME}, {"time_ns", 2, TIME}, {"value", 3, NUMBER}}},
     {"api", PRT_API, 6, {SPAN, {"correlation", 4, WIDE}, {"kind", 5, NARROW}, {"tid", 6, WIDE}}},
-    {"kernel", PRT_KERNEL, 16,
-     {SPAN, PLACE, {"grid_x", 8, NARROW}, {"grid_y", 9, NARROW}, {"grid_z", 10, NARROW}, {"block_x", 11, NARROW}, {"block_y", 12, NARROW},
-      {"block_z", 13, NARROW}, {"registers", 14, NARROW}, {"shared_memory", 15, NARROW}, {"graph_node", 16, WIDE}}},
+    {"kernel",
+     PRT_KERNEL,
+     16,
+     {SPAN,
+      PLACE,
+      {"grid_x", 8, NARROW},
+      {"grid_y", 9, NARROW},
+      {"grid_z", 10, NARROW},
+      {"block_x", 11, NARROW},
+      {"block_y", 12, NARROW},
+      {"block_z", 13, NARROW},
+      {"registers", 14, NARROW},
+      {"shared_memory", 15, NARROW},
+      {"graph_node", 16, WIDE}}},
     {"memcpy", PRT_MEMCPY, 10, {SPAN, PLACE, {"copy_kind", 8, NARROW}, {"bytes", 9, WIDE}, {"pageable", 10, NARROW}}},
     {"memset", PRT_MEMSET, 8, {SPAN, PLACE, {"bytes", 9, WIDE}}},
     {"sync", PRT_SYNC, 8, {SPAN, PLACE, {"type", 8, NARROW}}},
     {"metric", PRT_METRIC, 4, {{"metric", 1, NAME}, {"unit", 2, NARROW}, {"time_ns", 3, TIME}, {"value", 4, NUMBER}}},
-    {"loss", PRT_LOSS, 5,
-     {{"source", 1, WIDE}, {"reason", 2, NARROW}, {"count", 3, WIDE}, {"first_ns", 4, TIME}, {"last_ns", 5, TIME}}},
+    {"loss", PRT_LOSS, 5, {{"source", 1, WIDE}, {"reason", 2, NARROW}, {"count", 3, WIDE}, {"first_ns", 4, TIME}, {"last_ns", 5, TIME}}},
     {"end", PRT_END, 3, {{"blocks", 1, WIDE}, {"written", 2, WIDE}, {"lost", 3, WIDE}}},
     {"external", PRT_EXTERNAL, 3, {{"correlation", 1, WIDE}, {"kind", 2, NARROW}, {"id", 3, WIDE}}},
 };
@@ -87,14 +107,21 @@ struct schema_piece {
 };
 
 static void drop_piece(struct schema_piece *piece) {
-    if (atomic_fetch_sub(&piece->holders, 1) == 1) free(piece);
+    if (atomic_fetch_sub(&piece->holders, 1) == 1) {
+        free(piece);
+    }
 }
 
 static void release_schema(struct ArrowSchema *s) {
     struct schema_piece *piece = s->private_data;
-    for (int64_t i = 0; i < s->n_children; i++)
-        if (s->children[i]->release) s->children[i]->release(s->children[i]);
-    if (s->dictionary && s->dictionary->release) s->dictionary->release(s->dictionary);
+    for (int64_t i = 0; i < s->n_children; i++) {
+        if (s->children[i]->release) {
+            s->children[i]->release(s->children[i]);
+        }
+    }
+    if (s->dictionary && s->dictionary->release) {
+        s->dictionary->release(s->dictionary);
+    }
     s->release = NULL;
     drop_piece(piece);
 }
@@ -107,7 +134,9 @@ static struct ArrowSchema schema_of(struct schema_piece *piece, const char *form
 
 static int table_schema(const struct table *t, int name_ids, struct ArrowSchema *out) {
     struct schema_piece *piece = calloc(1, sizeof *piece);
-    if (!piece) return ENOMEM;
+    if (!piece) {
+        return ENOMEM;
+    }
     for (size_t i = 0; i < t->count; i++) {
         piece->children[i] = schema_of(piece, format_of(t->columns[i].kind), t->columns[i].name);
         if (t->columns[i].kind == NAME && !name_ids) {
@@ -143,15 +172,21 @@ struct constant {
 };
 
 static void drop_constant(struct constant *c) {
-    if (!c || atomic_fetch_sub(&c->holders, 1) != 1) return;
+    if (!c || atomic_fetch_sub(&c->holders, 1) != 1) {
+        return;
+    }
     free(c->values);
     free(c);
 }
 
 static void release_array(struct ArrowArray *a) {
     struct array_piece *piece = a->private_data;
-    if (a->dictionary && a->dictionary->release) a->dictionary->release(a->dictionary);
-    for (size_t i = 0; i < 3; i++) free(piece->owned[i]);
+    if (a->dictionary && a->dictionary->release) {
+        a->dictionary->release(a->dictionary);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        free(piece->owned[i]);
+    }
     drop_constant(piece->constant);
     prt_reader_release(piece->reader);
     free(piece);
@@ -161,8 +196,11 @@ static void release_array(struct ArrowArray *a) {
 static struct array_piece *begin_array(struct ArrowArray *a, int64_t length, int64_t buffers) {
     struct array_piece *piece = calloc(1, sizeof *piece);
     *a = (struct ArrowArray){0};
-    if (!piece) return NULL;
-    *a = (struct ArrowArray){.length = length, .n_buffers = buffers, .buffers = piece->buffers, .release = release_array, .private_data = piece};
+    if (!piece) {
+        return NULL;
+    }
+    *a = (struct ArrowArray){
+        .length = length, .n_buffers = buffers, .buffers = piece->buffers, .release = release_array, .private_data = piece};
     return piece;
 }
 
@@ -176,7 +214,9 @@ static void *buffer(struct array_piece *piece, size_t index, size_t size) {
 
 static int add_dictionary(struct ArrowArray *a, prt_reader *r) {
     struct array_piece *piece = a->private_data, *names = begin_array(&piece->dictionary, (int64_t)r->name_count, 3);
-    if (!names) return -ENOMEM;
+    if (!names) {
+        return -ENOMEM;
+    }
     prt_reader_hold(r);
     names->reader = r;
     names->buffers[1] = r->name_offsets;
@@ -189,7 +229,9 @@ static int add_dictionary(struct ArrowArray *a, prt_reader *r) {
 static int set_validity(struct ArrowArray *a, const int64_t *values, int64_t low, int64_t high) {
     size_t count = (size_t)a->length, missing = 0;
     uint8_t *bits = buffer(a->private_data, 0, (count + 7) / 8);
-    if (!bits) return -ENOMEM;
+    if (!bits) {
+        return -ENOMEM;
+    }
     memset(bits, 0, (count + 7) / 8);
     for (size_t i = 0; i < count; i++) {
         int there = values[i] >= low && values[i] <= high;
@@ -235,8 +277,11 @@ static struct constant *make_constant(int64_t value, size_t rows, int narrow) {
         return NULL;
     }
     for (size_t i = 0; i < rows; i++) {
-        if (narrow) ((int32_t *)values)[i] = (int32_t)value;
-        else ((int64_t *)values)[i] = value;
+        if (narrow) {
+            ((int32_t *)values)[i] = (int32_t)value;
+        } else {
+            ((int64_t *)values)[i] = value;
+        }
     }
     *made = (struct constant){.value = value, .rows = rows, .values = values};
     atomic_init(&made->holders, 1);
@@ -248,12 +293,18 @@ static int constant_column(struct stream *s, const struct column *c, struct Arro
     struct array_piece *piece = a->private_data;
     int narrow = c->kind == NARROW;
     int64_t value;
-    if (!prt_constant(&s->workspace, c->id, &value) || value == PRT_MISSING) return 1;
-    if (narrow && value != (int32_t)value) return 1;
+    if (!prt_constant(&s->workspace, c->id, &value) || value == PRT_MISSING) {
+        return 1;
+    }
+    if (narrow && value != (int32_t)value) {
+        return 1;
+    }
     struct constant **kept = &s->constants[c - s->table->columns];
     if (!*kept || (*kept)->value != value || (*kept)->rows < (size_t)a->length) {
         drop_constant(*kept);
-        if (!(*kept = make_constant(value, (size_t)a->length, narrow))) return -ENOMEM;
+        if (!(*kept = make_constant(value, (size_t)a->length, narrow))) {
+            return -ENOMEM;
+        }
     }
     atomic_fetch_add(&(*kept)->holders, 1);
     piece->constant = *kept;
@@ -264,33 +315,51 @@ static int constant_column(struct stream *s, const struct column *c, struct Arro
 static int wide_column(struct stream *s, const struct column *c, struct ArrowArray *a) {
     size_t count = (size_t)a->length;
     int status = constant_column(s, c, a);
-    if (status != 1) return status;
+    if (status != 1) {
+        return status;
+    }
     int64_t *values = buffer(a->private_data, 1, count * 8);
-    if (!values) return -ENOMEM;
+    if (!values) {
+        return -ENOMEM;
+    }
     status = 0;
     const int64_t *kept = NULL;
     if (s->workspace.known[c->id]) {
         status = prt_kept_integers(&s->workspace, c->id, &kept);
-        if (!status) memcpy(values, kept, count * 8);
+        if (!status) {
+            memcpy(values, kept, count * 8);
+        }
     } else {
         status = prt_integers(&s->workspace, c->id, values);
     }
-    if (status || (!kept && s->workspace.complete)) return status;
+    if (status || (!kept && s->workspace.complete)) {
+        return status;
+    }
     size_t missing = 0;
-    for (size_t i = 0; i < count; i++) missing += values[i] == PRT_MISSING;
+    for (size_t i = 0; i < count; i++) {
+        missing += values[i] == PRT_MISSING;
+    }
     return missing ? set_validity(a, values, PRT_MISSING + 1, INT64_MAX) : 0;
 }
 
 static int narrow_column(struct stream *s, const struct column *c, struct ArrowArray *a) {
     size_t count = (size_t)a->length;
     int status = constant_column(s, c, a);
-    if (status != 1) return status;
+    if (status != 1) {
+        return status;
+    }
     int32_t *values = buffer(a->private_data, 1, count * 4);
-    if (!values) return -ENOMEM;
+    if (!values) {
+        return -ENOMEM;
+    }
     status = prt_narrow_integers(&s->workspace, c->id, values);
-    if (status != PRT_TOO_WIDE) return status;
+    if (status != PRT_TOO_WIDE) {
+        return status;
+    }
     const int64_t *wide;
-    if ((status = prt_kept_integers(&s->workspace, c->id, &wide))) return status;
+    if ((status = prt_kept_integers(&s->workspace, c->id, &wide))) {
+        return status;
+    }
     for (size_t i = 0; i < count; i++) {
         values[i] = (int32_t)wide[i];
         s->out_of_range += (wide[i] < INT32_MIN || wide[i] > INT32_MAX) && wide[i] != PRT_MISSING;
@@ -302,16 +371,22 @@ static int name_column(struct stream *s, const struct column *c, struct ArrowArr
     size_t count = (size_t)a->length;
     const int64_t *ids;
     int status = prt_kept_integers(&s->workspace, c->id, &ids);
-    if (status) return status;
+    if (status) {
+        return status;
+    }
     int32_t *values = buffer(a->private_data, 1, count * 4);
-    if (!values) return -ENOMEM;
+    if (!values) {
+        return -ENOMEM;
+    }
     const prt_reader *r = s->reader;
     uint64_t outside = 0; /* borrows into the high bit where an id is not in 1 .. names_whole */
     for (size_t i = 0; i < count; i++) {
         values[i] = (int32_t)ids[i];
         outside |= ((uint64_t)ids[i] - 1) | (r->names_whole - (uint64_t)ids[i]);
     }
-    if (outside >> 63 == 0) return 0;
+    if (outside >> 63 == 0) {
+        return 0;
+    }
     uint64_t last = r->name_count - 1, unknown = 0, none = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t id = (uint64_t)ids[i] < last ? (uint64_t)ids[i] : last;
@@ -322,13 +397,16 @@ static int name_column(struct stream *s, const struct column *c, struct ArrowArr
     s->unresolved += unknown - none;
     if (none) {
         status = set_validity(a, ids, 1, INT64_MAX);
-        if (status) return status;
+        if (status) {
+            return status;
+        }
         uint8_t *bits = ((struct array_piece *)a->private_data)->owned[0];
-        for (size_t i = 0; i < count; i++) /* negative ids are names that are not known */
+        for (size_t i = 0; i < count; i++) { /* negative ids are names that are not known */
             if (ids[i] < 0) {
                 bits[i / 8] = (uint8_t)(bits[i / 8] | 1 << (i & 7));
                 a->null_count--;
             }
+        }
     }
     return 0;
 }
@@ -336,9 +414,13 @@ static int name_column(struct stream *s, const struct column *c, struct ArrowArr
 static int time_column(struct stream *s, const struct column *c, struct ArrowArray *a) {
     const int64_t *ticks;
     int status = prt_kept_integers(&s->workspace, c->id, &ticks);
-    if (status) return status;
+    if (status) {
+        return status;
+    }
     int64_t *values = buffer(a->private_data, 1, (size_t)a->length * 8);
-    if (!values) return -ENOMEM;
+    if (!values) {
+        return -ENOMEM;
+    }
     prt_clock_times(&s->reader->clock, ticks, (size_t)a->length, values);
     return 0;
 }
@@ -347,18 +429,28 @@ static int length_column(struct stream *s, const struct column *c, struct ArrowA
     size_t count = (size_t)a->length;
     const int64_t *starts, *durations;
     int status = prt_kept_integers(&s->workspace, c->id, &durations);
-    if (!status) status = prt_kept_integers(&s->workspace, 2, &starts);
-    if (status) return status;
+    if (!status) {
+        status = prt_kept_integers(&s->workspace, 2, &starts);
+    }
+    if (status) {
+        return status;
+    }
     int64_t *values = buffer(a->private_data, 1, count * 8);
-    if (!values) return -ENOMEM;
+    if (!values) {
+        return -ENOMEM;
+    }
     prt_clock_durations(&s->reader->clock, starts, durations, count, values);
     return 0;
 }
 
 static int source_column(const struct prt_entry *e, struct ArrowArray *a) {
     int32_t *values = buffer(a->private_data, 1, (size_t)a->length * 4);
-    if (!values) return -ENOMEM;
-    for (int64_t i = 0; i < a->length; i++) values[i] = (int32_t)(e->source & 0x7FFFFFFFu);
+    if (!values) {
+        return -ENOMEM;
+    }
+    for (int64_t i = 0; i < a->length; i++) {
+        values[i] = (int32_t)(e->source & 0x7FFFFFFFu);
+    }
     return 0;
 }
 
@@ -376,7 +468,9 @@ static int text_column(struct stream *s, const struct column *c, struct ArrowArr
 
 static int decode_column(struct stream *s, const struct prt_entry *e, const struct column *c, struct ArrowArray *a) {
     struct array_piece *piece = begin_array(a, e->count, c->kind == TEXT ? 3 : 2);
-    if (!piece) return -ENOMEM;
+    if (!piece) {
+        return -ENOMEM;
+    }
     int status;
     switch (c->kind) {
     case WIDE: status = wide_column(s, c, a); break;
@@ -393,7 +487,9 @@ static int decode_column(struct stream *s, const struct prt_entry *e, const stru
         all_null(a, s->reader);
         status = 0;
     }
-    if (!status && c->kind == NAME && !s->reader->options.name_ids) status = add_dictionary(a, s->reader);
+    if (!status && c->kind == NAME && !s->reader->options.name_ids) {
+        status = add_dictionary(a, s->reader);
+    }
     return status;
 }
 
@@ -403,15 +499,20 @@ struct batch_piece {
 };
 
 static void release_batch(struct ArrowArray *a) {
-    for (int64_t i = 0; i < a->n_children; i++)
-        if (a->children[i]->release) a->children[i]->release(a->children[i]);
+    for (int64_t i = 0; i < a->n_children; i++) {
+        if (a->children[i]->release) {
+            a->children[i]->release(a->children[i]);
+        }
+    }
     free(a->private_data);
     a->release = NULL;
 }
 
 static int decode_block(struct stream *s, const struct prt_entry *e, struct ArrowArray *out) {
     struct batch_piece *piece = calloc(1, sizeof *piece);
-    if (!piece) return -ENOMEM;
+    if (!piece) {
+        return -ENOMEM;
+    }
     *out = (struct ArrowArray){.length = e->count,
                                .n_buffers = 1,
                                .buffers = piece->buffers,
@@ -419,13 +520,21 @@ static int decode_block(struct stream *s, const struct prt_entry *e, struct Arro
                                .children = piece->pointers,
                                .release = release_batch,
                                .private_data = piece};
-    for (size_t i = 0; i < COLUMNS_MAX; i++) piece->pointers[i] = &piece->children[i];
+    for (size_t i = 0; i < COLUMNS_MAX; i++) {
+        piece->pointers[i] = &piece->children[i];
+    }
     const uint8_t *data;
     struct prt_payload payload = {.type = e->type, .count = e->count, .first_time = e->first_time};
     int status = prt_block_payload(&s->source, e, &data);
-    if (!status) status = prt_payload_find(&payload, data, e->raw);
-    if (!status) prt_workspace_begin(&s->workspace, &payload);
-    for (size_t i = 0; !status && i < s->table->count; i++) status = decode_column(s, e, &s->table->columns[i], &piece->children[i]);
+    if (!status) {
+        status = prt_payload_find(&payload, data, e->raw);
+    }
+    if (!status) {
+        prt_workspace_begin(&s->workspace, &payload);
+    }
+    for (size_t i = 0; !status && i < s->table->count; i++) {
+        status = decode_column(s, e, &s->table->columns[i], &piece->children[i]);
+    }
     if (status) {
         release_batch(out);
         *out = (struct ArrowArray){0};
@@ -434,11 +543,15 @@ static int decode_block(struct stream *s, const struct prt_entry *e, struct Arro
 }
 
 static void report(struct stream *s, const struct prt_entry *e, int status) {
-    if (status) prt_reader_report_block(s->reader, status == -ENOTSUP ? PRT_NO_ZSTD : status == -EIO ? PRT_UNREADABLE : PRT_UNDECODABLE, e);
+    if (status) {
+        prt_reader_report_block(s->reader, status == -ENOTSUP ? PRT_NO_ZSTD : status == -EIO ? PRT_UNREADABLE : PRT_UNDECODABLE, e);
+    }
     const uint64_t counts[] = {s->out_of_range, s->unresolved, s->workspace.unknown_encodings};
     static const enum prt_problem_code codes[] = {PRT_OUT_OF_RANGE, PRT_UNRESOLVED_NAME, PRT_UNKNOWN_ENCODING};
     for (size_t i = 0; i < 3; i++) {
-        if (!counts[i]) continue;
+        if (!counts[i]) {
+            continue;
+        }
         prt_problem p = {.code = codes[i], .offset = e->offset, .rows = counts[i], .first_ns = PRT_MISSING, .last_ns = PRT_MISSING};
         prt_reader_report(s->reader, p);
     }
@@ -457,16 +570,21 @@ static int stream_next(struct ArrowArrayStream *stream, struct ArrowArray *out) 
     *out = (struct ArrowArray){0};
     while (s->next < r->entry_count) {
         const struct prt_entry *e = &r->entries[s->next++];
-        if (e->type != s->table->type || !e->count) continue;
+        if (e->type != s->table->type || !e->count) {
+            continue;
+        }
         int status = decode_block(s, e, out);
         if (status == -ENOMEM) {
             snprintf(s->error, sizeof s->error, "not enough memory for a block of %lu rows", (unsigned long)e->count);
             return ENOMEM;
         }
-        if ((status || s->out_of_range || s->unresolved || s->workspace.unknown_encodings) && prt_reader_first_telling(r, s->next - 1))
+        if ((status || s->out_of_range || s->unresolved || s->workspace.unknown_encodings) && prt_reader_first_telling(r, s->next - 1)) {
             report(s, e, status);
+        }
         s->out_of_range = s->unresolved = s->workspace.unknown_encodings = 0;
-        if (!status) return 0;
+        if (!status) {
+            return 0;
+        }
     }
     return 0;
 }
@@ -480,16 +598,22 @@ static void stream_release(struct ArrowArrayStream *stream) {
     struct stream *s = stream->private_data;
     prt_block_source_free(&s->source);
     prt_workspace_free(&s->workspace);
-    for (size_t i = 0; i < COLUMNS_MAX; i++) drop_constant(s->constants[i]);
+    for (size_t i = 0; i < COLUMNS_MAX; i++) {
+        drop_constant(s->constants[i]);
+    }
     prt_reader_release(s->reader);
     free(s);
     stream->release = NULL;
 }
 
 int prt_reader_stream(prt_reader *reader, size_t table, struct ArrowArrayStream *out) {
-    if (table >= TABLES) return -EINVAL;
+    if (table >= TABLES) {
+        return -EINVAL;
+    }
     struct stream *s = calloc(1, sizeof *s);
-    if (!s) return -ENOMEM;
+    if (!s) {
+        return -ENOMEM;
+    }
     prt_reader_hold(reader);
     s->reader = reader;
     s->table = &tables[table];

@@ -21,7 +21,9 @@ static int by_ticks(const void *a, const void *b) {
 
 /* Nanoseconds per tick; 0 where that is no rate. */
 static int64_t rate_of(wide nanoseconds, wide ticks) {
-    if (nanoseconds <= 0 || ticks <= 0) return 0;
+    if (nanoseconds <= 0 || ticks <= 0) {
+        return 0;
+    }
     wide rate = (nanoseconds << FRACTION) / ticks;
     return rate > INT64_MAX ? 0 : (int64_t)rate;
 }
@@ -31,11 +33,19 @@ static int add_segment(struct prt_clock *c, const struct prt_anchor *from, const
     wide ticks = (wide)to->ticks - from->ticks, real = (wide)to->realtime_ns - from->realtime_ns;
     wide monotonic = (wide)to->monotonic_ns - from->monotonic_ns;
     int64_t real_rate = rate_of(real, ticks), monotonic_rate = rate_of(monotonic, ticks);
-    if (!monotonic_rate) monotonic_rate = real_rate;
+    if (!monotonic_rate) {
+        monotonic_rate = real_rate;
+    }
     wide apart = real > monotonic ? real - monotonic : monotonic - real;
-    if (monotonic > 0 && apart > SET_NS + monotonic / 1000) real_rate = monotonic_rate;
-    if (!real_rate) real_rate = monotonic_rate;
-    if (!real_rate) return 0;
+    if (monotonic > 0 && apart > SET_NS + monotonic / 1000) {
+        real_rate = monotonic_rate;
+    }
+    if (!real_rate) {
+        real_rate = monotonic_rate;
+    }
+    if (!real_rate) {
+        return 0;
+    }
     c->segments[c->count++] =
         (struct prt_segment){from->ticks, to->ticks, from->realtime_ns, from->monotonic_ns, real_rate, monotonic_rate};
     return 1;
@@ -43,14 +53,21 @@ static int add_segment(struct prt_clock *c, const struct prt_anchor *from, const
 
 int prt_clock_begin(struct prt_clock *c, struct prt_anchor *anchors, size_t count, double ticks_per_second) {
     *c = (struct prt_clock){0};
-    if (!count) return 0;
+    if (!count) {
+        return 0;
+    }
     qsort(anchors, count, sizeof *anchors, by_ticks);
     c->segments = malloc(count * sizeof *c->segments);
-    if (!c->segments) return -ENOMEM;
+    if (!c->segments) {
+        return -ENOMEM;
+    }
     const struct prt_anchor *from = anchors;
     for (size_t i = 1; i < count; i++) {
-        if (add_segment(c, from, &anchors[i])) from = &anchors[i];
-        else if (anchors[i].ticks != from->ticks) c->ignored++;
+        if (add_segment(c, from, &anchors[i])) {
+            from = &anchors[i];
+        } else if (anchors[i].ticks != from->ticks) {
+            c->ignored++;
+        }
     }
     if (!c->count) {
         double rate = ticks_per_second > 0 ? 1e9 / ticks_per_second * (double)((int64_t)1 << FRACTION) : 0;
@@ -76,8 +93,11 @@ static const struct prt_segment *find(const struct prt_clock *c, int64_t ticks) 
     size_t low = 0, high = c->count;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
-        if (c->segments[middle].start <= ticks) low = middle;
-        else high = middle;
+        if (c->segments[middle].start <= ticks) {
+            low = middle;
+        } else {
+            high = middle;
+        }
     }
     return &c->segments[low];
 }
@@ -85,7 +105,9 @@ static const struct prt_segment *find(const struct prt_clock *c, int64_t ticks) 
 static wide after(const struct prt_segment *s, int64_t rate, int64_t ticks) { return ((wide)ticks - s->start) * rate >> FRACTION; }
 
 int64_t prt_clock_time(const struct prt_clock *c, int64_t ticks) {
-    if (!c->count) return 0;
+    if (!c->count) {
+        return 0;
+    }
     const struct prt_segment *s = find(c, ticks);
     return clamp(s->realtime_ns + after(s, s->realtime_rate, ticks));
 }
@@ -97,13 +119,17 @@ struct stretch {
 };
 
 static struct stretch stretch_of(const struct prt_clock *c, int64_t ticks, int monotonic) {
-    if (!c->count) return (struct stretch){0};
+    if (!c->count) {
+        return (struct stretch){0};
+    }
     const struct prt_segment *s = find(c, ticks);
     uint64_t rate = (uint64_t)(monotonic ? s->monotonic_rate : s->realtime_rate);
     unsigned bits = 64u - (unsigned)__builtin_clzll(rate), shift = bits > FRACTION ? bits - FRACTION : 0;
     struct stretch found = {(uint64_t)s->start, (uint64_t)s->end - (uint64_t)s->start, (uint64_t)s->realtime_ns,
                             rate << (64 - FRACTION - shift), shift};
-    if (s->end < s->start || (shift && found.limit >> (64 - shift))) found.limit = 0;
+    if (s->end < s->start || (shift && found.limit >> (64 - shift))) {
+        found.limit = 0;
+    }
     return found;
 }
 
@@ -128,7 +154,9 @@ void prt_clock_times(const struct prt_clock *c, const int64_t *ticks, size_t cou
 }
 
 static int64_t long_duration(const struct prt_clock *c, int64_t start, int64_t duration) {
-    if (!c->count) return 0;
+    if (!c->count) {
+        return 0;
+    }
     int64_t end = clamp((wide)start + duration);
     const struct prt_segment *a = find(c, start), *b = find(c, end);
     wide from = a->monotonic_ns + after(a, a->monotonic_rate, start), to = b->monotonic_ns + after(b, b->monotonic_rate, end);

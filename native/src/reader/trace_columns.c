@@ -24,7 +24,9 @@ static uint64_t get64(const uint8_t *at) {
 /* ---------------------------------------------------------------- workspace */
 
 void prt_workspace_free(struct prt_workspace *w) {
-    for (size_t i = 0; i < PRT_COLUMN_IDS; i++) free(w->values[i]);
+    for (size_t i = 0; i < PRT_COLUMN_IDS; i++) {
+        free(w->values[i]);
+    }
     free(w->names);
     free(w->last);
     *w = (struct prt_workspace){0};
@@ -37,7 +39,9 @@ void prt_workspace_begin(struct prt_workspace *w, const struct prt_payload *payl
 
 /* Room for `count` elements of 8 bytes and PRT_SLACK more; what was there is lost. */
 static int room(void *pointer, size_t *capacity, size_t count) {
-    if (count <= *capacity) return 0;
+    if (count <= *capacity) {
+        return 0;
+    }
     void *old;
     memcpy(&old, pointer, sizeof old);
     free(old);
@@ -50,11 +54,15 @@ static int room(void *pointer, size_t *capacity, size_t count) {
 int prt_payload_find(struct prt_payload *p, const uint8_t *data, size_t length) {
     memset(p->columns, 0, sizeof p->columns);
     for (size_t at = 0; at < length;) {
-        if (length - at < 8) return -EBADMSG;
+        if (length - at < 8) {
+            return -EBADMSG;
+        }
         uint32_t size = get32(data + at + 4);
         uint8_t id = data[at], encoding = data[at + 1];
         at += 8;
-        if (size > length - at) return -EBADMSG;
+        if (size > length - at) {
+            return -EBADMSG;
+        }
         if (id < PRT_COLUMN_IDS && !p->columns[id].at) {
             p->columns[id].at = data + at;
             p->columns[id].length = size;
@@ -82,7 +90,9 @@ static inline size_t next_run(struct run *r, uint64_t *value) {
     } else if (!(r->at = prt_varint(r->at, r->end, &length)) || !(r->at = prt_varint(r->at, r->end, value))) {
         return 0;
     }
-    if (length > r->left) return 0;
+    if (length > r->left) {
+        return 0;
+    }
     *value = prt_unzigzag(*value);
     r->left -= (size_t)length;
     return (size_t)length;
@@ -92,8 +102,11 @@ static inline size_t next_run(struct run *r, uint64_t *value) {
 
 /* Rows are written as int64 or, `narrow`, as int32. The compiler makes two functions of each that takes this. */
 static inline void put(void *values, size_t i, int64_t value, int narrow) {
-    if (narrow) ((int32_t *)values)[i] = (int32_t)value;
-    else ((int64_t *)values)[i] = value;
+    if (narrow) {
+        ((int32_t *)values)[i] = (int32_t)value;
+    } else {
+        ((int64_t *)values)[i] = value;
+    }
 }
 
 static inline uint64_t beyond_narrow(int64_t value) { return ((uint64_t)value + 0x80000000u) >> 32; } /* not 0 where it does not fit */
@@ -107,14 +120,21 @@ static ALWAYS_INLINE int put_runs(struct prt_workspace *w, struct run r, void *v
     for (size_t row = 0; r.left;) {
         uint64_t value;
         size_t length = next_run(&r, &value);
-        if (!length) return -EBADMSG;
+        if (!length) {
+            return -EBADMSG;
+        }
         w->complete &= (int64_t)value != PRT_MISSING;
         beyond |= beyond_narrow((int64_t)value);
-        for (size_t i = 0; i < length; i += 8)
-            for (size_t k = 0; k < 8; k++) put(values, row + i + k, (int64_t)value, narrow);
+        for (size_t i = 0; i < length; i += 8) {
+            for (size_t k = 0; k < 8; k++) {
+                put(values, row + i + k, (int64_t)value, narrow);
+            }
+        }
         row += length;
     }
-    if (r.at != r.end) return -EBADMSG;
+    if (r.at != r.end) {
+        return -EBADMSG;
+    }
     return narrow && beyond ? PRT_TOO_WIDE : 0;
 }
 
@@ -123,8 +143,12 @@ static int get_run_differences(struct prt_workspace *w, struct run r, uint64_t b
     while (r.left) {
         uint64_t step;
         size_t length = next_run(&r, &step);
-        if (!length) return -EBADMSG;
-        for (size_t i = 0; i < length; i++) signs |= (uint64_t)(values[i] = (int64_t)(before + step * (uint64_t)(i + 1)));
+        if (!length) {
+            return -EBADMSG;
+        }
+        for (size_t i = 0; i < length; i++) {
+            signs |= (uint64_t)(values[i] = (int64_t)(before + step * (uint64_t)(i + 1)));
+        }
         before += step * (uint64_t)length;
         values += length;
     }
@@ -135,13 +159,21 @@ static int get_run_differences(struct prt_workspace *w, struct run r, uint64_t b
 /* Makes the names ready that DELTA_SAME and RLE_SAME refer to, and a last value of 0 for each. */
 static int begin_same(struct prt_workspace *w, uint8_t id) {
     const int64_t *names;
-    if (id == 1) return -EBADMSG;
+    if (id == 1) {
+        return -EBADMSG;
+    }
     int status = prt_kept_integers(w, 1, &names);
-    if (status) return status < 0 ? status : -EBADMSG;
+    if (status) {
+        return status < 0 ? status : -EBADMSG;
+    }
     size_t count = w->payload->count;
-    if (!count) return 0; /* no row refers to a name, and there may be no memory for names yet */
+    if (!count) {
+        return 0; /* no row refers to a name, and there may be no memory for names yet */
+    }
     if (w->known[1] < 2) { /* not yet checked in this block */
-        if ((status = room(&w->names, &w->name_capacity, count))) return status;
+        if ((status = room(&w->names, &w->name_capacity, count))) {
+            return status;
+        }
         uint64_t all = 0;
         uint32_t largest = 0;
         for (size_t i = 0; i < count; i++) {
@@ -150,35 +182,52 @@ static int begin_same(struct prt_workspace *w, uint8_t id) {
             w->names[i] = name;
             largest = name > largest ? name : largest;
         }
-        if (all >= PRT_SAME_MAX) return -EBADMSG; /* a power of two */
-        for (size_t i = 0; i < PRT_SLACK; i++) w->names[count + i] = 0;
+        if (all >= PRT_SAME_MAX) {
+            return -EBADMSG; /* a power of two */
+        }
+        for (size_t i = 0; i < PRT_SLACK; i++) {
+            w->names[count + i] = 0;
+        }
         if (largest >= w->last_capacity) {
             size_t wanted = largest < 4096 ? 4096 : PRT_SAME_MAX;
-            if ((status = room(&w->last, &w->last_capacity, wanted))) return status;
+            if ((status = room(&w->last, &w->last_capacity, wanted))) {
+                return status;
+            }
         }
         w->known[1] = 2;
         w->largest_name = largest;
     }
-    if (w->largest_name < count) memset(w->last, 0, (w->largest_name + 1) * sizeof *w->last);
-    else
-        for (size_t i = 0; i < count + PRT_SLACK; i++) w->last[w->names[i]] = 0;
+    if (w->largest_name < count) {
+        memset(w->last, 0, (w->largest_name + 1) * sizeof *w->last);
+    } else {
+        for (size_t i = 0; i < count + PRT_SLACK; i++) {
+            w->last[w->names[i]] = 0;
+        }
+    }
     return 0;
 }
 _Static_assert((PRT_SAME_MAX & (PRT_SAME_MAX - 1)) == 0, "begin_same looks at bits");
 
 static ALWAYS_INLINE int put_run_same(struct prt_workspace *w, struct run r, uint8_t id, void *values, int narrow) {
     int status = begin_same(w, id);
-    if (status) return status;
+    if (status) {
+        return status;
+    }
     const uint32_t *names = w->names;
     int64_t *last = w->last;
     uint64_t beyond = 0, signs = 0;
     for (size_t row = 0; r.left;) {
         uint64_t step;
         size_t length = next_run(&r, &step);
-        if (!length) return -EBADMSG;
+        if (!length) {
+            return -EBADMSG;
+        }
         if (!step) {
-            for (size_t i = 0; i < length; i += 8) /* as in put_runs; the names behind the last are 0 */
-                for (size_t k = 0; k < 8; k++) put(values, row + i + k, last[names[row + i + k]], narrow);
+            for (size_t i = 0; i < length; i += 8) { /* as in put_runs; the names behind the last are 0 */
+                for (size_t k = 0; k < 8; k++) {
+                    put(values, row + i + k, last[names[row + i + k]], narrow);
+                }
+            }
         } else {
             for (size_t i = 0; i < length; i++) {
                 int64_t value = last[names[row + i]] = (int64_t)((uint64_t)last[names[row + i]] + step);
@@ -190,14 +239,18 @@ static ALWAYS_INLINE int put_run_same(struct prt_workspace *w, struct run r, uin
         row += length;
     }
     w->complete = !(signs >> 63);
-    if (r.at != r.end) return -EBADMSG;
+    if (r.at != r.end) {
+        return -EBADMSG;
+    }
     return narrow && beyond ? PRT_TOO_WIDE : 0;
 }
 
 static int get_runs(struct prt_workspace *w, struct run r, int64_t *values) { return put_runs(w, r, values, 0); }
 static int get_narrow_runs(struct prt_workspace *w, struct run r, int32_t *values) { return put_runs(w, r, values, 1); }
 static int get_run_same(struct prt_workspace *w, struct run r, uint8_t id, int64_t *values) { return put_run_same(w, r, id, values, 0); }
-static int get_narrow_run_same(struct prt_workspace *w, struct run r, uint8_t id, int32_t *values) { return put_run_same(w, r, id, values, 1); }
+static int get_narrow_run_same(struct prt_workspace *w, struct run r, uint8_t id, int32_t *values) {
+    return put_run_same(w, r, id, values, 1);
+}
 
 /* ---------------------------------------------------------------- gaps */
 
@@ -218,9 +271,13 @@ struct gaps {
 /* The end of the last row of this stream; NULL when the block has too many streams. */
 static struct stream_end *find_stream(struct gaps *g, uint64_t device, uint64_t stream) {
     size_t slot = (size_t)((device * 31 + stream) % SLOTS);
-    while (g->ends[slot].used && (g->ends[slot].device != device || g->ends[slot].stream != stream)) slot = (slot + 1) % SLOTS;
+    while (g->ends[slot].used && (g->ends[slot].device != device || g->ends[slot].stream != stream)) {
+        slot = (slot + 1) % SLOTS;
+    }
     if (!g->ends[slot].used) {
-        if (++g->known > PRT_STREAMS_MAX) return NULL;
+        if (++g->known > PRT_STREAMS_MAX) {
+            return NULL;
+        }
         g->ends[slot] = (struct stream_end){device, stream, g->first, 1};
     }
     return &g->ends[slot];
@@ -229,9 +286,13 @@ static struct stream_end *find_stream(struct gaps *g, uint64_t device, uint64_t 
 /* A column that GAP refers to: NULL where there is none. */
 static int referred(struct prt_workspace *w, int there, uint8_t id, const int64_t **values) {
     *values = NULL;
-    if (!there) return 0;
+    if (!there) {
+        return 0;
+    }
     int status = prt_kept_integers(w, id, values);
-    if (status == 1) *values = NULL;
+    if (status == 1) {
+        *values = NULL;
+    }
     return status < 0 ? status : 0;
 }
 
@@ -244,16 +305,30 @@ static int is_constant(const struct prt_workspace *w, uint8_t id) {
 static int begin_gaps(struct prt_workspace *w, struct gaps *g) {
     const struct prt_payload *p = w->payload;
     int status = referred(w, 1, 3, &g->durations);
-    if (!status) status = referred(w, p->type >= PRT_KERNEL, 4, &g->devices);
-    if (!status) status = referred(w, p->type >= PRT_API, 6, &g->streams);
-    if (status) return status;
-    if (g->devices && is_constant(w, 4)) g->devices = NULL; /* one is as good as the other */
-    if (g->streams && is_constant(w, 6)) g->streams = NULL;
+    if (!status) {
+        status = referred(w, p->type >= PRT_KERNEL, 4, &g->devices);
+    }
+    if (!status) {
+        status = referred(w, p->type >= PRT_API, 6, &g->streams);
+    }
+    if (status) {
+        return status;
+    }
+    if (g->devices && is_constant(w, 4)) {
+        g->devices = NULL; /* one is as good as the other */
+    }
+    if (g->streams && is_constant(w, 6)) {
+        g->streams = NULL;
+    }
     g->several = g->devices || g->streams;
     g->first = g->end = (uint64_t)p->first_time;
-    if (!g->several) return 0;
+    if (!g->several) {
+        return 0;
+    }
     g->known = 0;
-    for (size_t i = 0; i < SLOTS; i++) g->ends[i].used = 0;
+    for (size_t i = 0; i < SLOTS; i++) {
+        g->ends[i].used = 0;
+    }
     g->device = g->devices && p->count ? (uint64_t)g->devices[0] : 0;
     g->stream = g->streams && p->count ? (uint64_t)g->streams[0] : 0;
     g->at = find_stream(g, g->device, g->stream);
@@ -272,7 +347,9 @@ static int get_gaps(struct gaps *g, size_t row, size_t count, const uint64_t *ga
                 end += gap + (uint64_t)g->durations[row + i];
             }
         } else {
-            for (size_t i = 0; i < count; i++) values[i] = (int64_t)(end += gap_of[i]);
+            for (size_t i = 0; i < count; i++) {
+                values[i] = (int64_t)(end += gap_of[i]);
+            }
         }
         g->end = end;
         return 0;
@@ -281,7 +358,9 @@ static int get_gaps(struct gaps *g, size_t row, size_t count, const uint64_t *ga
         uint64_t device = value_of(g->devices, row + i), stream = value_of(g->streams, row + i);
         if (device != g->device || stream != g->stream) {
             g->at->end = end;
-            if (!(g->at = find_stream(g, device, stream))) return -EBADMSG;
+            if (!(g->at = find_stream(g, device, stream))) {
+                return -EBADMSG;
+            }
             end = g->at->end;
             g->device = device;
             g->stream = stream;
@@ -311,21 +390,29 @@ static int get_numbers(struct prt_workspace *w, uint8_t id, uint64_t base, int64
         status = begin_same(w, id);
         last = w->last;
     } else if (encoding == PRT_GAP) {
-        if (id != 2 || p->type < PRT_ANNOTATION || p->type > PRT_SYNC || p->type == PRT_COUNTER) return -EBADMSG;
+        if (id != 2 || p->type < PRT_ANNOTATION || p->type > PRT_SYNC || p->type == PRT_COUNTER) {
+            return -EBADMSG;
+        }
         status = begin_gaps(w, &gaps);
     }
-    if (status) return status;
+    if (status) {
+        return status;
+    }
     size_t some;
     for (size_t row = 0; row < p->count; row += some) {
         some = p->count - row < PIECE ? p->count - row : PIECE;
         int64_t *to = narrow ? wide : values + row;
         uint64_t *raw = encoding == PRT_VARINT || encoding == PRT_ZIGZAG ? (uint64_t *)to : numbers;
         at = encoding == PRT_VARINT ? prt_varints(at, end, some, raw) : prt_zigzags(at, end, some, raw);
-        if (!at) return -EBADMSG;
+        if (!at) {
+            return -EBADMSG;
+        }
         switch (encoding) {
         case PRT_VARINT:
         case PRT_ZIGZAG:
-            for (size_t i = 0; i < some; i++) signs |= raw[i];
+            for (size_t i = 0; i < some; i++) {
+                signs |= raw[i];
+            }
             break;
         case PRT_DELTA:
             for (size_t i = 0; i < some; i++) {
@@ -342,7 +429,9 @@ static int get_numbers(struct prt_workspace *w, uint8_t id, uint64_t base, int64
             }
             break;
         default: /* GAP */
-            if ((status = get_gaps(&gaps, row, some, numbers, to))) return status;
+            if ((status = get_gaps(&gaps, row, some, numbers, to))) {
+                return status;
+            }
             signs = UINT64_MAX;
         }
         for (size_t i = 0; narrow && i < some; i++) {
@@ -350,7 +439,9 @@ static int get_numbers(struct prt_workspace *w, uint8_t id, uint64_t base, int64
             narrow[row + i] = (int32_t)to[i];
         }
     }
-    if (at != end) return -EBADMSG;
+    if (at != end) {
+        return -EBADMSG;
+    }
     w->complete = !(signs >> 63);
     return narrow && beyond >> 32 ? PRT_TOO_WIDE : 0;
 }
@@ -379,13 +470,19 @@ int prt_integers(struct prt_workspace *w, uint8_t id, int64_t *values) {
     size_t count = p->count;
     const uint8_t *at = p->columns[id].at;
     w->complete = 0;
-    if (!at) return 1;
+    if (!at) {
+        return 1;
+    }
     uint64_t base = is_time(p->type, id) ? (uint64_t)p->first_time : 0;
     struct run r = {at, at + p->columns[id].length, count};
     switch (p->columns[id].encoding) {
     case PRT_FIXED64:
-        if (p->columns[id].length != count * 8) return -EBADMSG;
-        for (size_t i = 0; i < count; i++) values[i] = (int64_t)get64(at + i * 8);
+        if (p->columns[id].length != count * 8) {
+            return -EBADMSG;
+        }
+        for (size_t i = 0; i < count; i++) {
+            values[i] = (int64_t)get64(at + i * 8);
+        }
         return 0;
     case PRT_RLE: return get_runs(w, r, values);
     case PRT_RLE_DELTA: return get_run_differences(w, r, base, values);
@@ -404,7 +501,9 @@ int prt_integers(struct prt_workspace *w, uint8_t id, int64_t *values) {
 int prt_narrow_integers(struct prt_workspace *w, uint8_t id, int32_t *values) {
     const struct prt_payload *p = w->payload;
     const uint8_t *at = p->columns[id].at;
-    if (!at) return 1;
+    if (!at) {
+        return 1;
+    }
     if (!w->known[id]) {
         struct run r = {at, at + p->columns[id].length, p->count};
         uint64_t base = is_time(p->type, id) ? (uint64_t)p->first_time : 0;
@@ -420,7 +519,9 @@ int prt_narrow_integers(struct prt_workspace *w, uint8_t id, int32_t *values) {
     }
     const int64_t *wide;
     int status = prt_kept_integers(w, id, &wide);
-    if (status) return status;
+    if (status) {
+        return status;
+    }
     uint64_t beyond = 0;
     for (size_t i = 0; i < p->count; i++) {
         values[i] = (int32_t)wide[i];
@@ -431,10 +532,14 @@ int prt_narrow_integers(struct prt_workspace *w, uint8_t id, int32_t *values) {
 
 int prt_constant(const struct prt_workspace *w, uint8_t id, int64_t *value) {
     const struct prt_payload *p = w->payload;
-    if (!p->columns[id].at || p->columns[id].encoding != PRT_RLE) return 0;
+    if (!p->columns[id].at || p->columns[id].encoding != PRT_RLE) {
+        return 0;
+    }
     uint64_t found = 0;
     struct run r = {p->columns[id].at, p->columns[id].at + p->columns[id].length, p->count};
-    if (next_run(&r, &found) != p->count || !p->count || r.at != r.end) return 0;
+    if (next_run(&r, &found) != p->count || !p->count || r.at != r.end) {
+        return 0;
+    }
     *value = (int64_t)found;
     return 1;
 }
@@ -444,9 +549,15 @@ int prt_kept_integers(struct prt_workspace *w, uint8_t id, const int64_t **value
     if (!w->known[id]) {
         size_t count = w->payload->count;
         int status = room(&w->values[id], &w->capacity[id], count ? count : 1);
-        if (!status) status = prt_integers(w, id, w->values[id]);
-        if (status) return status;
-        if (!w->known[id]) w->known[id] = 1;
+        if (!status) {
+            status = prt_integers(w, id, w->values[id]);
+        }
+        if (status) {
+            return status;
+        }
+        if (!w->known[id]) {
+            w->known[id] = 1;
+        }
     }
     *values = w->values[id];
     return 0;
@@ -457,10 +568,14 @@ int prt_doubles(struct prt_workspace *w, uint8_t id, double *values) {
     const struct prt_payload *p = w->payload;
     size_t count = p->count;
     const uint8_t *at = p->columns[id].at;
-    if (!at) return 1;
+    if (!at) {
+        return 1;
+    }
     const uint8_t *end = at + p->columns[id].length;
     if (p->columns[id].encoding == PRT_FIXED64) {
-        if (p->columns[id].length != count * 8) return -EBADMSG;
+        if (p->columns[id].length != count * 8) {
+            return -EBADMSG;
+        }
         for (size_t i = 0; i < count; i++) {
             uint64_t bits = get64(at + i * 8);
             memcpy(&values[i], &bits, 8);
@@ -472,7 +587,9 @@ int prt_doubles(struct prt_workspace *w, uint8_t id, double *values) {
         return 1;
     }
     if (p->columns[id].encoding != PRT_SCALED || at == end || *at > 9 || (size_t)(end - at) <= count) {
-        if (p->columns[id].encoding == PRT_SCALED && !count && end - at == 1 && *at <= 9) return 0;
+        if (p->columns[id].encoding == PRT_SCALED && !count && end - at == 1 && *at <= 9) {
+            return 0;
+        }
         return -EBADMSG;
     }
     double divisor = powers[*at++];
@@ -480,7 +597,9 @@ int prt_doubles(struct prt_workspace *w, uint8_t id, double *values) {
     size_t some;
     for (size_t row = 0; row < count; row += some) {
         some = count - row < PIECE ? count - row : PIECE;
-        if (!(at = prt_zigzags(at, end, some, numbers))) return -EBADMSG;
+        if (!(at = prt_zigzags(at, end, some, numbers))) {
+            return -EBADMSG;
+        }
         for (size_t i = 0; i < some; i++) {
             number += numbers[i];
             values[row + i] = (double)(int64_t)number / divisor;
@@ -494,12 +613,21 @@ int prt_doubles(struct prt_workspace *w, uint8_t id, double *values) {
 /* Bytes of the character at `at`, 0 where it is no UTF-8. */
 static size_t character(const uint8_t *at, size_t left) {
     uint8_t c = at[0];
-    if (c < 0x80) return 1;
+    if (c < 0x80) {
+        return 1;
+    }
     size_t size = c >= 0xC2 && c <= 0xDF ? 2 : (c & 0xF0) == 0xE0 ? 3 : c >= 0xF0 && c <= 0xF4 ? 4 : 0;
-    if (!size || size > left) return 0;
-    for (size_t i = 1; i < size; i++)
-        if ((at[i] & 0xC0) != 0x80) return 0;
-    if ((c == 0xE0 && at[1] < 0xA0) || (c == 0xED && at[1] > 0x9F) || (c == 0xF0 && at[1] < 0x90) || (c == 0xF4 && at[1] > 0x8F)) return 0;
+    if (!size || size > left) {
+        return 0;
+    }
+    for (size_t i = 1; i < size; i++) {
+        if ((at[i] & 0xC0) != 0x80) {
+            return 0;
+        }
+    }
+    if ((c == 0xE0 && at[1] < 0xA0) || (c == 0xED && at[1] > 0x9F) || (c == 0xF0 && at[1] < 0x90) || (c == 0xF4 && at[1] > 0x8F)) {
+        return 0;
+    }
     return size;
 }
 
@@ -518,18 +646,24 @@ static void put_text(uint8_t *to, const uint8_t *at, size_t length) {
 int prt_texts(struct prt_workspace *w, uint8_t id, int32_t *offsets, uint8_t *bytes) {
     const struct prt_payload *p = w->payload;
     const uint8_t *at = p->columns[id].at;
-    if (!at) return 1;
+    if (!at) {
+        return 1;
+    }
     const uint8_t *end = at + p->columns[id].length;
     if (p->columns[id].encoding > PRT_RLE_SAME) {
         w->unknown_encodings++;
         return 1;
     }
-    if (p->columns[id].encoding != PRT_BYTES) return -EBADMSG;
+    if (p->columns[id].encoding != PRT_BYTES) {
+        return -EBADMSG;
+    }
     int32_t used = 0;
     offsets[0] = 0;
     for (size_t i = 0; i < p->count; i++) {
         uint64_t length;
-        if (!(at = prt_varint(at, end, &length)) || length > (uint64_t)(end - at)) return -EBADMSG;
+        if (!(at = prt_varint(at, end, &length)) || length > (uint64_t)(end - at)) {
+            return -EBADMSG;
+        }
         put_text(bytes + used, at, (size_t)length);
         at += length;
         used += (int32_t)length;

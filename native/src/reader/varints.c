@@ -22,7 +22,9 @@ static uint64_t get64(const uint8_t *at) {
     return word;
 #else
     uint64_t word = 0;
-    for (unsigned i = 0; i < 8; i++) word |= (uint64_t)at[i] << 8 * i;
+    for (unsigned i = 0; i < 8; i++) {
+        word |= (uint64_t)at[i] << 8 * i;
+    }
     return word;
 #endif
 }
@@ -35,8 +37,11 @@ static ALWAYS_INLINE uint64_t number(uint64_t value, int sign) { return sign ? p
 static ALWAYS_INLINE const uint8_t *one_by_one(const uint8_t *at, const uint8_t *end, size_t count, uint64_t *values, int sign) {
     for (size_t i = 0; i < count; i++) {
         uint64_t value;
-        if (at < end && *at < 128) value = *at++;
-        else if (!(at = prt_varint(at, end, &value))) return NULL;
+        if (at < end && *at < 128) {
+            value = *at++;
+        } else if (!(at = prt_varint(at, end, &value))) {
+            return NULL;
+        }
         values[i] = number(value, sign);
     }
     return at;
@@ -56,20 +61,26 @@ static ALWAYS_INLINE const uint8_t *by_words(const uint8_t *at, const uint8_t *e
     while (count - i >= 8 && end - at >= 8) {
         uint64_t word = get64(at), ends = ~word & CONTINUED;
         if (ends == CONTINUED) { /* eight numbers of one byte */
-            for (size_t k = 0; k < 8; k++) values[i + k] = number(at[k], sign);
+            for (size_t k = 0; k < 8; k++) {
+                values[i + k] = number(at[k], sign);
+            }
             i += 8;
             at += 8;
             continue;
         }
         if (ends == PAIRS) { /* four numbers of two bytes */
             word = (word & 0x007F007F007F007Fu) | (word & 0x7F007F007F007F00u) >> 1;
-            for (size_t k = 0; k < 4; k++) values[i + k] = number(word >> 16 * k & 0xFFFFu, sign);
+            for (size_t k = 0; k < 4; k++) {
+                values[i + k] = number(word >> 16 * k & 0xFFFFu, sign);
+            }
             i += 4;
             at += 8;
             continue;
         }
         if (!ends) { /* longer than eight bytes */
-            if (!(at = one_by_one(at, end, 1, &values[i++], sign))) return NULL;
+            if (!(at = one_by_one(at, end, 1, &values[i++], sign))) {
+                return NULL;
+            }
             continue;
         }
         uint64_t upto = ends ^ (ends - 1), more = ends & (ends - 1);
@@ -106,9 +117,15 @@ static struct shape shape_of(unsigned continued, unsigned lanes) {
     memset(s.from, 0x80, sizeof s.from); /* a zero */
     for (unsigned at = 0; s.numbers < lanes;) {
         unsigned length = 1;
-        while (at + length <= 8 && continued >> (at + length - 1) & 1) length++;
-        if (at + length > 8 || length > size) break;
-        for (unsigned i = 0; i < length; i++) s.from[s.numbers * size + i] = (uint8_t)(at + i);
+        while (at + length <= 8 && continued >> (at + length - 1) & 1) {
+            length++;
+        }
+        if (at + length > 8 || length > size) {
+            break;
+        }
+        for (unsigned i = 0; i < length; i++) {
+            s.from[s.numbers * size + i] = (uint8_t)(at + i);
+        }
         s.numbers++;
         s.bytes = (uint8_t)(at += length);
     }
@@ -127,7 +144,9 @@ static void make_shapes(void) {
 /* A number that no lane has room for. */
 LANES static ALWAYS_INLINE const uint8_t *long_number(const uint8_t *at, const uint8_t *end, uint64_t *value, int sign) {
     uint64_t word = get64(at), ends = ~word & CONTINUED;
-    if (!ends) return one_by_one(at, end, 1, value, sign);
+    if (!ends) {
+        return one_by_one(at, end, 1, value, sign);
+    }
     *value = number(_pext_u64(word & (ends ^ (ends - 1)), ~CONTINUED), sign);
     return at + ((unsigned)__builtin_ctzll(ends) >> 3) + 1;
 }
@@ -141,8 +160,7 @@ LANES static ALWAYS_INLINE void put4(uint64_t *to, __m256i numbers, int sign) {
 }
 
 /* For numbers of mostly one byte. */
-LANES static ALWAYS_INLINE const uint8_t *by_narrow_lanes(const uint8_t *at, const uint8_t *end, size_t count, uint64_t *values,
-                                                 int sign) {
+LANES static ALWAYS_INLINE const uint8_t *by_narrow_lanes(const uint8_t *at, const uint8_t *end, size_t count, uint64_t *values, int sign) {
     const __m128i low = _mm_set1_epi16(0x007F), high = _mm_set1_epi16(0x7F00);
     size_t i = 0;
     while (count - i >= 16 && end - at >= 16) {
@@ -159,7 +177,9 @@ LANES static ALWAYS_INLINE const uint8_t *by_narrow_lanes(const uint8_t *at, con
         }
         const struct shape *s = &narrow[continued & 255];
         if (!s->numbers) {
-            if (!(at = long_number(at, end, &values[i++], sign))) return NULL;
+            if (!(at = long_number(at, end, &values[i++], sign))) {
+                return NULL;
+            }
             continue;
         }
         __m128i lanes = _mm_shuffle_epi8(bytes, _mm_loadu_si128((const __m128i *)(const void *)s->from));
@@ -173,15 +193,16 @@ LANES static ALWAYS_INLINE const uint8_t *by_narrow_lanes(const uint8_t *at, con
 }
 
 /* For numbers of mostly two to four bytes. */
-LANES static ALWAYS_INLINE const uint8_t *by_wide_lanes(const uint8_t *at, const uint8_t *end, size_t count, uint64_t *values,
-                                               int sign) {
+LANES static ALWAYS_INLINE const uint8_t *by_wide_lanes(const uint8_t *at, const uint8_t *end, size_t count, uint64_t *values, int sign) {
     const __m128i low = _mm_set1_epi16(0x007F), high = _mm_set1_epi16(0x7F00), weights = _mm_set1_epi32(1 << 30 | 1);
     size_t i = 0;
     while (count - i >= 4 && end - at >= 16) {
         __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)at);
         const struct shape *s = &wide[(unsigned)_mm_movemask_epi8(bytes) & 255];
         if (!s->numbers) {
-            if (!(at = long_number(at, end, &values[i++], sign))) return NULL;
+            if (!(at = long_number(at, end, &values[i++], sign))) {
+                return NULL;
+            }
             continue;
         }
         __m128i lanes = _mm_shuffle_epi8(bytes, _mm_loadu_si128((const __m128i *)(const void *)s->from));
@@ -199,7 +220,9 @@ LANES static ALWAYS_INLINE const uint8_t *by_lanes(const uint8_t *at, const uint
     pthread_once(&once, make_shapes);
     unsigned continued = 0; /* of the first bytes */
     size_t seen = (size_t)(end - at) < 64 ? (size_t)(end - at) : 64;
-    for (size_t i = 0; i < seen; i++) continued += at[i] >> 7;
+    for (size_t i = 0; i < seen; i++) {
+        continued += at[i] >> 7;
+    }
     return continued < seen * 3 / 10 ? by_narrow_lanes(at, end, count, values, sign) : by_wide_lanes(at, end, count, values, sign);
 }
 
@@ -216,17 +239,25 @@ static int has_lanes(void) { return __builtin_cpu_supports("avx2") && __builtin_
 #endif
 
 const uint8_t *prt_varints(const uint8_t *at, const uint8_t *end, size_t count, uint64_t *values) {
-    if (count > (size_t)(end - at)) return NULL;
+    if (count > (size_t)(end - at)) {
+        return NULL;
+    }
 #ifdef WITH_LANES
-    if (has_lanes()) return varints_by_lanes(at, end, count, values);
+    if (has_lanes()) {
+        return varints_by_lanes(at, end, count, values);
+    }
 #endif
     return by_words(at, end, count, values, 0);
 }
 
 const uint8_t *prt_zigzags(const uint8_t *at, const uint8_t *end, size_t count, uint64_t *values) {
-    if (count > (size_t)(end - at)) return NULL;
+    if (count > (size_t)(end - at)) {
+        return NULL;
+    }
 #ifdef WITH_LANES
-    if (has_lanes()) return zigzags_by_lanes(at, end, count, values);
+    if (has_lanes()) {
+        return zigzags_by_lanes(at, end, count, values);
+    }
 #endif
     return by_words(at, end, count, values, 1);
 }

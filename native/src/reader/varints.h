@@ -10,7 +10,9 @@ static inline const uint8_t *prt_varint(const uint8_t *at, const uint8_t *end, u
     uint64_t result = 0;
     for (unsigned shift = 0; at < end && shift < 64; shift += 7) {
         uint64_t byte = *at++;
-        if (shift == 63 && byte > 1) return NULL;
+        if (shift == 63 && byte > 1) {
+            return NULL;
+        }
         result |= (byte & 127u) << shift;
         if (byte < 128) {
             *value = result;

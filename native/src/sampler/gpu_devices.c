@@ -19,16 +19,38 @@
 #define LAST_AFTER_S 10 /* health that was read longer ago is read once more at the end */
 
 static const char *const questions[GPU_QUESTIONS] = {
-    [ASK_UTILIZATION] = "gpu.utilization", [ASK_MEMORY] = "gpu.memory", [ASK_POWER] = "gpu.power", [ASK_SM_CLOCK] = "gpu.sm_clock",
-    [ASK_THROTTLE_REASONS] = "gpu.throttle_reasons", [ASK_TEMPERATURE] = "gpu.temperature", [ASK_MEMORY_CLOCK] = "gpu.memory_clock",
-    [ASK_MEMORY_TEMPERATURE] = "gpu.memory_temperature", [ASK_THROTTLE_TIME] = "gpu.throttle_time", [ASK_PCIE] = "gpu.pcie",
-    [ASK_NVLINK] = "gpu.nvlink", [ASK_ENERGY] = "gpu.energy", [ASK_ECC] = "gpu.ecc", [ASK_REMAPPED_ROWS] = "gpu.remapped_rows",
+    [ASK_UTILIZATION] = "gpu.utilization",
+    [ASK_MEMORY] = "gpu.memory",
+    [ASK_POWER] = "gpu.power",
+    [ASK_SM_CLOCK] = "gpu.sm_clock",
+    [ASK_THROTTLE_REASONS] = "gpu.throttle_reasons",
+    [ASK_TEMPERATURE] = "gpu.temperature",
+    [ASK_MEMORY_CLOCK] = "gpu.memory_clock",
+    [ASK_MEMORY_TEMPERATURE] = "gpu.memory_temperature",
+    [ASK_THROTTLE_TIME] = "gpu.throttle_time",
+    [ASK_PCIE] = "gpu.pcie",
+    [ASK_NVLINK] = "gpu.nvlink",
+    [ASK_ENERGY] = "gpu.energy",
+    [ASK_ECC] = "gpu.ecc",
+    [ASK_REMAPPED_ROWS] = "gpu.remapped_rows",
     [ASK_XID] = "gpu.xid",
 };
 static const char *const units[GPU_QUESTIONS] = {
-    [ASK_UTILIZATION] = " %", [ASK_MEMORY] = " B", [ASK_POWER] = " mW", [ASK_SM_CLOCK] = " MHz", [ASK_THROTTLE_REASONS] = "",
-    [ASK_TEMPERATURE] = " C", [ASK_MEMORY_CLOCK] = " MHz", [ASK_MEMORY_TEMPERATURE] = " C", [ASK_THROTTLE_TIME] = " %", [ASK_PCIE] = " B/s",
-    [ASK_NVLINK] = " B/s", [ASK_ENERGY] = " J", [ASK_ECC] = "", [ASK_REMAPPED_ROWS] = "", [ASK_XID] = "",
+    [ASK_UTILIZATION] = " %",
+    [ASK_MEMORY] = " B",
+    [ASK_POWER] = " mW",
+    [ASK_SM_CLOCK] = " MHz",
+    [ASK_THROTTLE_REASONS] = "",
+    [ASK_TEMPERATURE] = " C",
+    [ASK_MEMORY_CLOCK] = " MHz",
+    [ASK_MEMORY_TEMPERATURE] = " C",
+    [ASK_THROTTLE_TIME] = " %",
+    [ASK_PCIE] = " B/s",
+    [ASK_NVLINK] = " B/s",
+    [ASK_ENERGY] = " J",
+    [ASK_ECC] = "",
+    [ASK_REMAPPED_ROWS] = "",
+    [ASK_XID] = "",
 };
 
 /* ---------------------------------------------------------------- text */
@@ -58,7 +80,8 @@ static void add_error(struct text *text, int code) {
 }
 
 /* "GPU 0 to 2, 5: why; GPU 3: why", of those that `why_of` says something about: each reason once. */
-static void tell(struct gpus *gpus, const char *what, void (*why_of)(const struct gpus *, int gpu, int question, struct text *), int question) {
+static void tell(struct gpus *gpus, const char *what, void (*why_of)(const struct gpus *, int gpu, int question, struct text *),
+                 int question) {
     enum { REASON = 320 };
     char same[GPUS_MAX] = {0}; /* told already, with an earlier one */
     char (*reasons)[REASON] = calloc((size_t)gpus->count, REASON);
@@ -354,7 +377,8 @@ int postrun_gpu_sound(struct gpus *gpus, struct gpu *gpu, enum gpu_question ques
 
 static void read_utilisation(struct gpus *gpus, struct gpu *gpu, int number) {
     struct nvml_utilisation used = {0, 0};
-    if (!postrun_gpu_judge(gpus, gpu, ASK_UTILIZATION, gpus->nvml->utilisation ? gpus->nvml->utilisation(gpu->handle, &used) : NVML_FUNCTION_NOT_FOUND)) {
+    if (!postrun_gpu_judge(gpus, gpu, ASK_UTILIZATION,
+                           gpus->nvml->utilisation ? gpus->nvml->utilisation(gpu->handle, &used) : NVML_FUNCTION_NOT_FOUND)) {
         return;
     }
     if (postrun_gpu_sound(gpus, gpu, ASK_UTILIZATION, used.gpu <= 100, used.gpu)) {
@@ -373,7 +397,8 @@ static void read_memory(struct gpus *gpus, struct gpu *gpu, int number) {
         code = gpus->nvml->memory_v2(gpu->handle, &memory);
         total = memory.total;
         used = memory.used;
-        gpu->old_memory = code == NVML_ARGUMENT_VERSION || code == NVML_FUNCTION_NOT_FOUND || code == NVML_INVALID_ARGUMENT || code == NVML_NOT_SUPPORTED;
+        gpu->old_memory =
+            code == NVML_ARGUMENT_VERSION || code == NVML_FUNCTION_NOT_FOUND || code == NVML_INVALID_ARGUMENT || code == NVML_NOT_SUPPORTED;
     }
     if (gpu->old_memory && gpus->nvml->memory) {
         struct nvml_memory memory = {0, 0, 0};
@@ -381,7 +406,8 @@ static void read_memory(struct gpus *gpus, struct gpu *gpu, int number) {
         total = memory.total;
         used = memory.used;
     }
-    if (!postrun_gpu_judge(gpus, gpu, ASK_MEMORY, code) || !postrun_gpu_sound(gpus, gpu, ASK_MEMORY, total > 0 && total < 1ull << 50, total) ||
+    if (!postrun_gpu_judge(gpus, gpu, ASK_MEMORY, code) ||
+        !postrun_gpu_sound(gpus, gpu, ASK_MEMORY, total > 0 && total < 1ull << 50, total) ||
         !postrun_gpu_sound(gpus, gpu, ASK_MEMORY, used <= total, used)) {
         return;
     }
@@ -406,7 +432,8 @@ static void read_power(struct gpus *gpus, struct gpu *gpu, int number) {
 
 static void read_clock(struct gpus *gpus, struct gpu *gpu, int number) {
     unsigned clock = 0;
-    if (postrun_gpu_judge(gpus, gpu, ASK_SM_CLOCK, gpus->nvml->clock ? gpus->nvml->clock(gpu->handle, NVML_SM_CLOCK, &clock) : NVML_FUNCTION_NOT_FOUND) &&
+    if (postrun_gpu_judge(gpus, gpu, ASK_SM_CLOCK,
+                          gpus->nvml->clock ? gpus->nvml->clock(gpu->handle, NVML_SM_CLOCK, &clock) : NVML_FUNCTION_NOT_FOUND) &&
         postrun_gpu_sound(gpus, gpu, ASK_SM_CLOCK, clock <= CLOCK_MAX, clock)) {
         postrun_gpu_put(gpus, M_GPU_SM_CLOCK, number, clock);
     }
@@ -415,7 +442,8 @@ static void read_clock(struct gpus *gpus, struct gpu *gpu, int number) {
 static void read_throttle_reasons(struct gpus *gpus, struct gpu *gpu, int number) {
     unsigned long long reasons = 0;
     int code = gpus->nvml->throttle_reasons ? gpus->nvml->throttle_reasons(gpu->handle, &reasons) : NVML_FUNCTION_NOT_FOUND;
-    if (postrun_gpu_judge(gpus, gpu, ASK_THROTTLE_REASONS, code) && postrun_gpu_sound(gpus, gpu, ASK_THROTTLE_REASONS, reasons < REASONS_MAX, reasons)) {
+    if (postrun_gpu_judge(gpus, gpu, ASK_THROTTLE_REASONS, code) &&
+        postrun_gpu_sound(gpus, gpu, ASK_THROTTLE_REASONS, reasons < REASONS_MAX, reasons)) {
         postrun_gpu_put(gpus, M_GPU_THROTTLE_REASONS, number, (double)reasons);
     }
 }
@@ -443,8 +471,12 @@ static void tell_changes(struct gpus *gpus) {
 
 void postrun_gpus_read(struct gpus *gpus) {
     static void (*const readers[EACH_SAMPLE])(struct gpus *, struct gpu *, int) = {
-        [ASK_UTILIZATION] = read_utilisation, [ASK_MEMORY] = read_memory, [ASK_POWER] = read_power, [ASK_SM_CLOCK] = read_clock,
-        [ASK_THROTTLE_REASONS] = read_throttle_reasons, [ASK_TEMPERATURE] = read_temperature,
+        [ASK_UTILIZATION] = read_utilisation,
+        [ASK_MEMORY] = read_memory,
+        [ASK_POWER] = read_power,
+        [ASK_SM_CLOCK] = read_clock,
+        [ASK_THROTTLE_REASONS] = read_throttle_reasons,
+        [ASK_TEMPERATURE] = read_temperature,
     };
     gpus->fresh_count = 0;
     gpus->base_ticks = gpus->ticks; /* the sampler changes neither while it waits for the answer */

@@ -214,9 +214,7 @@ void postrun_gpu_windows_put(struct gpus *gpus) {
 
 /* ---------------------------------------------------------------- groups */
 
-void postrun_gpu_health_read(struct gpus *gpus, struct gpu *gpu, int number) {
-    read_group(gpus, gpu, number, GPU_HEALTH);
-}
+void postrun_gpu_health_read(struct gpus *gpus, struct gpu *gpu, int number) { read_group(gpus, gpu, number, GPU_HEALTH); }
 
 void postrun_gpu_fields_read(struct gpus *gpus, struct gpu *gpu, int number) {
     double rate = postrun_clock_rate();

@@ -87,7 +87,8 @@ const char *postrun_nvml_error(int code) {
     case NVML_FUNCTION_NOT_FOUND: return "the driver is too old for it";
     case NVML_GPU_IS_LOST: return "has fallen off the bus";
     case NVML_RESET_REQUIRED: return "needs a reset";
-    case NVML_VERSION_MISMATCH: return "the driver and its library are of different versions: restart the machine, or load the driver again";
+    case NVML_VERSION_MISMATCH:
+        return "the driver and its library are of different versions: restart the machine, or load the driver again";
     case NVML_IN_USE: return "in use";
     case NVML_NO_MEMORY: return "no memory";
     case NVML_NO_DATA: return "no data";

@@ -21,20 +21,73 @@
 #define INTERVAL_MAX 60000u
 
 static const char *const metric_names[SAMPLER_METRICS] = {
-    "cpu_utilization", "cpu_iowait", "memory_used_percent", "disk_iops", "disk_read", "disk_write", "network_receive", "network_transmit",
-    "cgroup.cpu_quota_cores", "cgroup.throttled_percent", "cgroup.memory_used_bytes", "cgroup.memory_limit_bytes",
-    "psi.cpu_some", "psi.memory_some", "psi.memory_full", "psi.io_some", "psi.io_full",
-    "perf.ref_cycles", "perf.itlb_misses", "perf.cycles", "perf.instructions",
-    "gpu_utilization", "gpu_memory_controller", "gpu_memory_used_percent", "gpu_memory_used_bytes", "gpu_memory_total_bytes", "gpu_power",
-    "gpu_sm_clock", "gpu_throttle_reasons", "gpu_temperature", "gpu_memory_temperature", "gpu_memory_clock",
-    "gpu_throttle_power", "gpu_throttle_thermal", "gpu_throttle_sync_boost", "gpu_throttle_board_limit", "gpu_throttle_reliability",
-    "gpu_pcie_transmit", "gpu_pcie_receive", "gpu_nvlink_transmit", "gpu_nvlink_receive", "gpu_energy",
-    "gpu_ecc_corrected", "gpu_ecc_uncorrected", "gpu_ecc_corrected_lifetime", "gpu_ecc_uncorrected_lifetime",
-    "gpu_remapped_rows_corrected", "gpu_remapped_rows_uncorrected", "gpu_row_remapping_pending", "gpu_row_remapping_failed", "gpu_xid",
-    "infiniband_transmit", "infiniband_receive", "infiniband_link_active", "infiniband_link_rate", "infiniband_symbol_errors",
-    "infiniband_link_downed", "infiniband_link_recoveries", "infiniband_receive_errors", "infiniband_transmit_discards",
-    "infiniband_transmit_wait", "roce_out_of_sequence", "roce_sequence_errors", "roce_ack_timeouts", "roce_congestion_notifications",
-    "sampler.cost_us", "sampler.interval_ms",
+    "cpu_utilization",
+    "cpu_iowait",
+    "memory_used_percent",
+    "disk_iops",
+    "disk_read",
+    "disk_write",
+    "network_receive",
+    "network_transmit",
+    "cgroup.cpu_quota_cores",
+    "cgroup.throttled_percent",
+    "cgroup.memory_used_bytes",
+    "cgroup.memory_limit_bytes",
+    "psi.cpu_some",
+    "psi.memory_some",
+    "psi.memory_full",
+    "psi.io_some",
+    "psi.io_full",
+    "perf.ref_cycles",
+    "perf.itlb_misses",
+    "perf.cycles",
+    "perf.instructions",
+    "gpu_utilization",
+    "gpu_memory_controller",
+    "gpu_memory_used_percent",
+    "gpu_memory_used_bytes",
+    "gpu_memory_total_bytes",
+    "gpu_power",
+    "gpu_sm_clock",
+    "gpu_throttle_reasons",
+    "gpu_temperature",
+    "gpu_memory_temperature",
+    "gpu_memory_clock",
+    "gpu_throttle_power",
+    "gpu_throttle_thermal",
+    "gpu_throttle_sync_boost",
+    "gpu_throttle_board_limit",
+    "gpu_throttle_reliability",
+    "gpu_pcie_transmit",
+    "gpu_pcie_receive",
+    "gpu_nvlink_transmit",
+    "gpu_nvlink_receive",
+    "gpu_energy",
+    "gpu_ecc_corrected",
+    "gpu_ecc_uncorrected",
+    "gpu_ecc_corrected_lifetime",
+    "gpu_ecc_uncorrected_lifetime",
+    "gpu_remapped_rows_corrected",
+    "gpu_remapped_rows_uncorrected",
+    "gpu_row_remapping_pending",
+    "gpu_row_remapping_failed",
+    "gpu_xid",
+    "infiniband_transmit",
+    "infiniband_receive",
+    "infiniband_link_active",
+    "infiniband_link_rate",
+    "infiniband_symbol_errors",
+    "infiniband_link_downed",
+    "infiniband_link_recoveries",
+    "infiniband_receive_errors",
+    "infiniband_transmit_discards",
+    "infiniband_transmit_wait",
+    "roce_out_of_sequence",
+    "roce_sequence_errors",
+    "roce_ack_timeouts",
+    "roce_congestion_notifications",
+    "sampler.cost_us",
+    "sampler.interval_ms",
 };
 
 /* ---------------------------------------------------------------- files */
@@ -42,52 +95,61 @@ static const char *const metric_names[SAMPLER_METRICS] = {
 int postrun_sampler_open(const char *root, const char *name) {
     char path[2 * PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/%s", root, name);
-    if (length < 0 || (size_t)length >= sizeof path)
+    if (length < 0 || (size_t)length >= sizeof path) {
         return -ENAMETOOLONG;
+    }
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0) {
         return -errno;
+    }
     if (fd < 3) {
         int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3), error = errno;
         close(fd);
-        if (moved < 0)
+        if (moved < 0) {
             return -error;
+        }
         fd = moved;
     }
     return fd;
 }
 
 void postrun_sampler_close(int *fd) {
-    if (*fd >= 0)
+    if (*fd >= 0) {
         close(*fd);
+    }
     *fd = -1;
 }
 
 int64_t postrun_sampler_read(struct sampler *sampler, int fd, int single, char **text) {
-    if (fd < 0)
+    if (fd < 0) {
         return -EBADF;
+    }
     size_t length = 0;
     for (;;) {
         if (length + 1 >= sampler->capacity) {
             size_t capacity = sampler->capacity == 0 ? BUFFER_START : sampler->capacity * 2;
-            if (capacity > BUFFER_MAX)
+            if (capacity > BUFFER_MAX) {
                 break; /* the last line is cut off, and lines without an end are not used */
+            }
             char *buffer = realloc(sampler->buffer, capacity);
-            if (buffer == NULL)
+            if (buffer == NULL) {
                 return -ENOMEM;
+            }
             sampler->buffer = buffer;
             sampler->capacity = capacity;
         }
         size_t room = sampler->capacity - 1 - length;
         ssize_t got = pread(fd, sampler->buffer + length, room, (off_t)length);
         if (got < 0) {
-            if (errno == EINTR)
+            if (errno == EINTR) {
                 continue;
+            }
             return -errno;
         }
         length += (size_t)got;
-        if (got == 0 || (single && (size_t)got < room))
+        if (got == 0 || (single && (size_t)got < room)) {
             break;
+        }
     }
     sampler->buffer[length] = '\0';
     *text = sampler->buffer;
@@ -117,24 +179,28 @@ const char *postrun_sampler_error(int error) {
 
 static int64_t processor_ns(void) { /* of this thread: waiting for a core is no cost */
     struct timespec now;
-    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0)
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) {
         return 0;
+    }
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 void postrun_sampler_emit(struct sampler *sampler, enum sampler_metric metric, int32_t unit, double value) {
     double thousandths = value * 1e3;
-    if (fabs(thousandths) < 9007199254740992.0) /* exact as a double; fewer digits make shorter blocks */
+    if (fabs(thousandths) < 9007199254740992.0) { /* exact as a double; fewer digits make shorter blocks */
         value = (double)(int64_t)(thousandths < 0 ? thousandths - 0.5 : thousandths + 0.5) / 1e3;
+    }
     int error = postrun_session_metric(sampler->names[metric], unit, sampler->ticks, value);
-    if (error < 0 && sampler->error == 0)
+    if (error < 0 && sampler->error == 0) {
         sampler->error = error;
+    }
 }
 
 struct sampler *postrun_sampler_new(uint32_t interval_ms, const char *proc_root, const char *sys_root) {
     struct sampler *sampler = calloc(1, sizeof *sampler);
-    if (sampler == NULL)
+    if (sampler == NULL) {
         return NULL;
+    }
     sampler->made_up = proc_root != NULL || sys_root != NULL;
     int proc = snprintf(sampler->proc, sizeof sampler->proc, "%s", proc_root != NULL ? proc_root : "/proc");
     int sys = snprintf(sampler->sys, sizeof sampler->sys, "%s", sys_root != NULL ? sys_root : "/sys");
@@ -144,16 +210,19 @@ struct sampler *postrun_sampler_new(uint32_t interval_ms, const char *proc_root,
     }
     sampler->asked_ms = sampler->interval_ms = interval_ms > 0 ? interval_ms : 1;
     sampler->stat = sampler->meminfo = sampler->diskstats = sampler->net = -1;
-    for (int i = 0; i < PSI_FILES; i++)
+    for (int i = 0; i < PSI_FILES; i++) {
         sampler->psi[i].fd = -1;
-    for (int i = 0; i < SAMPLER_METRICS; i++)
+    }
+    for (int i = 0; i < SAMPLER_METRICS; i++) {
         sampler->names[i] = postrun_name(metric_names[i], strlen(metric_names[i]));
+    }
     return sampler;
 }
 
 void postrun_sampler_free(struct sampler *sampler) {
-    if (sampler == NULL)
+    if (sampler == NULL) {
         return;
+    }
     postrun_sampler_gpu_close(sampler);
     postrun_sampler_perf_close(sampler);
     postrun_sampler_infiniband_close(sampler);
@@ -165,13 +234,9 @@ void postrun_sampler_free(struct sampler *sampler) {
 
 void postrun_sampler_without_cores(struct sampler *sampler) { sampler->cores_off = 1; }
 
-void postrun_sampler_gpus(struct sampler *sampler, const struct gpu_visible *visible) {
-    sampler->gpu_wanted = visible;
-}
+void postrun_sampler_gpus(struct sampler *sampler, const struct gpu_visible *visible) { sampler->gpu_wanted = visible; }
 
-uint32_t postrun_sampler_interval_ms(const struct sampler *sampler) {
-    return sampler->interval_ms;
-}
+uint32_t postrun_sampler_interval_ms(const struct sampler *sampler) { return sampler->interval_ms; }
 
 /* One per cent of an interval is 10 us per ms of it. */
 static void adapt(struct sampler *sampler, int64_t cost_ns) {
@@ -179,12 +244,14 @@ static void adapt(struct sampler *sampler, int64_t cost_ns) {
     sampler->dear = cost_ns > limit_ns ? sampler->dear + 1 : 0;
     sampler->cheap = cost_ns < limit_ns / 4 ? sampler->cheap + 1 : 0;
     uint32_t interval_ms = sampler->interval_ms;
-    if (sampler->dear >= DEAR_SAMPLES && interval_ms < INTERVAL_MAX)
+    if (sampler->dear >= DEAR_SAMPLES && interval_ms < INTERVAL_MAX) {
         interval_ms = interval_ms > INTERVAL_MAX / 2 ? INTERVAL_MAX : interval_ms * 2;
-    else if (sampler->cheap >= CHEAP_SAMPLES && interval_ms > sampler->asked_ms)
+    } else if (sampler->cheap >= CHEAP_SAMPLES && interval_ms > sampler->asked_ms) {
         interval_ms = interval_ms / 2 > sampler->asked_ms ? interval_ms / 2 : sampler->asked_ms;
-    if (interval_ms == sampler->interval_ms)
+    }
+    if (interval_ms == sampler->interval_ms) {
         return;
+    }
     if (!sampler->backed_off) {
         char why[160];
         snprintf(why, sizeof why, "a sample took %lld us, more than 1 %% of %u ms: longer intervals, see sampler.interval_ms",
@@ -214,18 +281,21 @@ int postrun_sampler_sample(struct sampler *sampler, int64_t ticks) {
     postrun_sampler_proc_sample(sampler);
     postrun_sampler_cgroup_sample(sampler);
     postrun_sampler_infiniband_sample(sampler);
-    if (first)
+    if (first) {
         postrun_sampler_perf_open(sampler);
-    if (!sampler->cores_off)
+    }
+    if (!sampler->cores_off) {
         postrun_sampler_perf_sample(sampler);
+    }
     int64_t of_gpus = postrun_sampler_gpu_sample(sampler);
     sampler->last_ticks = ticks;
 
     int64_t cost = processor_ns() - begun + of_gpus;
     postrun_sampler_emit(sampler, M_COST, -1, (double)cost / 1e3);
-    if (first) /* opens everything, so its cost says nothing of the others' */
+    if (first) { /* opens everything, so its cost says nothing of the others' */
         postrun_sampler_emit(sampler, M_INTERVAL, -1, sampler->interval_ms);
-    else
+    } else {
         adapt(sampler, cost);
+    }
     return sampler->error != 0 ? sampler->error : sampler->anything ? 0 : -ENODATA;
 }

@@ -29,8 +29,9 @@ int64_t postrun_sampler_read(struct sampler *sampler, int fd, int single, char *
 /* The next line that is ended by a newline (which becomes NUL), or NULL. A last line without one was cut off, maybe within a number. */
 static inline char *sampler_line(char **at, const char *end) {
     char *line = *at, *newline = line < end ? memchr(line, '\n', (size_t)(end - line)) : NULL;
-    if (newline == NULL)
+    if (newline == NULL) {
         return NULL;
+    }
     *newline = '\0';
     *at = newline + 1;
     return line;
@@ -39,19 +40,23 @@ static inline char *sampler_line(char **at, const char *end) {
 /* A decimal number behind blanks and before a blank or the end. 1, or 0 for anything else, also for numbers beyond 64 bits. */
 static inline int sampler_number(const char **at, uint64_t *value) {
     const char *p = *at;
-    while (*p == ' ' || *p == '\t')
+    while (*p == ' ' || *p == '\t') {
         p++;
-    if (*p < '0' || *p > '9')
+    }
+    if (*p < '0' || *p > '9') {
         return 0;
+    }
     uint64_t number = 0;
     for (; *p >= '0' && *p <= '9'; p++) {
         unsigned digit = (unsigned)(*p - '0');
-        if (number > (UINT64_MAX - digit) / 10)
+        if (number > (UINT64_MAX - digit) / 10) {
             return 0;
+        }
         number = number * 10 + digit;
     }
-    if (*p != ' ' && *p != '\t' && *p != '\0')
+    if (*p != ' ' && *p != '\t' && *p != '\0') {
         return 0;
+    }
     *at = p;
     *value = number;
     return 1;
@@ -69,20 +74,74 @@ const char *postrun_sampler_error(int error);
 /* ---------------------------------------------------------------- state */
 
 enum sampler_metric {
-    M_CPU_UTILIZATION, M_CPU_IOWAIT, M_MEMORY_USED, M_DISK_IOPS, M_DISK_READ, M_DISK_WRITE, M_NETWORK_RECEIVE, M_NETWORK_TRANSMIT,
-    M_CPU_QUOTA, M_THROTTLED, M_CGROUP_MEMORY_USED, M_CGROUP_MEMORY_LIMIT,
-    M_PSI_CPU_SOME, M_PSI_MEMORY_SOME, M_PSI_MEMORY_FULL, M_PSI_IO_SOME, M_PSI_IO_FULL,
-    M_PERF_REF_CYCLES, M_PERF_ITLB_MISSES, M_PERF_CYCLES, M_PERF_INSTRUCTIONS,
-    M_GPU_UTILIZATION, M_GPU_MEMORY_CONTROLLER, M_GPU_MEMORY_USED_PERCENT, M_GPU_MEMORY_USED, M_GPU_MEMORY_TOTAL, M_GPU_POWER,
-    M_GPU_SM_CLOCK, M_GPU_THROTTLE_REASONS, M_GPU_TEMPERATURE, M_GPU_MEMORY_TEMPERATURE, M_GPU_MEMORY_CLOCK,
-    M_GPU_THROTTLE_POWER, M_GPU_THROTTLE_THERMAL, M_GPU_THROTTLE_SYNC_BOOST, M_GPU_THROTTLE_BOARD_LIMIT, M_GPU_THROTTLE_RELIABILITY,
-    M_GPU_PCIE_TRANSMIT, M_GPU_PCIE_RECEIVE, M_GPU_NVLINK_TRANSMIT, M_GPU_NVLINK_RECEIVE, M_GPU_ENERGY,
-    M_GPU_ECC_CORRECTED, M_GPU_ECC_UNCORRECTED, M_GPU_ECC_CORRECTED_LIFETIME, M_GPU_ECC_UNCORRECTED_LIFETIME,
-    M_GPU_ROWS_CORRECTED, M_GPU_ROWS_UNCORRECTED, M_GPU_ROWS_PENDING, M_GPU_ROWS_FAILED, M_GPU_XID,
-    M_INFINIBAND_TRANSMIT, M_INFINIBAND_RECEIVE, M_INFINIBAND_LINK_ACTIVE, M_INFINIBAND_LINK_RATE, M_INFINIBAND_SYMBOL_ERRORS,
-    M_INFINIBAND_LINK_DOWNED, M_INFINIBAND_LINK_RECOVERIES, M_INFINIBAND_RECEIVE_ERRORS, M_INFINIBAND_TRANSMIT_DISCARDS,
-    M_INFINIBAND_TRANSMIT_WAIT, M_ROCE_OUT_OF_SEQUENCE, M_ROCE_SEQUENCE_ERRORS, M_ROCE_ACK_TIMEOUTS, M_ROCE_CONGESTION_NOTIFICATIONS,
-    M_COST, M_INTERVAL, SAMPLER_METRICS
+    M_CPU_UTILIZATION,
+    M_CPU_IOWAIT,
+    M_MEMORY_USED,
+    M_DISK_IOPS,
+    M_DISK_READ,
+    M_DISK_WRITE,
+    M_NETWORK_RECEIVE,
+    M_NETWORK_TRANSMIT,
+    M_CPU_QUOTA,
+    M_THROTTLED,
+    M_CGROUP_MEMORY_USED,
+    M_CGROUP_MEMORY_LIMIT,
+    M_PSI_CPU_SOME,
+    M_PSI_MEMORY_SOME,
+    M_PSI_MEMORY_FULL,
+    M_PSI_IO_SOME,
+    M_PSI_IO_FULL,
+    M_PERF_REF_CYCLES,
+    M_PERF_ITLB_MISSES,
+    M_PERF_CYCLES,
+    M_PERF_INSTRUCTIONS,
+    M_GPU_UTILIZATION,
+    M_GPU_MEMORY_CONTROLLER,
+    M_GPU_MEMORY_USED_PERCENT,
+    M_GPU_MEMORY_USED,
+    M_GPU_MEMORY_TOTAL,
+    M_GPU_POWER,
+    M_GPU_SM_CLOCK,
+    M_GPU_THROTTLE_REASONS,
+    M_GPU_TEMPERATURE,
+    M_GPU_MEMORY_TEMPERATURE,
+    M_GPU_MEMORY_CLOCK,
+    M_GPU_THROTTLE_POWER,
+    M_GPU_THROTTLE_THERMAL,
+    M_GPU_THROTTLE_SYNC_BOOST,
+    M_GPU_THROTTLE_BOARD_LIMIT,
+    M_GPU_THROTTLE_RELIABILITY,
+    M_GPU_PCIE_TRANSMIT,
+    M_GPU_PCIE_RECEIVE,
+    M_GPU_NVLINK_TRANSMIT,
+    M_GPU_NVLINK_RECEIVE,
+    M_GPU_ENERGY,
+    M_GPU_ECC_CORRECTED,
+    M_GPU_ECC_UNCORRECTED,
+    M_GPU_ECC_CORRECTED_LIFETIME,
+    M_GPU_ECC_UNCORRECTED_LIFETIME,
+    M_GPU_ROWS_CORRECTED,
+    M_GPU_ROWS_UNCORRECTED,
+    M_GPU_ROWS_PENDING,
+    M_GPU_ROWS_FAILED,
+    M_GPU_XID,
+    M_INFINIBAND_TRANSMIT,
+    M_INFINIBAND_RECEIVE,
+    M_INFINIBAND_LINK_ACTIVE,
+    M_INFINIBAND_LINK_RATE,
+    M_INFINIBAND_SYMBOL_ERRORS,
+    M_INFINIBAND_LINK_DOWNED,
+    M_INFINIBAND_LINK_RECOVERIES,
+    M_INFINIBAND_RECEIVE_ERRORS,
+    M_INFINIBAND_TRANSMIT_DISCARDS,
+    M_INFINIBAND_TRANSMIT_WAIT,
+    M_ROCE_OUT_OF_SEQUENCE,
+    M_ROCE_SEQUENCE_ERRORS,
+    M_ROCE_ACK_TIMEOUTS,
+    M_ROCE_CONGESTION_NOTIFICATIONS,
+    M_COST,
+    M_INTERVAL,
+    SAMPLER_METRICS
 };
 
 enum core_field { CORE_USER, CORE_NICE, CORE_SYSTEM, CORE_IDLE, CORE_IOWAIT, CORE_IRQ, CORE_SOFTIRQ, CORE_STEAL, CORE_FIELDS };

@@ -24,10 +24,12 @@ static const char *const statistic_files[2][CGROUP_PARTS] = {{"cpu.stat", "memor
 static int lists(const char *list, const char *word) {
     size_t length = strlen(word);
     for (const char *p = list; p != NULL; p = strchr(p, ',')) {
-        if (*p == ',')
+        if (*p == ',') {
             p++;
-        if (strncmp(p, word, length) == 0 && (p[length] == ',' || p[length] == '\0'))
+        }
+        if (strncmp(p, word, length) == 0 && (p[length] == ',' || p[length] == '\0')) {
             return 1;
+        }
     }
     return 0;
 }
@@ -35,8 +37,9 @@ static int lists(const char *list, const char *word) {
 /* Cuts the next word off, with blanks between words; NULL at the end. */
 static char *word(char **at) {
     char *begin = *at + strspn(*at, " ");
-    if (*begin == '\0')
+    if (*begin == '\0') {
         return NULL;
+    }
     char *end = begin + strcspn(begin, " ");
     *at = *end == '\0' ? end : end + 1;
     *end = '\0';
@@ -62,12 +65,14 @@ static int own_path(struct sampler *sampler, int fd, const char *controller, cha
     char *at;
     int64_t length = postrun_sampler_read(sampler, fd, 0, &at);
     const char *end = length > 0 ? at + length : at;
-    if (length <= 0)
+    if (length <= 0) {
         return 0;
+    }
     for (char *line; (line = sampler_line(&at, end)) != NULL;) { /* id:controllers:path */
         char *list = strchr(line, ':'), *own = list != NULL ? strchr(list + 1, ':') : NULL;
-        if (own == NULL || own[1] != '/' || strlen(own + 1) >= PATH_MAX)
+        if (own == NULL || own[1] != '/' || strlen(own + 1) >= PATH_MAX) {
             continue;
+        }
         *own++ = '\0';
         if (controller != NULL ? lists(list + 1, controller) : list[1] == '\0') {
             snprintf(path, PATH_MAX, "%s", own);
@@ -88,14 +93,16 @@ static int own_folder(struct sampler *sampler, int fd, const char *controller, c
     char *at;
     int64_t length = postrun_sampler_read(sampler, fd, 0, &at);
     int found = 0;
-    if (length <= 0)
+    if (length <= 0) {
         return 0;
+    }
     const char *end = at + length;
     for (char *line; (line = sampler_line(&at, end)) != NULL;) {
         /* id parent major:minor root mount options [more ...] - type source options */
         char *rest = strstr(line, " - ");
-        if (rest == NULL)
+        if (rest == NULL) {
             continue;
+        }
         *rest = '\0';
         rest += 3;
         char *type = word(&rest);
@@ -103,22 +110,27 @@ static int own_folder(struct sampler *sampler, int fd, const char *controller, c
         char *options = word(&rest), *root = NULL, *mount = NULL, *p = line;
         for (int i = 0; i < 5; i++) {
             char *field = word(&p);
-            if (i == 3)
+            if (i == 3) {
                 root = field;
-            if (i == 4)
+            }
+            if (i == 4) {
                 mount = field;
+            }
         }
-        if (type == NULL || options == NULL || root == NULL || mount == NULL)
+        if (type == NULL || options == NULL || root == NULL || mount == NULL) {
             continue;
-        if (controller != NULL ? strcmp(type, "cgroup") != 0 || !lists(options, controller) : strcmp(type, "cgroup2") != 0)
+        }
+        if (controller != NULL ? strcmp(type, "cgroup") != 0 || !lists(options, controller) : strcmp(type, "cgroup2") != 0) {
             continue;
+        }
         unescape(root);
         unescape(mount);
         char path[2 * PATH_MAX];
         int below_sys = strncmp(mount, "/sys/", 5) == 0;
         int size = below_sys ? snprintf(path, sizeof path, "%s/%s", sampler->sys, mount + 5) : snprintf(path, sizeof path, "%s", mount);
-        if (size <= 0 || size >= PATH_MAX || !is_folder(path))
+        if (size <= 0 || size >= PATH_MAX || !is_folder(path)) {
             continue;
+        }
         size_t shown = strcmp(root, "/") == 0 ? 0 : strlen(root);
         int inside = strncmp(own, root, shown) == 0 && (own[shown] == '/' || own[shown] == '\0') && strstr(own, "/..") == NULL;
         if (found == 0) {
@@ -126,11 +138,13 @@ static int own_folder(struct sampler *sampler, int fd, const char *controller, c
             *top = (size_t)size;
             found = 1;
         }
-        if (!inside)
+        if (!inside) {
             continue;
+        }
         int whole = snprintf(path + size, sizeof path - (size_t)size, "%s", strcmp(own + shown, "/") == 0 ? "" : own + shown) + size;
-        if (whole >= PATH_MAX || !is_folder(path))
+        if (whole >= PATH_MAX || !is_folder(path)) {
             continue;
+        }
         memcpy(folder, path, (size_t)whole + 1);
         *top = (size_t)size;
         return 2;
@@ -153,20 +167,23 @@ static void open_part(struct sampler *sampler, enum cgroup_part part, int cgroup
     size_t top = 0;
     for (int version = 1; version <= 2; version++) {
         const char *controller = version == 1 ? controllers[part] : NULL;
-        if (!own_path(sampler, cgroup, controller, own) || own_folder(sampler, mounts, controller, own, folder, &top) == 0)
+        if (!own_path(sampler, cgroup, controller, own) || own_folder(sampler, mounts, controller, own, folder, &top) == 0) {
             continue;
+        }
         int any = 0;
         for (;;) {
             int level = group->levels;
             group->limit[level] = postrun_sampler_open(folder, limit_files[version - 1][part]);
             group->statistic[level] = postrun_sampler_open(folder, statistic_files[version - 1][part]);
-            if (period_files[version - 1][part] != NULL)
+            if (period_files[version - 1][part] != NULL) {
                 group->period[level] = postrun_sampler_open(folder, period_files[version - 1][part]);
+            }
             any |= group->limit[level] >= 0 || (part == CGROUP_MEMORY && group->statistic[level] >= 0);
             group->levels++;
             char *slash = strrchr(folder + top, '/');
-            if (slash == NULL || group->levels == SAMPLER_LEVELS)
+            if (slash == NULL || group->levels == SAMPLER_LEVELS) {
                 break;
+            }
             *slash = '\0';
         }
         if (any) {
@@ -183,8 +200,9 @@ static void open_part(struct sampler *sampler, enum cgroup_part part, int cgroup
 void postrun_sampler_cgroup_open(struct sampler *sampler) {
     for (int part = 0; part < CGROUP_PARTS; part++) {
         sampler->cgroup[part].tightest = -1;
-        for (int level = 0; level < SAMPLER_LEVELS; level++)
+        for (int level = 0; level < SAMPLER_LEVELS; level++) {
             sampler->cgroup[part].limit[level] = sampler->cgroup[part].period[level] = sampler->cgroup[part].statistic[level] = -1;
+        }
     }
     int cgroup = postrun_sampler_open(sampler->proc, "self/cgroup"), mounts = postrun_sampler_open(sampler->proc, "self/mountinfo");
     open_part(sampler, CGROUP_CPU, cgroup, mounts);
@@ -194,8 +212,9 @@ void postrun_sampler_cgroup_open(struct sampler *sampler) {
 }
 
 void postrun_sampler_cgroup_close(struct sampler *sampler) {
-    for (int part = 0; part < CGROUP_PARTS; part++)
+    for (int part = 0; part < CGROUP_PARTS; part++) {
         close_part(&sampler->cgroup[part]);
+    }
 }
 
 /* ---------------------------------------------------------------- values */
@@ -206,9 +225,11 @@ static int numbers(struct sampler *sampler, int fd, uint64_t *value, int count) 
     int64_t length = fd < 0 ? 0 : postrun_sampler_read(sampler, fd, 1, &at);
     char *line = length > 0 ? sampler_line(&at, at + length) : NULL;
     const char *p = line;
-    for (int i = 0; i < count; i++)
-        if (p == NULL || !sampler_number(&p, &value[i]))
+    for (int i = 0; i < count; i++) {
+        if (p == NULL || !sampler_number(&p, &value[i])) {
             return 0;
+        }
+    }
     return 1;
 }
 
@@ -216,10 +237,12 @@ static int numbers(struct sampler *sampler, int fd, uint64_t *value, int count) 
 static double limit_of(struct sampler *sampler, enum cgroup_part part, int level) {
     struct sampler_cgroup *group = &sampler->cgroup[part];
     uint64_t value[2] = {0, 0};
-    if (part == CGROUP_MEMORY) /* version 1 writes the largest number of whole pages for no limit */
+    if (part == CGROUP_MEMORY) { /* version 1 writes the largest number of whole pages for no limit */
         return numbers(sampler, group->limit[level], value, 1) && value[0] < (uint64_t)1 << 62 ? (double)value[0] : 0;
-    int there = group->version == 2 ? numbers(sampler, group->limit[level], value, 2)
-                                    : numbers(sampler, group->limit[level], &value[0], 1) && numbers(sampler, group->period[level], &value[1], 1);
+    }
+    int there = group->version == 2
+                    ? numbers(sampler, group->limit[level], value, 2)
+                    : numbers(sampler, group->limit[level], &value[0], 1) && numbers(sampler, group->period[level], &value[1], 1);
     return there && value[1] > 0 ? (double)value[0] / (double)value[1] : 0;
 }
 
@@ -233,8 +256,9 @@ static void sample_limits(struct sampler *sampler, enum cgroup_part part, enum s
             group->value = limit;
         }
     }
-    if (tightest != group->tightest)
+    if (tightest != group->tightest) {
         group->seen = 0;
+    }
     group->tightest = tightest;
     if (tightest >= 0) {
         sampler->anything = 1;
@@ -244,8 +268,9 @@ static void sample_limits(struct sampler *sampler, enum cgroup_part part, enum s
 
 static void sample_throttling(struct sampler *sampler) {
     struct sampler_cgroup *group = &sampler->cgroup[CGROUP_CPU];
-    if (group->tightest < 0 || group->statistic[group->tightest] < 0)
+    if (group->tightest < 0 || group->statistic[group->tightest] < 0) {
         return;
+    }
     char *at;
     int64_t length = postrun_sampler_read(sampler, group->statistic[group->tightest], 1, &at);
     uint64_t periods = 0, throttled = 0;
@@ -253,16 +278,19 @@ static void sample_throttling(struct sampler *sampler) {
     const char *end = length > 0 ? at + length : NULL;
     for (char *line; length > 0 && (line = sampler_line(&at, end)) != NULL;) {
         const char *p;
-        if (strncmp(line, "nr_periods ", 11) == 0 && (p = line + 11, sampler_number(&p, &periods)))
+        if (strncmp(line, "nr_periods ", 11) == 0 && (p = line + 11, sampler_number(&p, &periods))) {
             there |= 1;
-        else if (strncmp(line, "nr_throttled ", 13) == 0 && (p = line + 13, sampler_number(&p, &throttled)))
+        } else if (strncmp(line, "nr_throttled ", 13) == 0 && (p = line + 13, sampler_number(&p, &throttled))) {
             there |= 2;
+        }
     }
-    if (there != 3)
+    if (there != 3) {
         return;
+    }
     int64_t more = sampler_difference(periods, group->periods), of_them = sampler_difference(throttled, group->throttled);
-    if (group->seen != 0 && group->seen + 1 == sampler->number && more > 0 && of_them >= 0)
+    if (group->seen != 0 && group->seen + 1 == sampler->number && more > 0 && of_them >= 0) {
         postrun_sampler_emit(sampler, M_THROTTLED, -1, of_them < more ? 100 * (double)of_them / (double)more : 100);
+    }
     group->periods = periods;
     group->throttled = throttled;
     group->seen = sampler->number;
@@ -271,9 +299,11 @@ static void sample_throttling(struct sampler *sampler) {
 static void sample_memory_use(struct sampler *sampler) {
     const struct sampler_cgroup *group = &sampler->cgroup[CGROUP_MEMORY];
     int level = group->tightest;
-    for (int i = 0; level < 0 && i < group->levels; i++)
-        if (group->statistic[i] >= 0)
+    for (int i = 0; level < 0 && i < group->levels; i++) {
+        if (group->statistic[i] >= 0) {
             level = i;
+        }
+    }
     uint64_t used;
     if (level >= 0 && numbers(sampler, group->statistic[level], &used, 1)) {
         sampler->anything = 1;

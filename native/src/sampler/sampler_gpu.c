@@ -9,16 +9,15 @@
 #if !defined(__linux__)
 
 void postrun_sampler_gpu_open(struct sampler *sampler) {
-    if (sampler->gpu_wanted)
+    if (sampler->gpu_wanted) {
         postrun_session_capability("gpu.samples", "GPUs are sampled on Linux only");
+    }
 }
 int64_t postrun_sampler_gpu_sample(struct sampler *sampler) {
     (void)sampler;
     return 0;
 }
-void postrun_sampler_gpu_close(struct sampler *sampler) {
-    (void)sampler;
-}
+void postrun_sampler_gpu_close(struct sampler *sampler) { (void)sampler; }
 
 #else
 
@@ -37,15 +36,17 @@ void postrun_sampler_gpu_close(struct sampler *sampler) {
 
 void postrun_gpus_fact(struct gpus *gpus, const char *key, const char *value) {
     pthread_mutex_lock(&gpus->lock);
-    if (!gpus->abandoned)
+    if (!gpus->abandoned) {
         postrun_metadata(key, value);
+    }
     pthread_mutex_unlock(&gpus->lock);
 }
 
 void postrun_gpus_capability(struct gpus *gpus, const char *what, const char *why) {
     pthread_mutex_lock(&gpus->lock);
-    if (!gpus->abandoned)
+    if (!gpus->abandoned) {
         postrun_session_capability(what, why);
+    }
     pthread_mutex_unlock(&gpus->lock);
 }
 
@@ -77,8 +78,9 @@ static void watch_windows(struct gpus *gpus) {
     pthread_mutex_unlock(&gpus->lock);
     int begun = postrun_gpu_windows_begin(gpus);
     pthread_mutex_lock(&gpus->lock);
-    if (!begun)
+    if (!begun) {
         return;
+    }
     int64_t until = now_ns(CLOCK_MONOTONIC) + WINDOW_NS;
     struct timespec time = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
     while (!gpus->stop && !gpus->abandoned && pthread_cond_timedwait(&gpus->news, &gpus->lock, &time) != ETIMEDOUT) {
@@ -127,16 +129,18 @@ static void *ask(void *argument) {
     gpus->ended = 1;
     pthread_cond_broadcast(&gpus->news);
     pthread_mutex_unlock(&gpus->lock);
-    if (abandoned)
+    if (abandoned) {
         destroy(gpus);
+    }
     return NULL;
 }
 
 /* ---------------------------------------------------------------- the sampler */
 
 void postrun_sampler_gpu_open(struct sampler *sampler) {
-    if (!sampler->gpu_wanted)
+    if (!sampler->gpu_wanted) {
         return;
+    }
     struct gpus *gpus = calloc(1, sizeof *gpus);
     pthread_condattr_t monotonic;
     if (gpus == NULL || pthread_condattr_init(&monotonic) != 0) {
@@ -150,10 +154,12 @@ void postrun_sampler_gpu_open(struct sampler *sampler) {
     pthread_condattr_destroy(&monotonic);
     gpus->visible = *sampler->gpu_wanted;
     gpus->interval_ms = sampler->asked_ms;
-    if (sampler->gpu_patience_ns == 0)
+    if (sampler->gpu_patience_ns == 0) {
         sampler->gpu_patience_ns = PATIENCE_NS;
-    if (sampler->gpu_waiting_ns == 0)
+    }
+    if (sampler->gpu_waiting_ns == 0) {
         sampler->gpu_waiting_ns = WAITING_NS;
+    }
     int error = pthread_create(&gpus->thread, NULL, ask, gpus);
     if (error != 0) {
         postrun_session_capability("gpu.samples", strerror(error));
@@ -173,8 +179,9 @@ static void wait_for(struct gpus *gpus, const int *done, int64_t ns) {
 
 /* Under the lock: hands over an answer; what it cost. */
 static int64_t take(struct sampler *sampler, struct gpus *gpus) {
-    if (!gpus->answered)
+    if (!gpus->answered) {
         return 0;
+    }
     int64_t ticks = sampler->ticks;
     for (size_t i = 0; i < gpus->count_read; i++) {
         sampler->ticks = gpus->reading[i].ticks;
@@ -189,8 +196,9 @@ static int64_t take(struct sampler *sampler, struct gpus *gpus) {
 
 int64_t postrun_sampler_gpu_sample(struct sampler *sampler) {
     struct gpus *gpus = sampler->gpus;
-    if (gpus == NULL)
+    if (gpus == NULL) {
         return 0;
+    }
     int64_t cost = 0;
     pthread_mutex_lock(&gpus->lock);
     cost += take(sampler, gpus); /* an answer that came late */
@@ -212,8 +220,9 @@ int64_t postrun_sampler_gpu_sample(struct sampler *sampler) {
 
 void postrun_sampler_gpu_close(struct sampler *sampler) {
     struct gpus *gpus = sampler->gpus;
-    if (gpus == NULL)
+    if (gpus == NULL) {
         return;
+    }
     sampler->gpus = NULL;
     pthread_mutex_lock(&gpus->lock);
     gpus->stop = 1;

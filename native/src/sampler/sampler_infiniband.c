@@ -28,16 +28,11 @@ static const struct {
     const char *file;
     enum sampler_metric metric;
 } counters[] = {
-    {"counters/symbol_error", M_INFINIBAND_SYMBOL_ERRORS},
-    {"counters/link_downed", M_INFINIBAND_LINK_DOWNED},
-    {"counters/link_error_recovery", M_INFINIBAND_LINK_RECOVERIES},
-    {"counters/port_rcv_errors", M_INFINIBAND_RECEIVE_ERRORS},
-    {"counters/port_xmit_discards", M_INFINIBAND_TRANSMIT_DISCARDS},
-    {"counters/port_xmit_wait", M_INFINIBAND_TRANSMIT_WAIT},
-    {"hw_counters/out_of_sequence", M_ROCE_OUT_OF_SEQUENCE},
-    {"hw_counters/packet_seq_err", M_ROCE_SEQUENCE_ERRORS},
-    {"hw_counters/local_ack_timeout_err", M_ROCE_ACK_TIMEOUTS},
-    {"hw_counters/rp_cnp_handled", M_ROCE_CONGESTION_NOTIFICATIONS},
+    {"counters/symbol_error", M_INFINIBAND_SYMBOL_ERRORS},           {"counters/link_downed", M_INFINIBAND_LINK_DOWNED},
+    {"counters/link_error_recovery", M_INFINIBAND_LINK_RECOVERIES},  {"counters/port_rcv_errors", M_INFINIBAND_RECEIVE_ERRORS},
+    {"counters/port_xmit_discards", M_INFINIBAND_TRANSMIT_DISCARDS}, {"counters/port_xmit_wait", M_INFINIBAND_TRANSMIT_WAIT},
+    {"hw_counters/out_of_sequence", M_ROCE_OUT_OF_SEQUENCE},         {"hw_counters/packet_seq_err", M_ROCE_SEQUENCE_ERRORS},
+    {"hw_counters/local_ack_timeout_err", M_ROCE_ACK_TIMEOUTS},      {"hw_counters/rp_cnp_handled", M_ROCE_CONGESTION_NOTIFICATIONS},
 };
 enum { COUNTERS = sizeof counters / sizeof *counters };
 
@@ -74,8 +69,9 @@ static char *line_of(struct sampler *sampler, const struct infiniband_port *port
     int fd = open_file(sampler, port, file);
     int64_t length = fd < 0 ? fd : postrun_sampler_read(sampler, fd, 1, &text);
     postrun_sampler_close(&fd);
-    if (length <= 0)
+    if (length <= 0) {
         return NULL;
+    }
     text[strcspn(text, "\n")] = '\0';
     return text;
 }
@@ -83,8 +79,9 @@ static char *line_of(struct sampler *sampler, const struct infiniband_port *port
 static void fact(struct sampler *sampler, int unit, const struct infiniband_port *port, const char *file) {
     char key[64], *text = line_of(sampler, port, file);
     snprintf(key, sizeof key, "infiniband.%d.%s", unit, file);
-    if (text != NULL)
+    if (text != NULL) {
         postrun_metadata(key, text);
+    }
 }
 
 /* Whether the port has a counter of bytes. */
@@ -111,8 +108,9 @@ static int add_port(struct sampler *sampler, struct infiniband *all, const char 
 static int names_in(const struct sampler *sampler, const char *folder, struct dirent ***names) {
     char path[2 * PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/%s", sampler->sys, folder);
-    if (length < 0 || (size_t)length >= sizeof path)
+    if (length < 0 || (size_t)length >= sizeof path) {
         return -ENAMETOOLONG;
+    }
     int count = scandir(path, names, NULL, alphasort);
     return count < 0 ? -errno : count;
 }
@@ -122,8 +120,9 @@ static int usable(const char *name) { return name[0] != '.' && strlen(name) < SA
 void postrun_sampler_infiniband_open(struct sampler *sampler) {
     struct dirent **devices, **ports;
     int count = names_in(sampler, "class/infiniband", &devices);
-    if (count < 0)
+    if (count < 0) {
         return; /* no adapter, as on most machines */
+    }
     struct infiniband *all = count > 0 ? calloc(1, sizeof *all) : NULL;
     int found = 0, unread = 0, left_out = 0;
     for (int i = 0; i < count; i++) {
@@ -141,26 +140,32 @@ void postrun_sampler_infiniband_open(struct sampler *sampler) {
                 }
                 free(ports[k]);
             }
-            if (numbers >= 0)
+            if (numbers >= 0) {
                 free(ports);
+            }
         }
         free(devices[i]);
     }
     free(devices);
-    if (left_out)
+    if (left_out) {
         postrun_session_capability("infiniband", "more than 64 ports: those from 64 on are not sampled");
-    else if (unread)
-        postrun_session_capability("infiniband", found ? "some ports have no counters that can be read" : "no port has counters that can be read");
+    } else if (unread) {
+        postrun_session_capability("infiniband",
+                                   found ? "some ports have no counters that can be read" : "no port has counters that can be read");
+    }
     sampler->infiniband = all;
 }
 
 void postrun_sampler_infiniband_close(struct sampler *sampler) {
     struct infiniband *all = sampler->infiniband;
-    if (all == NULL)
+    if (all == NULL) {
         return;
-    for (int i = 0; i < all->count; i++)
-        for (int k = 0; k < BYTE_FILES; k++)
+    }
+    for (int i = 0; i < all->count; i++) {
+        for (int k = 0; k < BYTE_FILES; k++) {
             postrun_sampler_close(&all->port[i].fd[k]);
+        }
+    }
     free(all);
     sampler->infiniband = NULL;
 }
@@ -192,8 +197,9 @@ static void read_bytes(struct sampler *sampler, struct infiniband_port *port, in
         }
         double elapsed = (double)(sampler->ticks - counter->ticks) / rate;
         int64_t words = sampler_difference(value, counter->last);
-        if (counter->known && words >= 0 && elapsed > 0)
+        if (counter->known && words >= 0 && elapsed > 0) {
             postrun_sampler_emit(sampler, byte_metrics[i], unit, WORD * (double)words / elapsed);
+        }
         *counter = (struct counter){1, 0, value, sampler->ticks};
     }
 }
@@ -202,16 +208,19 @@ static void read_link(struct sampler *sampler, struct infiniband_port *port, int
     const char *text = line_of(sampler, port, "state"); /* "4: ACTIVE" */
     if (text != NULL && text[0] >= '0' && text[0] <= '9' && text[1] == ':') {
         int active = strncmp(text, "4:", 2) == 0;
-        if (active != port->active)
+        if (active != port->active) {
             postrun_sampler_emit(sampler, M_INFINIBAND_LINK_ACTIVE, unit, active);
+        }
         port->active = active;
     }
     text = line_of(sampler, port, "rate"); /* "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X SDR)" */
     int tenths = 0;
-    if (text == NULL)
+    if (text == NULL) {
         return;
-    for (; *text >= '0' && *text <= '9' && tenths < 1000000; text++)
+    }
+    for (; *text >= '0' && *text <= '9' && tenths < 1000000; text++) {
         tenths = tenths * 10 + (*text - '0');
+    }
     tenths *= 10;
     if (text[0] == '.' && text[1] >= '0' && text[1] <= '9') {
         tenths += text[1] - '0';
@@ -228,14 +237,17 @@ static void read_counters(struct sampler *sampler, struct infiniband_port *port,
         struct counter *counter = &port->count[i];
         const char *text = line_of(sampler, port, counters[i].file);
         uint64_t value;
-        if (text == NULL || !number_of(text, &value))
+        if (text == NULL || !number_of(text, &value)) {
             continue;
-        if (!counter->known)
+        }
+        if (!counter->known) {
             counter->first = value;
-        else if (value < counter->last)
+        } else if (value < counter->last) {
             counter->first -= counter->last; /* was reset: counted on from there, modulo 2^64 */
-        if (!counter->known || value != counter->last)
+        }
+        if (!counter->known || value != counter->last) {
             postrun_sampler_emit(sampler, counters[i].metric, unit, (double)(value - counter->first));
+        }
         counter->known = 1;
         counter->last = value;
     }
@@ -248,13 +260,15 @@ static int64_t next_of(const struct sampler *sampler, double period_s, int64_t b
 
 void postrun_sampler_infiniband_sample(struct sampler *sampler) {
     struct infiniband *all = sampler->infiniband;
-    if (all == NULL)
+    if (all == NULL) {
         return;
+    }
     int64_t near = (int64_t)(sampler->interval_ms * postrun_clock_rate() / 2e3); /* half an interval */
     if (all->bytes_due == 0 || sampler->ticks + near >= all->bytes_due) {
         int64_t begun = postrun_clock_monotonic();
-        for (int i = 0; i < all->count; i++)
+        for (int i = 0; i < all->count; i++) {
             read_bytes(sampler, &all->port[i], i);
+        }
         all->bytes_due = next_of(sampler, BYTES_S, begun);
     }
     if (all->state_due == 0 || sampler->ticks + near >= all->state_due) {

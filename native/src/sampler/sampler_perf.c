@@ -11,12 +11,8 @@ void postrun_sampler_perf_open(struct sampler *sampler) {
     (void)sampler;
     postrun_session_capability("perf", "counters are read on Linux only");
 }
-void postrun_sampler_perf_sample(struct sampler *sampler) {
-    (void)sampler;
-}
-void postrun_sampler_perf_close(struct sampler *sampler) {
-    (void)sampler;
-}
+void postrun_sampler_perf_sample(struct sampler *sampler) { (void)sampler; }
+void postrun_sampler_perf_close(struct sampler *sampler) { (void)sampler; }
 
 #else
 
@@ -37,7 +33,8 @@ static const struct {
     uint64_t config;
     enum sampler_metric metric;
     const char *key;
-} events[SAMPLER_PERF_EVENTS] = { /* the ones first that matter most, if descriptors are few */
+} events[SAMPLER_PERF_EVENTS] = {
+    /* the ones first that matter most, if descriptors are few */
     [PERF_REF_CYCLES] = {PERF_TYPE_HARDWARE, PERF_COUNT_HW_REF_CPU_CYCLES, M_PERF_REF_CYCLES, "perf.ref_cycles"},
     [PERF_ITLB_MISSES] = {PERF_TYPE_HW_CACHE, ITLB_MISSES, M_PERF_ITLB_MISSES, "perf.itlb_misses"},
     [PERF_CYCLES] = {PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, M_PERF_CYCLES, "perf.cycles"},
@@ -53,8 +50,9 @@ static int open_event(int event, int core, int leader) {
     attributes.config = events[event].config;
     attributes.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
     long fd = syscall(SYS_perf_event_open, &attributes, -1, core, leader, PERF_FLAG_FD_CLOEXEC);
-    if (fd < 0)
+    if (fd < 0) {
         return -errno;
+    }
     if (fd < 3) {
         int moved = fcntl((int)fd, F_DUPFD_CLOEXEC, 3), error = errno;
         close((int)fd);
@@ -66,21 +64,24 @@ static int open_event(int event, int core, int leader) {
 static void tell(const char *key, int error) {
     char why[160];
     const char *word = postrun_sampler_error(-error);
-    if (error == -EACCES || error == -EPERM)
+    if (error == -EACCES || error == -EPERM) {
         snprintf(why, sizeof why, "perf_event_open: %s; counters of all processes need CAP_PERFMON or kernel.perf_event_paranoid 0", word);
-    else if (error == -ENOENT || error == -ENODEV || error == -EOPNOTSUPP)
+    } else if (error == -ENOENT || error == -ENODEV || error == -EOPNOTSUPP) {
         snprintf(why, sizeof why, "perf_event_open: this machine (or virtual machine) has no such counter");
-    else if (word != NULL)
+    } else if (word != NULL) {
         snprintf(why, sizeof why, "perf_event_open: %s", word);
-    else
+    } else {
         snprintf(why, sizeof why, "perf_event_open: error %d", -error);
+    }
     postrun_session_capability(key, why);
 }
 
 static void close_groups(struct sampler *sampler) {
-    for (int g = 0; g < sampler->groups; g++)
-        for (int i = SAMPLER_PERF_EVENTS - 1; i >= 0; i--)
+    for (int g = 0; g < sampler->groups; g++) {
+        for (int i = SAMPLER_PERF_EVENTS - 1; i >= 0; i--) {
             postrun_sampler_close(&sampler->group[g].fd[i]);
+        }
+    }
     free(sampler->group);
     sampler->group = NULL;
     sampler->groups = 0;
@@ -90,14 +91,17 @@ static void close_groups(struct sampler *sampler) {
 static int open_groups(struct sampler *sampler, int cores, int *failed) {
     *failed = 0;
     sampler->group = calloc((size_t)cores, sizeof *sampler->group);
-    if (sampler->group == NULL)
+    if (sampler->group == NULL) {
         return -ENOMEM;
+    }
     for (size_t core = 0; core < sampler->core_count && sampler->groups < cores; core++) {
-        if (sampler->cores[core].seen == 0)
+        if (sampler->cores[core].seen == 0) {
             continue;
+        }
         struct perf_group *group = &sampler->group[sampler->groups++];
-        for (int i = 0; i < SAMPLER_PERF_EVENTS; i++)
+        for (int i = 0; i < SAMPLER_PERF_EVENTS; i++) {
             group->fd[i] = -1;
+        }
         for (int i = 0; i < sampler->events; i++) {
             int fd = open_event(sampler->event[i], (int)core, i == 0 ? -1 : group->fd[0]);
             if (fd < 0) {
@@ -106,8 +110,9 @@ static int open_groups(struct sampler *sampler, int cores, int *failed) {
             }
             group->fd[i] = fd;
         }
-        if (ioctl(group->fd[0], PERF_EVENT_IOC_ID, &group->id) != 0)
+        if (ioctl(group->fd[0], PERF_EVENT_IOC_ID, &group->id) != 0) {
             return -errno;
+        }
     }
     return 0;
 }
@@ -119,13 +124,15 @@ static void leave_out(struct sampler *sampler, int place) {
 
 void postrun_sampler_perf_open(struct sampler *sampler) {
     int cores = 0, core = -1;
-    for (size_t i = 0; i < sampler->core_count; i++)
+    for (size_t i = 0; i < sampler->core_count; i++) {
         if (sampler->cores[i].seen != 0) {
             core = core < 0 ? (int)i : core;
             cores++;
         }
-    if (sampler->made_up || cores == 0)
+    }
+    if (sampler->made_up || cores == 0) {
         return;
+    }
     for (int event = 0; event < SAMPLER_PERF_EVENTS; event++) { /* each alone, so that one that is missing takes no other with it */
         int fd = open_event(event, core, -1);
         if (fd < 0) {
@@ -140,21 +147,23 @@ void postrun_sampler_perf_open(struct sampler *sampler) {
     rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur / 8 : 8192;
     while (sampler->events > 0 && (rlim_t)sampler->events * (rlim_t)cores > most) {
         char why[160];
-        snprintf(why, sizeof why, "would need %d descriptors, one per core, of the %llu that perf counters may take: raise ulimit -n", cores,
-                 (unsigned long long)most);
+        snprintf(why, sizeof why, "would need %d descriptors, one per core, of the %llu that perf counters may take: raise ulimit -n",
+                 cores, (unsigned long long)most);
         postrun_session_capability(events[sampler->event[sampler->events - 1]].key, why);
         leave_out(sampler, sampler->events - 1);
     }
     while (sampler->events > 0) {
         int failed, error = open_groups(sampler, cores, &failed);
-        if (error == 0)
+        if (error == 0) {
             return;
+        }
         close_groups(sampler);
         const char *key = events[sampler->event[failed]].key;
-        if (error == -EINVAL && failed > 0)
+        if (error == -EINVAL && failed > 0) {
             postrun_session_capability(key, "perf_event_open: the cores have too few counters to count this beside the others");
-        else
+        } else {
             tell(key, error);
+        }
         leave_out(sampler, failed);
     }
 }
@@ -174,13 +183,15 @@ void postrun_sampler_perf_sample(struct sampler *sampler) {
         }
         sampler->anything = 1;
         int64_t enabled = sampler_difference(now[1], group->enabled), running = sampler_difference(now[2], group->running);
-        if (group->seen == 0 || group->seen + 1 != sampler->number || enabled < 0 || running < 0 || (running == 0 && enabled > 0))
+        if (group->seen == 0 || group->seen + 1 != sampler->number || enabled < 0 || running < 0 || (running == 0 && enabled > 0)) {
             known = 0;
+        }
         double scale = running > 0 ? (double)enabled / (double)running : 1;
         for (int i = 0; i < sampler->events; i++) {
             int64_t counted = sampler_difference(now[3 + i], group->value[i]);
-            if (counted < 0)
+            if (counted < 0) {
                 known = 0;
+            }
             sum[i] += (double)counted * scale;
             group->value[i] = now[3 + i];
         }
@@ -188,12 +199,11 @@ void postrun_sampler_perf_sample(struct sampler *sampler) {
         group->running = now[2];
         group->seen = sampler->number;
     }
-    for (int i = 0; known && i < sampler->events; i++)
+    for (int i = 0; known && i < sampler->events; i++) {
         postrun_sampler_emit(sampler, events[sampler->event[i]].metric, -1, sum[i] / sampler->elapsed_s);
+    }
 }
 
-void postrun_sampler_perf_close(struct sampler *sampler) {
-    close_groups(sampler);
-}
+void postrun_sampler_perf_close(struct sampler *sampler) { close_groups(sampler); }
 
 #endif

@@ -18,15 +18,39 @@ typedef const uint8_t *text;
 /* ---------------------------------------------------------------- defects */
 
 enum defect {
-    CONTROL_CHARACTER, INVALID_ESCAPE, INVALID_UTF8, LONE_SURROGATE, BARE_WORD, EMPTY_VALUE, BARE_QUOTE, TRAILING_COMMA,
-    MISSING_COMMA, NOT_AN_EVENT, NO_PHASE, NO_TIMESTAMP, NUMBER_OUT_OF_RANGE, LOST_EVENT, LOST_BYTES, TOO_LONG, TOO_DEEP,
-    TRUNCATED, BROKEN_MEMBER, TRAILING_GARBAGE, NOT_JSON, EMPTY, TEXT_CUT, TEXT_LEFT_OUT, METADATA_LEFT_OUT, DEFECTS
+    CONTROL_CHARACTER,
+    INVALID_ESCAPE,
+    INVALID_UTF8,
+    LONE_SURROGATE,
+    BARE_WORD,
+    EMPTY_VALUE,
+    BARE_QUOTE,
+    TRAILING_COMMA,
+    MISSING_COMMA,
+    NOT_AN_EVENT,
+    NO_PHASE,
+    NO_TIMESTAMP,
+    NUMBER_OUT_OF_RANGE,
+    LOST_EVENT,
+    LOST_BYTES,
+    TOO_LONG,
+    TOO_DEEP,
+    TRUNCATED,
+    BROKEN_MEMBER,
+    TRAILING_GARBAGE,
+    NOT_JSON,
+    EMPTY,
+    TEXT_CUT,
+    TEXT_LEFT_OUT,
+    METADATA_LEFT_OUT,
+    DEFECTS
 };
 static const char *const defect_codes[DEFECTS] = {
-    "control_character", "invalid_escape", "invalid_utf8", "lone_surrogate", "bare_word", "empty_value", "bare_quote",
-    "trailing_comma", "missing_comma", "not_an_event", "no_phase", "no_timestamp", "number_out_of_range", "lost_event",
-    "lost_bytes", "too_long", "too_deep", "truncated", "broken_member", "trailing_garbage", "not_json", "empty",
-    "text_cut", "text_left_out", "metadata_left_out",
+    "control_character",   "invalid_escape",   "invalid_utf8",  "lone_surrogate", "bare_word", "empty_value",
+    "bare_quote",          "trailing_comma",   "missing_comma", "not_an_event",   "no_phase",  "no_timestamp",
+    "number_out_of_range", "lost_event",       "lost_bytes",    "too_long",       "too_deep",  "truncated",
+    "broken_member",       "trailing_garbage", "not_json",      "empty",          "text_cut",  "text_left_out",
+    "metadata_left_out",
 };
 
 /* ---------------------------------------------------------------- types */
@@ -123,33 +147,49 @@ struct trace_scan {
 /* ---------------------------------------------------------------- memory */
 
 static int reserve(buffer *b, size_t capacity) {
-    if (capacity <= b->capacity && b->bytes) return 0; /* also no bytes have an address */
+    if (capacity <= b->capacity && b->bytes) {
+        return 0; /* also no bytes have an address */
+    }
     size_t larger = b->capacity ? b->capacity : 256;
     while (larger < capacity) {
-        if (larger > SIZE_MAX / 2) return -1;
+        if (larger > SIZE_MAX / 2) {
+            return -1;
+        }
         larger *= 2;
     }
     uint8_t *bytes = realloc(b->bytes, larger);
-    if (!bytes) return -1;
+    if (!bytes) {
+        return -1;
+    }
     b->bytes = bytes;
     b->capacity = larger;
     return 0;
 }
 
 static int append(buffer *b, const void *bytes, size_t length) {
-    if (length > SIZE_MAX - b->length || reserve(b, b->length + length)) return -1;
-    if (length) memcpy(b->bytes + b->length, bytes, length);
+    if (length > SIZE_MAX - b->length || reserve(b, b->length + length)) {
+        return -1;
+    }
+    if (length) {
+        memcpy(b->bytes + b->length, bytes, length);
+    }
     b->length += length;
     return 0;
 }
 
 /* Room for one more element of an array that has count of capacity in use. */
 static int grow(void **array, size_t count, size_t *capacity, size_t size) {
-    if (count < *capacity) return 0;
+    if (count < *capacity) {
+        return 0;
+    }
     size_t larger = *capacity ? *capacity * 2 : 16;
-    if (larger > SIZE_MAX / size) return -1;
+    if (larger > SIZE_MAX / size) {
+        return -1;
+    }
     void *moved = realloc(*array, larger * size);
-    if (!moved) return -1;
+    if (!moved) {
+        return -1;
+    }
     *array = moved;
     *capacity = larger;
     return 0;
@@ -157,8 +197,12 @@ static int grow(void **array, size_t count, size_t *capacity, size_t size) {
 
 static int copy_text(trace_scan_text *to, text at, size_t length) {
     uint8_t *bytes = malloc(length + 1);
-    if (!bytes) return -1;
-    if (length) memcpy(bytes, at, length);
+    if (!bytes) {
+        return -1;
+    }
+    if (length) {
+        memcpy(bytes, at, length);
+    }
     to->at = bytes;
     to->length = length;
     return 0;
@@ -174,7 +218,9 @@ static uint64_t load8(text p) {
 
 static uint64_t load_short(text p, size_t n) { /* n < 8 */
     uint64_t word = 0;
-    for (size_t i = 0; i < n; i++) word |= (uint64_t)p[i] << (8 * i);
+    for (size_t i = 0; i < n; i++) {
+        word |= (uint64_t)p[i] << (8 * i);
+    }
     return word;
 }
 
@@ -187,8 +233,12 @@ static uint64_t mix(uint64_t h) {
 static uint64_t hash_text(text p, size_t n, uint64_t seed) {
     uint64_t h = seed ^ (n * 0xFF51AFD7ED558CCDu);
     size_t i = 0;
-    for (; i + 8 <= n; i += 8) h = mix(h ^ load8(p + i));
-    if (i < n) h = mix(h ^ (n >= 8 ? load8(p + n - 8) : load_short(p + i, n - i)));
+    for (; i + 8 <= n; i += 8) {
+        h = mix(h ^ load8(p + i));
+    }
+    if (i < n) {
+        h = mix(h ^ (n >= 8 ? load8(p + n - 8) : load_short(p + i, n - i)));
+    }
     return mix(h);
 }
 
@@ -197,12 +247,16 @@ static size_t string_start(const string_table *t, size_t id) { return id ? t->en
 static int rehash(string_table *t) {
     size_t size = t->entries ? (t->mask + 1) * 2 : 1024;
     string_entry *entries = calloc(size, sizeof *entries);
-    if (!entries) return -1;
+    if (!entries) {
+        return -1;
+    }
     for (size_t id = 0; id < t->count; id++) {
         size_t from = string_start(t, id);
         uint64_t hash = hash_text(t->bytes.bytes + from, t->ends[id] - from, t->seed);
         size_t i = hash & (size - 1);
-        while (entries[i].id) i = (i + 1) & (size - 1);
+        while (entries[i].id) {
+            i = (i + 1) & (size - 1);
+        }
         entries[i] = (string_entry){(uint32_t)(hash >> 32), (uint32_t)id + 1};
     }
     free(t->entries);
@@ -215,9 +269,13 @@ static int rehash(string_table *t) {
 static size_t slot_of(const string_table *t, text p, size_t n, uint64_t hash) {
     size_t i = hash & t->mask;
     for (; t->entries[i].id; i = (i + 1) & t->mask) {
-        if (t->entries[i].hash != (uint32_t)(hash >> 32)) continue;
+        if (t->entries[i].hash != (uint32_t)(hash >> 32)) {
+            continue;
+        }
         size_t id = t->entries[i].id - 1, from = string_start(t, id);
-        if (t->ends[id] - from == n && (n == 0 || memcmp(t->bytes.bytes + from, p, n) == 0)) break;
+        if (t->ends[id] - from == n && (n == 0 || memcmp(t->bytes.bytes + from, p, n) == 0)) {
+            break;
+        }
     }
     return i;
 }
@@ -229,12 +287,17 @@ static int32_t known_id(const string_table *t, text p, size_t n) {
 
 /* The id of a text, or -1 without memory (also when 2^31 ids are used up). */
 static int32_t intern(string_table *t, text p, size_t n) {
-    if ((!t->entries || t->count * 2 > t->mask) && rehash(t)) return -1;
+    if ((!t->entries || t->count * 2 > t->mask) && rehash(t)) {
+        return -1;
+    }
     uint64_t hash = hash_text(p, n, t->seed);
     size_t i = slot_of(t, p, n, hash);
-    if (t->entries[i].id) return (int32_t)t->entries[i].id - 1;
-    if (t->count >= INT32_MAX || grow((void **)&t->ends, t->count, &t->capacity, sizeof *t->ends) || append(&t->bytes, p, n))
+    if (t->entries[i].id) {
+        return (int32_t)t->entries[i].id - 1;
+    }
+    if (t->count >= INT32_MAX || grow((void **)&t->ends, t->count, &t->capacity, sizeof *t->ends) || append(&t->bytes, p, n)) {
         return -1;
+    }
     t->ends[t->count] = t->bytes.length;
     t->entries[i] = (string_entry){(uint32_t)(hash >> 32), (uint32_t)t->count + 1};
     return (int32_t)t->count++;
@@ -253,9 +316,13 @@ static void free_strings(string_table *t) {
 
 /* The first eight bytes of a key, zeros behind a shorter one; there is text up to end. */
 static uint64_t key_head(text key, size_t length, text end) {
-    if (length >= 8) return load8(key);
+    if (length >= 8) {
+        return load8(key);
+    }
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    if (end - key >= 8) return load8(key) & (((uint64_t)1 << 8 * length) - 1);
+    if (end - key >= 8) {
+        return load8(key) & (((uint64_t)1 << 8 * length) - 1);
+    }
 #else
     (void)end;
 #endif
@@ -264,13 +331,13 @@ static uint64_t key_head(text key, size_t length, text end) {
 
 static uint64_t key_tail(text key, size_t length) { return length > 8 ? load8(key + length - 8) : 0; }
 
-static size_t hash_key(uint64_t head, uint64_t tail, size_t length) {
-    return (size_t)mix(head ^ tail * 0xC4CEB9FE1A85EC53u ^ length);
-}
+static size_t hash_key(uint64_t head, uint64_t tail, size_t length) { return (size_t)mix(head ^ tail * 0xC4CEB9FE1A85EC53u ^ length); }
 
 static int make_keys(key_table *t, size_t count) {
     size_t size = 16;
-    while (size < count * 4) size *= 2;
+    while (size < count * 4) {
+        size *= 2;
+    }
     t->entries = calloc(size, sizeof *t->entries);
     t->mask = size - 1;
     return t->entries ? 0 : -1;
@@ -279,9 +346,13 @@ static int make_keys(key_table *t, size_t count) {
 static int add_key(key_table *t, text key, size_t length, size_t number) {
     uint64_t head = key_head(key, length, key + length), tail = key_tail(key, length);
     size_t i = hash_key(head, tail, length) & t->mask;
-    while (t->entries[i].key) i = (i + 1) & t->mask;
+    while (t->entries[i].key) {
+        i = (i + 1) & t->mask;
+    }
     trace_scan_text copy;
-    if (copy_text(&copy, key, length)) return -1;
+    if (copy_text(&copy, key, length)) {
+        return -1;
+    }
     t->entries[i] = (struct key_entry){(uint8_t *)copy.at, length, number, head, tail};
     return 0;
 }
@@ -290,27 +361,35 @@ static const struct key_entry *find_key(const key_table *t, text key, size_t len
     uint64_t head = key_head(key, length, end), tail = key_tail(key, length);
     for (size_t i = hash_key(head, tail, length) & t->mask; t->entries[i].key; i = (i + 1) & t->mask) {
         const struct key_entry *e = &t->entries[i];
-        if (e->length == length && e->head == head && e->tail == tail && (length <= 16 || memcmp(e->key, key, length) == 0))
+        if (e->length == length && e->head == head && e->tail == tail && (length <= 16 || memcmp(e->key, key, length) == 0)) {
             return e;
+        }
     }
     return NULL;
 }
 
 static void free_keys(key_table *t) {
-    if (t->entries)
-        for (size_t i = 0; i <= t->mask; i++) free(t->entries[i].key);
+    if (t->entries) {
+        for (size_t i = 0; i <= t->mask; i++) {
+            free(t->entries[i].key);
+        }
+    }
     free(t->entries);
 }
 
 /* ---------------------------------------------------------------- notes and defects */
 
 static void note(trace_scan *s, enum defect code, text at) {
-    if (s->note_count[code]++ == 0) s->note_first[code] = at;
+    if (s->note_count[code]++ == 0) {
+        s->note_first[code] = at;
+    }
     s->noted = 1;
 }
 
 static void forget_notes(trace_scan *s) {
-    if (!s->noted) return;
+    if (!s->noted) {
+        return;
+    }
     memset(s->note_count, 0, sizeof s->note_count);
     s->noted = 0;
 }
@@ -320,7 +399,9 @@ static void defect(trace_scan *s, enum defect code, int64_t offset, text example
     if (d->count == 0) {
         d->first_offset = offset;
         d->example_length = length < TRACE_SCAN_EXAMPLE ? length : TRACE_SCAN_EXAMPLE;
-        if (d->example_length) memcpy(d->example, example, d->example_length);
+        if (d->example_length) {
+            memcpy(d->example, example, d->example_length);
+        }
     }
     d->count += count;
 }
@@ -330,9 +411,13 @@ static void defect_here(trace_scan *s, enum defect code, text at, text end) {
 }
 
 static void commit_notes(trace_scan *s, text end) {
-    if (!s->noted) return;
+    if (!s->noted) {
+        return;
+    }
     for (int code = 0; code < DEFECTS; code++) {
-        if (!s->note_count[code]) continue;
+        if (!s->note_count[code]) {
+            continue;
+        }
         text at = s->note_first[code];
         defect(s, code, s->base + (at - s->start), at, (size_t)(end - at), s->note_count[code]);
     }
@@ -350,7 +435,9 @@ static enum outcome broken(trace_scan *s, text at) {
 static int is_white(uint8_t c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 static text skip_white(text p, text end) {
-    while (p < end && is_white(*p)) p++;
+    while (p < end && is_white(*p)) {
+        p++;
+    }
     return p;
 }
 
@@ -364,15 +451,22 @@ static text find_quote(text p, text end, int *odd) {
         unsigned strange = (unsigned)_mm_movemask_epi8(_mm_cmplt_epi8(block, space)); /* signed: bytes above 127 too */
         if (found) {
             unsigned first = (unsigned)__builtin_ctz(found);
-            if (strange & ((1u << first) - 1)) *odd = 1;
+            if (strange & ((1u << first) - 1)) {
+                *odd = 1;
+            }
             return p + first;
         }
-        if (strange) *odd = 1;
+        if (strange) {
+            *odd = 1;
+        }
         p += 16;
     }
 #endif
-    for (; p < end && *p != '"' && *p != '\\'; p++)
-        if (*p < 0x20 || *p >= 0x80) *odd = 1;
+    for (; p < end && *p != '"' && *p != '\\'; p++) {
+        if (*p < 0x20 || *p >= 0x80) {
+            *odd = 1;
+        }
+    }
     return p;
 }
 
@@ -381,11 +475,15 @@ static size_t utf8_length(text p, text end, int *valid) {
     uint8_t c = *p;
     size_t length = c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
     *valid = 0;
-    if (c < 0xC2 || c > 0xF4) return 1;
+    if (c < 0xC2 || c > 0xF4) {
+        return 1;
+    }
     for (size_t i = 1; i < length; i++) {
         uint8_t from = i > 1 ? 0x80 : c == 0xE0 ? 0xA0 : c == 0xF0 ? 0x90 : 0x80;
         uint8_t to = i > 1 ? 0xBF : c == 0xED ? 0x9F : c == 0xF4 ? 0x8F : 0xBF;
-        if (p + i >= end || p[i] < from || p[i] > to) return i;
+        if (p + i >= end || p[i] < from || p[i] > to) {
+            return i;
+        }
     }
     *valid = 1;
     return length;
@@ -415,17 +513,23 @@ static size_t put_utf8(uint8_t *out, uint32_t c) {
 }
 
 static unsigned hex_digit(uint8_t c) { /* 16: none */
-    if (c >= '0' && c <= '9') return (unsigned)(c - '0');
+    if (c >= '0' && c <= '9') {
+        return (unsigned)(c - '0');
+    }
     c |= 0x20;
     return c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10) : 16;
 }
 
 static int hex4(text p, text end, uint32_t *unit) {
-    if (end - p < 4) return 0;
+    if (end - p < 4) {
+        return 0;
+    }
     uint32_t result = 0;
     for (int i = 0; i < 4; i++) {
         uint32_t digit = hex_digit(p[i]);
-        if (digit > 15) return 0;
+        if (digit > 15) {
+            return 0;
+        }
         result = result << 4 | digit;
     }
     *unit = result;
@@ -449,7 +553,9 @@ static size_t decode_string(trace_scan *s, text p, size_t length, uint8_t *out) 
                 memcpy(character, p, size);
             } else {
                 size = put_utf8(character, 0xFFFD);
-                if (!out) note(s, INVALID_UTF8, p);
+                if (!out) {
+                    note(s, INVALID_UTF8, p);
+                }
             }
         } else if (c == '\\') {
             uint8_t follows = p + 1 < end ? p[1] : 0;
@@ -461,13 +567,15 @@ static size_t decode_string(trace_scan *s, text p, size_t length, uint8_t *out) 
                 from = 2;
             } else if (follows == 'u' && hex4(p + 2, end, &unit)) {
                 from = 6;
-                if (unit >= 0xD800 && unit < 0xDC00 && end - p >= 12 && p[6] == '\\' && p[7] == 'u' &&
-                    hex4(p + 8, end, &low) && low >= 0xDC00 && low < 0xE000) {
+                if (unit >= 0xD800 && unit < 0xDC00 && end - p >= 12 && p[6] == '\\' && p[7] == 'u' && hex4(p + 8, end, &low) &&
+                    low >= 0xDC00 && low < 0xE000) {
                     unit = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
                     from = 12;
                 }
                 if (unit >= 0xD800 && unit < 0xE000) {
-                    if (!out) note(s, LONE_SURROGATE, p);
+                    if (!out) {
+                        note(s, LONE_SURROGATE, p);
+                    }
                     unit = 0xFFFD;
                 }
                 size = put_utf8(character, unit);
@@ -479,7 +587,9 @@ static size_t decode_string(trace_scan *s, text p, size_t length, uint8_t *out) 
         } else if (!out && c < 0x20) {
             note(s, CONTROL_CHARACTER, p);
         }
-        if (out) memcpy(out + n, character, size);
+        if (out) {
+            memcpy(out + n, character, size);
+        }
         n += size;
         p += from;
     }
@@ -488,14 +598,18 @@ static size_t decode_string(trace_scan *s, text p, size_t length, uint8_t *out) 
 
 /* The decoded text of a string that needs it, in b; -1 without memory. */
 static int decode_into(trace_scan *s, buffer *b, text p, size_t length) {
-    if (length > SIZE_MAX / 4 || reserve(b, length * 3 + 4)) return -1;
+    if (length > SIZE_MAX / 4 || reserve(b, length * 3 + 4)) {
+        return -1;
+    }
     b->length = decode_string(s, p, length, b->bytes);
     return 0;
 }
 
 /* Text as it stands, in b, with bad UTF-8 replaced. */
 static int repair_utf8_into(buffer *b, text p, size_t length) {
-    if (length > SIZE_MAX / 4 || reserve(b, length * 3 + 4)) return -1;
+    if (length > SIZE_MAX / 4 || reserve(b, length * 3 + 4)) {
+        return -1;
+    }
     text end = p + length;
     size_t n = 0;
     while (p < end) {
@@ -513,20 +627,26 @@ static int repair_utf8_into(buffer *b, text p, size_t length) {
     return 0;
 }
 
-static const char *const event_keys[] = {"ph", "cat", "name", "pid", "tid", "ts",   "dur",   "args", "id",
-                                         "id2", "s",  "bp",   "tts", "tdur", "cname", "sf", "scope"};
+static const char *const event_keys[] = {"ph",  "cat", "name", "pid", "tid",  "ts",    "dur", "args", "id",
+                                         "id2", "s",   "bp",   "tts", "tdur", "cname", "sf",  "scope"};
 
 /* At most 64 white characters. */
 static text skip_some_white(text p, text end) { return skip_white(p, end - p > 64 ? p + 64 : end); }
 
 /* Whether p is at the quoted key of an event and its colon. */
 static int is_event_key(text p, text end) {
-    if (p >= end || *p != '"') return 0;
+    if (p >= end || *p != '"') {
+        return 0;
+    }
     p++;
-    if (p >= end || *p < 'a' || *p > 't') return 0; /* the usual bare quote */
+    if (p >= end || *p < 'a' || *p > 't') {
+        return 0; /* the usual bare quote */
+    }
     for (size_t i = 0; i < sizeof event_keys / sizeof *event_keys; i++) {
         size_t n = strlen(event_keys[i]);
-        if ((size_t)(end - p) <= n || memcmp(p, event_keys[i], n) != 0 || p[n] != '"') continue;
+        if ((size_t)(end - p) <= n || memcmp(p, event_keys[i], n) != 0 || p[n] != '"') {
+            continue;
+        }
         text colon = skip_some_white(p + n + 1, end);
         return colon < end && *colon == ':';
     }
@@ -542,18 +662,26 @@ static int is_text(text p, text end, const char *what) {
 
 /* Behind the bracket of `"traceEvents": [`, or NULL. */
 static text behind_trace_events(text p, text end) {
-    if (!is_text(p, end, "\"traceEvents\"")) return NULL;
+    if (!is_text(p, end, "\"traceEvents\"")) {
+        return NULL;
+    }
     p = skip_some_white(p + 13, end);
-    if (p >= end || *p != ':') return NULL;
+    if (p >= end || *p != ':') {
+        return NULL;
+    }
     p = skip_some_white(p + 1, end);
     return p < end && *p == '[' ? p + 1 : NULL;
 }
 
 /* Whether p is at a bracket and an event that begins as the profiler writes it. */
 static int is_event_array(text p, text end) {
-    if (p >= end || *p != '[') return 0;
+    if (p >= end || *p != '[') {
+        return 0;
+    }
     p = skip_some_white(p + 1, end);
-    if (p >= end || *p != '{') return 0;
+    if (p >= end || *p != '{') {
+        return 0;
+    }
     p = skip_some_white(p + 1, end);
     return is_text(p, end, "\"ph\"") && is_event_key(p, end);
 }
@@ -561,22 +689,34 @@ static int is_event_array(text p, text end) {
 /* The brace that opens an event right before the quote, inside a string that begins at from; or NULL. */
 static text brace_before(text quote, text from) {
     text p = quote;
-    while (p > from && quote - p < 64 && is_white(p[-1])) p--;
+    while (p > from && quote - p < 64 && is_white(p[-1])) {
+        p--;
+    }
     return p > from && p[-1] == '{' ? p - 1 : NULL;
 }
 
 /* Whether a backslash and a quote, p behind them, end a string all the same: the next key follows. */
 static int next_key_follows(text p, text end) {
     p = skip_some_white(p, end);
-    if (p >= end || *p != ',') return 0;
+    if (p >= end || *p != ',') {
+        return 0;
+    }
     p = skip_some_white(p + 1, end);
-    if (p >= end || *p != '"') return 0;
+    if (p >= end || *p != '"') {
+        return 0;
+    }
     p++;
     text after = skip_white(p, end);
-    if (after < end && (*after == ',' || *after == '}' || *after == ']')) return 0;
+    if (after < end && (*after == ',' || *after == '}' || *after == ']')) {
+        return 0;
+    }
     text from = p;
-    while (p < end && p - from < 64 && *p >= 0x20 && *p != '"' && *p != '\\') p++;
-    if (p == from || p >= end || *p != '"') return 0;
+    while (p < end && p - from < 64 && *p >= 0x20 && *p != '"' && *p != '\\') {
+        p++;
+    }
+    if (p == from || p >= end || *p != '"') {
+        return 0;
+    }
     p = skip_some_white(p + 1, end);
     return p < end && *p == ':';
 }
@@ -584,17 +724,29 @@ static int next_key_follows(text p, text end) {
 /* Whether the quote ends a value string, by what follows it. DONE: yes; BROKEN: no, it is bare. */
 static enum outcome ends_string(text quote, text end, int in_array, unsigned depth) {
     text p = skip_white(quote + 1, end);
-    if (p >= end) return NEED_MORE;
+    if (p >= end) {
+        return NEED_MORE;
+    }
     if (*p == ',') {
-        if (in_array) return DONE;
+        if (in_array) {
+            return DONE;
+        }
         p = skip_white(p + 1, end);
-        if (p >= end) return NEED_MORE;
+        if (p >= end) {
+            return NEED_MORE;
+        }
         return *p == '"' || *p == '}' ? DONE : BROKEN;
     }
-    if (*p != (in_array ? ']' : '}')) return BROKEN;
-    if (depth < 2) return DONE;
+    if (*p != (in_array ? ']' : '}')) {
+        return BROKEN;
+    }
+    if (depth < 2) {
+        return DONE;
+    }
     p = skip_white(p + 1, end);
-    if (p >= end) return NEED_MORE;
+    if (p >= end) {
+        return NEED_MORE;
+    }
     return *p == ',' || *p == '}' || *p == ']' ? DONE : BROKEN;
 }
 
@@ -604,32 +756,46 @@ static enum outcome read_string(trace_scan *s, text *at, text end, int in_array,
     int odd = 0;
     for (;;) {
         p = find_quote(p, end, &odd);
-        if (p >= end) return NEED_MORE;
+        if (p >= end) {
+            return NEED_MORE;
+        }
         if (*p == '"') {
             enum outcome ends = ends_string(p, end, in_array, depth);
-            if (ends == NEED_MORE) return NEED_MORE;
-            if (ends == DONE) break;
+            if (ends == NEED_MORE) {
+                return NEED_MORE;
+            }
+            if (ends == DONE) {
+                break;
+            }
             odd = 1;
             if (is_event_key(p, end)) {
                 text brace = brace_before(p, from);
-                if (brace) return broken(s, brace);
+                if (brace) {
+                    return broken(s, brace);
+                }
             }
             p++;
         } else {
             odd = 1;
-            if (p + 1 >= end) return NEED_MORE;
+            if (p + 1 >= end) {
+                return NEED_MORE;
+            }
             if (p[1] == '"' && next_key_follows(p + 2, end)) {
                 p++;
                 break;
             }
             p += 2;
-            if (p > end) return NEED_MORE;
+            if (p > end) {
+                return NEED_MORE;
+            }
         }
     }
     v->kind = odd ? RAW_STRING : PLAIN_STRING;
     v->at = from;
     v->length = (size_t)(p - from);
-    if (odd) decode_string(s, from, v->length, NULL);
+    if (odd) {
+        decode_string(s, from, v->length, NULL);
+    }
     *at = p + 1;
     return DONE;
 }
@@ -640,10 +806,16 @@ static enum outcome read_simple_string(text *at, text end, value *v) {
     int odd = 0;
     for (;;) {
         p = find_quote(p, end, &odd);
-        if (p >= end) return NEED_MORE;
-        if (*p == '"') break;
+        if (p >= end) {
+            return NEED_MORE;
+        }
+        if (*p == '"') {
+            break;
+        }
         odd = 1;
-        if (end - p < 2) return NEED_MORE;
+        if (end - p < 2) {
+            return NEED_MORE;
+        }
         p += 2;
     }
     v->kind = odd ? RAW_STRING : PLAIN_STRING;
@@ -656,14 +828,22 @@ static enum outcome read_simple_string(text *at, text end, value *v) {
 /* The key at the quote *at and its colon; a decoded key stands in s->scratch. */
 static enum outcome read_key(trace_scan *s, text *at, text end, value *key) {
     enum outcome o = read_simple_string(at, end, key);
-    if (o != DONE) return o;
+    if (o != DONE) {
+        return o;
+    }
     text quote = *at - 1, colon = skip_white(*at, end);
-    if (colon >= end) return NEED_MORE;
-    if (*colon != ':') return broken(s, quote);
+    if (colon >= end) {
+        return NEED_MORE;
+    }
+    if (*colon != ':') {
+        return broken(s, quote);
+    }
     *at = colon + 1;
     if (key->kind == RAW_STRING) {
         decode_string(s, key->at, key->length, NULL);
-        if (decode_into(s, &s->scratch, key->at, key->length)) return NO_MEMORY;
+        if (decode_into(s, &s->scratch, key->at, key->length)) {
+            return NO_MEMORY;
+        }
         key->at = s->scratch.bytes;
         key->length = s->scratch.length;
     }
@@ -675,23 +855,37 @@ static enum outcome read_key(trace_scan *s, text *at, text end, value *key) {
 static int is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
 
 static int is_number(text p, text end) {
-    if (p < end && (*p == '+' || *p == '-')) p++;
+    if (p < end && (*p == '+' || *p == '-')) {
+        p++;
+    }
     text whole = p;
-    while (p < end && is_digit(*p)) p++;
+    while (p < end && is_digit(*p)) {
+        p++;
+    }
     int digits = p > whole;
     if (p < end && *p == '.') {
         text fraction = ++p;
-        while (p < end && is_digit(*p)) p++;
-        if (!digits && p == fraction) return 0;
+        while (p < end && is_digit(*p)) {
+            p++;
+        }
+        if (!digits && p == fraction) {
+            return 0;
+        }
     } else if (!digits) {
         return 0;
     }
     if (p < end && (*p == 'e' || *p == 'E')) {
         p++;
-        if (p < end && (*p == '+' || *p == '-')) p++;
+        if (p < end && (*p == '+' || *p == '-')) {
+            p++;
+        }
         text exponent = p;
-        while (p < end && is_digit(*p)) p++;
-        if (p == exponent) return 0;
+        while (p < end && is_digit(*p)) {
+            p++;
+        }
+        if (p == exponent) {
+            return 0;
+        }
     }
     return p == end;
 }
@@ -700,16 +894,24 @@ static int is_number(text p, text end) {
 static int scale_number(text p, text end, int decimals, int64_t *result) {
     static const int64_t powers[] = {1, 10, 100, 1000};
     int negative = *p == '-';
-    if (*p == '+' || *p == '-') p++;
+    if (*p == '+' || *p == '-') {
+        p++;
+    }
     text q = p; /* the usual case: at most 18 digits, which fit for certain, no exponent */
     int64_t whole = 0;
-    while (q < end && q - p < 18 && is_digit(*q)) whole = whole * 10 + (*q++ - '0');
+    while (q < end && q - p < 18 && is_digit(*q)) {
+        whole = whole * 10 + (*q++ - '0');
+    }
     if (q - p + decimals <= 18) {
         int left = decimals;
         if (q < end && *q == '.') {
             q++;
-            while (q < end && is_digit(*q) && left > 0) whole = whole * 10 + (*q++ - '0'), left--;
-            while (q < end && is_digit(*q)) q++;
+            while (q < end && is_digit(*q) && left > 0) {
+                whole = whole * 10 + (*q++ - '0'), left--;
+            }
+            while (q < end && is_digit(*q)) {
+                q++;
+            }
         }
         if (q == end) {
             whole *= powers[left];
@@ -726,8 +928,12 @@ static int scale_number(text p, text end, int decimals, int64_t *result) {
             continue;
         }
         fraction += in_fraction;
-        if (count == 0 && *p == '0') continue;
-        if (count < 20) digits[count] = (uint8_t)(*p - '0');
+        if (count == 0 && *p == '0') {
+            continue;
+        }
+        if (count < 20) {
+            digits[count] = (uint8_t)(*p - '0');
+        }
         count++;
     }
     if (count == 0) {
@@ -737,23 +943,41 @@ static int scale_number(text p, text end, int decimals, int64_t *result) {
     if (p < end) {
         p++;
         int down = *p == '-';
-        if (*p == '+' || *p == '-') p++;
-        for (; p < end; p++) power = power < 1000000000 ? power * 10 + (*p - '0') : power;
-        if (power > 1000000000) power = 1000000000;
-        if (down) power = -power;
+        if (*p == '+' || *p == '-') {
+            p++;
+        }
+        for (; p < end; p++) {
+            power = power < 1000000000 ? power * 10 + (*p - '0') : power;
+        }
+        if (power > 1000000000) {
+            power = 1000000000;
+        }
+        if (down) {
+            power = -power;
+        }
     }
     int64_t point = count - fraction + power + decimals; /* digits before the decimal point */
     uint64_t number = 0;
-    if (point > 19) return 0;
-    for (int64_t i = 0; i < point; i++) number = number * 10 + (i < count ? digits[i] : 0);
-    if (number > INT64_MAX) return 0;
+    if (point > 19) {
+        return 0;
+    }
+    for (int64_t i = 0; i < point; i++) {
+        number = number * 10 + (i < count ? digits[i] : 0);
+    }
+    if (number > INT64_MAX) {
+        return 0;
+    }
     *result = negative ? -(int64_t)number : (int64_t)number;
     return 1;
 }
 
 static void strip(text *p, text *end) {
-    while (*p < *end && is_white(**p)) ++*p;
-    while (*p < *end && is_white((*end)[-1])) --*end;
+    while (*p < *end && is_white(**p)) {
+        ++*p;
+    }
+    while (*p < *end && is_white((*end)[-1])) {
+        --*end;
+    }
 }
 
 enum numeric { NOT_NUMERIC, NUMERIC, OUT_OF_RANGE };
@@ -761,18 +985,30 @@ enum numeric { NOT_NUMERIC, NUMERIC, OUT_OF_RANGE };
 /* The number a string stands for: decimal, or hexadecimal if allowed. */
 static enum numeric number_of_text(text p, text end, int decimals, int hexadecimal, int64_t *result) {
     strip(&p, &end);
-    if (p == end) return NOT_NUMERIC;
-    if (is_number(p, end)) return scale_number(p, end, decimals, result) ? NUMERIC : OUT_OF_RANGE;
-    if (!hexadecimal || end - p < 3 || *p != '0' || (p[1] != 'x' && p[1] != 'X')) return NOT_NUMERIC;
+    if (p == end) {
+        return NOT_NUMERIC;
+    }
+    if (is_number(p, end)) {
+        return scale_number(p, end, decimals, result) ? NUMERIC : OUT_OF_RANGE;
+    }
+    if (!hexadecimal || end - p < 3 || *p != '0' || (p[1] != 'x' && p[1] != 'X')) {
+        return NOT_NUMERIC;
+    }
     uint64_t number = 0;
     int too_large = 0;
     for (p += 2; p < end; p++) {
         unsigned digit = hex_digit(*p);
-        if (digit > 15) return NOT_NUMERIC;
-        if (number >> 60) too_large = 1;
+        if (digit > 15) {
+            return NOT_NUMERIC;
+        }
+        if (number >> 60) {
+            too_large = 1;
+        }
         number = number << 4 | digit;
     }
-    if (too_large || number > INT64_MAX) return OUT_OF_RANGE;
+    if (too_large || number > INT64_MAX) {
+        return OUT_OF_RANGE;
+    }
     *result = (int64_t)number;
     return NUMERIC;
 }
@@ -782,19 +1018,28 @@ static enum numeric number_of_text(text p, text end, int decimals, int hexadecim
 /* A number, true, false or null at *at; anything else printable is null with a note. */
 static enum outcome read_word(trace_scan *s, text *at, text end, value *v) {
     text from = *at, p = from;
-    while (p < end && is_digit(*p)) p++;
+    while (p < end && is_digit(*p)) {
+        p++;
+    }
     int simple = p > from; /* a number without sign and exponent */
-    if (simple && p < end && *p == '.')
-        do p++;
-        while (p < end && is_digit(*p));
+    if (simple && p < end && *p == '.') {
+        do {
+            p++;
+        } while (p < end && is_digit(*p));
+    }
     if (p < end && *p != ',' && *p != '}' && *p != ']' && !is_white(*p)) {
         simple = 0;
         while (p < end && *p > ' ' && *p < 0x7F && *p != ',' && *p != ':' && *p != '[' && *p != ']' && *p != '{' && *p != '}' &&
-               *p != '"')
+               *p != '"') {
             p++;
+        }
     }
-    if (p >= end) return NEED_MORE;
-    if (p == from || (!is_white(*p) && (*p < 0x20 || *p >= 0x7F))) return broken(s, p);
+    if (p >= end) {
+        return NEED_MORE;
+    }
+    if (p == from || (!is_white(*p) && (*p < 0x20 || *p >= 0x7F))) {
+        return broken(s, p);
+    }
     size_t n = (size_t)(p - from);
     v->at = from;
     v->length = n;
@@ -806,7 +1051,9 @@ static enum outcome read_word(trace_scan *s, text *at, text end, value *v) {
         v->kind = FALSE_VALUE;
     } else {
         v->kind = NULL_VALUE;
-        if (n != 4 || memcmp(from, "null", 4) != 0) note(s, BARE_WORD, from);
+        if (n != 4 || memcmp(from, "null", 4) != 0) {
+            note(s, BARE_WORD, from);
+        }
     }
     *at = p;
     return DONE;
@@ -824,13 +1071,17 @@ static enum outcome read_value(trace_scan *s, text *at, text end, int event) {
     int elements_left = 0; /* ... of three */
     for (;;) {
         p = skip_white(p, end);
-        if (p >= end) return NEED_MORE;
+        if (p >= end) {
+            return NEED_MORE;
+        }
         uint8_t c = *p;
         enum outcome o;
         if (expect == FIRST_KEY || expect == KEY) {
             if (c == '"') {
                 value key;
-                if ((o = read_key(s, &p, end, &key)) != DONE) return o;
+                if ((o = read_key(s, &p, end, &key)) != DONE) {
+                    return o;
+                }
                 target = &ignored;
                 if (event && depth <= 2) {
                     const struct key_entry *found = NULL;
@@ -838,15 +1089,21 @@ static enum outcome read_value(trace_scan *s, text *at, text end, int event) {
                     if (depth == 1) {
                         found = find_key(&s->fields, key.at, key.length, key_end);
                         in_args = found && found->number == ARGS;
-                        if (found && !in_args) target = &s->field[found->number];
+                        if (found && !in_args) {
+                            target = &s->field[found->number];
+                        }
                     } else if (in_args) {
                         found = find_key(&s->keys, key.at, key.length, key_end);
-                        if (found) target = &s->args[found->number];
+                        if (found) {
+                            target = &s->args[found->number];
+                        }
                     }
                 }
                 expect = VALUE;
             } else if (c == '}') {
-                if (expect == KEY) note(s, TRAILING_COMMA, p);
+                if (expect == KEY) {
+                    note(s, TRAILING_COMMA, p);
+                }
                 expect = AFTER;
             } else if (c == ',') {
                 note(s, TRAILING_COMMA, p);
@@ -864,13 +1121,18 @@ static enum outcome read_value(trace_scan *s, text *at, text end, int event) {
                 p++;
                 continue;
             }
-            if (c != (in_array ? ']' : '}')) return broken(s, p);
+            if (c != (in_array ? ']' : '}')) {
+                return broken(s, p);
+            }
             p++;
             depth--;
-            if (depth < 3 && container[depth] != &ignored)
+            if (depth < 3 && container[depth] != &ignored) {
                 container[depth]->length = (size_t)(p - container[depth]->at);
+            }
         } else if (c == ']' && (expect == FIRST_ELEMENT || expect == ELEMENT)) {
-            if (expect == ELEMENT) note(s, TRAILING_COMMA, p);
+            if (expect == ELEMENT) {
+                note(s, TRAILING_COMMA, p);
+            }
             expect = AFTER;
             continue;
         } else {
@@ -886,7 +1148,9 @@ static enum outcome read_value(trace_scan *s, text *at, text end, int event) {
                 }
                 target->kind = c == '{' ? OBJECT : ARRAY;
                 target->at = p;
-                if (depth < 3) container[depth] = target;
+                if (depth < 3) {
+                    container[depth] = target;
+                }
                 if (depth == 2) {
                     elements_left = 0;
                     if (c == '[' && target != &ignored) {
@@ -903,12 +1167,16 @@ static enum outcome read_value(trace_scan *s, text *at, text end, int event) {
             }
             if (c == '"') {
                 int in_array = depth && s->stack[depth - 1] == '[';
-                if ((o = read_string(s, &p, end, in_array, depth, target)) != DONE) return o;
+                if ((o = read_string(s, &p, end, in_array, depth, target)) != DONE) {
+                    return o;
+                }
             } else if (c == ',' || c == '}' || c == ']') {
                 note(s, EMPTY_VALUE, p);
                 target->kind = NULL_VALUE;
             } else {
-                if ((o = read_word(s, &p, end, target)) != DONE) return o;
+                if ((o = read_word(s, &p, end, target)) != DONE) {
+                    return o;
+                }
             }
         }
         if (depth == 0) {
@@ -922,11 +1190,15 @@ static enum outcome read_value(trace_scan *s, text *at, text end, int event) {
 /* ---------------------------------------------------------------- rows */
 
 static int reserve_row(trace_scan_table *t) {
-    if (t->rows < t->capacity) return 0;
+    if (t->rows < t->capacity) {
+        return 0;
+    }
     size_t capacity = t->capacity ? t->capacity * 2 : 1024;
     for (size_t i = 0; i < t->column_count; i++) {
         void *values = realloc(t->columns[i].values, capacity * t->columns[i].width);
-        if (!values) return -1;
+        if (!values) {
+            return -1;
+        }
         t->columns[i].values = values;
     }
     t->capacity = capacity;
@@ -937,24 +1209,21 @@ static int reserve_row(trace_scan_table *t) {
 static int text_of(trace_scan *s, const value *v, buffer *b, trace_scan_text *out) {
     switch (v->kind) {
     case NUMBER:
-    case PLAIN_STRING:
-        *out = (trace_scan_text){v->at, v->length};
-        return 1;
-    case TRUE_VALUE:
-        *out = (trace_scan_text){(text) "true", 4};
-        return 1;
-    case FALSE_VALUE:
-        *out = (trace_scan_text){(text) "false", 5};
-        return 1;
+    case PLAIN_STRING: *out = (trace_scan_text){v->at, v->length}; return 1;
+    case TRUE_VALUE: *out = (trace_scan_text){(text) "true", 4}; return 1;
+    case FALSE_VALUE: *out = (trace_scan_text){(text) "false", 5}; return 1;
     case RAW_STRING:
-        if (decode_into(s, b, v->at, v->length)) return -1;
+        if (decode_into(s, b, v->at, v->length)) {
+            return -1;
+        }
         break;
     case OBJECT:
     case ARRAY:
-        if (repair_utf8_into(b, v->at, v->length)) return -1;
+        if (repair_utf8_into(b, v->at, v->length)) {
+            return -1;
+        }
         break;
-    default:
-        return 0;
+    default: return 0;
     }
     *out = (trace_scan_text){b->bytes, b->length};
     return 1;
@@ -977,13 +1246,19 @@ static uint32_t crc32_of(text p, size_t n) {
 /* Cuts a text of valid UTF-8 that is too long, as cut_bytes of ingest/limits.py does; the result is in b. 1: it was cut, -1: no memory. */
 static int cut_text(const trace_scan *s, trace_scan_text *t, buffer *b) {
     enum { MARK = 64 };
-    if (t->length <= s->text_limit) return 0;
+    if (t->length <= s->text_limit) {
+        return 0;
+    }
     size_t end = s->text_limit > MARK ? s->text_limit - MARK : 0;
-    while (end && (t->at[end] & 0xC0) == 0x80) end--;
+    while (end && (t->at[end] & 0xC0) == 0x80) {
+        end--;
+    }
     char mark[MARK];
     int length = snprintf(mark, sizeof mark, "\xE2\x80\xA6 [%zu bytes, %08x]", t->length, (unsigned)crc32_of(t->at, t->length));
     b->length = 0;
-    if (append(b, t->at, end) || append(b, mark, (size_t)length)) return -1;
+    if (append(b, t->at, end) || append(b, mark, (size_t)length)) {
+        return -1;
+    }
     *t = (trace_scan_text){b->bytes, b->length};
     return 1;
 }
@@ -996,7 +1271,9 @@ static int is_full(const trace_scan *s, const string_table *t, size_t more) {
 static int32_t intern_text(trace_scan *s, trace_scan_text t, text at, int *failed) {
     static const char left_out[] = "(names beyond the limit)";
     int was_cut = cut_text(s, &t, &s->cut);
-    if (was_cut > 0) note(s, TEXT_CUT, at);
+    if (was_cut > 0) {
+        note(s, TEXT_CUT, at);
+    }
     int32_t id = was_cut < 0 ? -1 : known_id(&s->strings, t.at, t.length);
     if (id < 0 && was_cut >= 0) {
         if (is_full(s, &s->strings, t.length)) {
@@ -1005,7 +1282,9 @@ static int32_t intern_text(trace_scan *s, trace_scan_text t, text at, int *faile
         }
         id = intern(&s->strings, t.at, t.length);
     }
-    if (id < 0) *failed = 1;
+    if (id < 0) {
+        *failed = 1;
+    }
     return id;
 }
 
@@ -1013,7 +1292,9 @@ static int32_t intern_text(trace_scan *s, trace_scan_text t, text at, int *faile
 static int32_t text_id(trace_scan *s, const value *v, text at, int *failed) {
     trace_scan_text t;
     int has = text_of(s, v, &s->scratch, &t);
-    if (has < 0) *failed = 1;
+    if (has < 0) {
+        *failed = 1;
+    }
     return has > 0 ? intern_text(s, t, at, failed) : -1;
 }
 
@@ -1026,82 +1307,110 @@ static int64_t checked_number(trace_scan *s, const value *v, trace_scan_text t, 
     } else {
         n = number_of_text(t.at, t.at + t.length, decimals, hexadecimal, &number);
     }
-    if (n == OUT_OF_RANGE) note(s, NUMBER_OUT_OF_RANGE, at);
+    if (n == OUT_OF_RANGE) {
+        note(s, NUMBER_OUT_OF_RANGE, at);
+    }
     return n == NUMERIC ? number : TRACE_SCAN_MISSING;
 }
 
 static int64_t int_of(trace_scan *s, const value *v, text at, int *failed) {
     trace_scan_text t;
     switch (v->kind) {
-    case TRUE_VALUE:
-        return 1;
-    case FALSE_VALUE:
-        return 0;
+    case TRUE_VALUE: return 1;
+    case FALSE_VALUE: return 0;
     case NUMBER:
     case PLAIN_STRING:
     case RAW_STRING:
-        if (text_of(s, v, &s->scratch, &t) >= 0) return checked_number(s, v, t, 0, 1, at);
+        if (text_of(s, v, &s->scratch, &t) >= 0) {
+            return checked_number(s, v, t, 0, 1, at);
+        }
         *failed = 1;
         return TRACE_SCAN_MISSING;
-    default:
-        return TRACE_SCAN_MISSING;
+    default: return TRACE_SCAN_MISSING;
     }
 }
 
 static int64_t time_of(trace_scan *s, const value *v, text at, int *failed) {
     trace_scan_text t;
-    if (v->kind != NUMBER && v->kind != PLAIN_STRING && v->kind != RAW_STRING) return TRACE_SCAN_MISSING;
-    if (text_of(s, v, &s->scratch, &t) >= 0) return checked_number(s, v, t, 3, 0, at);
+    if (v->kind != NUMBER && v->kind != PLAIN_STRING && v->kind != RAW_STRING) {
+        return TRACE_SCAN_MISSING;
+    }
+    if (text_of(s, v, &s->scratch, &t) >= 0) {
+        return checked_number(s, v, t, 3, 0, at);
+    }
     *failed = 1;
     return TRACE_SCAN_MISSING;
 }
 
 /* A pid or tid: its number, or what stands for its text. */
 static int64_t id_of(trace_scan *s, const value *v, text at, int *failed) {
-    if (v->kind == NUMBER) return int_of(s, v, at, failed);
-    if (v->kind != PLAIN_STRING && v->kind != RAW_STRING) return TRACE_SCAN_MISSING;
+    if (v->kind == NUMBER) {
+        return int_of(s, v, at, failed);
+    }
+    if (v->kind != PLAIN_STRING && v->kind != RAW_STRING) {
+        return TRACE_SCAN_MISSING;
+    }
     int64_t number = 0;
     trace_scan_text t;
     if (text_of(s, v, &s->scratch, &t) < 0) {
         *failed = 1;
         return TRACE_SCAN_MISSING;
     }
-    if (number_of_text(t.at, t.at + t.length, 0, 1, &number) == NUMERIC) return number;
+    if (number_of_text(t.at, t.at + t.length, 0, 1, &number) == NUMERIC) {
+        return number;
+    }
     return -((int64_t)1 << 62) - intern_text(s, t, at, failed);
 }
 
 /* Counts an event of a phase and a category; when the table is full, those of a new pair by their phase alone. */
 static int count_event(trace_scan *s, trace_scan_text phase, trace_scan_text category) {
     uint8_t small[256];
-    if (cut_text(s, &phase, &s->cut) < 0 || cut_text(s, &category, &s->cut_category) < 0) return -1;
+    if (cut_text(s, &phase, &s->cut) < 0 || cut_text(s, &category, &s->cut_category) < 0) {
+        return -1;
+    }
     uint32_t length = (uint32_t)phase.length;
     size_t n = sizeof length + phase.length + category.length;
     uint8_t *key = n <= sizeof small ? small : malloc(n);
-    if (!key) return -1;
+    if (!key) {
+        return -1;
+    }
     memcpy(key, &length, sizeof length);
     memcpy(key + sizeof length, phase.at, phase.length);
-    if (category.length) memcpy(key + sizeof length + phase.length, category.at, category.length);
+    if (category.length) {
+        memcpy(key + sizeof length + phase.length, category.at, category.length);
+    }
     int32_t id = known_id(&s->counted, key, n);
     if (id < 0 && is_full(s, &s->counted, n)) {
         length = phase.length == 1;
         memcpy(key, &length, sizeof length);
         n = sizeof length + length;
     }
-    if (id < 0) id = intern(&s->counted, key, n);
-    if (key != small) free(key);
-    if (id < 0) return -1;
+    if (id < 0) {
+        id = intern(&s->counted, key, n);
+    }
+    if (key != small) {
+        free(key);
+    }
+    if (id < 0) {
+        return -1;
+    }
     size_t before = s->counts_capacity;
-    if (grow((void **)&s->counts, (size_t)id, &s->counts_capacity, sizeof *s->counts)) return -1;
-    if (s->counts_capacity > before) memset(s->counts + before, 0, (s->counts_capacity - before) * sizeof *s->counts);
+    if (grow((void **)&s->counts, (size_t)id, &s->counts_capacity, sizeof *s->counts)) {
+        return -1;
+    }
+    if (s->counts_capacity > before) {
+        memset(s->counts + before, 0, (s->counts_capacity - before) * sizeof *s->counts);
+    }
     s->counts[id]++;
     return 0;
 }
 
 static int is_wide(const trace_scan *s, trace_scan_text category) {
-    for (size_t i = 0; i < s->wide_category_count; i++)
-        if (s->wide_categories[i].length == category.length &&
-            memcmp(s->wide_categories[i].bytes, category.at, category.length) == 0)
+    for (size_t i = 0; i < s->wide_category_count; i++) {
+        if (s->wide_categories[i].length == category.length && memcmp(s->wide_categories[i].bytes, category.at, category.length) == 0) {
             return 1;
+        }
+    }
     return 0;
 }
 
@@ -1115,7 +1424,9 @@ static int commit_event(trace_scan *s, text start, text end) {
     if (ph->kind == PLAIN_STRING) {
         phase = (trace_scan_text){ph->at, ph->length};
     } else if (ph->kind == RAW_STRING) {
-        if (decode_into(s, &phase_text, ph->at, ph->length)) return -1;
+        if (decode_into(s, &phase_text, ph->at, ph->length)) {
+            return -1;
+        }
         phase = (trace_scan_text){phase_text.bytes, phase_text.length};
     } else {
         note(s, NO_PHASE, start);
@@ -1125,29 +1436,45 @@ static int commit_event(trace_scan *s, text start, text end) {
     int has_category = text_of(s, &s->field[CATEGORY], &s->category_scratch, &category);
     int failed = has_category < 0 || count_event(s, phase, category);
     free(phase_text.bytes);
-    if (failed) return -1;
+    if (failed) {
+        return -1;
+    }
     if (letter == 'M' && s->metadata_bytes + (size_t)(end - start) + METADATA_BYTES > s->member_limit) {
         note(s, METADATA_LEFT_OUT, start);
     } else if (letter == 'M') {
         s->metadata_bytes += (size_t)(end - start) + METADATA_BYTES;
-        if (grow((void **)&s->metadata, s->metadata_count, &s->metadata_capacity, sizeof *s->metadata)) return -1;
+        if (grow((void **)&s->metadata, s->metadata_count, &s->metadata_capacity, sizeof *s->metadata)) {
+            return -1;
+        }
         trace_scan_metadata *m = &s->metadata[s->metadata_count];
         m->before = s->event_count;
-        if (copy_text(&m->raw, start, (size_t)(end - start))) return -1;
+        if (copy_text(&m->raw, start, (size_t)(end - start))) {
+            return -1;
+        }
         s->metadata_count++;
     }
     int instant = letter == 'i';
-    if (!instant && letter != 'X' && letter != 'B' && letter != 'E') return 0;
+    if (!instant && letter != 'X' && letter != 'B' && letter != 'E') {
+        return 0;
+    }
     int wide = has_category && is_wide(s, category);
-    if (instant && !wide) return 0;
+    if (instant && !wide) {
+        return 0;
+    }
     int64_t time = time_of(s, &s->field[TIME], start, &failed);
-    if (failed) return -1;
+    if (failed) {
+        return -1;
+    }
     if (time == TRACE_SCAN_MISSING) {
-        if (!instant) note(s, NO_TIMESTAMP, start);
+        if (!instant) {
+            note(s, NO_TIMESTAMP, start);
+        }
         return 0;
     }
     trace_scan_table *t = wide ? &s->wide : &s->events;
-    if (reserve_row(t)) return -1;
+    if (reserve_row(t)) {
+        return -1;
+    }
     size_t row = t->rows, column = 0;
 #define PUT(type, what) (((type *)t->columns[column].values)[row] = (what), column++)
     PUT(int64_t, s->event_count);
@@ -1166,12 +1493,15 @@ static int commit_event(trace_scan *s, text start, text end) {
         } else if (s->kinds[i] == TRACE_SCAN_TEXT) {
             PUT(int32_t, text_id(s, v, start, &failed));
         } else {
-            for (int n = 0; n < 3; n++)
+            for (int n = 0; n < 3; n++) {
                 PUT(int64_t, v->kind == ARRAY ? int_of(s, &s->elements[3 * i + n], start, &failed) : TRACE_SCAN_MISSING);
+            }
         }
     }
 #undef PUT
-    if (failed) return -1;
+    if (failed) {
+        return -1;
+    }
     t->rows++;
     s->event_count++;
     return 0;
@@ -1189,7 +1519,9 @@ static int lose(trace_scan *s, text start, text *at, enum defect kind, enum defe
     size_t length = (size_t)((*at > start ? *at : start + 1) - start);
     s->lost_example_length = length < TRACE_SCAN_EXAMPLE ? length : TRACE_SCAN_EXAMPLE;
     memcpy(s->lost_example, start, s->lost_example_length);
-    if (reason != DEFECTS) defect(s, reason, s->lost_from, s->lost_example, s->lost_example_length, 1);
+    if (reason != DEFECTS) {
+        defect(s, reason, s->lost_from, s->lost_example, s->lost_example_length, 1);
+    }
     s->state = LOST;
     return 1;
 }
@@ -1205,19 +1537,25 @@ static void enter_array(trace_scan *s) {
 static int resynchronise(trace_scan *s, text *at) {
     text p = *at, behind = NULL;
     for (; p < s->end; p++) {
-        if (*p == '{' ? is_event_start(p, s->end) : *p == '"' && (behind = behind_trace_events(p, s->end)) != NULL) break;
+        if (*p == '{' ? is_event_start(p, s->end) : *p == '"' && (behind = behind_trace_events(p, s->end)) != NULL) {
+            break;
+        }
     }
     if (p >= s->end && !s->final) {
-        if (s->end - *at <= RESTART_LONGEST) return 0;
+        if (s->end - *at <= RESTART_LONGEST) {
+            return 0;
+        }
         *at = s->end - RESTART_LONGEST;
         return 1;
     }
     int64_t lost = s->base + (p - s->start) - s->lost_from;
     enum defect kind = s->lost_kind == LOST_EVENT && p >= s->end && !s->anything ? NOT_JSON : s->lost_kind;
-    if (kind != BROKEN_MEMBER)
+    if (kind != BROKEN_MEMBER) {
         defect(s, kind, s->lost_from, s->lost_example, s->lost_example_length, kind != TRAILING_GARBAGE ? 1 : lost ? lost : 1);
-    if (kind == LOST_EVENT || kind == BROKEN_MEMBER)
+    }
+    if (kind == LOST_EVENT || kind == BROKEN_MEMBER) {
         defect(s, LOST_BYTES, s->lost_from, s->lost_example, s->lost_example_length, lost);
+    }
     if (p >= s->end) {
         s->state = AT_END;
     } else {
@@ -1248,9 +1586,13 @@ static int no_memory(trace_scan *s) {
 }
 
 static int add_member(trace_scan *s, const value *key, text from, text to, int is_broken) {
-    if (grow((void **)&s->members, s->member_count, &s->member_capacity, sizeof *s->members)) return -1;
+    if (grow((void **)&s->members, s->member_count, &s->member_capacity, sizeof *s->members)) {
+        return -1;
+    }
     trace_scan_member *m = &s->members[s->member_count];
-    if (copy_text(&m->key, key->at, key->length)) return -1;
+    if (copy_text(&m->key, key->at, key->length)) {
+        return -1;
+    }
     if (copy_text(&m->raw, from, (size_t)(to - from))) {
         free((void *)m->key.at);
         return -1;
@@ -1264,28 +1606,42 @@ static int member(trace_scan *s, text *at) {
     text start = *at, p = start;
     text end = (size_t)(s->end - start) > s->member_limit ? start + s->member_limit : s->end;
     forget_notes(s);
-    if (s->after_element) note(s, MISSING_COMMA, start);
+    if (s->after_element) {
+        note(s, MISSING_COMMA, start);
+    }
     value key;
     enum outcome o = read_key(s, &p, end, &key);
-    if (o == DONE && (p = skip_white(p, end)) >= end) o = NEED_MORE;
-    if (o == NEED_MORE) return cut(s, start, s->member_limit, at);
-    if (o == NO_MEMORY) return no_memory(s);
+    if (o == DONE && (p = skip_white(p, end)) >= end) {
+        o = NEED_MORE;
+    }
+    if (o == NEED_MORE) {
+        return cut(s, start, s->member_limit, at);
+    }
+    if (o == NO_MEMORY) {
+        return no_memory(s);
+    }
     if (o == BROKEN) {
         *at = s->broken_at;
         return lose(s, start, at, LOST_EVENT, s->broken_reason);
     }
     int trace_events = key.length == 11 && memcmp(key.at, "traceEvents", 11) == 0;
-    if (!trace_events && *p == '[' && !s->final && s->end - p < 2 * RESTART_LONGEST) return 0;
+    if (!trace_events && *p == '[' && !s->final && s->end - p < 2 * RESTART_LONGEST) {
+        return 0;
+    }
     if (*p == '[' && (trace_events || is_event_array(p, s->end))) {
         commit_notes(s, p);
-        if (!trace_events) defect_here(s, BROKEN_MEMBER, start, p); /* its key was damaged */
+        if (!trace_events) {
+            defect_here(s, BROKEN_MEMBER, start, p); /* its key was damaged */
+        }
         enter_array(s);
         *at = p + 1;
         return 1;
     }
     /* a decoded key must outlive the reading of the value */
     buffer name = {0};
-    if (append(&name, key.at, key.length)) return no_memory(s);
+    if (append(&name, key.at, key.length)) {
+        return no_memory(s);
+    }
     key.at = name.bytes;
     text from = p;
     int result = 1, failed = 0;
@@ -1324,13 +1680,21 @@ static int element(trace_scan *s, text *at) {
     text start = *at, p = start;
     text end = (size_t)(s->end - start) > s->event_limit ? start + s->event_limit : s->end;
     forget_notes(s);
-    if (s->after_element) note(s, MISSING_COMMA, start);
+    if (s->after_element) {
+        note(s, MISSING_COMMA, start);
+    }
     enum outcome o;
     if (*start == '{') {
-        for (int i = 0; i < FIELDS; i++) s->field[i].kind = ABSENT;
-        for (size_t i = 0; i < s->all; i++) s->args[i].kind = ABSENT;
+        for (int i = 0; i < FIELDS; i++) {
+            s->field[i].kind = ABSENT;
+        }
+        for (size_t i = 0; i < s->all; i++) {
+            s->args[i].kind = ABSENT;
+        }
         o = read_value(s, &p, end, 1);
-        if (o == DONE && commit_event(s, start, p)) o = NO_MEMORY;
+        if (o == DONE && commit_event(s, start, p)) {
+            o = NO_MEMORY;
+        }
     } else {
         value v;
         if (*start == '"') {
@@ -1349,12 +1713,20 @@ static int element(trace_scan *s, text *at) {
             o = read_value(s, &p, end, 0);
         } else {
             o = read_word(s, &p, end, &v);
-            if (o == DONE && s->note_count[BARE_WORD]) o = broken(s, start);
+            if (o == DONE && s->note_count[BARE_WORD]) {
+                o = broken(s, start);
+            }
         }
-        if (o == DONE) note(s, NOT_AN_EVENT, start);
+        if (o == DONE) {
+            note(s, NOT_AN_EVENT, start);
+        }
     }
-    if (o == NEED_MORE) return cut(s, start, s->event_limit, at);
-    if (o == NO_MEMORY) return no_memory(s);
+    if (o == NEED_MORE) {
+        return cut(s, start, s->event_limit, at);
+    }
+    if (o == NO_MEMORY) {
+        return no_memory(s);
+    }
     if (o == BROKEN) {
         *at = s->broken_at;
         return lose(s, start, at, LOST_EVENT, s->broken_reason);
@@ -1370,7 +1742,9 @@ static int element(trace_scan *s, text *at) {
 static int at_start(trace_scan *s, text *at) {
     text p = *at;
     if (s->base + (p - s->start) == 0) {
-        if (!s->final && s->end - p < 3) return 0;
+        if (!s->final && s->end - p < 3) {
+            return 0;
+        }
         if (is_text(p, s->end, "\xEF\xBB\xBF")) {
             *at = p + 3;
             return 1;
@@ -1393,7 +1767,9 @@ static int at_start(trace_scan *s, text *at) {
         return lose(s, p, at, LOST_EVENT, DEFECTS);
     }
     if (*p == '{') {
-        if (!s->final && s->end - p < RESTART_LONGEST) return 0;
+        if (!s->final && s->end - p < RESTART_LONGEST) {
+            return 0;
+        }
         text key = skip_some_white(p + 1, s->end);
         if (!is_text(key, s->end, "\"ph\"") || !is_event_key(key, s->end)) {
             s->root = '{';
@@ -1410,7 +1786,9 @@ static int at_start(trace_scan *s, text *at) {
 }
 
 static int comma(trace_scan *s, text p, text *at) {
-    if (!s->after_element) defect_here(s, TRAILING_COMMA, p, p + 1);
+    if (!s->after_element) {
+        defect_here(s, TRAILING_COMMA, p, p + 1);
+    }
     s->after_element = 0;
     s->after_comma = 1;
     *at = p + 1;
@@ -1421,10 +1799,14 @@ static int in_array_or_object(trace_scan *s, text *at) {
     text p = skip_white(*at, s->end);
     if (p >= s->end) {
         if (s->final) {
-            if (s->state != AT_TAIL && s->root == '{') defect_here(s, TRUNCATED, p, p);
+            if (s->state != AT_TAIL && s->root == '{') {
+                defect_here(s, TRUNCATED, p, p);
+            }
             s->state = AT_END;
         }
-        if (p == *at) return 0;
+        if (p == *at) {
+            return 0;
+        }
         *at = p;
         return 1;
     }
@@ -1432,14 +1814,20 @@ static int in_array_or_object(trace_scan *s, text *at) {
         *at = p;
         return lose(s, p, at, TRAILING_GARBAGE, DEFECTS);
     }
-    if (*p == ',') return comma(s, p, at);
+    if (*p == ',') {
+        return comma(s, p, at);
+    }
     int array = s->state == IN_ARRAY;
     if (*p != (array ? ']' : '}')) {
         *at = p;
-        if (array) return element(s, at);
+        if (array) {
+            return element(s, at);
+        }
         return *p == '"' ? member(s, at) : lose(s, p, at, LOST_EVENT, DEFECTS);
     }
-    if (s->after_comma) defect_here(s, TRAILING_COMMA, p, p + 1);
+    if (s->after_comma) {
+        defect_here(s, TRAILING_COMMA, p, p + 1);
+    }
     if (array && s->root != '[') {
         s->state = IN_OBJECT;
         s->after_element = 1;
@@ -1459,18 +1847,13 @@ static size_t scan(trace_scan *s, text start, size_t length) {
     int more = 1;
     while (more && !s->no_memory) {
         switch (s->state) {
-        case AT_START:
-            more = at_start(s, &p);
-            break;
-        case LOST:
-            more = resynchronise(s, &p);
-            break;
+        case AT_START: more = at_start(s, &p); break;
+        case LOST: more = resynchronise(s, &p); break;
         case AT_END:
             p = s->end;
             more = 0;
             break;
-        default:
-            more = in_array_or_object(s, &p);
+        default: more = in_array_or_object(s, &p);
         }
     }
     forget_notes(s); /* they point into the text */
@@ -1480,7 +1863,9 @@ static size_t scan(trace_scan *s, text start, size_t length) {
 
 static int keep(trace_scan *s, text rest, size_t length) {
     s->carry.length = 0;
-    if (append(&s->carry, rest, length)) return -1;
+    if (append(&s->carry, rest, length)) {
+        return -1;
+    }
     s->retry_at = length + length / 2; /* so that a unit cut into many chunks is not read again for each */
     return 0;
 }
@@ -1496,12 +1881,18 @@ int trace_scan_feed(trace_scan *s, const uint8_t *data, size_t length) {
         size_t old = s->carry.length;
         size_t wanted = s->retry_at > old + TOP_UP ? s->retry_at - old : TOP_UP;
         size_t taken = wanted < length ? wanted : length;
-        if (append(&s->carry, data, taken)) return -1;
+        if (append(&s->carry, data, taken)) {
+            return -1;
+        }
         data += taken;
         length -= taken;
-        if (s->carry.length < s->retry_at) continue;
+        if (s->carry.length < s->retry_at) {
+            continue;
+        }
         size_t done = scan(s, s->carry.bytes, s->carry.length);
-        if (s->no_memory) return -1;
+        if (s->no_memory) {
+            return -1;
+        }
         size_t rest = s->carry.length - done;
         if (done >= old && length) {
             data -= rest;
@@ -1530,16 +1921,24 @@ static int make_table(trace_scan_table *t, const enum trace_scan_kind *kinds, si
     static const enum trace_scan_width base[] = {TRACE_SCAN_I64, TRACE_SCAN_U8,  TRACE_SCAN_I32, TRACE_SCAN_I32,
                                                  TRACE_SCAN_I64, TRACE_SCAN_I64, TRACE_SCAN_I64, TRACE_SCAN_I64};
     t->columns = calloc(8 + 3 * count, sizeof *t->columns);
-    if (!t->columns) return -1;
-    for (size_t i = 0; i < 8; i++) t->columns[t->column_count++].width = base[i];
-    for (size_t i = 0; i < count; i++)
-        for (int n = 0; n < (kinds[i] == TRACE_SCAN_INT3 ? 3 : 1); n++)
+    if (!t->columns) {
+        return -1;
+    }
+    for (size_t i = 0; i < 8; i++) {
+        t->columns[t->column_count++].width = base[i];
+    }
+    for (size_t i = 0; i < count; i++) {
+        for (int n = 0; n < (kinds[i] == TRACE_SCAN_INT3 ? 3 : 1); n++) {
             t->columns[t->column_count++].width = kinds[i] == TRACE_SCAN_TEXT ? TRACE_SCAN_I32 : TRACE_SCAN_I64;
+        }
+    }
     return 0;
 }
 
 static void free_table(trace_scan_table *t) {
-    for (size_t i = 0; i < t->column_count; i++) free(t->columns[i].values);
+    for (size_t i = 0; i < t->column_count; i++) {
+        free(t->columns[i].values);
+    }
     free(t->columns);
 }
 
@@ -1553,24 +1952,38 @@ static int set_up(trace_scan *s, const trace_scan_options *o) {
     s->total_limit = o->total_limit ? o->total_limit : SIZE_MAX;
     s->depth_limit = o->depth_limit < TRACE_SCAN_DEPTH_MAX ? o->depth_limit : TRACE_SCAN_DEPTH_MAX;
     s->strings.seed = s->counted.seed = mix((uint64_t)(uintptr_t)s); /* no file can be made to collide everywhere */
-    for (int i = 0; i < DEFECTS; i++) s->defects[i].code = defect_codes[i];
+    for (int i = 0; i < DEFECTS; i++) {
+        s->defects[i].code = defect_codes[i];
+    }
     s->kinds = malloc((o->all + 1) * sizeof *s->kinds);
     s->args = calloc(o->all + 1, sizeof *s->args);
     s->elements = calloc(o->all + 1, 3 * sizeof *s->elements);
     s->wide_categories = calloc(o->wide_category_count + 1, sizeof *s->wide_categories);
-    if (!s->kinds || !s->args || !s->elements || !s->wide_categories) return -1;
-    if (o->all) memcpy(s->kinds, o->kinds, o->all * sizeof *s->kinds);
+    if (!s->kinds || !s->args || !s->elements || !s->wide_categories) {
+        return -1;
+    }
+    if (o->all) {
+        memcpy(s->kinds, o->kinds, o->all * sizeof *s->kinds);
+    }
     for (size_t i = 0; i < o->wide_category_count; i++) {
         s->wide_category_count = i + 1;
-        if (reserve(&s->wide_categories[i], 1) ||
-            append(&s->wide_categories[i], o->wide_categories[i].at, o->wide_categories[i].length))
+        if (reserve(&s->wide_categories[i], 1) || append(&s->wide_categories[i], o->wide_categories[i].at, o->wide_categories[i].length)) {
             return -1;
+        }
     }
-    if (make_keys(&s->fields, KNOWN_KEYS) || make_keys(&s->keys, o->key_count)) return -1;
-    for (size_t i = 0; i < KNOWN_KEYS; i++)
-        if (add_key(&s->fields, (text)field_keys[i], strlen(field_keys[i]), i)) return -1;
-    for (size_t i = 0; i < o->key_count; i++)
-        if (add_key(&s->keys, o->keys[i].at, o->keys[i].length, o->key_columns[i])) return -1;
+    if (make_keys(&s->fields, KNOWN_KEYS) || make_keys(&s->keys, o->key_count)) {
+        return -1;
+    }
+    for (size_t i = 0; i < KNOWN_KEYS; i++) {
+        if (add_key(&s->fields, (text)field_keys[i], strlen(field_keys[i]), i)) {
+            return -1;
+        }
+    }
+    for (size_t i = 0; i < o->key_count; i++) {
+        if (add_key(&s->keys, o->keys[i].at, o->keys[i].length, o->key_columns[i])) {
+            return -1;
+        }
+    }
     return make_table(&s->events, o->kinds, o->narrow) || make_table(&s->wide, o->kinds, o->all) ? -1 : 0;
 }
 
@@ -1584,12 +1997,16 @@ trace_scan *trace_scan_new(const trace_scan_options *options) {
 }
 
 static void clear_metadata(trace_scan *s) {
-    for (size_t i = 0; i < s->metadata_count; i++) free((void *)s->metadata[i].raw.at);
+    for (size_t i = 0; i < s->metadata_count; i++) {
+        free((void *)s->metadata[i].raw.at);
+    }
     s->metadata_count = 0;
 }
 
 void trace_scan_free(trace_scan *s) {
-    if (!s) return;
+    if (!s) {
+        return;
+    }
     clear_metadata(s);
     free(s->metadata);
     for (size_t i = 0; i < s->member_count; i++) {
@@ -1597,7 +2014,9 @@ void trace_scan_free(trace_scan *s) {
         free((void *)s->members[i].raw.at);
     }
     free(s->members);
-    for (size_t i = 0; i < s->wide_category_count; i++) free(s->wide_categories[i].bytes);
+    for (size_t i = 0; i < s->wide_category_count; i++) {
+        free(s->wide_categories[i].bytes);
+    }
     free(s->wide_categories);
     free_table(&s->events);
     free_table(&s->wide);
@@ -1620,9 +2039,7 @@ void trace_scan_free(trace_scan *s) {
 const trace_scan_table *trace_scan_events(const trace_scan *s) { return &s->events; }
 const trace_scan_table *trace_scan_wide(const trace_scan *s) { return &s->wide; }
 size_t trace_scan_string_count(const trace_scan *s) { return s->strings.count - s->strings_taken; }
-trace_scan_text trace_scan_string(const trace_scan *s, size_t index) {
-    return string_at(&s->strings, s->strings_taken + index);
-}
+trace_scan_text trace_scan_string(const trace_scan *s, size_t index) { return string_at(&s->strings, s->strings_taken + index); }
 size_t trace_scan_metadata_count(const trace_scan *s) { return s->metadata_count; }
 const trace_scan_metadata *trace_scan_metadata_at(const trace_scan *s, size_t index) { return &s->metadata[index]; }
 

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/waiting.h"
 #include "gpu/gpu.h"
 #include "session.h"
-#include "core/waiting.h"
 
 #define TABLE_NS 60000000000 /* the whole table of names again: after so long, */
 #define TABLE_BYTES (64u << 20) /* or so many bytes */

@@ -7,10 +7,10 @@
 
 #include <pthread.h>
 
-#include "gpu/gpu.h"
 #include "core/names.h"
-#include "postrun.h"
 #include "core/ring.h"
+#include "gpu/gpu.h"
+#include "postrun.h"
 
 void postrun_forked(void) {
     postrun_names_forked();

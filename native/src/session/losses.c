@@ -44,8 +44,11 @@ void postrun_losses_write(struct session *s) {
     for (size_t i = 0; i < s->loss_count; i++) {
         struct loss *loss = &s->losses[i];
         int64_t source = loss->source, reason = loss->reason, count = (int64_t)loss->count;
-        prt_column columns[] = {{1, PRT_COLUMN_INT, &source}, {2, PRT_COLUMN_INT, &reason}, {3, PRT_COLUMN_INT, &count},
-                                {4, PRT_COLUMN_TIME, &loss->first}, {5, PRT_COLUMN_TIME, &loss->last}};
+        prt_column columns[] = {{1, PRT_COLUMN_INT, &source},
+                                {2, PRT_COLUMN_INT, &reason},
+                                {3, PRT_COLUMN_INT, &count},
+                                {4, PRT_COLUMN_TIME, &loss->first},
+                                {5, PRT_COLUMN_TIME, &loss->last}};
         postrun_file_block(s, PRT_LOSS, loss->source, 1, loss->first, COLUMNS(columns));
     }
     if (!s->out.error) {
@@ -59,8 +62,11 @@ void postrun_losses_last_words(struct session *s) {
     for (size_t i = 0; i < s->loss_count; i++) {
         struct loss *loss = &s->losses[i];
         int64_t source = loss->source, reason = loss->reason, count = (int64_t)loss->count;
-        prt_column columns[] = {{1, PRT_COLUMN_INT, &source}, {2, PRT_COLUMN_INT, &reason}, {3, PRT_COLUMN_INT, &count},
-                                {4, PRT_COLUMN_TIME, &loss->first}, {5, PRT_COLUMN_TIME, &loss->last}};
+        prt_column columns[] = {{1, PRT_COLUMN_INT, &source},
+                                {2, PRT_COLUMN_INT, &reason},
+                                {3, PRT_COLUMN_INT, &count},
+                                {4, PRT_COLUMN_TIME, &loss->first},
+                                {5, PRT_COLUMN_TIME, &loss->last}};
         if (postrun_output_last_word(&s->out, postrun_block_of(PRT_LOSS, loss->source, 1, loss->first, COLUMNS(columns))) != 0) {
             s->losses[left++] = *loss;
         }

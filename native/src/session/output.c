@@ -171,9 +171,7 @@ static int append(struct output *output, prt_block *block) {
     return error;
 }
 
-int postrun_output_block(struct output *output, prt_block block) {
-    return output->error ? output->error : append(output, &block);
-}
+int postrun_output_block(struct output *output, prt_block block) { return output->error ? output->error : append(output, &block); }
 
 int postrun_output_last_word(struct output *output, prt_block block) { return output->fd < 0 ? output->error : append(output, &block); }
 

@@ -45,7 +45,8 @@ void postrun_rows_write(struct session *s, uint32_t source) {
     postrun_file_names(s, s->names_written);
     if (readings) {
         range_of(rows->time, NULL, readings, &first, &last);
-        prt_column columns[] = {{1, PRT_COLUMN_INT, rows->counter}, {2, PRT_COLUMN_TIME, rows->time}, {3, PRT_COLUMN_DOUBLE, rows->reading}};
+        prt_column columns[] = {
+            {1, PRT_COLUMN_INT, rows->counter}, {2, PRT_COLUMN_TIME, rows->time}, {3, PRT_COLUMN_DOUBLE, rows->reading}};
         int error = postrun_file_block(s, PRT_COUNTER, source, readings, first, COLUMNS(columns));
         if (error) {
             postrun_loss(s, source, PRT_LOSS_DISK, readings, first, last);
@@ -60,8 +61,9 @@ void postrun_rows_write(struct session *s, uint32_t source) {
     int error = s->out.error;
     if (count) {
         range_of(rows->start, rows->duration, count, &first, &last);
-        prt_column columns[] = {{1, PRT_COLUMN_INT, rows->name}, {2, PRT_COLUMN_TIME, rows->start}, {3, PRT_COLUMN_DURATION, rows->duration},
-                                {5, PRT_COLUMN_INT, rows->depth}, {6, PRT_COLUMN_INT, rows->flags}, {4, PRT_COLUMN_INT, rows->value}};
+        prt_column columns[] = {{1, PRT_COLUMN_INT, rows->name},          {2, PRT_COLUMN_TIME, rows->start},
+                                {3, PRT_COLUMN_DURATION, rows->duration}, {5, PRT_COLUMN_INT, rows->depth},
+                                {6, PRT_COLUMN_INT, rows->flags},         {4, PRT_COLUMN_INT, rows->value}};
         size_t n = sizeof columns / sizeof *columns - 1; /* without values where none has one */
         for (uint32_t i = 0; i < count; i++) {
             if (rows->value[i] != POSTRUN_NO_VALUE) {
@@ -167,8 +169,10 @@ void postrun_rows_write_metrics(struct session *s, bool all) {
             rows->time[n] = metrics[from].ticks;
             rows->reading[n] = metrics[from].value;
         }
-        prt_column columns[] = {{1, PRT_COLUMN_INT, rows->counter}, {2, PRT_COLUMN_INT, rows->flags},
-                                {3, PRT_COLUMN_TIME, rows->time}, {4, PRT_COLUMN_DOUBLE, rows->reading}};
+        prt_column columns[] = {{1, PRT_COLUMN_INT, rows->counter},
+                                {2, PRT_COLUMN_INT, rows->flags},
+                                {3, PRT_COLUMN_TIME, rows->time},
+                                {4, PRT_COLUMN_DOUBLE, rows->reading}};
         int64_t first, last;
         range_of(rows->time, NULL, n, &first, &last);
         int error = postrun_file_block(s, PRT_METRIC, 0, n, first, COLUMNS(columns));

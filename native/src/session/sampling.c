@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "session.h"
 #include "core/waiting.h"
+#include "session.h"
 
 void *postrun_sample_loop(void *argument) {
     struct session *s = argument;

@@ -13,12 +13,12 @@
 #include <sys/random.h>
 #endif
 
-#include "gpu/device_rows.h"
-#include "fork.h"
-#include "gpu/gpu.h"
 #include "core/process.h"
 #include "core/redact.h"
 #include "core/waiting.h"
+#include "fork.h"
+#include "gpu/device_rows.h"
+#include "gpu/gpu.h"
 
 #define FIRST_ANCHOR_NS 100000000
 #define METRICS_MAX 65536u
@@ -540,8 +540,7 @@ static bool in_range(const postrun_config *c) {
         interval |= c->sample_ms == intervals[i];
     }
     return interval && (c->rotate_bytes == 0 || c->rotate_bytes >= ROTATE_MIN) && c->drain_ms <= DRAIN_MS_MAX &&
-           (c->ring_records == 0 ||
-            (is_power_of_two(c->ring_records) && c->ring_records >= RING_MIN && c->ring_records <= RING_MAX)) &&
+           (c->ring_records == 0 || (is_power_of_two(c->ring_records) && c->ring_records >= RING_MIN && c->ring_records <= RING_MAX)) &&
            c->zstd_level >= -7 && c->zstd_level <= 22 &&
            (c->flags & ~(POSTRUN_FOLLOW_FORK | POSTRUN_GPU | POSTRUN_NO_GPU_YET | POSTRUN_NO_GPU_SAMPLES | POSTRUN_GPU_BOUNDED)) == 0 &&
            (!c->file_mode || is_file_mode(c->file_mode)) && (!c->directory || (*c->directory && strlen(c->directory) < PATH_MAX));

@@ -11,11 +11,11 @@
 #include <stdint.h>
 
 #include "core/capture.h"
+#include "core/redact.h"
+#include "core/ring.h"
 #include "facts.h"
 #include "gpu/gpu_visible.h"
 #include "output.h"
-#include "core/redact.h"
-#include "core/ring.h"
 
 #define NS_PER_MS 1000000
 #define NS_PER_S 1000000000

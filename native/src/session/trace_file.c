@@ -9,7 +9,8 @@
 #include "session.h"
 
 prt_block postrun_block_of(enum prt_block_type type, uint32_t source, uint32_t count, int64_t first, const prt_column *columns, size_t n) {
-    return (prt_block){.type = (uint16_t)type, .source = source, .count = count, .first_time = first, .columns = columns, .column_count = n};
+    return (prt_block){
+        .type = (uint16_t)type, .source = source, .count = count, .first_time = first, .columns = columns, .column_count = n};
 }
 
 int postrun_file_block(struct session *s, enum prt_block_type type, uint32_t source, uint32_t count, int64_t first,
@@ -21,8 +22,10 @@ void postrun_file_anchor(struct session *s) {
     struct clock_anchor anchor;
     postrun_clock_anchor(&anchor);
     s->anchors[s->anchor_count++ % ANCHORS] = anchor;
-    prt_column columns[] = {{1, PRT_COLUMN_TIME, &anchor.ticks}, {2, PRT_COLUMN_INT, &anchor.monotonic_ns},
-                            {3, PRT_COLUMN_INT, &anchor.realtime_ns}, {4, PRT_COLUMN_INT, &anchor.uncertainty_ns}};
+    prt_column columns[] = {{1, PRT_COLUMN_TIME, &anchor.ticks},
+                            {2, PRT_COLUMN_INT, &anchor.monotonic_ns},
+                            {3, PRT_COLUMN_INT, &anchor.realtime_ns},
+                            {4, PRT_COLUMN_INT, &anchor.uncertainty_ns}};
     postrun_file_block(s, PRT_CLOCK, 0, 1, anchor.ticks, COLUMNS(columns));
 }
 
@@ -38,8 +41,10 @@ static void write_last_anchors(struct session *s) {
         values[3][n] = anchor->uncertainty_ns;
     }
     if (n) {
-        prt_column columns[] = {{1, PRT_COLUMN_TIME, values[0]}, {2, PRT_COLUMN_INT, values[1]},
-                                {3, PRT_COLUMN_INT, values[2]}, {4, PRT_COLUMN_INT, values[3]}};
+        prt_column columns[] = {{1, PRT_COLUMN_TIME, values[0]},
+                                {2, PRT_COLUMN_INT, values[1]},
+                                {3, PRT_COLUMN_INT, values[2]},
+                                {4, PRT_COLUMN_INT, values[3]}};
         postrun_file_block(s, PRT_CLOCK, 0, n, values[0][0], COLUMNS(columns));
     }
 }
@@ -116,8 +121,8 @@ void postrun_file_tables(struct session *s) {
 static void write_process(struct session *s) {
     int64_t pid = getpid(), ppid = getppid(), start = postrun_process_start();
     prt_text command_text = text_of(s->command), host = text_of(s->out.host);
-    prt_column columns[] = {{1, PRT_COLUMN_INT, &pid},       {2, PRT_COLUMN_INT, &ppid},  {3, PRT_COLUMN_INT, &start},
-                            {4, PRT_COLUMN_TEXT, &command_text}, {5, PRT_COLUMN_TEXT, &host}, {6, PRT_COLUMN_INT, &s->rank},
+    prt_column columns[] = {{1, PRT_COLUMN_INT, &pid},           {2, PRT_COLUMN_INT, &ppid},         {3, PRT_COLUMN_INT, &start},
+                            {4, PRT_COLUMN_TEXT, &command_text}, {5, PRT_COLUMN_TEXT, &host},        {6, PRT_COLUMN_INT, &s->rank},
                             {7, PRT_COLUMN_INT, &s->local_rank}, {8, PRT_COLUMN_INT, &s->world_size}};
     postrun_file_block(s, PRT_PROCESS, 0, 1, 0, COLUMNS(columns));
 }

@@ -34,8 +34,9 @@ static _Atomic int own_count;
 
 static void load(const char *path) {
     static const char *const names[] = {
-        "cuptiSubscribe", "cuptiUnsubscribe", "cuptiEnableCallback", "cuptiActivityRegisterCallbacks", "cuptiActivityEnable",
-        "cuptiActivityDisable", "cuptiActivityFlushAll", "cuptiActivityGetNextRecord", "cuptiFinalize",
+        "cuptiSubscribe",      "cuptiUnsubscribe",     "cuptiEnableCallback",   "cuptiActivityRegisterCallbacks",
+        "cuptiActivityEnable", "cuptiActivityDisable", "cuptiActivityFlushAll", "cuptiActivityGetNextRecord",
+        "cuptiFinalize",
     };
     void *library = dlopen(path, RTLD_NOW);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -217,7 +218,8 @@ int mode_clients(int argc, char **argv) {
         after = launch_ns();
     }
     session_stop();
-    printf("{\"error\": %d, \"client_records\": %ld, \"launch_ns\": [%.1f, %.1f], \"phases\": [", error, atomic_load(&records), before, after);
+    printf("{\"error\": %d, \"client_records\": %ld, \"launch_ns\": [%.1f, %.1f], \"phases\": [", error, atomic_load(&records), before,
+           after);
     for (int i = 0; i < phase_count; i++) {
         printf("%s{\"begin\": %" PRId64 ", \"end\": %" PRId64 ", \"launched\": %ld, \"window\": %d, \"client\": %d}", i ? ", " : "",
                phases[i].begin, phases[i].end, phases[i].launched, phases[i].window, phases[i].client);

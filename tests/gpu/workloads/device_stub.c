@@ -91,15 +91,15 @@ static uint64_t call(const char *name, int64_t duration, int64_t *start) {
     return correlation;
 }
 
-static void put_kernel(const char *name, int64_t start, int64_t duration, int stream, uint64_t correlation, const struct device_shape *shape,
-                       uint64_t node) {
+static void put_kernel(const char *name, int64_t start, int64_t duration, int stream, uint64_t correlation,
+                       const struct device_shape *shape, uint64_t node) {
     uint64_t number = atomic_fetch_add(&launches, 1);
     if (planted("lose") && number % 50 == 49) {
         return;
     }
-    put("kernel %s %" PRId64 " %" PRId64 " 0 %d %d %" PRIu64 " %u %u %u %u %u %u 16 0 %u %" PRIu64 "\n", name, start, start + duration, context,
-        7 + stream, correlation, shape->grid[0], shape->grid[1], shape->grid[2], shape->block[0] + (unsigned)planted("shape"), shape->block[1],
-        shape->block[2], shape->shared, node);
+    put("kernel %s %" PRId64 " %" PRId64 " 0 %d %d %" PRIu64 " %u %u %u %u %u %u 16 0 %u %" PRIu64 "\n", name, start, start + duration,
+        context, 7 + stream, correlation, shape->grid[0], shape->grid[1], shape->grid[2], shape->block[0] + (unsigned)planted("shape"),
+        shape->block[1], shape->block[2], shape->shared, node);
 }
 
 void device_begin(void) {
@@ -135,8 +135,8 @@ void device_spin(int64_t ns, int stream) {
 void device_copy(enum device_copy kind, size_t bytes, int stream) {
     int64_t start;
     uint64_t correlation = call("cudaMemcpyAsync_v3020", US, &start);
-    put("memcpy %d 2 3 %zu %" PRId64 " %" PRId64 " 0 %d %d %" PRIu64 "\n", (int)kind, bytes + (size_t)planted("bytes"), start, start + US, context,
-        7 + stream, correlation);
+    put("memcpy %d 2 3 %zu %" PRId64 " %" PRId64 " 0 %d %d %" PRIu64 "\n", (int)kind, bytes + (size_t)planted("bytes"), start, start + US,
+        context, 7 + stream, correlation);
 }
 
 void device_set(size_t bytes, int stream) {

@@ -44,8 +44,8 @@ int mode_graphs(int argc, char **argv) {
     if (recorded) {
         session_stop();
     }
-    printf("{\"replays\": %ld, \"kernels\": %d, \"copies\": %d, \"memsets\": 1, \"checksum\": \"%016" PRIx64 "\"}\n", replays * windows, KERNELS,
-           COPIES, checksum);
+    printf("{\"replays\": %ld, \"kernels\": %d, \"copies\": %d, \"memsets\": 1, \"checksum\": \"%016" PRIx64 "\"}\n", replays * windows,
+           KERNELS, COPIES, checksum);
     return 0;
 }
 

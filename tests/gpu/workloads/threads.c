@@ -63,8 +63,8 @@ int mode_threads(int argc, char **argv) {
     pthread_join(second, NULL);
     device_synchronize();
     session_stop();
-    printf("{\"threads\": %ld, \"launches\": %ld, \"streams\": %d, \"spins\": %d, \"context_error\": %d, \"tids\": [", count, launches, DEVICE_STREAMS,
-           5 * DEVICE_STREAMS, context_error);
+    printf("{\"threads\": %ld, \"launches\": %ld, \"streams\": %d, \"spins\": %d, \"context_error\": %d, \"tids\": [", count, launches,
+           DEVICE_STREAMS, 5 * DEVICE_STREAMS, context_error);
     for (long i = 0; i < count; i++) {
         printf("%s%ld", i ? ", " : "", tids[i]);
     }

@@ -37,7 +37,8 @@ static inline void report_known_work(long scale) {
     for (long i = 0; i < 10 * scale; i += 50) {
         set += 256 + i / 50 % 16 * 1024;
     }
-    printf("{\"kernels\": {\"postrun_alpha\": %ld, \"postrun_beta\": %ld, \"postrun_gamma\": %ld}, \"copies\": {\"1\": %ld, \"2\": %ld, \"8\": %ld},"
+    printf("{\"kernels\": {\"postrun_alpha\": %ld, \"postrun_beta\": %ld, \"postrun_gamma\": %ld}, \"copies\": {\"1\": %ld, \"2\": %ld, "
+           "\"8\": %ld},"
            " \"copy_bytes\": %lld, \"memsets\": %ld, \"memset_bytes\": %lld, \"synchronizations\": %ld}\n",
            5 * scale, 3 * scale, 2 * scale, scale / 2, scale / 2, scale / 2, copied, scale / 5, set, scale / 20);
 }

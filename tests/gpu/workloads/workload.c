@@ -8,9 +8,9 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } modes[] = {
-    {"counts", mode_counts},   {"clock", mode_clock},   {"windows", mode_windows},   {"cycles", mode_cycles},
-    {"threads", mode_threads}, {"graphs", mode_graphs}, {"captures", mode_captures}, {"clients", mode_clients},
-    {"overhead", mode_overhead}, {"rate", mode_rate},   {"long", mode_long},         {"load", mode_load},
+    {"counts", mode_counts},     {"clock", mode_clock},   {"windows", mode_windows},   {"cycles", mode_cycles},
+    {"threads", mode_threads},   {"graphs", mode_graphs}, {"captures", mode_captures}, {"clients", mode_clients},
+    {"overhead", mode_overhead}, {"rate", mode_rate},     {"long", mode_long},         {"load", mode_load},
 };
 
 int main(int argc, char **argv) {
