@@ -1,6 +1,6 @@
 """Scans undamaged Chrome traces with the standard library, for installations without the compiled extension.
 
-The rules are those of ``native/src/scan/trace_scan.c``, told in Python: simple rather than quick, and the oracle the C scanner is
+The rules are those of ``native/src/scan``, told in Python: simple rather than quick, and the oracle the C scanner is
 tested against. Events that are plain JSON go through :mod:`json`; the others through the tolerant reader ``_Reader``.
 
 The text is cut into *units*: an event, or a top-level member. A unit is read only when it is there completely, and leaves

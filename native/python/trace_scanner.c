@@ -1,4 +1,4 @@
-/* trace_scanner.c - the Python face of trace_scan.c: what ingest/trace_scan.py calls a scanner. */
+/* trace_scanner.c - the Python type of the scanner (src/scan), used by ingest/trace_scan.py. */
 #include "trace_scanner.h"
 
 #include "scan/trace_scan.h"

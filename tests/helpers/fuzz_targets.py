@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TARGETS = {
-    "trace_scan_fuzz": ["scan/trace_scan"],
+    "trace_scan_fuzz": ["scan/columns", "scan/lexer", "scan/unit"],
     "trace_reader_fuzz": [f"reader/{name}" for name in ("reader", "reader_arrow", "trace_clock", "trace_columns", "varints")]
     + [f"format/{name}" for name in ("block", "crc32c", "zstd_loader")],
 }
