@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import graphlib
+import importlib
 import json
 import subprocess
 import sys
@@ -122,6 +124,47 @@ def test_inside_the_package_imports_are_relative(module: str) -> None:
         if name.split(".")[0] in top
     ]
     assert absolute == []
+
+
+def circle(imports: dict[str, set[str]]) -> list[str]:
+    """A circle of modules that import each other, also in functions and under TYPE_CHECKING; empty if there is none."""
+    try:
+        graphlib.TopologicalSorter(imports).prepare()
+    except graphlib.CycleError as error:
+        modules: list[str] = error.args[1]
+        return modules
+    return []
+
+
+def test_no_modules_import_each_other() -> None:
+    assert circle({"postrun.a": {"postrun.b"}, "postrun.b": {"postrun.a"}}) != []
+    imports = {
+        module: {name for _, name in imported(module, file.read_text(encoding="utf-8"), file.name == "__init__.py")}
+        & SOURCES.keys() - {module}
+        for module, file in SOURCES.items()
+    }
+    assert circle(imports) == []
+
+
+PUBLIC = (
+    "postrun.analysis.report.Report", "postrun.api.make_report", "postrun.capture.session", "postrun.errors.InputError",
+    "postrun.ingest.store.Store", "postrun.profiler_requests.profiler_requests", "postrun.rule_configs.ProfilerRule",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_can_be_imported(name: str) -> None:
+    module, _, attribute = name.rpartition(".")
+    assert hasattr(importlib.import_module(module), attribute)
+
+
+def test_the_old_name_of_the_capture_library_can_stay_in_a_script() -> None:
+    import postrun
+    import postrun.capture as smprof
+    import postrun.rule_configs
+
+    assert postrun.capture is smprof
+    assert postrun.rule_configs.ProfilerRule is postrun.ProfilerRule
 
 
 REPORT_MODULES = """

@@ -76,7 +76,7 @@ _PUBLIC = {
     "not_evaluated": (".analysis.rules.base", "not_evaluated"),
     "profiler_requests": (".profiler_requests", None),
     "render": (".report_templates.render", "render"),
-    "rule_configs": (".analysis.rules.config", None),
+    "rule_configs": (".rule_configs", None),
 }
 __all__ = [
     "Cost",
