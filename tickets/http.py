@@ -22,7 +22,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urljoin, urlsplit
 
 import urllib3
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, InvalidHeader, LocationValueError, ProxyError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, InvalidHeader, ProxyError
 from urllib3.util import Retry, Url, make_headers, parse_url
 
 from ..errors import PostrunError, UsageError
@@ -144,8 +144,11 @@ class Client:
     def __post_init__(self) -> None:
         self.base = self.base.rstrip("/")
         try:
+            host = urlsplit(self.base).hostname or ""
+            if not host.isascii():
+                self.base = self.base.replace(host, host.encode("idna").decode(), 1)
             url = parse_url(self.base)
-        except LocationValueError:
+        except ValueError:
             url = Url()
         if url.scheme not in ("http", "https") or not url.host:
             raise UsageError(f"{self.base!r} is not the address of a server; write for example https://tickets.example.org")

@@ -162,10 +162,34 @@ def test_a_token_is_not_sent_in_the_open(base: str) -> None:
         Client(own, {})
 
 
-@pytest.mark.parametrize("base", ["tickets.example.org", "ftp://x.y", "https://", "https://user:pw@x.y"])
+@pytest.mark.parametrize("base", ["tickets.example.org", "ftp://x.y", "https://", "https://user:pw@x.y", "https://x.y:99999", "https://[x"])
 def test_addresses_that_are_none(base: str) -> None:
     with pytest.raises(UsageError):
         Client(base, {})
+
+
+def test_a_host_with_other_letters_is_written_as_the_network_needs_it() -> None:
+    assert Client("https://bücher.example/tickets/", {}).base == "https://xn--bcher-kva.example/tickets"
+
+
+def test_an_answer_that_ends_early_is_no_answer(slept: list[float]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def cut() -> None:
+            for _ in range(2):
+                connection, _ = listening.accept()
+                with connection:
+                    connection.recv(2000)
+                    connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n{"id": 1}')
+
+        thread = threading.Thread(target=cut)
+        thread.start()
+        cautious = Client(f"http://127.0.0.1:{listening.getsockname()[1]}", {}, Options(attempts=1, sleep=slept.append))
+        with pytest.raises(TicketError, match="the connection broke"):
+            cautious.json("GET", "/")
+        with pytest.raises(LostAnswerError, match="may have been carried out"):
+            cautious.json("POST", "/", value={})
+        thread.join(5)
 
 
 def test_a_token_with_a_line_end_cannot_add_a_header() -> None:
