@@ -2,8 +2,8 @@
  *
  * For clocks of several rates, whose two times of an anchor were read a little apart. Prints, for a rate in kHz, how many of the times and
  * durations do not come back. */
-#include "../../native/src/gpu/device_rows.c"
 #include "../../native/src/reader/trace_clock.c"
+#include "../../native/src/session/device_blocks.c"
 
 #include <stdio.h>
 

@@ -14,7 +14,7 @@ SLOW = {25_000: 40, 121_875: 9}
 
 def test_times_come_back_to_the_nanosecond(programs: Programs, tmp_path: Path) -> None:
     program = tmp_path / "device_times"
-    parts = [path for part, path in programs.parts("plain").items() if part != "device_rows"]  # that one is included, for what is in it
+    parts = [path for part, path in programs.parts("plain").items() if part != "device_blocks"]  # that one is included, for what is in it
     programs.compile(
         "plain", [programs.root / "tests" / "native" / "device_times.c", *parts], program, "-O0", f"-I{programs.root / 'native' / 'src'}"
     )

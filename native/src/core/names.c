@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu_window.h"
 #include "postrun.h"
+#include "ring.h"
 #include "step_name.h"
 
 #define TEXT_MAX 4095

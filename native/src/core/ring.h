@@ -67,6 +67,7 @@ extern _Atomic bool postrun_direct;
 extern _Atomic bool postrun_steps_watched;
 void postrun_step_begins(uint32_t name, int64_t value); /* gpu_window.c: while steps are watched, before a begin and behind an end */
 void postrun_step_ends(uint32_t name, int64_t value);
+void postrun_step_named(void); /* gpu_periodic.c: names.c registered the name of a step */
 
 extern _Atomic uint64_t postrun_stray_lost; /* records of threads that could get no ring */
 extern _Atomic uint32_t postrun_ring_records;

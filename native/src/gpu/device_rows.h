@@ -6,12 +6,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "format/block.h"
+
 #pragma GCC visibility push(hidden)
 
 /* Each row is a table and then so many words: the columns of its block in the order of device_rows.c. Times are ns of CLOCK_REALTIME. */
 enum device_table { DEVICE_API, DEVICE_KERNEL, DEVICE_MEMCPY, DEVICE_MEMSET, DEVICE_SYNC, DEVICE_EXTERNAL, DEVICE_CONTEXT, DEVICE_TABLES };
 #define DEVICE_WORDS 16 /* at most, without the table */
 #define DEVICE_NONE INT64_MIN
+
+/* Columns of a table: ids in the block. Word 0 (or 1, behind a name) is a start, the next one a duration. */
+struct device_shape {
+    enum prt_block_type type;
+    uint8_t count, start; /* start: its word; NO_START */
+    uint8_t ids[DEVICE_WORDS];
+};
+#define NO_START 255
+extern const struct device_shape postrun_device_shapes[DEVICE_TABLES];
 
 struct device_batch { /* begin with {0} */
     int64_t *words;
@@ -48,7 +59,18 @@ struct device_counts {
     uint64_t rows, unknown, overhead, negative, ignored, untimed, dropped, no_room, outside, wrong_launches;
 };
 void postrun_device_rows_counts(struct device_counts *counts); /* since the begin */
+void postrun_device_rows_wrote(uint64_t bytes);   /* adds to postrun_device_rows_bytes */
 uint64_t postrun_device_rows_bytes(void); /* of the blocks of rows that this process has written to files, in all its sessions */
+
+/* The drain thread takes what has arrived; false: the queue is not that of session `number`. */
+struct device_taken {
+    struct device_batch *batches;
+    uint64_t lost, untimed; /* records since the last call */
+};
+bool postrun_device_rows_take(uint32_t number, struct device_taken *taken);
+void postrun_device_batches_free(struct device_batch *batch);
+int64_t postrun_device_rows_checked_from(void); /* as passed to postrun_device_rows_check_launches */
+void postrun_device_rows_wrong_launches(uint64_t wrong);
 
 #pragma GCC visibility pop
 #endif

@@ -8,8 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct session;
-
 #pragma GCC visibility push(hidden)
 
 /* gpu.c. After the start of session `number`, and before and after its end. `environment`: begun by POSTRUN_CAPTURE=1, so CUDA is left to
@@ -18,9 +16,6 @@ void postrun_gpu_begin(uint32_t number, uint32_t flags, bool environment);
 void postrun_gpu_begin_injected(uint32_t number, uint32_t flags); /* called by the CUDA driver while it initialises */
 void postrun_gpu_end(uint32_t number);
 void postrun_gpu_forked(void);
-
-/* device_rows.c. On the drain thread: writes the rows that came in. */
-void postrun_device_rows_write(struct session *s, bool final);
 
 #pragma GCC visibility pop
 #endif

@@ -30,7 +30,6 @@ void postrun_steps_watch_all(void); /* for periodic windows */
 void postrun_steps_unwatch(void);
 void postrun_gpu_window(bool open); /* gpu.c */
 void postrun_window_unlocked(void (*act)(bool open), bool open); /* calls it without the lock of the program's language */
-void postrun_step_named(void);      /* gpu_periodic.c: names.c registered the name of a step */
 
 /* Signals: false where the program has a handler of its own. */
 bool postrun_signal_watch(int signal);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/waiting.h"
-#include "gpu/gpu.h"
 #include "session.h"
 
 #define TABLE_NS 60000000000 /* the whole table of names again: after so long, */
@@ -166,7 +165,7 @@ static void drain(struct session *s, bool all, bool final) {
     }
     postrun_rows_write_foreign(s);
     postrun_rows_write_metrics(s, all);
-    postrun_device_rows_write(s, final);
+    postrun_device_blocks_write(s, final);
     uint64_t stray = atomic_load(&postrun_stray_lost);
     int64_t ticks = clock_ticks();
     if (stray != s->stray_taken) {

@@ -3,10 +3,15 @@
 #include "facts.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "session.h"
+
 #define FACTS_MAX 65536u
+
+static struct facts pending; /* for the next session; under postrun_state_lock */
 
 static uint64_t hash_of(const char *text) {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -84,3 +89,37 @@ void postrun_facts_free(struct facts *facts) {
     free(facts->list);
     *facts = (struct facts){0};
 }
+
+int postrun_metadata(const char *key, const char *value) {
+    if (!key || !*key || !value || strlen(key) > FACT_MAX || strlen(value) > FACT_MAX) {
+        return -EINVAL;
+    }
+    pthread_mutex_lock(&postrun_state_lock);
+    struct redaction wish = postrun_current ? postrun_current->redaction : postrun_redaction();
+    pthread_mutex_unlock(&postrun_state_lock);
+    bool dropped = wish.command && strcmp(key, "job.command") == 0; /* its presence marks the file of a recorder */
+    char *told = postrun_redact_places(postrun_redact_value(key, dropped ? "" : value), &wish);
+    if (!told) {
+        return -ENOMEM;
+    }
+    pthread_mutex_lock(&postrun_state_lock);
+    int result = postrun_facts_add(postrun_current ? &postrun_current->facts : &pending, key, told, !postrun_current);
+    pthread_mutex_unlock(&postrun_state_lock);
+    free(told);
+    return result;
+}
+
+int postrun_session_capability(const char *key, const char *why) {
+    char name[256];
+    snprintf(name, sizeof name, "capability.%s", key);
+    return postrun_metadata(name, why);
+}
+
+void postrun_facts_take_pending(struct facts *facts) {
+    for (size_t i = 0; i < pending.count; i++) {
+        postrun_facts_add(facts, pending.list[i].key, pending.list[i].value, false);
+    }
+    postrun_facts_free(&pending);
+}
+
+void postrun_facts_forked(void) { pending = (struct facts){0}; }

@@ -22,4 +22,8 @@ int postrun_facts_add(struct facts *facts, const char *key, const char *value, b
 void postrun_facts_forget(struct facts *facts); /* values that others of the same key followed, where they are many */
 void postrun_facts_free(struct facts *facts);
 
+/* Moves the metadata that the program stated before this session into its facts. Under postrun_state_lock. */
+void postrun_facts_take_pending(struct facts *facts);
+void postrun_facts_forked(void); /* in a child: forgets the pending metadata of the parent */
+
 #endif

@@ -11,12 +11,14 @@
 #include "core/ring.h"
 #include "gpu/gpu.h"
 #include "postrun.h"
+#include "session.h"
 
 void postrun_forked(void) {
     postrun_names_forked();
     postrun_threads_forked();
     postrun_handles_forked();
     postrun_gpu_forked();
+    postrun_device_blocks_forked();
     postrun_session_forked();
 }
 

@@ -1,10 +1,12 @@
 /* rows.c - how do records and metrics become blocks? */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/names.h"
 #include "session.h"
 
+#define METRICS_MAX 65536u
 #define METRICS_NS INT64_C(1000000000) /* how long samples wait for others to share a block with */
 
 void postrun_rows_account(struct session *s, int error, uint32_t source, uint32_t count, int64_t first, int64_t last) {
@@ -121,6 +123,30 @@ void postrun_rows_write_foreign(struct session *s) {
         }
     }
     s->foreign_count = 0;
+}
+
+int postrun_session_metric(uint32_t name, int32_t unit, int64_t ticks, double value) {
+    int result = 0;
+    pthread_mutex_lock(&postrun_state_lock);
+    struct session *s = postrun_current;
+    if (!s) {
+        result = -EALREADY;
+    } else if (s->metric_count == s->metric_capacity) {
+        size_t capacity = s->metric_capacity ? s->metric_capacity * 2 : 256;
+        struct metric *metrics = capacity <= METRICS_MAX ? realloc(s->metrics, capacity * sizeof *metrics) : NULL;
+        if (metrics) {
+            s->metrics = metrics;
+            s->metric_capacity = capacity;
+        } else {
+            s->metrics_lost++;
+            result = -ENOMEM;
+        }
+    }
+    if (!result) {
+        s->metrics[s->metric_count++] = (struct metric){name, unit, ticks, value};
+    }
+    pthread_mutex_unlock(&postrun_state_lock);
+    return result;
 }
 
 /* By time, metric and unit: values of one metric stand side by side, whose differences are small. */

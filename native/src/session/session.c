@@ -21,7 +21,6 @@
 #include "gpu/gpu.h"
 
 #define FIRST_ANCHOR_NS 100000000
-#define METRICS_MAX 65536u
 #define ROTATE_MIN 4096u
 #define RING_MIN 64u
 #define RING_MAX (1u << 22)
@@ -36,7 +35,6 @@ static pthread_mutex_t session_lock = SESSION_LOCK_INITIALIZER;
 pthread_mutex_t postrun_state_lock = PTHREAD_MUTEX_INITIALIZER;
 struct session *postrun_current;
 postrun_statistics postrun_totals;
-static struct facts pending;    /* postrun_state_lock; for the next session */
 static postrun_config configuration = POSTRUN_CONFIG_INIT; /* session_lock */
 static char *configured_folder;
 static uint32_t last_number;
@@ -56,57 +54,6 @@ static int enter(int *cancellation) {
 static void leave(int cancellation) {
     pthread_mutex_unlock(&session_lock);
     pthread_setcancelstate(cancellation, NULL);
-}
-
-/* ---------------------------------------------------------------- what is told */
-
-int postrun_metadata(const char *key, const char *value) {
-    if (!key || !*key || !value || strlen(key) > FACT_MAX || strlen(value) > FACT_MAX) {
-        return -EINVAL;
-    }
-    pthread_mutex_lock(&postrun_state_lock);
-    struct redaction wish = postrun_current ? postrun_current->redaction : postrun_redaction();
-    pthread_mutex_unlock(&postrun_state_lock);
-    bool dropped = wish.command && strcmp(key, "job.command") == 0; /* its presence marks the file of a recorder */
-    char *told = postrun_redact_places(postrun_redact_value(key, dropped ? "" : value), &wish);
-    if (!told) {
-        return -ENOMEM;
-    }
-    pthread_mutex_lock(&postrun_state_lock);
-    int result = postrun_facts_add(postrun_current ? &postrun_current->facts : &pending, key, told, !postrun_current);
-    pthread_mutex_unlock(&postrun_state_lock);
-    free(told);
-    return result;
-}
-
-int postrun_session_capability(const char *key, const char *why) {
-    char name[256];
-    snprintf(name, sizeof name, "capability.%s", key);
-    return postrun_metadata(name, why);
-}
-
-int postrun_session_metric(uint32_t name, int32_t unit, int64_t ticks, double value) {
-    int result = 0;
-    pthread_mutex_lock(&postrun_state_lock);
-    struct session *s = postrun_current;
-    if (!s) {
-        result = -EALREADY;
-    } else if (s->metric_count == s->metric_capacity) {
-        size_t capacity = s->metric_capacity ? s->metric_capacity * 2 : 256;
-        struct metric *metrics = capacity <= METRICS_MAX ? realloc(s->metrics, capacity * sizeof *metrics) : NULL;
-        if (metrics) {
-            s->metrics = metrics;
-            s->metric_capacity = capacity;
-        } else {
-            s->metrics_lost++;
-            result = -ENOMEM;
-        }
-    }
-    if (!result) {
-        s->metrics[s->metric_count++] = (struct metric){name, unit, ticks, value};
-    }
-    pthread_mutex_unlock(&postrun_state_lock);
-    return result;
 }
 
 /* ---------------------------------------------------------------- start and stop */
@@ -291,10 +238,7 @@ static int start_session(bool by_environment) {
         return error;
     }
     pthread_mutex_lock(&postrun_state_lock);
-    for (size_t i = 0; i < pending.count; i++) {
-        postrun_facts_add(&s->facts, pending.list[i].key, pending.list[i].value, false);
-    }
-    postrun_facts_free(&pending);
+    postrun_facts_take_pending(&s->facts);
     postrun_totals = (postrun_statistics){.size = sizeof postrun_totals};
     postrun_current = s;
     pthread_mutex_unlock(&postrun_state_lock);
@@ -590,7 +534,7 @@ int postrun_configure(const postrun_config *config) {
 void postrun_session_forked(void) {
     session_lock = (pthread_mutex_t)SESSION_LOCK_INITIALIZER;
     postrun_state_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    pending = (struct facts){0};
+    postrun_facts_forked();
     postrun_totals = (postrun_statistics){.size = sizeof postrun_totals};
     if (!postrun_current) {
         return;

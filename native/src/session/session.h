@@ -133,6 +133,10 @@ void postrun_rows_write_metrics(struct session *s, bool all); /* all: none waits
 /* After a block of rows: was it written? */
 void postrun_rows_account(struct session *s, int error, uint32_t source, uint32_t count, int64_t first, int64_t last);
 
+/* device_blocks.c: GPU activity. On the drain thread: writes the rows that have arrived. */
+void postrun_device_blocks_write(struct session *s, bool final);
+void postrun_device_blocks_forked(void);
+
 void *postrun_drain_loop(void *session);  /* drain.c */
 void *postrun_sample_loop(void *session); /* sampling.c */
 
