@@ -1,19 +1,19 @@
-"""How does a test run a small C program with the recording library, and read what it recorded?
+"""Runs small C programs with the recording library and reads what they recorded: program and arguments -> its figures and tables.
 
-The programs are those of tests/native; they and the library are built in variants, with sanitizers and without. The library's parts
-are compiled once for all test processes.
+The programs are those of tests/native; they and the library are built in variants, with sanitizers and without.
 """
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import c_build
 import prt_reader
 import pytest
 
@@ -29,58 +29,42 @@ Rows = list[dict[str, Any]]
 
 
 class Programs:
-    """Test programs beside a library of their variant, each built when first asked for.
+    """Test programs next to a library of their variant, each built when first used. ``folder`` is this process's own."""
 
-    ``folder`` is this process's own; ``shared`` holds what all test processes use, and is made by the first that asks.
-    """
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self.folder = root, folder
 
-    def __init__(self, root: Path, folder: Path, shared: Path) -> None:
-        self.root, self.folder, self.shared = root, folder, shared
-
-    @functools.cache  # noqa: B019
     def parts(self, variant: str) -> dict[str, Path]:
         """Part of the library -> its object file."""
-        folder = self.shared / variant
-        folder.mkdir(parents=True, exist_ok=True)
-        native = self.root / "native" / "src"
-        sources = {source.stem: source for room in ROOMS for source in sorted((native / room).glob("*.c"))}
-        built = {part: folder / f"{part}.o" for part in sources}
-        with (folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            for part, path in built.items():
-                if not path.exists():
-                    unfinished = path.with_suffix(".new")
-                    self.compile(
-                        variant, [sources[part]], unfinished, f"-I{native}", "-std=c11", "-c", "-fPIC", "-fvisibility=hidden", *WARNINGS
-                    )
-                    unfinished.rename(path)
-        return built
+        return {source.stem: self._kept(variant) / c_build.object_name(source) for source in self._sources()}
 
     @functools.cache  # noqa: B019
     def library(self, variant: str) -> Path:
+        """The folder of the library."""
         folder = self.folder / variant
         folder.mkdir()
-        self.compile(variant, list(self.parts(variant).values()), folder / "libpostrun.so", "-shared", "-Wl,-z,nodelete")
+        shutil.copy2(self._kept(variant) / "libpostrun.so", folder)
         return folder
 
     @functools.cache  # noqa: B019
     def program(self, name: str, variant: str) -> Path:
+        """The program in the folder of the library."""
         folder = self.library(variant)
-        source = self.root / "tests" / "native" / f"{name}.c"
-        flags = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function", f"-L{folder}", "-lpostrun", f"-Wl,-rpath,{folder}"]
-        self.compile(variant, [source], folder / name, *flags)
+        flags = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-function", f"-L{self._kept(variant)}", "-lpostrun", "-Wl,-rpath,$ORIGIN")
+        self.compile(variant, [self.root / "tests" / "native" / f"{name}.c"], folder / name, *flags)
         return folder / name
 
-    def compile(self, variant: str, sources: list[Path], built: Path, *flags: str) -> None:
-        compiler = shutil.which("cc")
-        if compiler is None:
-            pytest.skip("no C compiler (cc)")
-        command = [compiler, "-std=gnu11" if built.suffix == "" else "-std=c11", "-g", *VARIANTS[variant]]
-        command += [f"-I{self.root / 'native' / 'include'}", *map(str, sources), "-o", str(built), *flags, "-pthread", "-ldl", "-lm"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode and "sanitize" in done.stderr and "error: " not in done.stderr.replace("cannot find", ""):
-            pytest.skip(f"the compiler has no sanitizers: {done.stderr[-200:]}")
-        assert done.returncode == 0, done.stderr
+    def compile(self, variant: str, sources: Sequence[Path], built: Path, *flags: str) -> None:
+        """Compile and link sources; the objects are kept."""
+        c_build.build(sources, built, "-std=gnu11", "-g", *VARIANTS[variant], f"-I{self.root / 'native' / 'include'}", *flags)
+
+    def _sources(self) -> list[Path]:
+        return [source for room in ROOMS for source in sorted((self.root / "native" / "src" / room).glob("*.c"))]
+
+    def _kept(self, variant: str) -> Path:
+        flags = ("-std=c11", *c_build.SHARED, *VARIANTS[variant], *WARNINGS, "-Wl,-z,nodelete")
+        folders = (f"-I{self.root / 'native' / folder}" for folder in ("src", "include"))
+        return c_build.objects(tuple(self._sources()), "libpostrun.so", (*flags, *folders))
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,4 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def programs(project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    return Programs(project_root, tmp_path_factory.mktemp("programs"), shared / "objects")
+    return Programs(project_root, tmp_path_factory.mktemp("programs"))

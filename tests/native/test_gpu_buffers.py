@@ -7,8 +7,8 @@ from typing import Any
 
 import prt_reader
 import pytest
-from launch_stubs import stubs
 from native_programs import Programs, call, files
+from stub_libraries import launches
 
 THREADS, LAUNCHES, ROUNDS = 64, 100, 4
 GPU_LOST = 5
@@ -16,7 +16,7 @@ GPU_LOST = 5
 
 def run(programs: Programs, variant: str, folder: Path, **variables: str) -> tuple[dict[str, int], dict[str, list[dict[str, Any]]]]:
     variables |= {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(folder), "STUB_THREAD_BUFFERS": "1"}
-    told = call(programs.program("gpu_windows", variant), "launches", THREADS, ROUNDS, **stubs(programs, variant), **variables)
+    told = call(programs.program("gpu_windows", variant), "launches", THREADS, ROUNDS, **launches(programs, variant), **variables)
     (file,) = files(folder)
     return told, prt_reader.read(file.read_bytes())
 

@@ -18,6 +18,7 @@ from typing import Any
 import cupti_headers
 import prt_reader
 import pytest
+import stub_libraries
 from native_programs import Programs, call, check_whole, environment, files
 
 GPU_LOST, UNTIMED = 5, 6
@@ -27,7 +28,6 @@ ONE_CLIENT = "13.2"
 GRAPHS_SURVIVE, STAYS = 12.6, 13.0
 SONAME = "-Wl,-soname,libcupti.so.11"
 """The oldest, which no driver here refuses."""
-RECORDS = {"KERNEL": "Kernel", "MEMCPY": "Memcpy", "PEER": "MemcpyPtoP", "MEMSET": "Memset", "SYNC": "Synchronization"}
 CODES = [*range(1, 47), 999, 123456]
 """Every error that the interface of CUPTI 13.5 has, and one that it has not."""
 ALL = """\
@@ -63,28 +63,14 @@ class Stubs:
     def cuda(self, variant: str) -> Path:
         folder = self.programs.library(variant) / "cuda"
         folder.mkdir()
-        self.compile(variant, "stub_cuda.c", folder / "libcuda.so.1")
+        stub_libraries.cuda(folder, variant)
         return folder
 
     @cache  # noqa: B019
     def cupti(self, version: str, variant: str) -> Path:
         folder = self.programs.library(variant) / version
         folder.mkdir()
-        types = [f"-D{macro}={cupti_headers.newest(version, record)}" for macro, record in RECORDS.items()]
-        calls = cupti_headers.calls(version)
-        lines = [f"{domain.upper()}({name}, {number})" for domain in calls for name, number in calls[domain].items()]
-        (folder / "calls.inc").write_text("\n".join(lines))
-        if "cuptiSubscribe_v2" in (cupti_headers.include(version) / "cupti_callbacks.h").read_text():
-            types.append("-DSUBSCRIBE_2")
-        if "cuptiActivityEnableDriverApi" in (cupti_headers.include(version) / "cupti_activity.h").read_text(errors="replace"):
-            types.append("-DCALL_SWITCHES")
-        self.compile(variant, "stub_cupti.c", folder / "libcupti.so.11", f"-I{folder}", *types, *cupti_headers.flags(version), SONAME)
-        return folder / "libcupti.so.11"
-
-    def compile(self, variant: str, source: str, built: Path, *flags: str) -> None:
-        sources = [self.programs.root / "tests" / "native" / source]
-        shared = ("-fPIC", "-shared", "-fvisibility=hidden", "-Wno-unused-result", "-Wno-pedantic", "-std=gnu11")
-        self.programs.compile(variant, sources, built, *shared, *flags)
+        return stub_libraries.cupti(version, folder / "libcupti.so.11", SONAME, variant=variant)
 
 
 @pytest.fixture(scope="session")
@@ -494,7 +480,7 @@ def test_the_clock_is_set_once(machine: Callable[..., Machine], version: str, wi
 def test_the_clock_under_wsl(machine: Callable[..., Machine], tmp_path: Path, version: str) -> None:
     """There CUPTI has a clock of its own. A version that bears a callback once keeps it, and CUPTI with it."""
     here = machine(version)
-    here.stubs.compile("plain", "stub_wsl.c", tmp_path / "stub_wsl.so")
+    stub_libraries.stub("stub_wsl.c", tmp_path / "stub_wsl.so")
     here.run("windows", ALL, 4, STUB_CLOCK="1", LD_PRELOAD=str(tmp_path / "stub_wsl.so"), POSTRUN_CUPTI_STAY="0")
     tables = here.read()
     broken = 0 if version == NEWEST else 1
@@ -1138,7 +1124,7 @@ def test_by_the_environment(machine: Callable[..., Machine], variant: str) -> No
 def test_threads_of_the_recorder_leave_the_environment_alone(machine: Callable[..., Machine], tmp_path: Path) -> None:
     """The program may be changing it."""
     here = machine("12.9")
-    here.stubs.compile("plain", "stub_getenv.c", tmp_path / "stub_getenv.so")
+    stub_libraries.stub("stub_getenv.c", tmp_path / "stub_getenv.so")
     begun = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(here.folder / "out1"), "POSTRUN_GPU_TIME": "0.3:1.5"}
     told = here.run("time", ALL, **begun, LD_PRELOAD=str(tmp_path / "stub_getenv.so"))
     compare(here.read(), expected(ALL, told["base"]))

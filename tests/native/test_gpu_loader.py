@@ -7,10 +7,9 @@ from pathlib import Path
 
 import prt_reader
 import pytest
-from launch_stubs import stubs
 from native_programs import Programs, environment, files
+from stub_libraries import launches, stub
 
-SHARED = ("-fPIC", "-shared", "-fvisibility=hidden", "-Wno-pedantic", "-std=gnu11")
 NEWER = "libcupti.so.13"
 DRIVER_12 = {"STUB_DRIVER": "12040"}
 REFUSED = "is of CUDA 13, and the driver supports no more than 12.4: POSTRUN_CUPTI can name an older libcupti"
@@ -21,7 +20,7 @@ TOOLKIT = Path("/usr/local/cuda").exists()
 class Machine:
     def __init__(self, programs: Programs, folder: Path) -> None:
         self.programs, self.folder = programs, folder
-        self.stubs = stubs(programs, "plain")
+        self.stubs = launches(programs, "plain")
         self.variables = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(folder / "out"), "CUDA_HOME": "", "CUDA_PATH": ""}
         self.variables["LD_LIBRARY_PATH"] = self.stubs["LD_LIBRARY_PATH"] + ":" + str(folder / "path")
 
@@ -29,8 +28,7 @@ class Machine:
         path = self.folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
         named = (f"-Wl,-soname,{soname}",) if soname else ()
-        self.programs.compile("plain", [self.programs.root / "tests" / "native" / source], path, *SHARED, *named, *flags)
-        return path
+        return stub(source, path, *named, *flags)
 
     def run(self, mode: str = "no-steps", **variables: str) -> dict[str, str]:
         """The facts of a program that uses CUDA and ends in the usual way."""

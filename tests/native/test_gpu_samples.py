@@ -21,6 +21,7 @@ import prt_reader
 import pytest
 from native_programs import WARNINGS, Programs
 from rule_details import plain_details
+from stub_libraries import stub
 
 GIB = 2**30
 PATIENCE_MS = 60_000  # of a sample; the answer comes within, however busy the machine
@@ -119,16 +120,10 @@ class Machine:
 
     @functools.cache  # noqa: B019
     def library(self, *flags: str) -> Path:
-        compiler = shutil.which("cc")
-        if compiler is None:
-            pytest.skip("no C compiler (cc)")
         folder = self.programs.folder / "-".join(["nvml", *(flag.strip("-") for flag in flags)])
         folder.mkdir()
-        source = self.programs.root / "tests/native/nvml_stub.c"
-        command = [compiler, "-std=c11", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", *flags]
-        command += [f"-I{self.programs.root / 'native/src'}", str(source), "-o", str(folder / "libnvidia-ml.so.1")]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        more = ("-fvisibility=default", "-Wall", "-Wextra", "-Werror", f"-I{self.programs.root / 'native/src'}")
+        stub("nvml_stub.c", folder / "libnvidia-ml.so.1", *more, *flags)
         return folder
 
     @functools.cache  # noqa: B019
@@ -220,7 +215,7 @@ def words(project_root: Path) -> dict[int, str]:
     """What nvml_loader.c calls each code."""
     source = (project_root / "native/src/sampler/nvml_loader.c").read_text()
     codes = dict(re.findall(r"\b(NVML_\w+) = (\d+)", (project_root / "native/src/sampler/nvml_loader.h").read_text()))
-    named = {int(codes[name]): word for name, word in re.findall(r'case (NVML_\w+): return "([^"]+)";', source)}
+    named = {int(codes[name]): word for name, word in re.findall(r'case (NVML_\w+):\s+return "([^"]+)";', source)}
     assert len(named) > 20
     return named
 
@@ -782,8 +777,8 @@ def test_against_the_vendors_header(machine: Machine, project_root: Path, tmp_pa
         assert done.returncode == 0, done.stderr
         printed.append(subprocess.run([str(tmp_path / name)], capture_output=True, text=True, check=True).stdout)
     assert printed[0] == printed[1]
-    stub = [compiler, *theirs, *own, "-fPIC", "-shared", str(project_root / "tests/native/nvml_stub.c"), "-o", str(tmp_path / "stub.so")]
-    done = subprocess.run(stub, capture_output=True, text=True)
+    command = [compiler, *theirs, *own, "-fPIC", "-shared", str(project_root / "tests/native/nvml_stub.c"), "-o", str(tmp_path / "stub.so")]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

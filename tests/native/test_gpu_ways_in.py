@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import cupti_headers
 import pytest
+import stub_libraries
 from native_programs import Programs, environment
 from prt_reader import read
 
@@ -25,7 +25,6 @@ if not native.available():
     pytest.skip("the C library was not built", allow_module_level=True)
 
 VERSION = "12.4"
-RECORDS = {"KERNEL": "Kernel", "MEMCPY": "Memcpy", "PEER": "MemcpyPtoP", "MEMSET": "Memset", "SYNC": "Synchronization"}
 RECORD = [sys.executable, "-P", "-m", "postrun", "record", "--interval-ms", "0"]
 MS = 1_000_000
 GEMM, RELU = "volta_sgemm_128x64_nn", "relu_kernel"
@@ -90,15 +89,8 @@ def stubs(programs: Programs) -> dict[str, str]:
     """Where the stub libraries are, as variables."""
     folder = programs.folder / "ways_in"
     folder.mkdir()
-    types = [f"-D{macro}={cupti_headers.newest(VERSION, record)}" for macro, record in RECORDS.items()]
-    calls = cupti_headers.calls(VERSION)
-    lines = [f"{domain.upper()}({name}, {number})" for domain in calls for name, number in calls[domain].items()]
-    (folder / "calls.inc").write_text("\n".join(lines))
-    flags = ("-fPIC", "-shared", "-fvisibility=hidden", "-Wno-unused-result", "-Wno-pedantic", "-std=gnu11")
-    tests = programs.root / "tests" / "native"
-    programs.compile("plain", [tests / "stub_cuda.c"], folder / "libcuda.so.1", *flags)
-    headers = cupti_headers.flags(VERSION)
-    programs.compile("plain", [tests / "stub_cupti.c"], folder / "libcupti.so.11", f"-I{folder}", *types, *headers, *flags)
+    stub_libraries.cuda(folder)
+    stub_libraries.cupti(VERSION, folder / "libcupti.so.11")
     return {"LD_LIBRARY_PATH": str(folder), "POSTRUN_CUPTI": str(folder / "libcupti.so.11")}
 
 

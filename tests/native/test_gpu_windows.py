@@ -15,8 +15,8 @@ from typing import Any
 
 import prt_reader
 import pytest
-from launch_stubs import stubs
 from native_programs import Programs, call, environment, files
+from stub_libraries import launches
 
 NS = 1_000_000_000
 
@@ -26,7 +26,7 @@ class Machine:
 
     def __init__(self, programs: Programs, variant: str, folder: Path) -> None:
         self.program, self.folder = programs.program("gpu_windows", variant), folder
-        self.variables = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(folder), **stubs(programs, variant)}
+        self.variables = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(folder), **launches(programs, variant)}
 
     def run(self, windows: str, mode: str, *arguments: object, **variables: str) -> dict[str, int]:
         told = call(self.program, mode, *arguments, **self.variables, POSTRUN_GPU_WINDOWS=windows, **variables)
@@ -271,7 +271,7 @@ def test_other_threads_of_python_run_while_a_step_opens_or_closes_a_window(
     native = pytest.importorskip("postrun.native", reason="postrun is not installed")
     if not native.available():
         pytest.skip("the C library was not built")
-    variables = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(tmp_path), **stubs(programs, "plain"), **windows}
+    variables = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(tmp_path), **launches(programs, "plain"), **windows}
     command = [sys.executable, "-P", "-c", HEARTBEAT, caller]
     slow = {"STUB_BUSY": "1", "STUB_SLOW_ATTACH": "1"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(**variables, **slow))

@@ -17,6 +17,7 @@ from pathlib import Path
 import cupti_headers
 import prt_reader
 import pytest
+import stub_libraries
 from native_programs import Programs, call, check_whole, environment, files
 
 FIELDS: dict[str, tuple[str, dict[str, str]]] = {
@@ -317,9 +318,7 @@ needs_no_driver = pytest.mark.skipif(has_driver(), reason="this machine has a dr
 def stub_driver(programs: Programs) -> Path:
     folder = programs.folder / "stub_driver"
     folder.mkdir()
-    source = programs.root / "tests" / "native" / "stub_cuda.c"
-    shared = ("-fPIC", "-shared", "-fvisibility=hidden", "-Wno-unused-result", "-Wno-pedantic", "-std=gnu11")
-    programs.compile("plain", [source], folder / "libcuda.so.1", *shared)
+    stub_libraries.cuda(folder)
     return folder
 
 

@@ -9,12 +9,12 @@ import itertools
 import math
 import random
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import c_build
 import pytest
 
 WRAPPED = ("malloc", "calloc", "realloc", "clock_gettime", "syscall", "ioctl")
@@ -78,9 +78,6 @@ class Player:
 
 @pytest.fixture(scope="module", params=["plain", "sanitized"])
 def driver(request: pytest.FixtureRequest, project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler (cc)")
     built = tmp_path_factory.mktemp("driver") / "sampler_driver"
     native = project_root / "native"
     sources = [project_root / "tests" / "native" / "sampler_driver.c", *sorted((native / "src" / "sampler").glob("*.c"))]
@@ -88,13 +85,7 @@ def driver(request: pytest.FixtureRequest, project_root: Path, tmp_path_factory:
     flags = ["-std=c11", "-O2", "-g", *WARNINGS, f"-I{native / 'src'}", f"-I{native / 'include'}"]
     if request.param == "sanitized":
         flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    wrapping = ["-Wl," + ",".join(f"--wrap={name}" for name in WRAPPED)]
-    done = subprocess.run(
-        ["cc", *flags, *map(str, sources), *wrapping, "-o", str(built), "-pthread", "-ldl"], capture_output=True, text=True
-    )
-    if done.returncode and "sanitize" in done.stderr and "error: " not in done.stderr.replace("cannot find", ""):
-        pytest.skip(f"the compiler has no sanitizers: {done.stderr[-200:]}")
-    assert done.returncode == 0, done.stderr
+    c_build.build(sources, built, *flags, "-Wl," + ",".join(f"--wrap={name}" for name in WRAPPED))
     return built
 
 
