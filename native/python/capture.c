@@ -92,7 +92,7 @@ static uint32_t name_slowly(name_place set[2], PyObject *text) {
 static inline uint32_t name_id(capture_state *state, PyObject *text) {
     name_place *set = name_set(state, text);
     for (size_t i = 0; i < 2; i++) {
-        const cached_name *found = atomic_load_explicit(&set[i], memory_order_acquire);
+        const cached_name *found = atomic_load_explicit(&set[i], memory_order_acquire); /* pairs with name_slowly() */
         if (found && found->text == text) {
             return found->id;
         }

@@ -1,4 +1,4 @@
-"""The folders of native/src depend on each other in one direction, and their sources are the ones that CMake builds."""
+"""Rules for the C sources: folders depend on each other in one direction, CMake builds all files, and atomics name their partners."""
 
 from __future__ import annotations
 
@@ -34,3 +34,12 @@ def test_includes_follow_the_order_of_the_rooms(project_root: Path) -> None:
 def test_cmake_builds_every_source(project_root: Path) -> None:
     listed = re.findall(r"\bsrc/\w+/\w+\.c\b", (project_root / "native" / "CMakeLists.txt").read_text("utf-8"))
     assert {*listed} == {f"src/{path.parent.name}/{path.name}" for path in (project_root / "native" / "src").glob("*/*.c")}
+
+
+def test_every_release_and_acquire_names_its_partner(project_root: Path) -> None:
+    for path in (project_root / "native").rglob("*.[ch]"):
+        lines = path.read_text("utf-8").splitlines()
+        for number, (before, line) in enumerate(zip(["", *lines], lines, strict=False), 1):
+            if re.search(r"memory_order_(acquire|release|acq_rel)", line):
+                named = "pairs with " in line or before.strip().startswith("/* pairs with ")
+                assert named, f"{path.name}:{number} does not name the access that it pairs with"

@@ -23,11 +23,13 @@ typedef _Atomic(struct slot *) chunk;
 
 static chunk chunks[CHUNKS];
 static _Atomic uint32_t chunk_count;
+/* The number above the index changes with every push and pop, so a compare-and-exchange never succeeds on a list that changed between. */
 static _Atomic uint64_t common; /* index + 1 of the first, and above it how often it changed */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t epoch = 1;
 
 static struct slot *slot_at(uint32_t index) {
+    /* pairs with more_slots() */
     struct slot *slots = index / CHUNK < CHUNKS ? atomic_load_explicit(&chunks[index / CHUNK], memory_order_acquire) : NULL;
     return slots ? &slots[index % CHUNK] : NULL;
 }
@@ -72,8 +74,8 @@ static bool more_slots(uint32_t *index) {
         for (uint32_t i = 0; i < CHUNK; i++) {
             slots[i].last = epoch << EPOCH_SHIFT | (n * CHUNK + i);
         }
-        atomic_store_explicit(&chunks[n], slots, memory_order_release);
-        atomic_store_explicit(&chunk_count, n + 1, memory_order_release);
+        atomic_store_explicit(&chunks[n], slots, memory_order_release); /* pairs with slot_at() */
+        atomic_store_explicit(&chunk_count, n + 1, memory_order_release); /* pairs with postrun_handle_close_next() */
         made = true;
     }
     pthread_mutex_unlock(&lock);
@@ -98,6 +100,7 @@ uint64_t postrun_handle_open(struct thread *thread, const struct open_range *ran
     slot->last = handle;
     slot->range = *range;
     slot->range.handle = handle;
+    /* pairs with postrun_handle_close() and postrun_handle_close_next() */
     atomic_store_explicit(&slot->handle, handle, memory_order_release);
     return handle; /* a stop may have closed the slot by now, and somebody else be using it */
 }
@@ -115,10 +118,10 @@ bool postrun_handle_close(struct thread *thread, uint64_t handle, struct open_ra
 }
 
 bool postrun_handle_close_next(uint32_t *at, struct open_range *range) {
-    uint32_t end = atomic_load_explicit(&chunk_count, memory_order_acquire) * CHUNK;
+    uint32_t end = atomic_load_explicit(&chunk_count, memory_order_acquire) * CHUNK; /* pairs with more_slots() */
     while (*at < end) {
         struct slot *slot = slot_at((*at)++);
-        uint64_t handle = atomic_load_explicit(&slot->handle, memory_order_acquire);
+        uint64_t handle = atomic_load_explicit(&slot->handle, memory_order_acquire); /* pairs with postrun_handle_open() */
         if (handle && postrun_handle_close(NULL, handle, range)) {
             return true;
         }

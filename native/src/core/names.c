@@ -60,7 +60,7 @@ static struct name *find(struct table *table, uint64_t hash, const char *text, s
         return NULL;
     }
     for (size_t i = hash & table->mask;; i = (i + 1) & table->mask) {
-        struct name *name = atomic_load_explicit(&table->slots[i], memory_order_acquire);
+        struct name *name = atomic_load_explicit(&table->slots[i], memory_order_acquire); /* pairs with put() */
         if (!name || (name->hash == hash && name->length == length && memcmp(name->text, text, length) == 0)) {
             return name;
         }
@@ -72,11 +72,11 @@ static void put(struct table *table, struct name *name) {
     while (atomic_load_explicit(&table->slots[i], memory_order_relaxed)) {
         i = (i + 1) & table->mask;
     }
-    atomic_store_explicit(&table->slots[i], name, memory_order_release);
+    atomic_store_explicit(&table->slots[i], name, memory_order_release); /* pairs with find() */
 }
 
 static struct name *entry(uint32_t id) {
-    struct name **list = atomic_load_explicit(&pages[(id - 1) / PAGE], memory_order_acquire);
+    struct name **list = atomic_load_explicit(&pages[(id - 1) / PAGE], memory_order_acquire); /* pairs with add() */
     return list[(id - 1) % PAGE];
 }
 
@@ -95,7 +95,7 @@ static struct table *with_room(uint32_t names) { /* a table that takes one more 
     for (uint32_t id = 1; id <= names; id++) {
         put(larger, entry(id));
     }
-    atomic_store_explicit(&current, larger, memory_order_release);
+    atomic_store_explicit(&current, larger, memory_order_release); /* pairs with postrun_name() */
     return larger;
 }
 
@@ -131,7 +131,7 @@ static struct name *add(uint64_t hash, const char *text, size_t length) {
         if (!list) {
             return NULL;
         }
-        atomic_store_explicit(&pages[names / PAGE], list, memory_order_release);
+        atomic_store_explicit(&pages[names / PAGE], list, memory_order_release); /* pairs with entry() */
     }
     struct name *name = make(hash, text, length);
     if (!name) {
@@ -139,7 +139,7 @@ static struct name *add(uint64_t hash, const char *text, size_t length) {
     }
     name->id = names + 1;
     list[names % PAGE] = name;
-    atomic_store_explicit(&count, names + 1, memory_order_release);
+    atomic_store_explicit(&count, names + 1, memory_order_release); /* pairs with postrun_names_count() */
     put(table, name);
     int64_t number;
     if (step_name(name->text, length, &number)) {
@@ -158,7 +158,7 @@ uint32_t postrun_name(const char *text, size_t length) {
         }
     }
     uint64_t hash = hash_of(text, length);
-    struct name *name = find(atomic_load_explicit(&current, memory_order_acquire), hash, text, length);
+    struct name *name = find(atomic_load_explicit(&current, memory_order_acquire), hash, text, length); /* pairs with with_room() */
     if (name) {
         return name->id;
     }
@@ -177,6 +177,7 @@ uint32_t postrun_name(const char *text, size_t length) {
     return name ? name->id : 0;
 }
 
+/* pairs with add() */
 uint32_t postrun_names_count(void) { return atomic_load_explicit(&count, memory_order_acquire); }
 
 prt_text postrun_names_text(uint32_t id) {

@@ -12,6 +12,7 @@
 
 #define HANDLE_UNHELD UINT64_MAX /* there was no memory to hold the range */
 
+/* pairs with drain.c: drain_thread() */
 static inline void publish(struct thread *thread, uint64_t head) { atomic_store_explicit(&thread->head, head, memory_order_release); }
 
 static inline void add_one(_Atomic uint64_t *counter) {
@@ -47,7 +48,7 @@ static __attribute__((noinline)) void begin_slowly(uint32_t name, int64_t value)
     } else {
         add_one(&thread->beyond);
     }
-    atomic_store_explicit(&thread->depth, depth + 1, memory_order_release);
+    atomic_store_explicit(&thread->depth, depth + 1, memory_order_release); /* pairs with drain.c: close_frames() */
 }
 
 static __attribute__((noinline)) void end_slowly(void) {
@@ -75,7 +76,7 @@ static __attribute__((noinline)) void end_slowly(void) {
             postrun_ring_lost(thread, now);
         }
     }
-    atomic_store_explicit(&thread->depth, depth, memory_order_release);
+    atomic_store_explicit(&thread->depth, depth, memory_order_release); /* pairs with drain.c: close_frames() */
     if (UNLIKELY(atomic_load_explicit(&postrun_steps_watched, memory_order_relaxed)) && depth < STACK_DEPTH) {
         struct frame *frame = &thread->stack[depth];
         postrun_step_ends(atomic_load_explicit(&frame->name, memory_order_relaxed),
@@ -99,7 +100,7 @@ void postrun_begin(uint32_t name, int64_t value) {
     atomic_store_explicit(&frame->name, name, memory_order_relaxed);
     atomic_store_explicit(&frame->value, value, memory_order_relaxed);
     atomic_store_explicit(&frame->start, clock_counter(), memory_order_relaxed);
-    atomic_store_explicit(&thread->depth, depth + 1, memory_order_release);
+    atomic_store_explicit(&thread->depth, depth + 1, memory_order_release); /* pairs with drain.c: close_frames() */
 }
 
 void postrun_end(void) {
@@ -116,7 +117,7 @@ void postrun_end(void) {
         return;
     }
     finish(thread, &thread->ring[head & thread->mask], head, depth, clock_counter());
-    atomic_store_explicit(&thread->depth, depth, memory_order_release);
+    atomic_store_explicit(&thread->depth, depth, memory_order_release); /* pairs with drain.c: close_frames() */
 }
 
 uint64_t postrun_range_begin(uint32_t name, int64_t value) { return postrun_range_begin_deeper(name, value, 0); }

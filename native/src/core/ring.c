@@ -1,7 +1,19 @@
-/* ring.c - which threads record, and where do their records wait?
+/* ring.c - the list of recording threads and their rings of records.
  *
- * Each thread has a ring that only it fills and only the drain thread empties. The list of threads grows at the front without a lock;
- * only the one who drains takes threads out. */
+ * Protocol between a recording thread (the owner) and the drain thread:
+ *  - Each ring has one producer, its owner, and one consumer, the drain thread. `head` and `tail` only grow; `& mask` makes an index.
+ *  - The owner writes a record at `head`, then stores `head` with release (record.c: publish()). The drain thread loads `head` with
+ *    acquire, reads the records from `tail` to `head`, then stores `tail` with release: the owner, which loads `tail` with acquire, may
+ *    overwrite them from then on. It loads `tail` only if the ring looks half full (ring_slot()), and then wakes the drain thread.
+ *  - `postrun_session` is the switch. start_session() stores the session's number with release after everything that a recording call
+ *    reads. A call that loads a number other than its thread's calls postrun_thread_attach(), which resets the thread and stores
+ *    `thread->session` with release, last. The drain thread ignores a thread whose `session` is not its own.
+ *  - A record carries the low 16 bits of its session's number (`stamp`): a call that was interrupted while a session stopped and another
+ *    began writes an old stamp, and the drain thread skips its record.
+ *  - Threads enter the list `postrun_threads` at the front by compare-and-exchange. The drain thread, or sweep_locked() while no session
+ *    runs, removes and frees a thread after it loads `exited` with acquire; the owner stores `exited` with release as its last access.
+ *  - Open ranges are in `stack`. `depth` is stored with release after a frame is written, so that close_frames() reads complete frames.
+ *  - A thread that cannot have a ring counts its records in `postrun_stray_lost`. */
 #define _GNU_SOURCE
 #include "ring.h"
 
@@ -20,11 +32,11 @@ _Atomic uint64_t postrun_stray_lost;
 _Atomic uint32_t postrun_ring_records;
 _Atomic(struct thread *) postrun_threads;
 
-static struct thread nobody; /* stands for a thread that has recorded nothing yet */
-static struct thread gone;   /* for one that runs its last destructors */
+static struct thread nobody; /* postrun_self of a thread that has recorded nothing yet */
+static struct thread gone;   /* postrun_self of a thread that runs its last destructors */
 _Thread_local struct thread *postrun_self __attribute__((tls_model("initial-exec"))) = &nobody;
 
-static _Atomic uint32_t numbers;
+static _Atomic uint32_t numbers; /* of threads, so far; only postrun_thread_attach() counts */
 static pthread_key_t key;
 static bool have_key;
 
@@ -32,6 +44,7 @@ static void thread_exit(void *argument) {
     struct thread *thread = argument;
     postrun_self = &gone;
     postrun_handles_return(thread);
+    /* pairs with drain.c: drain_thread() and session.c: sweep_locked() */
     atomic_store_explicit(&thread->exited, clock_ticks(), memory_order_release);
     if (atomic_load_explicit(&postrun_session, memory_order_relaxed) == SESSION_NONE) {
         postrun_session_sweep();
@@ -63,10 +76,10 @@ static struct thread *thread_new(uint32_t records, uint32_t number) {
 }
 
 struct thread *postrun_thread_attach(bool counts) {
-    uint32_t session = atomic_load_explicit(&postrun_session, memory_order_acquire);
+    uint32_t session = atomic_load_explicit(&postrun_session, memory_order_acquire); /* pairs with session.c: start_session() */
     if (session == SESSION_LAZY) {
         postrun_session_start_lazy();
-        session = atomic_load_explicit(&postrun_session, memory_order_acquire);
+        session = atomic_load_explicit(&postrun_session, memory_order_acquire); /* pairs with session.c: start_session() */
     }
     if (session == SESSION_NONE || session == SESSION_LAZY) {
         return NULL;
@@ -82,6 +95,7 @@ struct thread *postrun_thread_attach(bool counts) {
         number = thread->number;
         postrun_self = &nobody;
         postrun_handles_return(thread);
+        /* pairs with drain.c: drain_thread() and session.c: sweep_locked() */
         atomic_store_explicit(&thread->exited, clock_ticks(), memory_order_release);
         thread = &nobody;
     }
@@ -94,12 +108,13 @@ struct thread *postrun_thread_attach(bool counts) {
         }
     }
     thread->stamp = (uint64_t)(session & 0xffff) << 48;
-    thread->tail_seen = atomic_load_explicit(&thread->tail, memory_order_acquire);
+    thread->tail_seen = atomic_load_explicit(&thread->tail, memory_order_acquire); /* pairs with drain.c: drain_thread() */
     atomic_store_explicit(&thread->depth, 0, memory_order_relaxed);
     atomic_store_explicit(&thread->lost, 0, memory_order_relaxed);
     atomic_store_explicit(&thread->lost_taken, 0, memory_order_relaxed); /* nobody drains it before it is set up */
     atomic_store_explicit(&thread->unbalanced, 0, memory_order_relaxed);
     atomic_store_explicit(&thread->beyond, 0, memory_order_relaxed);
+    /* pairs with drain.c: drain_thread() and session.c: postrun_get_statistics() */
     atomic_store_explicit(&thread->session, session, memory_order_release);
     if (fresh) {
         struct thread *first = atomic_load(&postrun_threads);
@@ -125,7 +140,7 @@ void postrun_thread_remove(struct thread *thread) {
 }
 
 bool postrun_ring_has_room(struct thread *thread, uint64_t head, uint64_t records) {
-    thread->tail_seen = atomic_load_explicit(&thread->tail, memory_order_acquire);
+    thread->tail_seen = atomic_load_explicit(&thread->tail, memory_order_acquire); /* pairs with drain.c: drain_thread() */
     uint64_t used = head - thread->tail_seen;
     if (used >= thread->half) {
         postrun_session_wake();
@@ -139,7 +154,7 @@ void postrun_ring_lost(struct thread *thread, int64_t ticks) {
         atomic_store_explicit(&thread->lost_first, ticks, memory_order_relaxed);
     }
     atomic_store_explicit(&thread->lost_last, ticks, memory_order_relaxed);
-    atomic_store_explicit(&thread->lost, lost + 1, memory_order_release);
+    atomic_store_explicit(&thread->lost, lost + 1, memory_order_release); /* pairs with drain.c: take_counts() */
 }
 
 /* In a child everything inherited is left as it is: other threads that used it do not exist here. */

@@ -9,6 +9,6 @@
 void postrun_wait(_Atomic uint32_t *word, int64_t ns);
 /* The same, but leaves the word. */
 void postrun_wait_keep(_Atomic uint32_t *word, int64_t ns);
-void postrun_wake(_Atomic uint32_t *word); /* sets the word; no system call where it is set already */
+void postrun_wake(_Atomic uint32_t *word); /* sets the word; makes no system call if it is set already. Pairs with postrun_wait() */
 
 #endif

@@ -43,8 +43,8 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool loaded;
 static char load_error[256];
-static _Atomic bool used;
-static _Atomic int devices;
+static _Atomic bool used;   /* postrun_cuda_state() sets it, postrun_cuda_used() reads it on any thread */
+static _Atomic int devices; /* the same for postrun_cuda_devices() */
 
 static void *symbol(void *library, const char *name, const char *older) {
     void *at = dlsym(library, name);
@@ -215,7 +215,8 @@ void postrun_cuda_call(void) {
 /* The driver waits without an end, also for work that never ends (another rank has failed): so a thread of its own does. */
 struct waiter {
     void *context;
-    _Atomic uint32_t done, holders;
+    _Atomic uint32_t done;    /* wait_for_device() wakes postrun_cuda_wait() with it (waiting.c) */
+    _Atomic uint32_t holders; /* both threads; the one that lets go last frees the waiter */
 };
 
 static void let_go(struct waiter *waiter) {

@@ -41,15 +41,15 @@ static const struct kind kinds[] = {
 
 static const struct cupti *cupti; /* set before the callbacks are given away, and kept */
 static bool enabled[KINDS];
-static _Atomic int system_threads;
-static _Atomic uint64_t declined, dropped_told; /* buffers; records */
-static _Atomic bool graphs;                     /* the program uses CUDA graphs */
+static _Atomic int system_threads; /* attach stores it; the callback with records and detach read it */
+static _Atomic uint64_t declined, dropped_told; /* buffers; records: CUPTI's callbacks count, the GPU thread reads */
+static _Atomic bool graphs;                     /* the program uses CUDA graphs: the callback with records sets it, detach reads it */
 static bool clock_set;                          /* in this process, once */
 static uint32_t attached;                       /* how often */
 
 enum wish { UNSET, NO, YES };
 static struct { /* of the environment */
-    _Atomic enum wish stay, teardown;
+    _Atomic enum wish stay, teardown; /* stored on threads of the program, read by detach */
     enum wish clock;
 } wishes;
 

@@ -26,7 +26,7 @@ enum call_kind { CALL_LAUNCH, CALL_SYNC, CALL_OTHER }; /* as in docs/trace-forma
 struct call {
     char text[NAME_MAX_CALL];
     uint8_t kind, noisy, graph;
-    _Atomic uint32_t name;
+    _Atomic uint32_t name; /* 0: not registered yet. Relaxed: every thread stores the same id */
 };
 static struct call calls[2][CUPTI_CALLS]; /* of the driver, of the runtime; pages are touched as far as there are calls */
 static bool learnt;

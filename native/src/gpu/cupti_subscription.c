@@ -15,13 +15,13 @@
 #define CALL_EXIT 1 /* of callbacks */
 
 static void *held; /* NULL: none */
-static void *_Atomic shared; /* the same, if other clients may have one too; callbacks read it */
+static void *_Atomic shared; /* the same, if other clients may have one also; postrun_subscribe() stores it, callbacks read it */
 static bool listening; /* to the call that postrun_cuda_call makes */
 static bool nsight_systems, never_shared, refused_shared; /* refused: by this version */
 static const struct cupti *used;
-static int (*_Atomic leaving)(void); /* called once, at the end of this thread's next call */
-static _Atomic int leaving_result;
-static _Atomic uint32_t heard;
+static int (*_Atomic leaving)(void); /* called once, at the end of this thread's next call: called() takes it by exchange */
+static _Atomic int leaving_result; /* called() stores it, postrun_unsubscribe_and() reads it */
+static _Atomic uint32_t heard;     /* calls that called() was told of; cleared and read by the subscribing thread */
 static _Thread_local bool calling;
 
 /* ---------------------------------------------------------------- other tools */

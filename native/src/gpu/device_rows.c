@@ -31,9 +31,10 @@ static struct { /* under the lock */
     struct device_counts counts;
 } queue = {.last = &queue.first};
 
+/* The thread that opens or closes a window stores them, behind the gate; in_a_window() loads them on the threads of CUPTI. */
 static _Atomic int64_t opened[2] = {INT64_MAX, INT64_MAX}, closed[2] = {INT64_MIN, INT64_MIN}; /* the last window, and the one before */
-static _Atomic int64_t check_from = INT64_MAX; /* launches of kernels that start then or later */
-static _Atomic uint64_t bytes; /* of blocks that were written */
+static _Atomic int64_t check_from = INT64_MAX; /* launches of kernels that start then or later; GPU thread -> drain thread */
+static _Atomic uint64_t bytes; /* of blocks that were written; drain thread -> GPU thread */
 
 uint32_t postrun_device_columns(enum device_table table) { return postrun_device_shapes[table].count; }
 

@@ -75,16 +75,17 @@ static struct {
     char yielded_to[128];   /* the first of them */
     int64_t resumes;        /* CLOCK_MONOTONIC: not before then a window opens again; 0: none waits for that */
 } gpu;
-static _Atomic uint32_t wake_word, quit;
-static _Atomic int64_t injected; /* when; 0: never */
-static _Atomic bool never;       /* in a child of a process that used CUDA, and when the program ends */
+static _Atomic uint32_t wake_word, quit; /* set on any thread; the GPU thread takes them (waiting.c) */
+static _Atomic int64_t injected; /* when; 0: never. postrun_gpu_begin_injected() stores it, the GPU thread reads it */
+static _Atomic bool never; /* set in a child of a process that used CUDA, and at the program's end; read before each call into CUPTI */
 
 /* Why GPU activity is not recorded, for postrun_gpu_reason. */
 static struct {
     pthread_mutex_t lock;
     char why[REASON];
 } reason = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static _Atomic uint32_t asked; /* number of the session that was asked to record it */
+static _Atomic uint32_t
+    asked; /* number of the session that was asked to record it; begin and end store it, postrun_gpu_reason() reads it */
 
 /* Waits so many ns, or FOR_EVER. False: the time is over; or this thread is behind it already, and a signal handler that ends the program
  * interrupted it. */

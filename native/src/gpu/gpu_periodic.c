@@ -23,9 +23,12 @@
  * OPEN: a window of steps is open. RESTING: until the next one is due. */
 enum phase { OFF, TIMED, WARMUP, DUE, OPENING, OPEN, CLOSING, RESTING };
 
+/* All accesses are sequentially consistent. A thread that changes `phase` by compare-and-exchange owns what the new phase means: steps
+ * (postrun_periodic_step_begins(), _step_ends()) compete with the GPU thread (postrun_periodic_closes() and _opened()). */
 static _Atomic uint32_t phase;
 static _Atomic int64_t warmup, steps, begun, in_window; /* begun: steps of the session while they were counted */
-static _Atomic bool step_names;                         /* a name of a step was registered in this process */
+/* postrun_step_named() sets it and then loads `phase`. postrun_periodic_arm() stores `phase` and then loads it: one of them sees the other. */
+static _Atomic bool step_names; /* a step's name was registered in this process */
 
 /* Behind the gate. */
 static struct periodic policy;

@@ -78,6 +78,7 @@ bool postrun_window_read(struct gpu_window *window, char *why, size_t size) {
 
 /* ---------------------------------------------------------------- the lock of the program's language */
 
+/* postrun_lock_hooks() stores release_lock last: postrun_window_unlocked(), which loads it first, never has one without the other. */
 static void *(*_Atomic release_lock)(void);
 static void (*_Atomic acquire_lock)(void *);
 
@@ -99,6 +100,8 @@ void postrun_window_unlocked(void (*act)(bool), bool open) {
 
 /* ---------------------------------------------------------------- steps */
 
+/* postrun_steps_watch() stores them before postrun_steps_watched; the step functions run only while that is set. `place` is changed by
+ * compare-and-exchange, so one step alone opens or closes the window. */
 static _Atomic int64_t first_step, end_step, counted, seen_step; /* the last one that began; -1: none */
 static _Atomic uint32_t place; /* 0: before the window, 1: in it, 2: behind it */
 
@@ -200,7 +203,7 @@ void postrun_window_missed(const struct gpu_window *window, char *why, size_t si
 
 /* ---------------------------------------------------------------- signals */
 
-static _Atomic uint32_t came;
+static _Atomic uint32_t came; /* handler() counts, postrun_signal_came() compares; nothing else depends on it */
 static uint32_t seen;
 static int watched;
 static struct sigaction before;

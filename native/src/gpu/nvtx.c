@@ -60,8 +60,8 @@ static _Thread_local struct {
     } ranges[DEPTH];
     uint32_t depth, beyond;
 } stack;
-static _Atomic uintptr_t domains;
-static _Atomic bool has_steps; /* a range that began was named as a step */
+static _Atomic uintptr_t domains; /* counts the domains; an own value for each, no other access depends on it */
+static _Atomic bool has_steps; /* a range that began was named as a step; set and read by the range callbacks */
 
 /* ---------------------------------------------------------------- texts */
 

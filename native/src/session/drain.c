@@ -11,7 +11,7 @@
 #define TABLE_NS 60000000000 /* the whole table of names again: after so long, */
 #define TABLE_BYTES (64u << 20) /* or so many bytes */
 
-static _Atomic uint32_t wake_word;
+static _Atomic uint32_t wake_word; /* postrun_session_wake() sets it, the drain loop takes it (waiting.c) */
 
 void postrun_session_wake(void) { postrun_wake(&wake_word); }
 
@@ -26,7 +26,7 @@ static void meet(struct session *s, struct thread *thread) {
 }
 
 static void take_counts(struct session *s, struct thread *thread) {
-    uint64_t lost = atomic_load_explicit(&thread->lost, memory_order_acquire);
+    uint64_t lost = atomic_load_explicit(&thread->lost, memory_order_acquire); /* pairs with ring.c: postrun_ring_lost() */
     uint64_t taken = atomic_load_explicit(&thread->lost_taken, memory_order_relaxed);
     uint64_t unbalanced = atomic_load_explicit(&thread->unbalanced, memory_order_relaxed);
     uint64_t beyond = atomic_load_explicit(&thread->beyond, memory_order_relaxed);
@@ -53,6 +53,7 @@ static void take_counts(struct session *s, struct thread *thread) {
  * there, as a thread that is just ending it takes the frame away after it wrote the record. */
 static void close_frames(struct session *s, struct thread *thread, int64_t now) {
     const struct record *last = &thread->last;
+    /* pairs with record.c: postrun_begin() and postrun_end() */
     uint32_t depth = atomic_load_explicit(&thread->depth, memory_order_acquire), closed = 0;
     for (uint32_t i = 0; i < depth && i < STACK_DEPTH; i++) {
         struct frame *frame = &thread->stack[i];
@@ -73,15 +74,16 @@ static void close_frames(struct session *s, struct thread *thread, int64_t now) 
 }
 
 static void drain_thread(struct session *s, struct thread *thread, bool final) {
+    /* pairs with ring.c: thread_exit() and postrun_thread_attach() */
     int64_t exited = atomic_load_explicit(&thread->exited, memory_order_acquire);
-    if (atomic_load_explicit(&thread->session, memory_order_acquire) == s->number) {
+    if (atomic_load_explicit(&thread->session, memory_order_acquire) == s->number) { /* pairs with ring.c: postrun_thread_attach() */
         if (thread->met != s->number) {
             meet(s, thread);
         }
         struct rows *rows = s->rows;
         uint64_t stamp = (uint64_t)(s->number & 0xffff);
         uint64_t tail = atomic_load_explicit(&thread->tail, memory_order_relaxed);
-        uint64_t head = atomic_load_explicit(&thread->head, memory_order_acquire);
+        uint64_t head = atomic_load_explicit(&thread->head, memory_order_acquire); /* pairs with record.c: publish() */
         uint32_t source = thread->number;
         while (tail != head) {
             uint64_t taken = 0;
@@ -111,13 +113,14 @@ static void drain_thread(struct session *s, struct thread *thread, bool final) {
             }
             pthread_mutex_lock(&postrun_state_lock);
             postrun_totals.recorded += taken;
+            /* pairs with ring.c: postrun_ring_has_room() and postrun_thread_attach() */
             atomic_store_explicit(&thread->tail, tail, memory_order_release);
             pthread_mutex_unlock(&postrun_state_lock);
             if (rows->count == ROWS || rows->readings == ROWS) {
                 postrun_rows_write(s, thread->number);
             }
             if (tail == head && (final || exited)) {
-                head = atomic_load_explicit(&thread->head, memory_order_acquire);
+                head = atomic_load_explicit(&thread->head, memory_order_acquire); /* pairs with record.c: publish() */
             }
         }
         if (final || exited) {

@@ -245,7 +245,7 @@ static int start_session(bool by_environment) {
     parent = NULL;
     atomic_store(&postrun_ring_records, s->config.ring_records);
     atomic_store(&postrun_direct, postrun_clock_has_counter && !atomic_load(&postrun_steps_watched));
-    atomic_store_explicit(&postrun_session, s->number, memory_order_release);
+    atomic_store_explicit(&postrun_session, s->number, memory_order_release); /* pairs with ring.c: postrun_thread_attach() */
     if (s->config.sample_ms) {
         error = pthread_create(&s->sampler, NULL, postrun_sample_loop, s);
         s->has_sampler = error == 0;
@@ -346,6 +346,7 @@ static void sweep_locked(void) {
     pthread_mutex_lock(&postrun_state_lock);
     for (struct thread *thread = atomic_load(&postrun_threads), *next; thread; thread = next) {
         next = atomic_load(&thread->next);
+        /* pairs with ring.c: thread_exit() and postrun_thread_attach() */
         if (atomic_load_explicit(&thread->exited, memory_order_acquire)) {
             postrun_thread_remove(thread);
         }
@@ -460,6 +461,7 @@ void postrun_get_statistics(postrun_statistics *statistics) {
     if (postrun_current) { /* and what waits in the rings */
         now.lost += atomic_load(&postrun_stray_lost) - postrun_current->stray_taken;
         for (struct thread *t = atomic_load(&postrun_threads); t; t = atomic_load(&t->next)) {
+            /* pairs with ring.c: postrun_thread_attach() */
             if (atomic_load_explicit(&t->session, memory_order_acquire) == postrun_current->number) {
                 bool met = t->met == postrun_current->number;
                 now.recorded += atomic_load_explicit(&t->head, memory_order_relaxed) - atomic_load_explicit(&t->tail, memory_order_relaxed);

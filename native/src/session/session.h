@@ -58,7 +58,8 @@ struct session {
     struct gpu_visible visible; /* as the program was started: it may change its environment */
     bool by_environment; /* POSTRUN_CAPTURE=1 began it, or the session of the parent that it goes on with */
     bool unasked;        /* and the program has not started one itself; session_lock */
-    _Atomic uint32_t stopping, sampler_stop;
+    _Atomic uint32_t stopping;     /* stop_locked() sets it; the drain and sample loops read it */
+    _Atomic uint32_t sampler_stop; /* stop_locked() wakes the sample loop with it (waiting.c) */
 
     /* the drain thread's, and before it runs the starter's */
     struct output out;
