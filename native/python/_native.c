@@ -1,4 +1,4 @@
-/* _native.c - the Python face of libpostrun (limited API, CPython 3.11 and later). */
+/* _native.c - the extension module postrun.native._native (limited API, CPython 3.11 or later). */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <pthread.h>

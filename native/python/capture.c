@@ -1,7 +1,8 @@
-/* capture.c - the Python face of record.c and session.c: what postrun.capture calls.
+/* capture.c - the Python functions and types of postrun.capture, on top of record.c and session.c.
  *
- * A name costs one comparison: texts are found by their address in a small table. An annotation costs no allocation: the memory of the
- * last ones is kept. What was begun in one session, or before a fork, never ends a range of another: `generation` tells them apart. */
+ * A name costs one comparison: a small table finds texts by their address. An annotation costs no allocation: the memory of the most
+ * recent ones is kept. A range that began in another session, or before a fork, never ends a range of this one: `generation` distinguishes
+ * them. */
 #include "capture.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* capture.h - the Python face of the recording library, as _native.c adds it to the module. */
+/* capture.h - adds the Python functions and types of the recording library to the module. */
 #ifndef POSTRUN_PYTHON_CAPTURE_H
 #define POSTRUN_PYTHON_CAPTURE_H
 

@@ -1,4 +1,4 @@
-/* trace_reader.c - the Python face of reader.c and block.c: what ingest/trace_format.py calls a reader. */
+/* trace_reader.c - the Python type TraceReader, on top of reader.c, and the functions that write blocks; used by ingest/trace_format.py. */
 #include "trace_reader.h"
 
 #include <errno.h>

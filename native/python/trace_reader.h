@@ -1,4 +1,4 @@
-/* trace_reader.h - makes the type TraceReader and the functions that write blocks. */
+/* trace_reader.h - creates the Python type TraceReader and the functions that write blocks. */
 #ifndef POSTRUN_TRACE_READER_H
 #define POSTRUN_TRACE_READER_H
 

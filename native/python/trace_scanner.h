@@ -1,4 +1,4 @@
-/* trace_scanner.h - makes the type TraceScanner. */
+/* trace_scanner.h - creates the Python type TraceScanner. */
 #ifndef POSTRUN_TRACE_SCANNER_H
 #define POSTRUN_TRACE_SCANNER_H
 

@@ -1,4 +1,4 @@
-/* capture.h - what the parts of the recording library know of each other. Nothing here is for users. */
+/* capture.h - functions that the rooms of the recording library call of each other: clock, session, sampler. Not for users. */
 #ifndef POSTRUN_CAPTURE_H
 #define POSTRUN_CAPTURE_H
 

@@ -1,7 +1,7 @@
-/* clock.c - which clock can be trusted, and what do its ticks mean?
+/* clock.c - chooses the clock and relates its ticks to CLOCK_MONOTONIC and CLOCK_REALTIME.
  *
- * The processor's time-stamp counter costs a third of a clock_gettime, but is used only where the kernel itself relies on it: it runs at
- * one rate, in every state of rest, and the same on all processors. Elsewhere ticks are nanoseconds of CLOCK_MONOTONIC. */
+ * The processor's time-stamp counter costs a third of a clock_gettime call. It is used only if the kernel itself relies on it: it then
+ * runs at one rate in every idle state and is the same on all processors. Otherwise ticks are nanoseconds of CLOCK_MONOTONIC. */
 #define _GNU_SOURCE
 #include "clock.h"
 

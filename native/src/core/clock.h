@@ -1,4 +1,4 @@
-/* clock.h - the time of this moment in ticks, inlined into the hot path. */
+/* clock.h - the current time in ticks, inlined into the hot path. */
 #ifndef POSTRUN_CLOCK_H
 #define POSTRUN_CLOCK_H
 

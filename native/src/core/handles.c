@@ -1,7 +1,8 @@
-/* handles.c - which ranges are open by handle?
+/* handles.c - the table of ranges that are open by handle.
  *
- * A handle names a slot and how often the slot was used, so an old handle never closes a new range. Slots live in chunks that are never
- * freed; free ones lie in a small store of each thread, and in a common list without a lock. Whoever turns a slot's handle to 0 owns it. */
+ * A handle contains the number of a slot and how often the slot was used, so an old handle never closes a new range. Slots are in chunks
+ * that are never freed. Free slots are in a small cache of each thread and in a common lock-free list. The thread that sets a slot's
+ * handle to 0 owns the slot. */
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>

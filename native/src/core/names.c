@@ -1,7 +1,8 @@
-/* names.c - which number stands for which text?
+/* names.c - the table of names: text -> id and id -> text.
  *
- * Names are added under a lock and found without one: a table of pointers to entries that never change and are never freed. A larger
- * table replaces a full one; the old stay, as somebody may be reading them (together they are no larger than the newest). */
+ * Names are added under a lock and looked up without one: the table contains pointers to entries that never change and are never freed. A
+ * larger table replaces a full one. Old tables are kept, because a thread may still read them; together they are not larger than the
+ * newest. */
 #define _GNU_SOURCE
 #include "names.h"
 

@@ -1,4 +1,4 @@
-/* names.h - what the writer of files asks of the table of names. */
+/* names.h - names by id, for the writer of trace files. */
 #ifndef POSTRUN_NAMES_H
 #define POSTRUN_NAMES_H
 

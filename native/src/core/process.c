@@ -1,4 +1,4 @@
-/* process.c - which process is this: its command, its start, its rank in the job? */
+/* process.c - facts about this process: its command, its start time and its rank in the job. */
 #define _GNU_SOURCE
 #include "process.h"
 

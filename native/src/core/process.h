@@ -1,4 +1,4 @@
-/* process.h - what a trace file says of the process that wrote it. */
+/* process.h - facts about this process for the PROCESS block of a trace file. */
 #ifndef POSTRUN_PROCESS_H
 #define POSTRUN_PROCESS_H
 

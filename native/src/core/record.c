@@ -1,9 +1,9 @@
-/* record.c - what happens when a program records? (the hot path)
+/* record.c - the recording calls: begin, end, ranges by handle, counters (the hot path).
  *
- * A range costs two readings of the clock: its begin stays on the thread's own stack, its end becomes one record in the thread's ring.
- * No memory is asked for, no lock taken and no system call made here, except by a thread's first record and to wake the drain thread
- * when a ring is half full. Who is at the same time stopped between two of these lines is not waited for: what it writes carries the
- * number of its session, and is passed over in the next. */
+ * A range costs two clock readings: its begin stays on the thread's own stack, its end becomes one record in the thread's ring. These
+ * calls allocate no memory, take no lock and make no system call, except in a thread's first record and to wake the drain thread when a
+ * ring is half full. Nothing waits for a thread that is suspended between two lines of a call: its record carries the number of its
+ * session, and the next session skips it. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* redact.c - masks secrets: values of options, variables and keys whose names are secrets, and values that look like one.
+/* redact.c - masks secrets: values of options, variables and keys whose names mean a secret, and values that look like one.
  *
- * The same rules as native/package/redaction.py, function by function; tests/native/test_redact.py compares the two. */
+ * The rules are those of the Python module redaction, function by function; tests/native/test_redact.py compares both. */
 #define _GNU_SOURCE
 #include "redact.h"
 

@@ -1,4 +1,4 @@
-/* redact.h - masking of secrets in command lines and facts, with the rules of native/package/redaction.py. */
+/* redact.h - masking of secrets in command lines and facts. */
 #ifndef POSTRUN_REDACT_H
 #define POSTRUN_REDACT_H
 

@@ -1,4 +1,4 @@
-/* ring.h - what a thread that records shares with the thread that drains. */
+/* ring.h - the state that a recording thread shares with the drain thread. ring.c describes the protocol. */
 #ifndef POSTRUN_RING_H
 #define POSTRUN_RING_H
 

@@ -1,4 +1,4 @@
-/* step_name.h - is a range of this name a step, and of which number? */
+/* step_name.h - recognizes the name of a step and its number. */
 #ifndef POSTRUN_STEP_NAME_H
 #define POSTRUN_STEP_NAME_H
 

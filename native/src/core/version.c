@@ -1,4 +1,4 @@
-/* version.c - which library is this? */
+/* version.c - the version of the library. */
 #include "postrun.h"
 
 #define STRING_(x) #x

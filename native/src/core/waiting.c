@@ -1,4 +1,4 @@
-/* waiting.c - how does one thread wait until another wakes it? */
+/* waiting.c - waits on a word until another thread sets it: a futex on Linux, polling elsewhere. */
 #define _GNU_SOURCE
 #include "waiting.h"
 

@@ -1,4 +1,4 @@
-/* waiting.h - a word on which one thread waits until another wakes it. */
+/* waiting.h - a word on which one thread waits until another thread wakes it. */
 #ifndef POSTRUN_WAITING_H
 #define POSTRUN_WAITING_H
 

@@ -1,7 +1,7 @@
-/* block.c - how do columns of values become the bytes of a block? (docs/trace-format.md)
+/* block.c - encodes columns of values as the bytes of a block (docs/trace-format.md).
  *
- * Every integer column is tried as differences to a few things a reader knows already (nothing, the row before, the last row of the
- * same name, the end of the last row of the same stream), plain and run-length coded; the shortest is written. */
+ * Each integer column is encoded as differences to several values that a reader already knows (none, the previous row, the last row of the
+ * same name, the end of the last row of the same stream), plain and run-length coded. The shortest result is written. */
 #include "block.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* block.h - one block of a trace file in memory: columns of values become bytes (docs/trace-format.md). */
+/* block.h - one block of a trace file: columns of values -> bytes (docs/trace-format.md). */
 #ifndef POSTRUN_BLOCK_H
 #define POSTRUN_BLOCK_H
 

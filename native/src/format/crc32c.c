@@ -1,4 +1,4 @@
-/* crc32c.c - CRC-32C (Castagnoli polynomial, reflected): by the processor's own instruction where it has one. */
+/* crc32c.c - CRC-32C (Castagnoli polynomial, reflected), with the processor's instruction if it has one. */
 #include <string.h>
 
 #include "block.h"

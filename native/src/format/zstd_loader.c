@@ -1,4 +1,4 @@
-/* zstd_loader.c - libzstd, where the machine has it: loaded at the first use, never linked. */
+/* zstd_loader.c - loads libzstd at the first use, if it is installed; never linked. */
 #include "zstd_loader.h"
 
 #include <dlfcn.h>

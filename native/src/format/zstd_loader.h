@@ -1,4 +1,4 @@
-/* zstd_loader.h - libzstd, where the machine has it: loaded at the first use, never linked. */
+/* zstd_loader.h - the functions of libzstd, which is loaded at the first use and never linked. */
 #ifndef POSTRUN_ZSTD_LOADER_H
 #define POSTRUN_ZSTD_LOADER_H
 

@@ -1,4 +1,4 @@
-/* cuda_driver.c - which CUDA devices does this process see? */
+/* cuda_driver.c - loads the CUDA driver and asks it about devices, contexts and completed work. */
 #define _GNU_SOURCE
 #include "cuda_driver.h"
 

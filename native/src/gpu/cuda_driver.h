@@ -1,4 +1,4 @@
-/* cuda_driver.h - the CUDA driver, where the machine has it: loaded at run time, never linked. */
+/* cuda_driver.h - the CUDA driver, which is loaded at run time and never linked. */
 #ifndef POSTRUN_CUDA_DRIVER_H
 #define POSTRUN_CUDA_DRIVER_H
 

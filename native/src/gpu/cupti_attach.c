@@ -1,8 +1,8 @@
-/* cupti_attach.c - brings CUPTI into the process, and out of it again.
+/* cupti_attach.c - attaches CUPTI to the process and detaches it.
  *
- * A window holds the subscription to CUPTI, so that no other client takes CUPTI over unseen; if one does all the same, CUPTI is not called
- * again. After a window all kinds are disabled. From CUDA 13.0 on CUPTI then stays in the process; before, it is detached at the end of a
- * call into the driver that is made for it, as the vendor advises. */
+ * A window holds the subscription to CUPTI, so no other client takes over CUPTI unnoticed. If one does, CUPTI is not called again. All
+ * kinds of records are disabled after a window. From CUDA 13.0, CUPTI then stays in the process. Earlier versions are detached at the end
+ * of a driver call that is made for this purpose, as the vendor advises. */
 #define _GNU_SOURCE
 #include "cupti_attach.h"
 

@@ -1,11 +1,11 @@
-/* cupti_buffers.c - where do the buffers come from that CUPTI fills?
+/* cupti_buffers.c - the pool of buffers that CUPTI fills with records.
  *
- * From a pool with a cap. Those that CUPTI gives back are kept until the window closes, as new memory costs the launching thread a page fault
- * for each page. Above the cap a library that can bear it is declined; an older one crashes then, and gets a small buffer instead; and when
- * there are too many of these, one that all share and nobody reads.
+ * The pool has a limit. Returned buffers are kept until the window closes, because new memory costs the launching thread a page fault per
+ * page. Above the limit, a version of CUPTI that handles it is given no buffer. An older version would crash: it gets a small buffer, and
+ * if there are too many of these, one buffer that all share and nobody reads.
  *
- * They are mapped, not allocated: on the program's heap each window could leave a hole of a buffer's size, which what the program allocates
- * meanwhile splits, so that the next window's does not fit it. */
+ * Buffers are mapped, not allocated: on the program's heap, each window could leave a hole of a buffer's size, which the program's next
+ * allocations would split, so that the next window's buffer would not fit. */
 #define _GNU_SOURCE
 #include "cupti_buffers.h"
 

@@ -1,8 +1,9 @@
-/* cupti_loader.c - finds the libcupti to use.
+/* cupti_loader.c - finds the libcupti to use, and loads its functions.
  *
- * The one that is in the process already, as two of them get into each other's way; else POSTRUN_CUPTI; else one that fits the CUDA runtime
- * of the process, or the driver: beside the runtime, beside PyTorch, as pip installs it, of the CUDA toolkit, of the loader's path. One of a
- * newer CUDA than the driver's can crash the program: it is not loaded, and if the program has loaded it, no function of it is called. */
+ * The order is: the library that the process has loaded already, because two of them interfere; POSTRUN_CUPTI; a library that fits the
+ * CUDA runtime of the process, or the driver: next to the runtime, next to PyTorch, as installed by pip, of the CUDA toolkit, of the
+ * loader's path. A library of a newer CUDA than the driver's can crash the program. It is never loaded, and if the program has loaded it,
+ * none of its functions is called. */
 #define _GNU_SOURCE
 #include "cupti_loader.h"
 

@@ -1,4 +1,4 @@
-/* cupti_loader.h - libcupti, where the machine has it: loaded at run time, never linked. */
+/* cupti_loader.h - the functions of libcupti, which is loaded at run time and never linked. */
 #ifndef POSTRUN_CUPTI_LOADER_H
 #define POSTRUN_CUPTI_LOADER_H
 

@@ -1,7 +1,7 @@
-/* cupti_records.c - what does a buffer of CUPTI's activity records say?
+/* cupti_records.c - turns a buffer of CUPTI's activity records into rows.
  *
- * The library steps from record to record; of each one only the beginning is looked at, which is the same in all versions. Texts are
- * interned here, in the callback that gave the buffer: they are the library's, and may be gone later. */
+ * CUPTI steps from record to record. Only the beginning of each record is read, which is the same in all versions. Texts are interned in
+ * the callback that delivers the buffer: CUPTI owns them and may free them later. */
 #define _GNU_SOURCE
 #include "cupti_records.h"
 

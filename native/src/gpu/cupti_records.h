@@ -1,6 +1,6 @@
-/* cupti_records.h - activity records as CUPTI lays them out: the beginnings, which are the same in all versions from CUDA 10 to 13.
+/* cupti_records.h - the layout of CUPTI's activity records: their beginnings, which are the same from CUDA 10 to 13.
  *
- * Own declarations; tests compare their offsets with those of the vendor's headers. */
+ * These are own declarations; tests compare their offsets with those of the vendor's headers. */
 #ifndef POSTRUN_CUPTI_RECORDS_H
 #define POSTRUN_CUPTI_RECORDS_H
 

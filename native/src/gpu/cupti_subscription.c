@@ -1,4 +1,4 @@
-/* cupti_subscription.c - holds the subscription to CUPTI, notices its loss, and names other clients. */
+/* cupti_subscription.c - holds the subscription to CUPTI, detects its loss, and names other clients. */
 #define _GNU_SOURCE
 #include "cupti_subscription.h"
 

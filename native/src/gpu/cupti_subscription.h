@@ -1,7 +1,7 @@
-/* cupti_subscription.h - the subscription to CUPTI that a window holds, and who else may have one.
+/* cupti_subscription.h - the subscription to CUPTI that a window holds.
  *
- * Whoever holds it is the only client of CUPTI in the process: others get error 39 with the name "postrun". From CUDA 13.3 Update 1 several
- * clients can have one each if all of them agree; CUPTI then wants functions that take the subscription. */
+ * Its holder is the only client of CUPTI in the process: others get error 39 with the name "postrun". From CUDA 13.3 Update 1, several
+ * clients can have one each if all of them agree; CUPTI then requires the functions that take the subscription. */
 #ifndef POSTRUN_CUPTI_SUBSCRIPTION_H
 #define POSTRUN_CUPTI_SUBSCRIPTION_H
 

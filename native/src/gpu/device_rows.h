@@ -1,4 +1,4 @@
-/* device_rows.h - what is known of the GPU's work, on its way from callbacks to blocks. */
+/* device_rows.h - rows of GPU activity, on their way from the callbacks of CUPTI to the blocks of a trace file. */
 #ifndef POSTRUN_DEVICE_ROWS_H
 #define POSTRUN_DEVICE_ROWS_H
 

@@ -1,5 +1,6 @@
-/* elf_soname.c - reads the SONAME of a shared library from its file: path -> "libcupti.so.13". The library is not loaded, so none of its
- * code runs. The file may be damaged or be something else: every offset is checked by the read that uses it. */
+/* elf_soname.c - reads the SONAME of a shared library from its file: path -> "libcupti.so.13".
+ *
+ * The library is not loaded, so none of its code runs. The file may be damaged or of another kind: the read that uses an offset checks it. */
 #define _GNU_SOURCE
 #include "elf_soname.h"
 

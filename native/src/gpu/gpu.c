@@ -1,10 +1,11 @@
-/* gpu.c - when is GPU activity recorded?
+/* gpu.c - decides when GPU activity is recorded, and runs the thread that does it.
  *
- * A session that was asked for it waits, where the environment asked, until the program itself has initialised CUDA: a process that has done
- * so can fork no children that use it. Then a window is open, from the start or when it is told: CUPTI is attached, and detached when the
- * window closes. A thread of its own waits, looks at the time and at signals, and lets records come in every second.
+ * A session with GPU activity waits, if the environment requested it, until the program itself has initialized CUDA: a process that has
+ * done so cannot fork children that use it. Then a window is open, from the start or from a later time: CUPTI is attached, and detached
+ * when the window closes. A thread of its own waits, checks the time and signals, and flushes records every second.
  *
- * Whoever calls CUDA or CUPTI has passed the gate, one at a time; no lock is held meanwhile, and callbacks never come to the gate. */
+ * A thread that calls CUDA or CUPTI has passed the gate, which admits one thread at a time. No lock is held during the call, and callbacks
+ * never enter the gate. */
 #define _GNU_SOURCE
 #include "gpu.h"
 

@@ -1,7 +1,7 @@
-/* gpu.h - what the recording of GPU activity and the session know of each other.
+/* gpu.h - GPU activity, as the session starts and stops it.
  *
- * No lock is held across a call into CUDA or CUPTI: session.c calls these without its own, and callbacks of CUPTI only put rows into a
- * queue that the drain thread empties. */
+ * No lock is held across a call into CUDA or CUPTI: session.c calls these functions without its lock, and callbacks of CUPTI only put rows
+ * into a queue, which the drain thread empties. */
 #ifndef POSTRUN_GPU_H
 #define POSTRUN_GPU_H
 

@@ -1,8 +1,8 @@
 /* gpu_periodic.c - decides when a periodic window of GPU activity opens and closes.
  *
- * A process with steps gets windows of whole steps: after a warm-up, then at the first step after each interval. Until its first step it
- * gets windows of seconds. Steps change `phase` without the gate, so that a step never waits for a flush of CUPTI; all else is behind the
- * gate. Between windows steps are not watched, so begin and end take the fast way. */
+ * A process with steps gets windows of whole steps: after a warm-up, then at the first step after each interval. Before its first step it
+ * gets windows of seconds. Steps change `phase` outside the gate, so a step never waits for a flush of CUPTI; everything else happens
+ * behind the gate. Steps are not watched between windows, so begin and end take the fast path. */
 #define _GNU_SOURCE
 #include "gpu_periodic.h"
 

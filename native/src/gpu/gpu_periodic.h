@@ -1,4 +1,4 @@
-/* gpu_periodic.h - bounded windows of GPU activity that open again and again: POSTRUN_GPU_WINDOWS. */
+/* gpu_periodic.h - bounded windows of GPU activity that open repeatedly: POSTRUN_GPU_WINDOWS. */
 #ifndef POSTRUN_GPU_PERIODIC_H
 #define POSTRUN_GPU_PERIODIC_H
 

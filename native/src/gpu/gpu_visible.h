@@ -1,4 +1,4 @@
-/* gpu_visible.h - which GPUs does CUDA_VISIBLE_DEVICES leave to CUDA? */
+/* gpu_visible.h - the GPUs that CUDA_VISIBLE_DEVICES leaves to CUDA. */
 #ifndef POSTRUN_GPU_VISIBLE_H
 #define POSTRUN_GPU_VISIBLE_H
 

@@ -1,4 +1,4 @@
-/* gpu_window.c - when does the window of the environment open and close? */
+/* gpu_window.c - the window of GPU activity that the environment requests, by steps, by time or by signal. */
 #define _GNU_SOURCE
 #include "gpu_window.h"
 

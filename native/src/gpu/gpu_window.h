@@ -1,4 +1,4 @@
-/* gpu_window.h - in which part of a session is GPU activity recorded, where the environment says it? */
+/* gpu_window.h - the part of a session in which GPU activity is recorded, as the environment requests it. */
 #ifndef POSTRUN_GPU_WINDOW_H
 #define POSTRUN_GPU_WINDOW_H
 

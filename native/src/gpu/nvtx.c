@@ -1,10 +1,10 @@
-/* nvtx.c - how do ranges of NVTX become annotations?
+/* nvtx.c - records NVTX ranges as annotations.
  *
- * NVTX_INJECTION64_PATH makes a program's first call into NVTX load this library and hand over its table of functions. So ranges get the
- * recorder's own clock and threads, with and without a GPU, inside and outside of windows, and are seen by POSTRUN_GPU_STEPS; records that
- * CUPTI makes of them (kind MARKER) are halves without an order, and only there while CUPTI is.
+ * NVTX_INJECTION64_PATH makes a program's first call into NVTX load this library and pass its table of functions. Ranges thereby get the
+ * recorder's own clock and threads, with and without a GPU, inside and outside of windows, and POSTRUN_GPU_STEPS sees them. The records
+ * that CUPTI makes of ranges (kind MARKER) are halves without an order, and exist only while CUPTI is attached.
  *
- * Own declarations of what NVTX 3 defines. Marks and the names of categories are not recorded. */
+ * These are own declarations of what NVTX 3 defines. Marks and names of categories are not recorded. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <wchar.h>

@@ -1,4 +1,4 @@
-/* reader.c - which blocks of a trace file are intact, and what is lost between them? */
+/* reader.c - opens a trace file: finds the intact blocks, and reports what is lost between them. */
 #include "reader.h"
 
 #include <errno.h>

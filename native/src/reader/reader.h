@@ -1,7 +1,7 @@
-/* reader.h - what is in a trace file, and what of it is damaged or lost? (docs/trace-format.md)
+/* reader.h - reads a trace file, including a damaged one (docs/trace-format.md).
  *
- * Opening reads the file once, checks every block, and keeps where the blocks lie, the strings and the clock anchors. The rows of a
- * table are decoded block by block as an Arrow C stream. A damaged file opens: what is lost is told as problems. */
+ * Opening reads the file once, checks every block, and keeps the blocks' offsets, the strings and the clock anchors. The rows of a table
+ * are decoded block by block as an Arrow C stream. A damaged file opens; its losses are reported as problems. */
 #ifndef POSTRUN_READER_H
 #define POSTRUN_READER_H
 

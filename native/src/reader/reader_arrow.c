@@ -1,4 +1,4 @@
-/* reader_arrow.c - how do the blocks of a table become an Arrow stream? A batch per block, decoded when it is asked for. */
+/* reader_arrow.c - exports the blocks of a table as an Arrow stream: one batch per block, decoded when it is requested. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* reader_internal.h - what reader.c and reader_arrow.c share. */
+/* reader_internal.h - the state that reader.c and reader_arrow.c share. */
 #ifndef POSTRUN_READER_INTERNAL_H
 #define POSTRUN_READER_INTERNAL_H
 

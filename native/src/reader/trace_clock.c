@@ -1,7 +1,7 @@
-/* trace_clock.c - when was a tick? Ticks of a trace file become nanoseconds since 1970, by the anchors of the file.
+/* trace_clock.c - converts ticks of a trace file into nanoseconds since 1970, by the anchors of the file.
  *
- * Realtime is linear between two anchors, except where the clock was set between them: there it runs on at the monotonic rate and
- * jumps at the second anchor. Durations are monotonic time, so they do not see the clock being set. */
+ * Realtime is linear between two anchors, unless the clock was set between them: then it continues at the monotonic rate and jumps at the
+ * second anchor. Durations are monotonic time, so setting the clock does not affect them. */
 #include "trace_clock.h"
 
 #include <errno.h>

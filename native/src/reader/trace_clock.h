@@ -1,4 +1,4 @@
-/* trace_clock.h - when was a tick? Ticks of a trace file become nanoseconds since 1970, by the anchors of the file. */
+/* trace_clock.h - converts ticks of a trace file into nanoseconds since 1970, by the anchors of the file. */
 #ifndef POSTRUN_TRACE_CLOCK_H
 #define POSTRUN_TRACE_CLOCK_H
 

@@ -1,6 +1,6 @@
-/* trace_columns.c - how do the bytes of a block become columns of values? (docs/trace-format.md)
+/* trace_columns.c - decodes the bytes of a block into columns of values (docs/trace-format.md).
  *
- * Nothing is believed: a varint, a run or a text that does not fit makes the block malformed (-EBADMSG), and so do bytes left over. */
+ * Nothing is trusted: a varint, a run or a text that does not fit makes the block malformed (-EBADMSG), and so do remaining bytes. */
 #include "trace_columns.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* trace_columns.h - how do the bytes of a block become columns of values? (docs/trace-format.md) Every length is checked. */
+/* trace_columns.h - decodes the bytes of a block into columns of values (docs/trace-format.md). Every length is checked. */
 #ifndef POSTRUN_TRACE_COLUMNS_H
 #define POSTRUN_TRACE_COLUMNS_H
 

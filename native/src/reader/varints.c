@@ -1,7 +1,7 @@
-/* varints.c - how are many numbers of seven bits a byte read quickly?
+/* varints.c - decodes many varints (seven bits per byte) quickly, eight bytes at a time.
  *
- * Eight bytes at a time. Where the processor has AVX2 and BMI2, the bits that say where numbers end choose from a table how bytes are
- * spread to lanes, so that lengths that alternate cost no wrong guesses; elsewhere (and with PRT_PORTABLE) words are taken apart. */
+ * With AVX2 and BMI2, the bits that mark the ends of numbers select from a table how bytes are spread to lanes, so alternating lengths
+ * cost no branch mispredictions. Without them (and with PRT_PORTABLE), words are taken apart. */
 #include "varints.h"
 
 #include <string.h>

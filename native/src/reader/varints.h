@@ -1,4 +1,4 @@
-/* varints.h - how are many numbers of seven bits a byte read quickly? (docs/trace-format.md) Nothing before or behind them is touched. */
+/* varints.h - decodes many varints, seven bits per byte (docs/trace-format.md). Bytes before and after them are not accessed. */
 #ifndef POSTRUN_VARINTS_H
 #define POSTRUN_VARINTS_H
 

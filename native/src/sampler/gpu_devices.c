@@ -1,7 +1,7 @@
-/* gpu_devices.c - which GPUs does the driver know, and what does it say of each?
+/* gpu_devices.c - the GPUs that the driver reports, and the values that are read from each of them.
  *
- * Each question is put to each GPU, until it is clear that this GPU does not answer it. Every problem is recorded, in the words of
- * `capability.gpu.<what>`; a GPU that is lost takes no other with it. */
+ * Each query is sent to each GPU until it is clear that this GPU does not answer it. Every problem is recorded as `capability.gpu.<what>`.
+ * A lost GPU does not affect the others. */
 #define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdio.h>

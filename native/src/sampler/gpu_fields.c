@@ -1,11 +1,11 @@
-/* gpu_fields.c - values of a GPU that are costly to read or seldom change: the memory's clock and temperature, time at lower clocks, bytes
+/* gpu_fields.c - values of a GPU that are costly to read or seldom change: memory clock and temperature, time at reduced clocks, bytes
  * over PCIe and NVLink, energy, memory errors.
  *
- * Two groups, each read by one nvmlDeviceGetFieldValues, at a rate that also follows from how long the driver takes for it: TRAFFIC every 5 s,
- * HEALTH every 60 s. nvmlDeviceGetPcieThroughput is not used: it waits for 20 ms in each call.
+ * There are two groups, each read by one nvmlDeviceGetFieldValues, at a rate that also depends on how long the driver takes: TRAFFIC every
+ * 5 s, HEALTH every 60 s. nvmlDeviceGetPcieThroughput is not used: each call waits for 20 ms.
  *
- * Bytes over PCIe below 4 GiB may come from a counter of 32 bits, which can wrap unseen within 5 s. Their rate is that of a short window
- * instead: two readings, between which the thread waits after it has answered the sampler. */
+ * Bytes over PCIe below 4 GiB may come from a counter of 32 bits, which can wrap unnoticed within 5 s. Their rate is therefore that of a
+ * short window: two readings, between which the thread waits after it has answered the sampler. */
 #define _GNU_SOURCE
 #include <limits.h>
 

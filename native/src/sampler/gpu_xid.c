@@ -1,6 +1,6 @@
-/* gpu_xid.c - XID errors of the GPUs, from a set of events that the driver fills and that is asked without waiting.
+/* gpu_xid.c - XID errors of the GPUs, from a set of events that the driver fills and that is read without waiting.
  *
- * A set that fails is made anew from the GPUs that are still there: one lost GPU must not hide the errors of the others. */
+ * A set that fails is created again from the remaining GPUs: one lost GPU must not hide the errors of the others. */
 #include "sampler_gpu.h"
 
 #define EVENTS_MAX 16   /* at once */

@@ -1,6 +1,6 @@
-/* nvml_loader.c - the driver's library for managing GPUs, where the machine has it.
+/* nvml_loader.c - loads NVML, the driver's library for managing GPUs, if it is installed.
  *
- * Lists of processes are never asked for: the driver holds its lock for milliseconds over them. */
+ * Lists of processes are never requested: the driver holds its lock for milliseconds meanwhile. */
 #include "nvml_loader.h"
 
 #include <dlfcn.h>

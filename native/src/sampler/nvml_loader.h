@@ -1,4 +1,4 @@
-/* nvml_loader.h - the functions of the driver's library for managing GPUs that are used here; loaded at run time, never linked. */
+/* nvml_loader.h - the functions of NVML that are used here; loaded at run time, never linked. */
 #ifndef POSTRUN_NVML_LOADER_H
 #define POSTRUN_NVML_LOADER_H
 

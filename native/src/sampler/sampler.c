@@ -1,8 +1,8 @@
-/* sampler.c - when are the system's counters read, and what does that cost?
+/* sampler.c - reads the system's counters once per interval, and lengthens the interval if a sample costs too much.
  *
- * Files stay open and are read with pread into one buffer; the first sample opens them and grows the buffer, later ones allocate nothing
- * unless a device appears. What a metric means is decided beside the code that reads it (sampler_proc.c, sampler_cgroup.c,
- * sampler_perf.c, sampler_infiniband.c, gpu_devices.c, gpu_fields.c, gpu_xid.c) and listed in docs/capture-metrics.md. */
+ * Files stay open and are read with pread into one buffer. The first sample opens them and grows the buffer; later samples allocate
+ * nothing unless a device appears. The code that reads a metric defines its meaning (sampler_proc.c, sampler_cgroup.c, sampler_perf.c,
+ * sampler_infiniband.c, gpu_devices.c, gpu_fields.c, gpu_xid.c); docs/capture-metrics.md lists all metrics. */
 #define _DEFAULT_SOURCE 1
 #include "sampler.h"
 

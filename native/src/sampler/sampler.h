@@ -1,4 +1,4 @@
-/* sampler.h - what the parts of the system sampler know of each other: which files are kept open, and what was read from them last. */
+/* sampler.h - the state that the parts of the system sampler share: open files and the values that were read last. */
 #ifndef POSTRUN_SAMPLER_H
 #define POSTRUN_SAMPLER_H
 

@@ -1,7 +1,7 @@
-/* sampler_cgroup.c - how much processor time and memory may this process have, and how near is it to that? (control groups, versions 1 and 2)
+/* sampler_cgroup.c - limits of processor time and memory of this process, and their use (control groups, versions 1 and 2).
  *
- * The process's cgroup comes from PROC/self/cgroup, its folder from the mounts of PROC/self/mountinfo. A limit of any parent holds, too,
- * so the tightest of all levels that can be seen is the one that is recorded, with the use of that level. */
+ * The process's cgroup comes from PROC/self/cgroup, its folder from the mounts of PROC/self/mountinfo. The limits of all parents apply
+ * also, so the tightest of all visible levels is recorded, with the use of that level. */
 #define _DEFAULT_SOURCE 1
 #include "sampler.h"
 

@@ -1,8 +1,8 @@
-/* sampler_gpu.c - when are the GPUs sampled?
+/* sampler_gpu.c - samples the GPUs, on a thread of its own.
  *
- * With the system's counters, but on a thread of its own: without persistence mode the driver takes seconds to begin, and a GPU in trouble
- * can keep who asks for as long as it likes. The sampler waits a moment for the answer; one that comes later is written later, with the
- * time at which it was asked for. */
+ * They are sampled with the system's counters, but on another thread: without persistence mode the driver takes seconds to start, and a
+ * failing GPU can block its caller for any time. The sampler waits a moment for the answer. A later answer is written later, with the time
+ * of its request. */
 #define _GNU_SOURCE
 #include "sampler_gpu.h"
 

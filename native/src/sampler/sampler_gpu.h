@@ -1,4 +1,4 @@
-/* sampler_gpu.h - what the thread that asks the GPUs' driver has in hand. */
+/* sampler_gpu.h - the state of the thread that queries the GPUs' driver. */
 #ifndef POSTRUN_SAMPLER_GPU_H
 #define POSTRUN_SAMPLER_GPU_H
 

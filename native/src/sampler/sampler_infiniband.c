@@ -1,7 +1,7 @@
 /* sampler_infiniband.c - bytes, errors and links of the ports of InfiniBand and RoCE adapters, from SYS/class/infiniband.
  *
- * A counter's file can ask the adapter's firmware, which takes time: bytes are read once a second at most, the rest once a minute, and both
- * less often if reading is slow. Ports are found when the session begins. */
+ * Reading a counter's file can query the adapter's firmware, which takes time. Bytes are read at most once a second, the rest once a
+ * minute, and both less often if reading is slow. Ports are listed when the session begins. */
 #define _DEFAULT_SOURCE 1
 #include "sampler.h"
 

@@ -1,4 +1,4 @@
-/* sampler_io.c - what every part of the sampler uses: opening and reading the kernel's files, words for errors, and handing over a value. */
+/* sampler_io.c - functions that all parts of the sampler use: open and read the kernel's files, name errors, emit a value. */
 #define _DEFAULT_SOURCE 1
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,8 @@
-/* sampler_perf.c - how many cycles, instructions and instruction TLB misses did the machine's cores count? (perf_event_open)
+/* sampler_perf.c - cycles, instructions and instruction TLB misses of the machine's cores (perf_event_open).
  *
- * One group of events per core, over all processes, read at once. Most users may not: what the kernel answers is recorded once, and nothing
- * is counted. Where the cores have fewer counters than events, the kernel takes turns, and counts are scaled to the whole time. */
+ * There is one group of events per core, over all processes, read at once. Most users lack the permission: the kernel's answer is recorded
+ * once, and nothing is counted. If the cores have fewer counters than events, the kernel alternates between events, and counts are scaled
+ * to the full time. */
 #define _DEFAULT_SOURCE 1
 #include "sampler.h"
 

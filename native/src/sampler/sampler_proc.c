@@ -1,4 +1,4 @@
-/* sampler_proc.c - how busy are the machine's cores, memory, disks and network? (/proc/stat, meminfo, diskstats, net/dev, pressure) */
+/* sampler_proc.c - use of the machine's cores, memory, disks and network (/proc/stat, meminfo, diskstats, net/dev, pressure). */
 #define _DEFAULT_SOURCE 1
 #include "sampler.h"
 

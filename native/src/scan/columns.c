@@ -1,4 +1,4 @@
-/* columns.c - turns the values of an event into a row of typed columns, and owns the results that a reader takes. */
+/* columns.c - turns the values of an event into a row of typed columns, and owns the results until the caller takes them. */
 #include <stdio.h>
 
 #include "scanner.h"

@@ -1,7 +1,7 @@
-/* trace_scan.h - how does the text of a Chrome trace become typed columns? (internal; the rules are told in ingest/trace_scan.py)
+/* trace_scan.h - scans the text of a Chrome trace into typed columns. ingest/trace_scan.py states the rules.
  *
- * A scanner is used by one thread at a time. Text comes in chunks cut anywhere; events come out as rows of columns. A missing
- * value is TRACE_SCAN_MISSING in an int64 column, -1 in an int32 column. Only running out of memory is an error (-1). */
+ * A scanner is used by one thread at a time. Text arrives in chunks that end anywhere; events are returned as rows of columns. A missing
+ * value is TRACE_SCAN_MISSING in an int64 column and -1 in an int32 column. The only error is running out of memory (-1). */
 #ifndef POSTRUN_TRACE_SCAN_H
 #define POSTRUN_TRACE_SCAN_H
 

@@ -1,7 +1,7 @@
-/* unit.c - cuts the text of a Chrome trace into units and decides what is lost of a damaged one.
+/* unit.c - cuts the text of a Chrome trace into units and determines what is lost of a damaged one.
  *
  * A unit is an event or a top-level member. It is read only once its text is complete, and leaves nothing behind if it cannot be read:
- * results do not depend on how the text was cut into chunks. Work is linear: reading goes on behind the byte at which a unit broke. */
+ * results do not depend on where chunks end. Work is linear: reading continues after the byte at which a unit broke. */
 #include "scanner.h"
 
 static const char *const defect_codes[DEFECTS] = {

@@ -1,7 +1,7 @@
-/* device_blocks.c - writes the rows of GPU activity as blocks of the trace file.
+/* device_blocks.c - writes rows of GPU activity as blocks of the trace file.
  *
- * CUPTI's times are nanoseconds of CLOCK_REALTIME. They become ticks by the two anchors of the file between which they are, so that a
- * reader gets the same nanoseconds back. */
+ * CUPTI's times are nanoseconds of CLOCK_REALTIME. They become ticks by the two anchors of the file around them, so that a reader gets the
+ * same nanoseconds back. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

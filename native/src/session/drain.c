@@ -1,6 +1,4 @@
-/* drain.c - how do records come out of the rings?
- *
- * One thread empties the rings of all threads every drain_ms, and sooner when a ring is half full. */
+/* drain.c - the drain thread, which empties the rings of all threads every drain_ms, and earlier when a ring is half full. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>

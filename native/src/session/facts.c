@@ -1,4 +1,4 @@
-/* facts.c - which facts of the run were told, and which of them hold? */
+/* facts.c - lists of facts (key and value), and the metadata that the program and the library state about the run. */
 #define _GNU_SOURCE
 #include "facts.h"
 

@@ -1,4 +1,4 @@
-/* facts.h - a list of keys with values. Used under the lock of whom it belongs to. */
+/* facts.h - a list of keys with values. It is used under the lock of its owner. */
 #ifndef POSTRUN_FACTS_H
 #define POSTRUN_FACTS_H
 

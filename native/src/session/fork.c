@@ -1,7 +1,7 @@
-/* fork.c - what happens when a process begins, forks and ends?
+/* fork.c - runs when the process loads the library, forks and exits.
  *
- * A forked child has the memory of its parent, but none of its other threads: what they were changing may be half changed, and what they
- * locked is locked for ever. So the child takes nothing over: it frees nothing, takes no lock and waits for nobody. */
+ * A forked child has the memory of its parent, but none of its other threads. Data that they were changing may be half changed, and a lock
+ * that they held stays locked. The child therefore takes nothing over: it frees nothing, takes no lock and waits for nobody. */
 #define _GNU_SOURCE
 #include "fork.h"
 

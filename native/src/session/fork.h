@@ -1,4 +1,4 @@
-/* fork.h - for those who notice a fork that no handler was called for. */
+/* fork.h - the child's handler, for callers that detect a fork without fork handlers. */
 #ifndef POSTRUN_FORK_H
 #define POSTRUN_FORK_H
 

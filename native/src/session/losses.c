@@ -1,4 +1,4 @@
-/* losses.c - what was lost, and where is it told? */
+/* losses.c - collects losses and writes them as LOSS blocks. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
-/* output.c - how do blocks reach the disk?
+/* output.c - writes blocks to the trace files of a session.
  *
- * One write() a block, so a process that is killed leaves complete blocks and at most one incomplete one at the end. A write that ends
- * short is taken back, and ends the output. */
+ * Each block is one write() call, so a process that is killed leaves complete blocks and at most one incomplete block at the end. A write
+ * that ends early is taken back and ends the output. */
 #define _GNU_SOURCE
 #include "output.h"
 

@@ -1,4 +1,4 @@
-/* rows.c - how do records and metrics become blocks? */
+/* rows.c - collects records and metrics, and writes them as blocks. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

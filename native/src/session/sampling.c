@@ -1,4 +1,4 @@
-/* sampling.c - when is the system sampled? On a thread of its own, at the moments of a grid, while the session runs. */
+/* sampling.c - the sample thread, which samples the system at the times of a grid while the session runs. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* session.c - what happens between start and stop? session_lock is held over the whole of start, stop, configure and flush. */
+/* session.c - starts, stops, configures and flushes the session. session_lock is held during each of these calls. */
 #define _GNU_SOURCE
 #include "session.h"
 

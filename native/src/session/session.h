@@ -1,7 +1,7 @@
-/* session.h - what the parts of a running session share.
+/* session.h - the state that the parts of a running session share.
  *
- * Locks: session.c holds one over a whole start, stop, configure or flush; postrun_state_lock is held only for moments, and never while a
- * file is written. */
+ * Locks: session.c holds one during a start, stop, configure or flush. postrun_state_lock is held only briefly, and never while a file is
+ * written. */
 #ifndef POSTRUN_SESSION_H
 #define POSTRUN_SESSION_H
 

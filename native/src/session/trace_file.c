@@ -1,4 +1,4 @@
-/* trace_file.c - what stands in a trace file beside the rows: clock anchors, facts, names, threads, the process, its end? */
+/* trace_file.c - writes the blocks of a trace file other than rows: clock anchors, facts, names, threads, the process, the end. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
