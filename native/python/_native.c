@@ -28,8 +28,8 @@ static struct PyModuleDef definition = {
     capture_clear,         capture_free,
 };
 
-/* What newer Pythons ask, and older ones refuse to hear; the limited API of 3.11 has no names for it. All state is the module's or the
- * library's, which any thread may call. */
+/* Slots of newer versions of Python, which older versions reject; the limited API of 3.11 has no names for them. All state belongs to
+ * the module or to the library, and any thread may call it. */
 static void tell_newer(void) {
     PyModuleDef_Slot *next = slots + 3;
     if (Py_Version >= 0x030C0000) {

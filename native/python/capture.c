@@ -21,7 +21,7 @@
 
 #define CACHED_LENGTH_MAX 255 /* longer texts are not kept alive */
 
-/* Where there is no GIL, an object is used by one thread at a time, and no memory is kept: the allocator is quick and knows threads. */
+/* Without a GIL, an object is used by one thread at a time, and no memory is kept: the allocator is fast and aware of threads. */
 #ifdef Py_GIL_DISABLED
 #define ALONE(object) Py_BEGIN_CRITICAL_SECTION(object)
 #define ALONE_END() Py_END_CRITICAL_SECTION()
@@ -111,7 +111,8 @@ static void names_clear(capture_state *state) {
     }
 }
 #else
-/* A text comes into the second place of its set, and into the first when it comes again: texts made for one use push no constant out. */
+/* A new text enters the second place of its set, and the first place when it occurs again: texts that are used once push no constant
+ * out. */
 static uint32_t name_slowly(cached_name set[2], PyObject *text) {
     if (set[1].text == text) {
         cached_name found = set[1];
@@ -240,10 +241,10 @@ static PyObject *system_error(int error) {
     return PyErr_SetFromErrno(PyExc_OSError);
 }
 
-/* ---------------------------------------------------------------- who wants to know of steps
+/* ---------------------------------------------------------------- the watcher of steps
  *
- * The watcher is told before the range of a step begins, and after it has ended, on the program's thread: what it does then is no part of
- * the step. A step inside of a step is none. While nobody watches this costs a comparison. */
+ * The watcher is called before the range of a step begins and after it has ended, on the program's thread: its work is not part of the
+ * step. A step inside a step is not reported. Without a watcher this costs a comparison. */
 
 static _Atomic bool watched;
 
@@ -446,7 +447,7 @@ static PyObject *py_range_end(PyObject *module, PyObject *object) { return end_r
 
 static PyObject *py_range_drop(PyObject *module, PyObject *object) { return end_range(module, object, postrun_range_drop); }
 
-/* turn(range, number): what a hook does between two steps, in one call and unseen by who watches steps. */
+/* turn(range, number): the work of a hook between two steps, in one call that the watcher of steps does not see. */
 static PyObject *py_turn(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     static _Atomic uint32_t step;
     capture_state *state = PyModule_GetState(module);
@@ -496,7 +497,7 @@ static PyType_Spec range_spec = {
 /* ---------------------------------------------------------------- annotations */
 
 typedef struct annotation {
-    PyObject_HEAD capture_state *state; /* the type holds the module */
+    PyObject_HEAD capture_state *state; /* the type keeps the module alive */
     PyObject *name;       /* an exact str */
     int64_t value;
     PyObject *range;             /* of "async with" */
@@ -586,7 +587,7 @@ static PyObject *annotation_exit(PyObject *object, PyObject *const *args, Py_ssi
     Py_RETURN_NONE;
 }
 
-/* "async with": other tasks run in between, so a range by handle. The annotation itself is what is awaited, and is ready at once. */
+/* "async with": other tasks run in between, so this is a range by handle. The annotation itself is the awaitable, and is ready at once. */
 static PyObject *annotation_async_enter(PyObject *object, PyObject *unused) {
     (void)unused;
     annotation_object *self = (annotation_object *)object;
@@ -692,8 +693,8 @@ static PyType_Spec annotation_spec = {
 
 /* ---------------------------------------------------------------- __enter__ and __exit__ without an allocation
  *
- * Up to CPython 3.13 "with" makes two bound methods, each a collected object. The descriptors here make smaller ones, from memory that is
- * kept; of the type itself they show the plain methods (contextlib.ExitStack asks there). */
+ * Up to CPython 3.13 "with" creates two bound methods, each a garbage-collected object. The descriptors here create smaller ones, from
+ * memory that is kept. On the type itself they return the plain methods (contextlib.ExitStack reads these). */
 
 #define HAVE_VECTORCALL (1UL << 11) /* as in 3.8 to 3.13; the limited API names it from 3.12 on */
 #define MAKES_BOUND_METHODS (Py_Version < 0x030E0000)
@@ -713,7 +714,7 @@ typedef struct {
 
 static PyObject *bound_enter(PyObject *object, PyObject *const *args, size_t count, PyObject *keywords) {
     (void)args;
-    if ((count << 1) || (keywords && PyTuple_Size(keywords))) { /* the highest bit is no number of arguments */
+    if ((count << 1) || (keywords && PyTuple_Size(keywords))) { /* the highest bit is a flag, not part of the number of arguments */
         PyErr_SetString(PyExc_TypeError, "__enter__() takes no arguments");
         return NULL;
     }
@@ -908,7 +909,7 @@ static PyObject *py_metadata(PyObject *module, PyObject *args) {
 static _Atomic bool begun_here; /* by Python, or by the environment of a Python program */
 static _Atomic bool at_exit_known;
 
-/* Python ends itself by SIGINT after a KeyboardInterrupt that nobody caught, past the library's own end of the program. */
+/* Python ends itself by SIGINT after an uncaught KeyboardInterrupt, and thereby skips the library's own end of the program. */
 static void interpreter_ended(void) {
     atomic_store(&at_exit_known, false); /* another interpreter may begin */
     if (atomic_exchange(&begun_here, false)) {
@@ -925,7 +926,7 @@ static void stop_with_interpreter(void) {
     if (environment && strcmp(environment, "1") == 0 && postrun_recording()) {
         atomic_store(&begun_here, true);
     }
-    Py_AtExit(interpreter_ended); /* where 32 others have a handler: then as without */
+    Py_AtExit(interpreter_ended); /* if 32 others have a handler already: as without one */
 }
 
 static PyObject *py_configure(PyObject *module, PyObject *args, PyObject *keywords) {
@@ -1107,7 +1108,7 @@ static PyObject *py_gpu_driver(PyObject *module, PyObject *unused) {
     (void)unused;
     void *library;
     Py_BEGIN_ALLOW_THREADS library =
-        dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL); /* never closed: whoever uses it would have to load it anew */
+        dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL); /* never closed: its next user would have to load it again */
     Py_END_ALLOW_THREADS return PyBool_FromLong(library != NULL);
 }
 
@@ -1121,14 +1122,14 @@ static PyObject *py_gpu_reason(PyObject *module, PyObject *unused) {
 
 /* ---------------------------------------------------------------- windows that steps open and close
  *
- * That can take seconds, and work on the GPU may wait for a callback in Python meanwhile, so other threads have to run. The library calls
- * these on the thread of the step, which holds the GIL or does not: a C caller such as NVTX may have released it. */
+ * Opening or closing can take seconds, and work on the GPU may wait for a callback in Python meanwhile, so other threads must run. The
+ * library calls these functions on the thread of the step, with or without the GIL: a C caller such as NVTX may have released it. */
 
 static PyThreadState *(*state_of_thread)(void); /* not in the limited API under either name */
 
 static void *release_gil(void) {
     PyThreadState *state = state_of_thread();
-    /* Up to 3.11 that is the state of the thread that holds the GIL, which may be another one. */
+    /* Up to 3.11 this is the state of the thread that has the GIL, which may be another thread. */
     bool held = state && (Py_Version >= 0x030C0000 || state == PyGILState_GetThisThreadState());
     return held ? PyEval_SaveThread() : NULL;
 }

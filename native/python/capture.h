@@ -19,17 +19,17 @@ typedef _Atomic(cached_name *) name_place; /* written once: other threads read i
 typedef cached_name name_place;
 #endif
 
-typedef struct { /* what one interpreter's module holds */
+typedef struct { /* the state of one interpreter's module */
     PyTypeObject *annotation, *range, *bound;
     PyObject *decorator, *value_text;
-    void *spare; /* memory of annotations that are gone */
+    void *spare; /* memory of released annotations */
     void *spare_bound; /* and of their methods */
     unsigned int spare_count, spare_bound_count;
-    PyObject *watcher; /* is told of steps; never released while the module lives, as another thread may be calling it */
-    PyObject *step_range; /* of the step that is open, where it is one by handle; compared only */
+    PyObject *watcher; /* receives steps; never released while the module exists, as another thread may be calling it */
+    PyObject *step_range; /* of the open step, if it is a range by handle; only compared */
     unsigned long step_thread; /* of the step that is open, 0: none */
-    unsigned int step_depth; /* ranges of that thread inside of it */
-    unsigned char telling; /* ranges of the watcher itself are no steps */
+    unsigned int step_depth; /* ranges of that thread inside this step */
+    unsigned char telling; /* ranges of the watcher itself are not steps */
     name_place names[NAME_SETS][2];
 } capture_state;
 

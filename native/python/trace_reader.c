@@ -105,7 +105,7 @@ static PyObject *reader_stream(PyObject *object, PyObject *name) {
     return capsule;
 }
 
-/* Decodes a table and throws it away: what decoding alone costs. */
+/* Decodes a table and discards it, to measure the cost of decoding alone. */
 static PyObject *reader_drain(PyObject *object, PyObject *name) {
     PyObject *capsule = reader_stream(object, name);
     if (!capsule) {
@@ -130,7 +130,7 @@ static PyObject *reader_drain(PyObject *object, PyObject *name) {
     return PyLong_FromLongLong(rows);
 }
 
-/* ---------------------------------------------------------------- what is in the file */
+/* ---------------------------------------------------------------- content of the file */
 
 static PyObject *number_or_none(int64_t value) {
     if (value == INT64_MIN) {

@@ -17,8 +17,8 @@ struct clock_anchor {
 };
 void postrun_clock_anchor(struct clock_anchor *anchor);
 
-/* session.c: what the sampler (and later the GPU recorder) hand over while a session runs. Each call appends to the next METRIC block;
- * never blocks on a file. `name` from postrun_name. unit -1: the whole machine. */
+/* session.c: the sampler passes its values while a session runs. Each call appends to the next METRIC block and never blocks on a file.
+ * `name` is from postrun_name. Unit -1: the whole machine. */
 int postrun_session_metric(uint32_t name, int32_t unit, int64_t ticks, double value);
 int postrun_session_capability(const char *key, const char *why); /* META "capability.<key>" */
 
@@ -27,9 +27,9 @@ struct sampler;
 struct sampler *postrun_sampler_new(uint32_t interval_ms, const char *proc_root,
                                     const char *sys_root); /* roots: NULL for "/proc", "/sys" */
 int postrun_sampler_sample(struct sampler *sampler, int64_t ticks); /* one sample; values go to postrun_session_metric */
-uint32_t postrun_sampler_interval_ms(const struct sampler *sampler); /* longer than asked for where a sample costs more than 1 % of it */
+uint32_t postrun_sampler_interval_ms(const struct sampler *sampler); /* longer than requested if a sample costs more than 1 % of it */
 void postrun_sampler_free(struct sampler *sampler);
-/* Before the first sample: GPUs are sampled, too. `visible` must live as long as the sampler. */
+/* Before the first sample: GPUs are sampled also. `visible` must live as long as the sampler. */
 struct gpu_visible;
 void postrun_sampler_without_cores(struct sampler *sampler); /* from now on: neither cores nor perf counters */
 void postrun_sampler_gpus(struct sampler *sampler, const struct gpu_visible *visible);

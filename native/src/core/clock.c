@@ -16,7 +16,7 @@
 #define NS_PER_S 1000000000
 
 bool postrun_clock_has_counter;
-static struct clock_anchor origin; /* what the rate is measured from */
+static struct clock_anchor origin; /* the start of the measurement of the rate */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static int64_t read_clock(clockid_t which) {

@@ -19,7 +19,7 @@ extern bool postrun_clock_has_counter;  /* the processor's counter can be truste
 int64_t postrun_clock_monotonic(void);  /* CLOCK_MONOTONIC, ns */
 int64_t postrun_clock_realtime(void);   /* CLOCK_REALTIME, ns */
 
-/* The counter itself, where CLOCK_INLINE says that it is the clock. */
+/* The counter itself, if CLOCK_INLINE says that it is the clock. */
 #if defined(__x86_64__)
 #define CLOCK_INLINE postrun_clock_has_counter
 static inline int64_t clock_counter(void) { return (int64_t)__rdtsc(); }

@@ -103,7 +103,7 @@ uint64_t postrun_handle_open(struct thread *thread, const struct open_range *ran
     slot->range.handle = handle;
     /* pairs with postrun_handle_close() and postrun_handle_close_next() */
     atomic_store_explicit(&slot->handle, handle, memory_order_release);
-    return handle; /* a stop may have closed the slot by now, and somebody else be using it */
+    return handle; /* a stop may have closed the slot by now, and another thread may be using it */
 }
 
 bool postrun_handle_close(struct thread *thread, uint64_t handle, struct open_range *range) {

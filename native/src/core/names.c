@@ -188,5 +188,5 @@ prt_text postrun_names_text(uint32_t id) {
 
 void postrun_names_forked(void) {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    arena_left = 0; /* somebody may have been taking of it */
+    arena_left = 0; /* another thread may have been allocating from it */
 }

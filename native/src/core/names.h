@@ -6,6 +6,6 @@
 
 uint32_t postrun_names_count(void);              /* ids 1 to this exist, and never change */
 prt_text postrun_names_text(uint32_t id);        /* of an existing id */
-void postrun_names_forked(void);                 /* in a child: nobody else is in here any more */
+void postrun_names_forked(void);                 /* in a child: no other thread is in here any more */
 
 #endif

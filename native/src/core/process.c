@@ -24,7 +24,8 @@ static bool read_number(const char *name, int64_t *number) {
     return *end == 0 && errno == 0 && value >= 0 && value <= INT32_MAX;
 }
 
-/* Who starts several processes tells each which one it is; a job inside a job (mpirun inside sbatch) has the innermost first. */
+/* The launcher of several processes passes each one its rank. In a job inside a job (mpirun inside sbatch) the innermost launcher
+ * counts. */
 void postrun_process_rank(int64_t *rank, int64_t *local, int64_t *world) {
     static const char *const families[][3] = {
         {"RANK", "LOCAL_RANK", "WORLD_SIZE"},

@@ -28,8 +28,8 @@ static inline void finish(struct thread *thread, struct record *record, uint64_t
     publish(thread, head + 1);
 }
 
-/* What begin and end do in every case but the usual one. They stand apart, and are jumped to, so that the usual case needs no room on
- * the program's stack. */
+/* Begin and end in every case but the usual one. They are functions of their own, and are jumped to, so that the usual case needs no
+ * room on the program's stack. */
 static __attribute__((noinline)) void begin_slowly(uint32_t name, int64_t value) {
     uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
     struct thread *thread = session == SESSION_NONE ? NULL : recording_thread(session);
@@ -55,7 +55,7 @@ static __attribute__((noinline)) void end_slowly(void) {
     uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
     struct thread *thread = session == SESSION_NONE || session == SESSION_LAZY ? NULL : postrun_self;
     if (thread && atomic_load_explicit(&thread->session, memory_order_relaxed) != session) {
-        thread = postrun_thread_attach(false); /* what is lost was counted by its begin */
+        thread = postrun_thread_attach(false); /* its begin counted the loss */
     }
     if (!thread) {
         return;

@@ -123,8 +123,8 @@ static bool ends_with(const char *text, size_t length, const char *end) {
     return length >= size && strncasecmp(text + length - size, end, size) == 0;
 }
 
-/* The words of a name in lower case, without numbers: [A-Z]+ that no lower-case letter follows, or [A-Z]?[a-z]+. The last WORDS_MAX of them;
- * a word that is longer than WORD_MAX keeps its end. */
+/* The words of a name in lower case, without numbers: [A-Z]+ that no lower-case letter follows, or [A-Z]?[a-z]+. At most the last
+ * WORDS_MAX words; a word longer than WORD_MAX keeps its end. */
 static size_t words_of(const char *name, size_t length, char words[WORDS_MAX][WORD_MAX]) {
     size_t count = 0, at = 0;
     while (at < length) {
@@ -534,7 +534,7 @@ static size_t back_over(const char *text, size_t at, size_t low, const char *set
     return at;
 }
 
-/* Where the name begins that ends at a place; at most 64 characters of it. */
+/* The begin of the name that ends at a position; at most 64 characters of the name. */
 static size_t name_before(const char *text, size_t at, size_t low) {
     size_t begin = at;
     while (begin > low && at - begin < 64 && is_name(text[begin - 1])) {
@@ -548,7 +548,7 @@ static bool ends_exactly(const char *text, size_t length, const char *end) {
     return length >= size && memcmp(text + length - size, end, size) == 0;
 }
 
-/* Whether a command or function that sets a variable stands before the name at `begin`. */
+/* Whether the name at `begin` follows a command or function that sets a variable. */
 static bool is_set(const char *text, size_t begin) {
     static const char *const setters[] = {"setenv", "putenv", "setdefault", "-genv"};
     size_t low = begin > 80 ? begin - 80 : 0, at = back_over(text, begin, low, "\\\"'( \t"), name = name_before(text, at, low);
@@ -560,7 +560,7 @@ static bool is_set(const char *text, size_t begin) {
     return false;
 }
 
-/* Whether a value is a secret by what stands before its name: "name": "API_KEY", "value": ... and "wandb": {"key": ... */
+/* Whether a value is a secret because of the text before its name: "name": "API_KEY", "value": ... and "wandb": {"key": ... */
 static bool is_of_owner(const char *text, size_t begin, const char *name, size_t length) {
     bool key = length == 3 && strncasecmp(name, "key", 3) == 0, value = length == 5 && strncasecmp(name, "value", 5) == 0;
     size_t low = begin > 160 ? begin - 160 : 0, at = back_over(text, begin, low, "\\\"' \t\r\n");
@@ -590,7 +590,7 @@ static bool is_of_owner(const char *text, size_t begin, const char *name, size_t
     return postrun_redact_name(text + owner, end - owner) && ends_exactly(text + from, at - from, "name");
 }
 
-/* Where the value of the name from `begin` to `at` is; false: the name is not that of a secret, or has no value. */
+/* The range of the value of the name from `begin` to `at`; false: the name is not that of a secret, or has no value. */
 static bool value_of(const char *text, size_t size, size_t begin, size_t at, size_t *from, size_t *to) {
     const char *name = text + begin;
     size_t length = at - begin;
@@ -888,7 +888,7 @@ struct program {
     bool login;
 };
 
-/* Where in the next word a password begins; SIZE_MAX: it has none. */
+/* The position in the next word at which a password begins; SIZE_MAX: it has none. */
 static size_t secret_in(struct program *p, const char *word, size_t size) {
     static const char *const programs[] = {
         "curl", "sshpass", "docker", "podman", "wandb", "mysql", "mysqldump", "mysqladmin", "mariadb",
@@ -1008,7 +1008,7 @@ static bool is_option(const char *argument, size_t length) {
     return !in(argument[length - 1], ".-");
 }
 
-/* An option like -c or -lc, behind which a shell's text stands. */
+/* An option like -c or -lc, which a shell's text follows. */
 static bool is_shell_option(const char *argument, size_t length) {
     if (length < 2 || *argument != '-' || argument[length - 1] != 'c') {
         return false;
@@ -1021,7 +1021,7 @@ static bool is_shell_option(const char *argument, size_t length) {
     return true;
 }
 
-/* Where the value begins that an argument gives to a secret's name, NAME=... or NAME: ...; SIZE_MAX: none. */
+/* The position at which the value begins that an argument assigns to a secret's name, NAME=... or NAME: ...; SIZE_MAX: none. */
 static size_t assigned(const char *text, size_t size) {
     size_t at = 0;
     for (;;) {
@@ -1137,8 +1137,8 @@ struct redaction postrun_redaction(void) {
     return wish;
 }
 
-/* A name that is the same for this host until it is started again, and from which its name cannot be found: the boot's random id goes into
- * it, and is recorded nowhere. */
+/* A name that stays the same for this host until it is restarted, and from which the host's name cannot be derived: it includes the
+ * boot's random id, which is never recorded. */
 void postrun_redact_host(char *host, size_t size) {
     char boot[64] = "";
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");

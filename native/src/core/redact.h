@@ -13,13 +13,13 @@ char *postrun_redact_text(const char *text, size_t length);
 char *postrun_redact_value(const char *key, const char *value);
 char *postrun_redact_arguments(const char *arguments, size_t length); /* divided by NUL -> divided by blanks */
 
-/* What is redacted besides secrets. */
+/* What is redacted in addition to secrets. */
 struct redaction {
     bool hosts, users, paths, command;
     char names[2][256]; /* of the user */
 };
-/* From POSTRUN_REDACT, a list with commas, and USER and LOGNAME. A word that is not known redacts everything. Asked when a session begins,
- * never by a thread of the library: the program may be changing its environment. */
+/* From POSTRUN_REDACT, a comma-separated list, and from USER and LOGNAME. An unknown word redacts everything. Read when a session
+ * begins, never by a thread of the library: the program may be changing its environment. */
 struct redaction postrun_redaction(void);
 void postrun_redact_host(char *host, size_t size);                  /* this host's name -> one that does not name it */
 char *postrun_redact_places(char *text, const struct redaction *wish); /* takes `text`, from malloc; NULL: no memory */

@@ -69,7 +69,7 @@ static struct thread *thread_new(uint32_t records, uint32_t number) {
     thread->tid = (uint32_t)syscall(SYS_gettid);
     prctl(PR_GET_NAME, thread->name);
     if (have_key && pthread_setspecific(key, thread) != 0) {
-        munmap(memory, size); /* nobody would learn of the thread's exit */
+        munmap(memory, size); /* otherwise the thread's exit would go unnoticed */
         return NULL;
     }
     return thread;
@@ -111,7 +111,7 @@ struct thread *postrun_thread_attach(bool counts) {
     thread->tail_seen = atomic_load_explicit(&thread->tail, memory_order_acquire); /* pairs with drain.c: drain_thread() */
     atomic_store_explicit(&thread->depth, 0, memory_order_relaxed);
     atomic_store_explicit(&thread->lost, 0, memory_order_relaxed);
-    atomic_store_explicit(&thread->lost_taken, 0, memory_order_relaxed); /* nobody drains it before it is set up */
+    atomic_store_explicit(&thread->lost_taken, 0, memory_order_relaxed); /* it is not drained before it is set up */
     atomic_store_explicit(&thread->unbalanced, 0, memory_order_relaxed);
     atomic_store_explicit(&thread->beyond, 0, memory_order_relaxed);
     /* pairs with drain.c: drain_thread() and session.c: postrun_get_statistics() */

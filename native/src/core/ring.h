@@ -28,7 +28,7 @@ struct frame { /* a range that is open; read by the drain thread when the sessio
     _Atomic uint32_t name;
 };
 
-/* One thread that records. Made by it on its first record, marked by it when it exits, freed by whoever drains. */
+/* One recording thread. The thread creates it with its first record and marks it when it exits; the drain thread frees it. */
 struct thread {
     /* the thread's own */
     _Atomic uint32_t session; /* the session it is set up for; written last */
@@ -62,7 +62,7 @@ struct thread {
 extern _Atomic uint32_t postrun_session; /* number of the running session; every recording call looks here first */
 extern _Thread_local struct thread *postrun_self __attribute__((tls_model("initial-exec")));
 
-/* The clock is the processor's counter and nobody watches for steps: begin and end need not look further. */
+/* The clock is the processor's counter and steps are not watched: begin and end need not check anything else. */
 extern _Atomic bool postrun_direct;
 extern _Atomic bool postrun_steps_watched;
 void postrun_step_begins(uint32_t name, int64_t value); /* gpu_window.c: while steps are watched, before a begin and behind an end */
@@ -90,7 +90,7 @@ static inline struct thread *recording_thread(uint32_t session) {
     return postrun_thread_attach(true);
 }
 
-/* Where the next record goes, or NULL when there is no room for `records`. */
+/* The slot of the next record, or NULL if there is no room for `records`. */
 static inline struct record *ring_slot(struct thread *thread, uint64_t head, uint64_t records) {
     if (UNLIKELY(head - thread->tail_seen >= thread->half) && !postrun_ring_has_room(thread, head, records)) {
         return NULL;
@@ -98,7 +98,8 @@ static inline struct record *ring_slot(struct thread *thread, uint64_t head, uin
     return &thread->ring[head & thread->mask];
 }
 
-uint64_t postrun_range_begin_deeper(uint32_t name, int64_t value, uint32_t deeper); /* record.c: by so much than the thread's own */
+/* record.c: deeper than the thread's own depth by this much */
+uint64_t postrun_range_begin_deeper(uint32_t name, int64_t value, uint32_t deeper);
 
 /* handles.c: ranges by handle */
 struct open_range {
@@ -108,7 +109,7 @@ struct open_range {
 };
 uint64_t postrun_handle_open(struct thread *thread, const struct open_range *range); /* 0: no memory */
 bool postrun_handle_close(struct thread *thread, uint64_t handle, struct open_range *range);
-/* Closes what is open, one range a call (`at` from 0): false when no more is. */
+/* Closes one open range per call (`at` starts at 0); false: none is left. */
 bool postrun_handle_close_next(uint32_t *at, struct open_range *range);
 void postrun_handles_return(struct thread *thread); /* on its exit */
 void postrun_handles_forked(void);
@@ -116,7 +117,7 @@ void postrun_handles_forked(void);
 /* session.c */
 void postrun_session_wake(void);     /* the drain thread, before its time */
 void postrun_session_start_lazy(void);
-void postrun_session_sweep(void);    /* frees threads that exited while nothing records, if nobody else is at it */
+void postrun_session_sweep(void);    /* frees threads that exited while nothing records, unless another thread is doing so */
 void postrun_session_forked(void);
 int postrun_session_environment(void); /* starts if POSTRUN_CAPTURE=1 */
 

@@ -73,14 +73,14 @@ static uint8_t *put_varint(uint8_t *at, uint64_t value) {
     return at;
 }
 
-/* ---------------------------------------------------------------- what a column is written as */
+/* ---------------------------------------------------------------- encodings of a column */
 
 /* The writer's view of a block: which columns others refer to, and room for two versions of a column. */
 struct work {
     const prt_block *block;
     const int64_t *names, *durations, *devices, *streams; /* NULL: no such column, or not to be referred to */
     int64_t *last;                                        /* by name */
-    uint64_t *best, *trial;                               /* residuals: what is left of each row */
+    uint64_t *best, *trial;                               /* residuals of the rows */
     size_t best_size;
     enum prt_encoding encoding;
 };

@@ -45,8 +45,8 @@ enum prt_encoding {
 #define PRT_STORED_MAX (16u << 20)
 #define PRT_RAW_MAX (64u << 20)
 #define PRT_COUNT_MAX (1u << 20)
-#define PRT_SAME_MAX (1 << 20)  /* names below this can be what DELTA_SAME and RLE_SAME refer to */
-#define PRT_STREAMS_MAX 256     /* streams that GAP can tell apart in a block */
+#define PRT_SAME_MAX (1 << 20)  /* only names below this can be referred to by DELTA_SAME and RLE_SAME */
+#define PRT_STREAMS_MAX 256     /* streams that GAP can distinguish in a block */
 
 /* Bytes that grow; `failed` stays set once memory was refused. Begin with {0}. */
 typedef struct prt_bytes {
@@ -56,7 +56,7 @@ typedef struct prt_bytes {
 } prt_bytes;
 void prt_bytes_free(prt_bytes *bytes);
 
-/* What a column holds, which decides among which encodings the smaller one is chosen. */
+/* The content of a column, which determines the encodings among which the shortest is chosen. */
 enum prt_column_kind {
     PRT_COLUMN_INT,      /* int64_t */
     PRT_COLUMN_TIME,     /* int64_t ticks: differences from the block's first time */

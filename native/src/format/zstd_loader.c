@@ -11,7 +11,7 @@ static struct prt_zstd functions;
 static int loaded;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A function pointer is no object pointer in C: its bytes are copied, as POSIX allows. */
+/* A function pointer is not an object pointer in C: its bytes are copied, as POSIX allows. */
 static int find(void *library, const char *name, void *function) {
     void *at = dlsym(library, name);
     memcpy(function, &at, sizeof at);

@@ -14,7 +14,7 @@
 #include "core/clock.h"
 #include "core/waiting.h"
 
-/* What the driver's interface calls these. */
+/* The names of these in the driver's interface. */
 #define NOT_INITIALIZED 3
 #define DEINITIALIZED 4
 #define MULTIPROCESSOR_COUNT 16
@@ -51,7 +51,7 @@ static void *symbol(void *library, const char *name, const char *older) {
     return at || !older ? at : dlsym(library, older);
 }
 
-/* A function pointer is no object pointer in C: its bytes are copied, as POSIX allows. */
+/* A function pointer is not an object pointer in C: its bytes are copied, as POSIX allows. */
 #define FIND(function, name, older)               \
     do {                                          \
         void *at = symbol(library, name, older);  \
@@ -84,7 +84,7 @@ static void load(void) {
     }
 }
 
-/* What its user can do about an error. */
+/* Advice to the user for an error. */
 static const char *words(int error) {
     switch (error) {
     case 2: return "no memory, on the machine or on the GPU";

@@ -10,14 +10,14 @@
 
 enum cuda_state { CUDA_ABSENT, CUDA_NOT_YET, CUDA_READY };
 
-/* Whether this process can use CUDA devices. `initialise`: calls cuInit; else a process that has not done so itself is NOT_YET. Where
- * ABSENT, `why` says the reason. */
+/* Whether this process can use CUDA devices. `initialise`: calls cuInit; otherwise a process that has not called it is NOT_YET. If
+ * ABSENT, `why` is the reason. */
 enum cuda_state postrun_cuda_state(bool initialise, char *why, size_t size);
 bool postrun_cuda_used(void);         /* it was READY in this process once */
 void postrun_cuda_tell_devices(void); /* metadata cuda.<index>.<fact> */
 int postrun_cuda_devices(void);
 int postrun_cuda_version(void); /* that the driver supports, as 12040; 0: unknown */
-/* Until the device has done what the context of this thread gave it, but not longer than `ns`: false if it has not. */
+/* Waits until the device has completed the work of this thread's context, at most `ns`; false: it has not. */
 bool postrun_cuda_wait(int64_t ns);
 void postrun_cuda_call(void); /* a harmless call into the driver */
 

@@ -22,9 +22,9 @@
 
 struct kind {
     int kind;
-    const char *name; /* NULL: not worth a word where it is missing */
+    const char *name; /* NULL: not reported if it is missing */
 };
-/* GRAPH_TRACE is not among them: with it there are no records of single kernels. */
+/* GRAPH_TRACE is not among them: it replaces the records of single kernels. */
 static const struct kind kinds[] = {
     {CUPTI_KERNEL, "kernels"},
     {CUPTI_MEMCPY, "memcpy"},
@@ -223,7 +223,7 @@ static const char *has_to_stay(void) {
     if (stay != UNSET) {
         return stay == YES ? "POSTRUN_CUPTI_STAY=1" : NULL;
     }
-    if (teardown != UNSET) { /* PyTorch sets it to 0 where it compiles to CUDA graphs */
+    if (teardown != UNSET) { /* PyTorch sets it to 0 if it compiles to CUDA graphs */
         return teardown == NO ? "TEARDOWN_CUPTI=0" : NULL;
     }
     return cupti->version >= CUPTI_13 ? "from CUDA 13.0 on it stays, with nothing enabled, as detaching it is less reliable" : NULL;
@@ -287,7 +287,7 @@ static bool enable_kinds(char *why, size_t size) {
 
 #define NOT_SUBSCRIBED (-1)
 
-/* What comes before anything is enabled: 0, an error of CUPTI, or NOT_SUBSCRIBED, as `other` has it. */
+/* The calls before anything is enabled: 0, an error of CUPTI, or NOT_SUBSCRIBED, as in `other`. */
 static int prepare(char *other, size_t size) {
     if (postrun_subscribe(cupti, other, size) == CUPTI_OTHER_SUBSCRIBER) {
         return NOT_SUBSCRIBED;
@@ -302,7 +302,7 @@ bool postrun_cupti_attach(char *why, size_t size) {
     if (!library) {
         return false;
     }
-    if (!cupti) { /* callbacks that come late may be looking */
+    if (!cupti) { /* late callbacks may be reading it */
         cupti = library;
     }
     if (cupti->version == CUPTI_13) {
@@ -357,7 +357,7 @@ bool postrun_cupti_lasts(void) { return postrun_subscription_lasts(); }
 
 void postrun_cupti_flush(void) { cupti->flush_all(0); }
 
-/* What was lost and is not told yet, as no buffer came after it. */
+/* Losses that are not reported yet, because no buffer followed them. */
 static void last_losses(void) {
     uint64_t records = dropped(NULL, 0), buffers = atomic_load(&declined);
     if (records == 0 && atomic_load(&dropped_told) == 0) {
@@ -368,7 +368,7 @@ static void last_losses(void) {
     }
 }
 
-/* Whether other clients record right now: a forced flush would take what they have not finished. */
+/* Whether other clients record now: a forced flush would take their unfinished records. */
 static bool others_record(void) {
     uint32_t ours = 0, all = 0;
     void *subscriber = postrun_subscription_shared();
@@ -376,7 +376,7 @@ static bool others_record(void) {
            all > ours;
 }
 
-/* What CUPTI still has, finished or not. */
+/* The records that CUPTI still has, finished or not. */
 static void flush_rest(void) {
     int error = cupti->flush_all(others_record() ? 0 : CUPTI_FLUSH_FORCED);
     if (error) {

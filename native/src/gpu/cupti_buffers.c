@@ -24,7 +24,7 @@ struct head {
 };
 static _Alignas(64) uint8_t shared[SMALL];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct head *kept, *given; /* of ours; those that CUPTI holds */
+static struct head *kept, *given; /* of ours; those that CUPTI has */
 static uint32_t held, small_held, generation; /* held: by CUPTI; with the kept ones never more than the limit */
 static uint32_t limit = (128u << 20) / CUPTI_BUFFER;
 
@@ -99,7 +99,7 @@ uint8_t *postrun_buffer_get(size_t *size, int may_decline) {
     return head ? bytes_of(head) : may_decline ? NULL : shared;
 }
 
-/* What is in front of a buffer is looked at only where it is known to be ours. */
+/* The header in front of a buffer is read only if the buffer is known to be ours. */
 enum buffer_origin postrun_buffer_origin(const uint8_t *buffer) {
     if (buffer == shared) {
         return BUFFER_SHARED;

@@ -22,7 +22,7 @@
 
 #define FOLDERS 40
 #define REASON 480
-#define OLDEST_MAJOR 10 /* of CUDA; CUPTI_OLDEST is of it */
+#define OLDEST_MAJOR 10 /* of CUDA; CUPTI_OLDEST belongs to it */
 
 static struct cupti cupti;
 static bool found;
@@ -46,7 +46,7 @@ static void find(void *library, const char *name, void *function) {
     memcpy(function, &at, sizeof at);
 }
 
-/* 13 of "libcupti.so.13" or "libcupti.so.2025.1.1"; 0: not told. */
+/* 13 of "libcupti.so.13" or "libcupti.so.2025.1.1"; 0: unknown. */
 static int major_of(const char *name) {
     const char *end = strstr(name, ".so.");
     int major = end ? atoi(end + 4) : 0;
@@ -79,10 +79,10 @@ static bool fits_driver(int major, const char *path, char *why, size_t size) {
     return false;
 }
 
-/* Of which CUDA it is, as 13; 0: not known. Since 13.0 its version tells. */
+/* Its version of CUDA, as 13; 0: unknown. Since 13.0 the version of CUPTI contains it. */
 static int cuda_of(const struct cupti *c) { return c->version >= 130000 ? (int)(c->version / 10000) : major_of(c->path); }
 
-/* What its user can do about an error. */
+/* Advice to the user for an error. */
 static const char *words(int error) {
     switch (error) {
     case 8: return "no memory for records: CUPTI needs some of the machine's and some MiB of the GPU's";
@@ -124,8 +124,8 @@ void postrun_cupti_tell_error(const struct cupti *c, const char *function, int e
     }
 }
 
-/* CUPTI 13.2 calls itself until the stack overflows if the driver does not give it what it needs; 13.3 reports an error. Its functions identify
- * it, because a request for the version is such a call. */
+/* CUPTI 13.2 calls itself until the stack overflows if the driver lacks what it needs; 13.3 reports an error. Its functions identify it,
+ * because a request for the version is such a call. */
 static bool overflows(void *library) {
     return dlsym(library, "cuptiActivityEnable_v2") && !dlsym(library, "cuptiActivityGetNextRecord_v2");
 }
@@ -203,10 +203,10 @@ static bool try_path(const char *path, char *why, size_t size) {
         snprintf(why, size, "%.200s", error ? error : path);
         return false;
     }
-    return accept(library, path, why, size); /* also one that is refused stays: it was asked, and may have begun something */
+    return accept(library, path, why, size); /* a rejected library stays also: it was called, and may have started something */
 }
 
-/* ---------------------------------------------------------------- what is in the process */
+/* ---------------------------------------------------------------- libraries in the process */
 
 struct mapped {
     char cupti[PATH_MAX], runtime[PATH_MAX], torch[PATH_MAX];
@@ -231,7 +231,7 @@ static int look(struct dl_phdr_info *info, size_t size, void *argument) {
     return 0;
 }
 
-/* ---------------------------------------------------------------- where it may lie */
+/* ---------------------------------------------------------------- folders to search */
 
 struct places {
     char folders[FOLDERS][PATH_MAX];
@@ -330,7 +330,7 @@ static bool try_folder(const char *folder, int major, char *why, size_t size) {
     return best[0] && try_path(best, why, size);
 }
 
-/* By the loader's path, where the name alone says of which CUDA it is. */
+/* By the loader's path, where only the name contains its version of CUDA. */
 static bool try_name(int major, char *why, size_t size) {
     char name[64];
     static const char *const eleven[] = {"libcupti.so.11.8", "libcupti.so.11.7", "libcupti.so.11.6", "libcupti.so.11.5",
@@ -389,7 +389,7 @@ static bool search(char *why, size_t size) {
         }
         done = done || try_name(majors[m], why, size);
     }
-    if (!done && last[0]) { /* one that was there says more than one that was not */
+    if (!done && last[0]) { /* a library that was there explains more than one that was not */
         snprintf(why, size, "%s", last);
     }
 end:

@@ -13,10 +13,10 @@
 
 #pragma GCC visibility push(hidden)
 
-#define CUPTI_OLDEST 12u            /* of CUDA 10: records are laid out as cupti_records.h says from here on */
+#define CUPTI_OLDEST 12u            /* of CUDA 10: from this version, records have the layout of cupti_records.h */
 #define CUPTI_GRAPH_NODES 13u       /* kernel records name the graph node */
 #define CUPTI_12_4 22u              /* of CUDA 12.4: it records no kernels in some programs */
-#define CUPTI_GRAPHS_SURVIVE 24u    /* of CUDA 12.6: programs with CUDA graphs survive that it is finalised and comes back */
+#define CUPTI_GRAPHS_SURVIVE 24u    /* of CUDA 12.6: programs with CUDA graphs survive that it is finalized and attached again */
 #define CUPTI_MAY_DECLINE 27u       /* a callback may decline to give a buffer; earlier versions crash */
 #define CUPTI_13 130000u            /* of CUDA 13.0: it hangs and crashes; Update 1 does not */
 #define CUPTI_CLOCK_WORKS 130100u   /* a timestamp callback costs no kernel its times, as from CUDA 12.6 Update 2 (also 24) to 13.0 */
@@ -81,11 +81,11 @@ struct cupti {
     int (*enabled_kinds)(void *, int *, uint32_t *, uint32_t *);
 };
 
-/* The library, loaded at the first call and kept; NULL, and why. Only where the CUDA driver is READY: some versions crash without it. One
+/* The library, loaded at the first call and kept; NULL, and why. Only if the CUDA driver is READY: some versions crash without it. One
  * call at a time. */
 const struct cupti *postrun_cupti(char *why, size_t size);
 void postrun_cupti_places(void); /* reads POSTRUN_CUPTI, CUDA_HOME and CUDA_PATH, on the thread that begins the session */
-/* "function: NAME (number): what its user can do" */
+/* "function: NAME (number): advice to the user" */
 void postrun_cupti_tell_error(const struct cupti *cupti, const char *function, int error, char *why, size_t size);
 
 #pragma GCC visibility pop

@@ -57,7 +57,7 @@ static enum call_kind kind_of(const char *name) {
     return strcasestr(name, "synchronize") ? CALL_SYNC : CALL_OTHER;
 }
 
-/* They do nothing on a device, wait for nothing, and come by the thousand. */
+/* They do no work on a device, wait for nothing, and occur by the thousand. */
 static bool is_noisy(const char *name) {
     static const char *const noisy[] = {"cudaGetLastError",
                                         "cudaPeekAtLastError",
@@ -205,8 +205,8 @@ static uint32_t call_name(int domain, uint32_t id, uint8_t *kind, bool *noisy, b
 
 /* ---------------------------------------------------------------- records */
 
-/* CUPTI says 0 where it does not know. A time of another day is of another clock, that of a tool which used CUPTI before, or of WSL: nobody
- * knows when it was. */
+/* CUPTI reports 0 for an unknown time. A time of another day is from another clock, that of a tool that used CUPTI before, or of WSL:
+ * the real time is unknown. */
 static bool is_time(const struct device_batch *batch, uint64_t time) {
     return time != 0 && time <= INT64_MAX && (int64_t)time > batch->now - DAY_NS && (int64_t)time < batch->now + DAY_NS;
 }
@@ -273,7 +273,7 @@ static void read_call(int domain, const struct cupti_call *c, int threads, struc
     }
 }
 
-/* The beginning of a record, as much as the buffer has of it; alignment is not relied on. */
+/* The beginning of a record, as much as the buffer has; alignment is not assumed. */
 #define COPY(name, type)           \
     struct type name;              \
     memset(&name, 0, sizeof name); \
@@ -336,7 +336,7 @@ static void read_record(const struct cupti *cupti, const void *record, size_t ro
         break;
     }
     case CUPTI_OVERHEAD: batch->overhead++; break;
-    case CUPTI_CUDA_EVENT: break; /* before CUDA 12.9 they come with the kind SYNCHRONIZATION */
+    case CUPTI_CUDA_EVENT: break; /* before CUDA 12.9 they occur with the kind SYNCHRONIZATION */
     default: batch->unknown++;
     }
 }
@@ -348,11 +348,11 @@ void postrun_cupti_read(const struct cupti *cupti, void *subscriber, uint8_t *bu
     for (void *record = NULL; valid > 0;) {
         int error = subscriber ? cupti->next_record_2(subscriber, buffer, valid, &record) : cupti->next_record(buffer, valid, &record);
         if (error) {
-            batch->dropped += error != CUPTI_MAX_LIMIT_REACHED; /* the rest of the buffer: nobody knows how many */
+            batch->dropped += error != CUPTI_MAX_LIMIT_REACHED; /* the rest of the buffer: the number is unknown */
             return;
         }
         const uint8_t *at = record;
-        if (!at || at < buffer || at >= buffer + valid || (before && at <= before)) { /* goes round in circles */
+        if (!at || at < buffer || at >= buffer + valid || (before && at <= before)) { /* runs in a circle */
             batch->dropped++;
             return;
         }

@@ -108,7 +108,7 @@ struct device_batch;
 
 #pragma GCC visibility push(hidden)
 
-/* Names of calls, in the tables of the library; before anything is recorded. `id` of a call by its name, 0 where there is none. */
+/* Names of calls, in the tables of the library; called before anything is recorded. `id` of a call by its name, 0: it has none. */
 void postrun_cupti_learn_calls(const struct cupti *cupti);
 uint32_t postrun_cupti_call_id(int domain, const char *name);
 /* Calls that are not worth a record get none, if this version can. `subscriber`: of one of several clients, else NULL. */

@@ -21,7 +21,7 @@ static bool nsight_systems, never_shared, refused_shared; /* refused: by this ve
 static const struct cupti *used;
 static int (*_Atomic leaving)(void); /* called once, at the end of this thread's next call: called() takes it by exchange */
 static _Atomic int leaving_result; /* called() stores it, postrun_unsubscribe_and() reads it */
-static _Atomic uint32_t heard;     /* calls that called() was told of; cleared and read by the subscribing thread */
+static _Atomic uint32_t heard;     /* calls of which called() was notified; cleared and read by the subscribing thread */
 static _Thread_local bool calling;
 
 /* ---------------------------------------------------------------- other tools */
@@ -145,7 +145,7 @@ int postrun_subscribe(const struct cupti *cupti, char *other, size_t size) {
     }
     uint32_t id = postrun_cupti_call_id(CUPTI_DRIVER_API, "cuDeviceGetCount");
     listening = held && id && cupti->enable_callback && cupti->enable_callback(1, held, CUPTI_DRIVER_API, id) == 0;
-    listening = listening && (call(), atomic_exchange(&heard, 0) > 0); /* only what was heard once can fall silent */
+    listening = listening && (call(), atomic_exchange(&heard, 0) > 0); /* only a notification that worked once can stop */
     return error;
 }
 

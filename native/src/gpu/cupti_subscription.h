@@ -15,12 +15,13 @@ struct cupti;
 
 /* Reads the environment. Only on threads of the program: at the begin of a session. */
 void postrun_subscription_environment(void);
-/* 0, or an error of CUPTI; `other`: after error 39, who has subscribed. Without error the caller holds it until it ends it. */
+/* 0, or an error of CUPTI; `other`: after error 39, the client that has subscribed. Without an error the caller has the subscription
+ * until it ends it. */
 int postrun_subscribe(const struct cupti *cupti, char *other, size_t size);
 /* Whether it is still there. Makes a harmless call into the driver and listens to it, so that CUPTI itself is not called: another client
  * may be ending it right now. True if nothing can be listened to. */
 bool postrun_subscription_lasts(void);
-/* The handle for functions that take one; NULL: CUPTI has one client, and wants the others. */
+/* The handle for functions that take one; NULL: CUPTI has one client, and requires the other functions. */
 void *postrun_subscription_shared(void);
 void postrun_subscription_never_shared(void); /* from the next one on */
 void postrun_unsubscribe(const struct cupti *cupti);

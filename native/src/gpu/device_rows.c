@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define QUEUE_WORDS (8u << 20) /* 64 MiB wait at most */
-#define MARGIN_NS 1000000  /* what times of a GPU may differ from the machine's: 1 ms, far more than is seen */
+#define MARGIN_NS 1000000  /* difference between times of a GPU and of the machine: 1 ms, far more than observed */
 
 const struct device_shape postrun_device_shapes[DEVICE_TABLES] = {
     [DEVICE_API] = {PRT_API, 6, 1, {1, 2, 3, 4, 5, 6}},
@@ -27,7 +27,7 @@ static struct { /* under the lock */
     uint32_t session; /* 0: none */
     struct device_batch *first, **last;
     size_t words;
-    uint64_t no_room, dropped, untimed; /* not told yet */
+    uint64_t no_room, dropped, untimed; /* not reported yet */
     struct device_counts counts;
 } queue = {.last = &queue.first};
 

@@ -10,7 +10,7 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Each row is a table and then so many words: the columns of its block in the order of device_rows.c. Times are ns of CLOCK_REALTIME. */
+/* Each row is a table and then its words: the columns of its block in the order of device_rows.c. Times are ns of CLOCK_REALTIME. */
 enum device_table { DEVICE_API, DEVICE_KERNEL, DEVICE_MEMCPY, DEVICE_MEMSET, DEVICE_SYNC, DEVICE_EXTERNAL, DEVICE_CONTEXT, DEVICE_TABLES };
 #define DEVICE_WORDS 16 /* at most, without the table */
 #define DEVICE_NONE INT64_MIN
@@ -34,22 +34,22 @@ struct device_batch { /* begin with {0} */
     uint64_t unknown, overhead, negative, ignored;
     uint64_t outside;   /* records of work outside of windows */
     int64_t now;        /* when it was read */
-    bool graphs;        /* some of it is of CUDA graphs */
+    bool graphs;        /* some rows are of CUDA graphs */
     struct device_batch *next;
 };
 
 uint32_t postrun_device_columns(enum device_table table);
 void postrun_device_add(struct device_batch *batch, enum device_table table, const int64_t *values);
 
-/* A window opens, and closes, at a time. Rows of work that began outside of the last two windows are left out, however early or late they
- * come. */
+/* Opens, or closes, a window at a time. Rows of work that began outside of the last two windows are dropped, however early or late they
+ * arrive. */
 void postrun_device_rows_open(int64_t ns);
 void postrun_device_rows_close(int64_t ns);
 /* From this time on the launches that kernels of CUDA graphs name may be wrong: a kernel that starts before its launch then names none.
  * INT64_MAX: they are right. */
 void postrun_device_rows_check_launches(int64_t from_ns);
 
-/* The queue of session `number`. What is put there after its end is dropped. */
+/* The queue of session `number`. Rows that are put there after its end are dropped. */
 void postrun_device_rows_begin(uint32_t number);
 void postrun_device_rows_put(struct device_batch *batch); /* takes its words */
 void postrun_device_rows_lost(uint64_t records);          /* that the tracer lost */
@@ -62,7 +62,7 @@ void postrun_device_rows_counts(struct device_counts *counts); /* since the begi
 void postrun_device_rows_wrote(uint64_t bytes);   /* adds to postrun_device_rows_bytes */
 uint64_t postrun_device_rows_bytes(void); /* of the blocks of rows that this process has written to files, in all its sessions */
 
-/* The drain thread takes what has arrived; false: the queue is not that of session `number`. */
+/* Takes what has arrived, on the drain thread; false: the queue is not that of session `number`. */
 struct device_taken {
     struct device_batch *batches;
     uint64_t lost, untimed; /* records since the last call */

@@ -21,7 +21,7 @@ static bool read_at(int fd, void *to, size_t size, uint64_t offset) {
     return offset <= INT64_MAX && pread(fd, to, size, (off_t)offset) == (ssize_t)size;
 }
 
-/* Where the file has what is at an address of the loaded library. */
+/* The offset in the file of an address of the loaded library. */
 static bool offset_of(const ElfW(Phdr) * segments, size_t count, uint64_t address, uint64_t *offset) {
     for (size_t i = 0; i < count; i++) {
         if (segments[i].p_type == PT_LOAD && address >= segments[i].p_vaddr && address - segments[i].p_vaddr < segments[i].p_filesz) {

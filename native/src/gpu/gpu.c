@@ -38,8 +38,8 @@
 #define INJECTED_NS (30000 * (int64_t)MS)
 #define SIGNAL_NS (50 * (int64_t)MS)
 #define DEVICE_NS (2000 * (int64_t)MS) /* how long a window that closes waits for work that is not done */
-#define END_NS (2000 * (int64_t)MS)    /* how long the end of the program waits for whoever is behind the gate */
-#define RETRY_NS (10000 * (int64_t)MS) /* after a periodic window that could not open: another profiler may have gone by then */
+#define END_NS (2000 * (int64_t)MS)    /* how long the end of the program waits for the thread behind the gate */
+#define RETRY_NS (10000 * (int64_t)MS) /* after a periodic window that could not open: another profiler may have stopped by then */
 #define RESUME_NS (1000 * (int64_t)MS) /* after the program's own profiler, which may end CUPTI in a thread of its own */
 #define FOR_EVER (-1)
 #define FORKED "a process forked by one that used CUDA cannot use it"
@@ -85,11 +85,10 @@ static struct {
     pthread_mutex_t lock;
     char why[REASON];
 } reason = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static _Atomic uint32_t
-    asked; /* number of the session that was asked to record it; begin and end store it, postrun_gpu_reason() reads it */
+static _Atomic uint32_t asked; /* number of the session that requested it; begin and end store it, postrun_gpu_reason() reads it */
 
-/* Waits so many ns, or FOR_EVER. False: the time is over; or this thread is behind it already, and a signal handler that ends the program
- * interrupted it. */
+/* Waits this many ns, or FOR_EVER. False: the time is over, or this thread is behind the gate already, and a signal handler that ends
+ * the program interrupted it. */
 static bool gate_enter(int *cancellation, int64_t ns) {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancellation);
     int64_t until = ns > 0 ? postrun_clock_realtime() + ns : 0;
@@ -187,7 +186,7 @@ static void tell_counts(void) {
     tell_count("cupti.noisy_calls", counts.ignored);
 }
 
-/* When activity was recorded, for readers: outside of it nothing is known. `closed`: why a periodic window did, NULL: another one. */
+/* The time of recording, for readers: nothing is known outside of it. `closed`: why a periodic window closed, NULL: another window. */
 static void tell_window(bool over, int64_t now, const char *closed) {
     char key[48], text[64];
     if (over && closed) {
@@ -210,7 +209,7 @@ static void tell_window(bool over, int64_t now, const char *closed) {
     }
 }
 
-/* Another client has ended what we record, without asking: CUPTI is not called any more. */
+/* Another client has ended our recording without notice: CUPTI is not called any more. */
 static void lose_window(void) {
     char other[128] = "", why[320];
     postrun_cupti_lost(gpu.good_at, other, sizeof other);
@@ -235,7 +234,7 @@ static bool window_lasts(void) {
 static void at_exit(void) {
     int cancellation;
     if (atomic_exchange(&never, true) || !gate_enter(&cancellation, END_NS)) {
-        return; /* somebody is in there: then it is not touched */
+        return; /* another thread is inside: it is not touched */
     }
     if (gpu.state == STATE_OPEN && gpu.pid == getpid() && window_lasts()) {
         postrun_cuda_wait(DEVICE_NS);
@@ -266,7 +265,7 @@ static int open_window(void) {
     }
     if (!postrun_cupti_attach(why, sizeof why)) {
         tell_reason(why);
-        return -ENOTSUP; /* later it may be possible: another profiler goes */
+        return -ENOTSUP; /* it may be possible later: another profiler may stop */
     }
     set_reason("");
     gpu.state = STATE_OPEN;
@@ -285,14 +284,14 @@ static void close_window(const char *closed) { /* as tell_window */
         return;
     }
     postrun_cuda_wait(DEVICE_NS);
-    int64_t end = postrun_clock_realtime(); /* what starts while CUPTI is detached may be missing */
+    int64_t end = postrun_clock_realtime(); /* work that starts while CUPTI is detached may be missing */
     postrun_cupti_detach(true, end);
     gpu.state = STATE_READY;
     tell_window(true, end, closed);
     tell_counts();
 }
 
-/* Opens or closes what is wanted: 0, -EALREADY, -ENOTSUP. */
+/* Opens or closes the window as wanted: 0, -EALREADY, -ENOTSUP. */
 static int set_window(bool open) {
     if (gpu.session == 0 || gpu.pid != getpid()) {
         return -EALREADY;
@@ -335,7 +334,7 @@ static void open_periodic(void) {
     }
 }
 
-/* What is due of periodic windows; until then nothing is, in ns. */
+/* Does the due work of periodic windows; returns the time until more is due, in ns. */
 static int64_t do_periodic(int64_t now, int64_t wait) {
     if (gpu.state == STATE_OPEN) {
         const char *why = postrun_periodic_closes(now, postrun_device_rows_bytes(), &wait);
@@ -350,7 +349,7 @@ static int64_t do_periodic(int64_t now, int64_t wait) {
     return wait;
 }
 
-/* The program itself says from now on when it wants windows. Whether that closed one. */
+/* From now on the program itself requests windows. True: this closed one. */
 static bool end_periodic(void) {
     bool open = gpu.state == STATE_OPEN && gpu.session && gpu.pid == getpid() && postrun_periodic_armed() && !atomic_load(&never);
     if (open) {
@@ -364,7 +363,7 @@ static bool end_periodic(void) {
 
 static int64_t nearer(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* What is due: until then nothing is, in ns. */
+/* Does the due work; returns the time until more is due, in ns. */
 static int64_t do_what_is_due(bool *was_open_by_time) {
     int64_t now = postrun_clock_monotonic(), wait = FLUSH_NS, since = now - gpu.started;
     if (gpu.state == STATE_WAITING) {
@@ -497,7 +496,7 @@ static void read_environment(uint32_t flags) {
     }
 }
 
-/* `driver`: it is the CUDA driver that calls, so nothing may be asked of it now. */
+/* `driver`: the CUDA driver is the caller, so it must not be called now. */
 static void begin(uint32_t number, uint32_t flags, bool environment, bool driver) {
     if (gpu.session == number) {
         return;
@@ -564,7 +563,7 @@ void postrun_gpu_end(uint32_t number) {
     gpu.has_thread = false;
     pthread_t watcher = gpu.thread;
     gate_leave(cancellation);
-    if (thread) { /* it comes through the gate, too */
+    if (thread) { /* it passes the gate also */
         atomic_store(&quit, 1);
         postrun_wake(&wake_word);
         pthread_join(watcher, NULL);

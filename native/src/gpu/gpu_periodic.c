@@ -17,14 +17,14 @@
 
 #define MIB 20             /* bits of a MiB */
 #define STEP_SHARE 3       /* a window of steps lasts at most this part of the interval: slow steps must not fill it */
-#define POLL_NS 250000000  /* how often the size of an open window is looked at: rows come in with each flush, once a second */
+#define POLL_NS 250000000  /* how often the size of an open window is checked: rows arrive with each flush, once a second */
 
 /* TIMED: no step so far. WARMUP: counts steps. DUE: the next step opens a window. OPENING, CLOSING: a step is on its way through the gate.
  * OPEN: a window of steps is open. RESTING: until the next one is due. */
 enum phase { OFF, TIMED, WARMUP, DUE, OPENING, OPEN, CLOSING, RESTING };
 
-/* All accesses are sequentially consistent. A thread that changes `phase` by compare-and-exchange owns what the new phase means: steps
- * (postrun_periodic_step_begins(), _step_ends()) compete with the GPU thread (postrun_periodic_closes() and _opened()). */
+/* All accesses are sequentially consistent. The thread that changes `phase` by compare-and-exchange does the work of the new phase:
+ * steps (postrun_periodic_step_begins() and _ends()) compete with the GPU thread (postrun_periodic_closes() and _opened()). */
 static _Atomic uint32_t phase;
 static _Atomic int64_t warmup, steps, begun, in_window; /* begun: steps of the session while they were counted */
 /* postrun_step_named() sets it and then loads `phase`. postrun_periodic_arm() stores `phase` and then loads it: one of them sees the other. */

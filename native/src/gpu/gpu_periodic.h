@@ -12,7 +12,7 @@ struct periodic {
     bool wanted;
     int64_t warmup, steps; /* steps before the first window; steps in a window */
     int64_t seconds_ns;    /* length of a window while the process has no steps */
-    int64_t every_ns;      /* from the start of one window to the start of the next; a step window lasts a third of it at most */
+    int64_t every_ns;      /* between the starts of two windows; a step window lasts at most a third of it */
     uint64_t bytes, total_bytes; /* of GPU rows in the file: in a window, and in the process before its last window */
 };
 

@@ -4,10 +4,10 @@
 
 #define VISIBLE_LIST 4096
 
-/* What the environment says; taken when a session starts, on the starter's thread. */
+/* The environment, read when a session starts, on the starter's thread. */
 struct gpu_visible {
     int listed;            /* CUDA_VISIBLE_DEVICES is set; -1: it is too long */
-    int bus_order;         /* CUDA_DEVICE_ORDER=PCI_BUS_ID: as the driver counts. Else the fastest comes first */
+    int bus_order;         /* CUDA_DEVICE_ORDER=PCI_BUS_ID: in the driver's order; otherwise the fastest is first */
     char list[VISIBLE_LIST];
 };
 
@@ -22,8 +22,7 @@ enum { VISIBLE_NO, VISIBLE_YES, VISIBLE_UNKNOWN };
 #pragma GCC visibility push(hidden)
 
 void postrun_gpu_visible_take(struct gpu_visible *visible);
-/* For each GPU whether it is visible (one of the above), and its number in CUDA, -1 where there is none or it is not known.
- * NULL, or why it is not known. */
+/* For each GPU whether it is visible (one of the above), and its number in CUDA, -1: none or unknown. NULL, or why it is unknown. */
 const char *postrun_gpu_visible(const struct gpu_visible *visible, const struct gpu_known *gpus, int count, int *seen, int *number);
 
 #pragma GCC visibility pop

@@ -105,7 +105,7 @@ void postrun_window_unlocked(void (*act)(bool), bool open) {
 static _Atomic int64_t first_step, end_step, counted, seen_step; /* the last one that began; -1: none */
 static _Atomic uint32_t place; /* 0: before the window, 1: in it, 2: behind it */
 
-/* The number of a range that is a step: its value, else the one at the end of its name; -1: it has none. False: it is no step. */
+/* The number of a range that is a step: its value, else the number at the end of its name; -1: it has none. False: it is not a step. */
 static bool is_step(uint32_t name, int64_t value, int64_t *number) {
     if (name == 0 || name > postrun_names_count()) {
         return false;
@@ -139,7 +139,7 @@ void postrun_step_begins(uint32_t name, int64_t value) {
         if (atomic_compare_exchange_strong(&place, &in, 2)) {
             postrun_window_unlocked(postrun_gpu_window, false);
         }
-        postrun_steps_unwatch(); /* also where the first step seen lies behind */
+        postrun_steps_unwatch(); /* also if the first step seen is after the window */
     } else if (number >= atomic_load(&first_step) && atomic_compare_exchange_strong(&place, &before, 1)) {
         postrun_window_unlocked(postrun_gpu_window, true);
     }

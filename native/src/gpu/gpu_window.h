@@ -17,7 +17,7 @@ struct gpu_window {
 /* POSTRUN_GPU_STEPS, POSTRUN_GPU_TIME, POSTRUN_GPU_SIGNAL. False: one of them is malformed; `why`. */
 bool postrun_window_read(struct gpu_window *window, char *why, size_t size);
 
-/* What the variables of windows are made of; `text` moves behind it. False: it is not there. */
+/* The elements of the variables of windows; `text` moves behind the element. False: it is missing. */
 bool postrun_window_number(const char **text, int64_t *number);
 bool postrun_window_seconds(const char **text, int64_t *ns);
 
@@ -31,7 +31,7 @@ void postrun_steps_unwatch(void);
 void postrun_gpu_window(bool open); /* gpu.c */
 void postrun_window_unlocked(void (*act)(bool open), bool open); /* calls it without the lock of the program's language */
 
-/* Signals: false where the program has a handler of its own. */
+/* Signals: false if the program has a handler of its own. */
 bool postrun_signal_watch(int signal);
 void postrun_signal_unwatch(void);
 bool postrun_signal_came(void); /* since the last time; once for each signal */

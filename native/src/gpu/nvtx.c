@@ -98,7 +98,7 @@ static uint32_t message_of(const struct attributes *a) {
     switch ((enum message)a->message_type) {
     case MESSAGE_ASCII: return name_of(a->message);
     case MESSAGE_WIDE: return name_of_wide(a->message);
-    case MESSAGE_REGISTERED: return (uint32_t)(uintptr_t)a->message; /* what register_text gave */
+    case MESSAGE_REGISTERED: return (uint32_t)(uintptr_t)a->message; /* the result of register_text */
     }
     return 0;
 }
@@ -142,7 +142,7 @@ static int push(const void *domain, uint32_t name, int64_t value) {
     return (int)stack.depth++;
 }
 
-/* The innermost range of the domain: those of others may lie above it. */
+/* The innermost range of the domain: ranges of other domains may be above it. */
 static int pop(const void *domain) {
     if (stack.beyond) {
         return (int)(DEPTH + --stack.beyond);

@@ -42,7 +42,7 @@ static prt_problem problem_at(enum prt_problem_code code, uint64_t offset) {
 static int64_t earlier(int64_t a, int64_t b) { return a == PRT_MISSING ? b : b == PRT_MISSING ? a : a < b ? a : b; }
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Kinds of which one entry says enough. */
+/* Kinds of which one entry is enough. */
 static int told_together(enum prt_problem_code code) {
     return code != PRT_DAMAGED && code != PRT_MISSING_BLOCKS && code != PRT_UNDECODABLE;
 }
@@ -69,7 +69,7 @@ void prt_reader_report(prt_reader *r, prt_problem p) {
         prt_problem *problems = realloc(r->problems, capacity * sizeof *problems);
         if (!problems) {
             pthread_mutex_unlock(&r->lock);
-            return; /* a problem less is told, no memory is left for more */
+            return; /* one problem less is reported, as no memory is left for more */
         }
         r->problems = problems;
         r->problem_capacity = capacity;
@@ -186,7 +186,7 @@ int prt_block_payload(struct prt_block_source *s, const struct prt_entry *e, con
 
 /* ---------------------------------------------------------------- walk over the file */
 
-struct string_list { /* as they come in STRINGS blocks */
+struct string_list { /* in the order of STRINGS blocks */
     struct found_string {
         uint64_t id;
         size_t at, length;
@@ -211,7 +211,7 @@ struct walk {
     int have_time;
     size_t open_problem; /* the first of those whose range ends with the next block that has times */
     int unread;
-    /* what they hold */
+    /* their content */
     struct prt_block_source source;
     struct prt_workspace workspace;
     struct prt_anchor *anchors;
@@ -222,7 +222,7 @@ struct walk {
     int have_first_time;
 };
 
-/* `size` bytes at `offset`, which lie in the file; NULL with `unread` set when they cannot be read. */
+/* `size` bytes at `offset`, which are in the file; NULL with `unread` set if they cannot be read. */
 static const uint8_t *view(struct walk *w, uint64_t offset, size_t size) {
     const struct prt_input *input = &w->reader->input;
     if (input->memory) {
@@ -248,8 +248,8 @@ static const uint8_t *view(struct walk *w, uint64_t offset, size_t size) {
     return w->window;
 }
 
-/* Whether an intact block begins at `offset`. `cut` is set where one begins that reaches beyond the end of the file; `skip` says how far
- * to go on when it is none: a byte, but behind the whole block once many bytes were in vain, so that work stays linear. */
+/* Whether an intact block begins at `offset`. `cut` is set if a block begins that extends beyond the end of the file. `skip` is the
+ * distance to continue after if none begins: a byte, but the whole block once many bytes were in vain, so that work stays linear. */
 static int block_at(struct walk *w, uint64_t offset, struct prt_entry *e, uint64_t *sequence, int *cut, uint64_t *skip) {
     uint64_t left = w->reader->input.size - offset;
     *cut = 0;
@@ -290,7 +290,7 @@ static int block_at(struct walk *w, uint64_t offset, struct prt_entry *e, uint64
     return 0;
 }
 
-/* The next place from `offset` on where a block may begin; the end of the file if there is none. */
+/* The next offset, at or after `offset`, at which a block may begin; the end of the file if there is none. */
 static uint64_t next_magic(struct walk *w, uint64_t offset) {
     uint64_t size = w->reader->input.size;
     while (size - offset >= PRT_BLOCK_HEADER) {
@@ -579,7 +579,7 @@ static int walk_blocks(struct walk *w, uint64_t offset) {
     return 0;
 }
 
-/* ---------------------------------------------------------------- what the walk found */
+/* ---------------------------------------------------------------- results of the walk */
 
 static int number_names(struct walk *w) {
     prt_reader *r = w->reader;
@@ -597,7 +597,7 @@ static int number_names(struct walk *w) {
             largest = list->items[i].id;
         }
     }
-    /* Where blocks are lost, ids may follow whose texts are lost, too: they are told apart as far as that costs little. */
+    /* After lost blocks, ids may follow whose texts are lost also: they are distinguished as far as that is cheap. */
     size_t count = (size_t)largest + (r->problem_count ? 4096 : 16) + 2;
     const struct found_string **by_id = calloc(count, sizeof(const struct found_string *));
     r->name_offsets = malloc((count + 1) * sizeof *r->name_offsets);
@@ -694,7 +694,7 @@ static int set_clock(struct walk *w) {
     return 0;
 }
 
-/* Where the blocks begin, or a negative errno value. */
+/* The offset of the first block, or a negative errno value. */
 static int64_t read_header(struct walk *w, char *message, size_t message_size) {
     prt_reader *r = w->reader;
     if (r->input.size < PRT_FILE_HEADER) {

@@ -54,8 +54,8 @@ typedef struct {
 } prt_reader_header;
 
 enum prt_problem_code {
-    PRT_DAMAGED,          /* bytes that are no block */
-    PRT_MISSING_BLOCKS,   /* sequence numbers left out where no byte is damaged */
+    PRT_DAMAGED,          /* bytes that are not a block */
+    PRT_MISSING_BLOCKS,   /* sequence numbers missing although no byte is damaged */
     PRT_TRUNCATED,        /* the file ends inside a block */
     PRT_NO_END,           /* not stopped properly, or still being written */
     PRT_BAD_HEADER,       /* the file header fails its checksum */
@@ -76,33 +76,34 @@ enum prt_problem_code {
     PRT_PROBLEMS
 };
 
-/* Blocks lost (or touched), bytes and rows lost as far as known; the time range that it concerns, INT64_MIN where not known. */
+/* Blocks lost (or affected), bytes and rows lost as far as known; the affected time range, INT64_MIN if unknown. */
 typedef struct {
     enum prt_problem_code code;
     uint64_t offset, bytes, blocks, rows;
     int64_t first_ns, last_ns;
 } prt_problem;
 
-/* 0 or a negative errno value; then `message` says why: not a trace file, another version, ... */
+/* 0 or a negative errno value; then `message` is the reason: not a trace file, another version, ... */
 int prt_reader_open(prt_reader **reader, const char *path, const prt_reader_options *options, char *message, size_t message_size);
 /* The same of bytes in memory, which must stay there until the last stream and array is released. */
 int prt_reader_open_memory(prt_reader **reader, const void *data, size_t length, const prt_reader_options *options, char *message,
                            size_t message_size);
-void prt_reader_release(prt_reader *reader); /* streams and arrays hold it, too */
+void prt_reader_release(prt_reader *reader); /* streams and arrays have a reference also */
 
 const prt_reader_header *prt_reader_get_header(const prt_reader *reader);
 uint64_t prt_reader_size(const prt_reader *reader);
 size_t prt_reader_names(const prt_reader *reader);
 const char *prt_reader_name(const prt_reader *reader, size_t index, size_t *length);
 
-/* What intact blocks hold, by type; types from PRT_TYPES on are counted as 0. */
+/* The rows of intact blocks by type; types from PRT_TYPES count as 0. */
 #define PRT_TYPES 17
 typedef struct {
     uint64_t blocks, rows, stored, raw;
 } prt_type_count;
 prt_type_count prt_reader_count(const prt_reader *reader, unsigned type);
 
-/* Problems known so far: those inside blocks are found as streams are read. Sites of one kind beyond a thousand are told together. */
+/* Problems known so far: those inside blocks are detected as streams are read. Beyond a thousand, sites of one kind are reported
+ * together. */
 size_t prt_reader_problem_count(prt_reader *reader);
 prt_problem prt_reader_problem(prt_reader *reader, size_t index);
 const char *prt_problem_name(enum prt_problem_code code);

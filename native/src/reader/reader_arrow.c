@@ -11,7 +11,7 @@
 
 enum column_kind {
     WIDE,     /* int64; INT64_MIN is null */
-    NARROW,   /* int32; what does not fit is null */
+    NARROW,   /* int32; a value that does not fit is null */
     NAME,     /* id of a string; 0 is null */
     RANGE,    /* ticks -> start_ns and, of the next column, ... */
     LENGTH,   /* ... duration_ns */
@@ -99,8 +99,8 @@ static const char *format_of(uint8_t kind) {
     }
 }
 
-/* All that a schema consists of, in one piece; released as one by its root. Children that are moved away keep nothing alive: their
- * release is a no-op on static text, and the piece lives until the last of them is gone. */
+/* All memory of a schema, in one piece that its root releases. Children that are moved out own nothing: their release does nothing on
+ * static text, and the piece lives until the last of them is released. */
 struct schema_piece {
     atomic_size_t holders;
     struct ArrowSchema children[COLUMNS_MAX], dictionaries[COLUMNS_MAX], *pointers[COLUMNS_MAX];
@@ -163,7 +163,7 @@ struct array_piece {
     prt_reader *reader; /* whose names a dictionary shows */
 };
 
-/* Rows that all have one value: made once, shown by each batch whose block says so. */
+/* Rows that all have one value: created once, exported by each batch whose block has one run. */
 struct constant {
     atomic_size_t holders;
     int64_t value;
@@ -204,7 +204,7 @@ static struct array_piece *begin_array(struct ArrowArray *a, int64_t length, int
     return piece;
 }
 
-/* Memory of buffer `index`, its beginning where a cache line begins, and PRT_SLACK elements more. */
+/* The memory of buffer `index`, aligned to a cache line, and PRT_SLACK elements more. */
 static void *buffer(struct array_piece *piece, size_t index, size_t size) {
     void *memory = aligned_alloc(64, (size + 63 + PRT_SLACK * 8) / 64 * 64);
     piece->owned[index] = memory;
@@ -225,7 +225,7 @@ static int add_dictionary(struct ArrowArray *a, prt_reader *r) {
     return 0;
 }
 
-/* Which rows are there, where `missing` says that some are not. */
+/* The validity of rows, if `missing` says that some are null. */
 static int set_validity(struct ArrowArray *a, const int64_t *values, int64_t low, int64_t high) {
     size_t count = (size_t)a->length, missing = 0;
     uint8_t *bits = buffer(a->private_data, 0, (count + 7) / 8);
@@ -288,7 +288,7 @@ static struct constant *make_constant(int64_t value, size_t rows, int narrow) {
     return made;
 }
 
-/* A column of one value that is no null: 0, 1 where it is none, -ENOMEM. */
+/* A column of one value that is not null: 0; 1: it is not one; -ENOMEM. */
 static int constant_column(struct stream *s, const struct column *c, struct ArrowArray *a) {
     struct array_piece *piece = a->private_data;
     int narrow = c->kind == NARROW;
@@ -379,7 +379,7 @@ static int name_column(struct stream *s, const struct column *c, struct ArrowArr
         return -ENOMEM;
     }
     const prt_reader *r = s->reader;
-    uint64_t outside = 0; /* borrows into the high bit where an id is not in 1 .. names_whole */
+    uint64_t outside = 0; /* borrows into the high bit if an id is not in 1 .. names_whole */
     for (size_t i = 0; i < count; i++) {
         values[i] = (int32_t)ids[i];
         outside |= ((uint64_t)ids[i] - 1) | (r->names_whole - (uint64_t)ids[i]);

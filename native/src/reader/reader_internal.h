@@ -37,14 +37,14 @@ struct prt_reader {
     uint8_t *name_bytes;
     uint8_t *name_known;
     uint64_t names_whole; /* ids from 1 to this all have a text */
-    size_t name_count; /* the last one stands for every id beyond */
+    size_t name_count; /* the last one represents every higher id */
     void *zeros; /* 8 bytes for each row of the largest block, and 8 more */
     pthread_mutex_t lock; /* problems */
     prt_problem *problems;
     size_t problem_count, problem_capacity, sites[PRT_PROBLEMS];
 };
 
-/* Reads blocks; what it returns is valid until the next call. */
+/* Reads blocks; the result is valid until the next call. */
 struct prt_block_source {
     const struct prt_input *input;
     uint8_t *stored, *raw;
@@ -55,7 +55,7 @@ void prt_block_source_free(struct prt_block_source *source);
 int prt_block_payload(struct prt_block_source *source, const struct prt_entry *entry, const uint8_t **payload);
 
 void prt_reader_hold(prt_reader *reader);
-/* Tells of a problem; the range in ticks. */
+/* Reports a problem; the range is in ticks. */
 void prt_reader_report(prt_reader *reader, prt_problem problem);
 int prt_reader_first_telling(prt_reader *reader, size_t entry); /* whether the problems of a block are still to be reported */
 void prt_reader_report_block(prt_reader *reader, enum prt_problem_code code, const struct prt_entry *entry);

@@ -10,7 +10,7 @@
 #define FRACTION 40
 #define SET_NS 1000000 /* realtime and monotonic apart by more than this and a thousandth: the clock was set */
 
-typedef __int128 wide; /* pedantic compilers know it as an extension */
+typedef __int128 wide; /* pedantic compilers accept it as an extension */
 
 static int64_t clamp(wide value) { return value > INT64_MAX ? INT64_MAX : value < INT64_MIN ? INT64_MIN : (int64_t)value; }
 
@@ -19,7 +19,7 @@ static int by_ticks(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-/* Nanoseconds per tick; 0 where that is no rate. */
+/* Nanoseconds per tick; 0 if that is not a rate. */
 static int64_t rate_of(wide nanoseconds, wide ticks) {
     if (nanoseconds <= 0 || ticks <= 0) {
         return 0;
@@ -28,7 +28,7 @@ static int64_t rate_of(wide nanoseconds, wide ticks) {
     return rate > INT64_MAX ? 0 : (int64_t)rate;
 }
 
-/* Appends what lies between two anchors; 0 where the second cannot be. */
+/* Appends the segment between two anchors; 0 if the second is impossible. */
 static int add_segment(struct prt_clock *c, const struct prt_anchor *from, const struct prt_anchor *to) {
     wide ticks = (wide)to->ticks - from->ticks, real = (wide)to->realtime_ns - from->realtime_ns;
     wide monotonic = (wide)to->monotonic_ns - from->monotonic_ns;
@@ -88,7 +88,7 @@ void prt_clock_free(struct prt_clock *c) {
     *c = (struct prt_clock){0};
 }
 
-/* The segment that a tick lies in: the last that starts no later, else the first. */
+/* The segment of a tick: the last that starts no later, else the first. */
 static const struct prt_segment *find(const struct prt_clock *c, int64_t ticks) {
     size_t low = 0, high = c->count;
     while (high - low > 1) {
@@ -112,7 +112,7 @@ int64_t prt_clock_time(const struct prt_clock *c, int64_t ticks) {
     return clamp(s->realtime_ns + after(s, s->realtime_rate, ticks));
 }
 
-/* One segment, for ticks from `start` on, fewer than `limit`: what passed since is the high word of (ticks << shift) * factor. */
+/* One segment, for ticks from `start`, fewer than `limit`: the time since is the high word of (ticks << shift) * factor. */
 struct stretch {
     uint64_t start, limit, base, factor;
     unsigned shift;

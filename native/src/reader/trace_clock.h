@@ -22,8 +22,8 @@ struct prt_clock {
     size_t ignored; /* anchors that cannot be */
 };
 
-/* From anchors in any order (they are sorted) and the rate that the file states (0: none), used where there is a single anchor.
- * 0 or -ENOMEM. Without any anchor, every tick is nanosecond 0. */
+/* From anchors in any order (they are sorted) and the rate that the file states (0: none), which is used if there is a single anchor. 0
+ * or -ENOMEM. Without an anchor, every tick is nanosecond 0. */
 int prt_clock_begin(struct prt_clock *clock, struct prt_anchor *anchors, size_t count, double ticks_per_second);
 void prt_clock_free(struct prt_clock *clock);
 

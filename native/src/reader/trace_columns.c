@@ -37,7 +37,7 @@ void prt_workspace_begin(struct prt_workspace *w, const struct prt_payload *payl
     memset(w->known, 0, sizeof w->known);
 }
 
-/* Room for `count` elements of 8 bytes and PRT_SLACK more; what was there is lost. */
+/* Room for `count` elements of 8 bytes and PRT_SLACK more; the old content is lost. */
 static int room(void *pointer, size_t *capacity, size_t count) {
     if (count <= *capacity) {
         return 0;
@@ -109,7 +109,7 @@ static inline void put(void *values, size_t i, int64_t value, int narrow) {
     }
 }
 
-static inline uint64_t beyond_narrow(int64_t value) { return ((uint64_t)value + 0x80000000u) >> 32; } /* not 0 where it does not fit */
+static inline uint64_t beyond_narrow(int64_t value) { return ((uint64_t)value + 0x80000000u) >> 32; } /* not 0 if it does not fit */
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
@@ -283,7 +283,7 @@ static struct stream_end *find_stream(struct gaps *g, uint64_t device, uint64_t 
     return &g->ends[slot];
 }
 
-/* A column that GAP refers to: NULL where there is none. */
+/* A column that GAP refers to: NULL if it is missing. */
 static int referred(struct prt_workspace *w, int there, uint8_t id, const int64_t **values) {
     *values = NULL;
     if (!there) {
@@ -296,7 +296,7 @@ static int referred(struct prt_workspace *w, int there, uint8_t id, const int64_
     return status < 0 ? status : 0;
 }
 
-/* Whether a column that was asked for is one run. */
+/* Whether a requested column is one run. */
 static int is_constant(const struct prt_workspace *w, uint8_t id) {
     int64_t value;
     return prt_constant(w, id, &value);
@@ -375,7 +375,7 @@ static int get_gaps(struct gaps *g, size_t row, size_t count, const uint64_t *ga
 
 /* ---------------------------------------------------------------- a number a row */
 
-#define PIECE 1024 /* rows at a time: what lies between the bytes and the values stays in the nearest cache */
+#define PIECE 1024 /* rows at a time: intermediate values stay in the nearest cache */
 
 /* The rows of a column that has a number for each, as int64 in `values` or as int32 in `narrow`. */
 static int get_numbers(struct prt_workspace *w, uint8_t id, uint64_t base, int64_t *values, int32_t *narrow) {
@@ -525,7 +525,7 @@ int prt_narrow_integers(struct prt_workspace *w, uint8_t id, int32_t *values) {
     uint64_t beyond = 0;
     for (size_t i = 0; i < p->count; i++) {
         values[i] = (int32_t)wide[i];
-        beyond |= (uint64_t)wide[i] + 0x80000000u; /* high bits set where it does not fit */
+        beyond |= (uint64_t)wide[i] + 0x80000000u; /* high bits are set if it does not fit */
     }
     return beyond >> 32 ? PRT_TOO_WIDE : 0;
 }
@@ -610,7 +610,7 @@ int prt_doubles(struct prt_workspace *w, uint8_t id, double *values) {
 
 /* ---------------------------------------------------------------- text */
 
-/* Bytes of the character at `at`, 0 where it is no UTF-8. */
+/* The length of the character at `at`, 0 if it is not UTF-8. */
 static size_t character(const uint8_t *at, size_t left) {
     uint8_t c = at[0];
     if (c < 0x80) {

@@ -12,7 +12,7 @@
 #define PRT_SLACK 8 /* elements behind the last row of a column, which decoding may write */
 #define PRT_TOO_WIDE 2
 
-/* Where the columns of a payload lie; at is NULL where there is none. */
+/* The columns of a payload; at is NULL for a missing column. */
 struct prt_payload {
     uint16_t type;
     uint32_t count;
@@ -24,13 +24,13 @@ struct prt_payload {
     } columns[PRT_COLUMN_IDS];
 };
 
-/* What decoding keeps from column to column and from block to block. Begin with {0}. */
+/* Memory that decoding keeps from column to column and from block to block. Begin with {0}. */
 struct prt_workspace {
     const struct prt_payload *payload;
     int64_t *values[PRT_COLUMN_IDS]; /* of columns that others refer to */
     uint8_t known[PRT_COLUMN_IDS];
     size_t capacity[PRT_COLUMN_IDS];
-    uint32_t *names; /* column 1, where others refer to it */
+    uint32_t *names; /* column 1, if others refer to it */
     int64_t *last;   /* by name */
     size_t name_capacity, last_capacity, largest_name;
     int complete; /* prt_integers saw that no value of the column is PRT_MISSING; 0: there may be some */
@@ -39,16 +39,16 @@ struct prt_workspace {
 void prt_workspace_free(struct prt_workspace *workspace);
 void prt_workspace_begin(struct prt_workspace *workspace, const struct prt_payload *payload);
 
-/* 0, or -EBADMSG where columns do not fit into the payload. */
+/* 0, or -EBADMSG if columns do not fit into the payload. */
 int prt_payload_find(struct prt_payload *payload, const uint8_t *data, size_t length);
 
-/* Each of these: 0, 1 when the payload has no such column (or one of an unknown encoding), -EBADMSG when it is malformed, -ENOMEM. */
+/* Each of these returns 0, 1 if the payload has no such column (or one of an unknown encoding), -EBADMSG if it is malformed, or -ENOMEM. */
 int prt_integers(struct prt_workspace *workspace, uint8_t id, int64_t *values);            /* room for `count` and PRT_SLACK more */
 int prt_kept_integers(struct prt_workspace *workspace, uint8_t id, const int64_t **values); /* decoded once; valid to the next block */
-/* The same as int32; PRT_TOO_WIDE where one does not fit. */
+/* The same as int32; PRT_TOO_WIDE if a value does not fit. */
 int prt_narrow_integers(struct prt_workspace *workspace, uint8_t id, int32_t *values);
 int prt_doubles(struct prt_workspace *workspace, uint8_t id, double *values);
-/* `count` + 1 offsets into `bytes`, which hold as much as the column is long; what is no UTF-8 becomes '?'. */
+/* `count` + 1 offsets into `bytes`, which are as long as the column; bytes that are not UTF-8 become '?'. */
 int prt_texts(struct prt_workspace *workspace, uint8_t id, int32_t *offsets, uint8_t *bytes);
 
 /* Whether the column is one run of one value. */

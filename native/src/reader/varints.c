@@ -103,8 +103,8 @@ static ALWAYS_INLINE const uint8_t *by_words(const uint8_t *at, const uint8_t *e
 
 #ifdef WITH_LANES
 
-/* For the eight bits that say which bytes are continued: which byte goes where, how many numbers that makes, and of how many bytes. No
- * numbers: the first one is too long for a lane. */
+/* For the eight bits that mark continued bytes: the destination of each byte, the number of varints, and their bytes. No varints: the
+ * first one is too long for a lane. */
 struct shape {
     uint8_t from[16];
     uint8_t numbers, bytes;

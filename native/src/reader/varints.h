@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The number at `at`, and what is behind it; NULL where it does not end before `end` or does not fit 64 bits. */
+/* Reads the number at `at` and returns the position behind it; NULL if it does not end before `end` or does not fit 64 bits. */
 static inline const uint8_t *prt_varint(const uint8_t *at, const uint8_t *end, uint64_t *value) {
     uint64_t result = 0;
     for (unsigned shift = 0; at < end && shift < 64; shift += 7) {
@@ -24,7 +24,7 @@ static inline const uint8_t *prt_varint(const uint8_t *at, const uint8_t *end, u
 
 static inline uint64_t prt_unzigzag(uint64_t value) { return (value >> 1) ^ (0u - (value & 1u)); }
 
-/* `count` numbers, and what is behind them; NULL as above. */
+/* Reads `count` numbers and returns the position behind them; NULL as above. */
 const uint8_t *prt_varints(const uint8_t *at, const uint8_t *end, size_t count, uint64_t *values);
 /* The same of zigzag numbers. */
 const uint8_t *prt_zigzags(const uint8_t *at, const uint8_t *end, size_t count, uint64_t *values);

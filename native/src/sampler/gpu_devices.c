@@ -11,7 +11,7 @@
 #include "sampler_gpu.h"
 
 #define FAILURES_MAX 10     /* in a row: the question is put no more */
-#define ASLEEP_MS 30000u    /* a GPU that did not answer in time is left alone for so long */
+#define ASLEEP_MS 30000u    /* how long a GPU that did not answer in time is skipped */
 #define POWER_MAX 10000000u /* mW */
 #define CLOCK_MAX 100000u   /* MHz */
 #define REASONS_MAX (1ull << 53) /* exact as a double */
@@ -79,11 +79,11 @@ static void add_error(struct text *text, int code) {
     }
 }
 
-/* "GPU 0 to 2, 5: why; GPU 3: why", of those that `why_of` says something about: each reason once. */
+/* "GPU 0 to 2, 5: why; GPU 3: why", of the GPUs for which `why_of` returns a text: each reason once. */
 static void tell(struct gpus *gpus, const char *what, void (*why_of)(const struct gpus *, int gpu, int question, struct text *),
                  int question) {
     enum { REASON = 320 };
-    char same[GPUS_MAX] = {0}; /* told already, with an earlier one */
+    char same[GPUS_MAX] = {0}; /* reported already, with an earlier GPU */
     char (*reasons)[REASON] = calloc((size_t)gpus->count, REASON);
     size_t size = (size_t)gpus->count * (REASON + 16) + 64;
     struct text text = {malloc(size), size, 0};
@@ -171,7 +171,7 @@ static void fact(struct gpus *gpus, int number, const char *what, const char *va
     }
 }
 
-static void clean(char *text) { /* of NVML_TEXT + 1 bytes: ended, and nothing but what can be printed */
+static void clean(char *text) { /* of NVML_TEXT + 1 bytes: terminated, with printable characters only */
     text[NVML_TEXT] = 0;
     for (char *c = text; *c; c++) {
         *c = *c >= ' ' && *c <= '~' ? *c : '?';

@@ -32,7 +32,7 @@ static const struct field {
     enum gpu_group group;
     enum gpu_question question;
     enum kind kind;
-    unsigned id, scope, newer; /* newer: the id in drivers that have not got the first one; in bytes, where that is in KiB */
+    unsigned id, scope, newer; /* newer: the id in drivers that lack the first one; in bytes if that is in KiB */
     enum sampler_metric metric;
     double factor, most; /* of the value */
 } fields[] = {

@@ -6,7 +6,7 @@
 #define EVENTS_MAX 16   /* at once */
 #define FAILURES_MAX 10 /* in a row; then no set is made any more */
 
-/* A problem of the set, whatever its code says of a device. */
+/* A problem of the set, whatever its code means for a device. */
 static void judge_all(struct gpus *gpus, int code) {
     code = code == NVML_GPU_IS_LOST || code == NVML_RESET_REQUIRED || code == NVML_TIMED_OUT ? NVML_UNKNOWN : code;
     for (int i = 0; i < gpus->count; i++) {

@@ -60,7 +60,7 @@ static void load(void) {
             dlclose(library);
             return;
         }
-        /* A function pointer is no object pointer in C: its bytes are copied, as POSIX allows. */
+        /* A function pointer is not an object pointer in C: its bytes are copied, as POSIX allows. */
         memcpy((char *)&functions + wanted[i].place, &at, sizeof at);
     }
     loaded = 1;

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* As the library defines them since its version 11; a test holds them against the vendor's header, with types of its own. */
+/* As the library defines them since its version 11; a test compares them with the vendor's header, with types of its own. */
 #ifndef POSTRUN_NVML_TYPES
 typedef void *nvml_device;
 typedef int nvml_result;
@@ -15,7 +15,7 @@ struct nvml_utilisation {
     unsigned gpu, memory; /* per cent of the time since the driver looked last */
 };
 struct nvml_memory {
-    unsigned long long total, free, used; /* bytes; used with what the driver keeps for itself */
+    unsigned long long total, free, used; /* bytes; used includes what the driver reserves for itself */
 };
 struct nvml_memory_v2 {
     unsigned version;

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define DEAR_SAMPLES 3   /* so many in a row double the interval: one alone may be a page fault or an interrupt */
-#define CHEAP_SAMPLES 60 /* so many in a row halve it again */
+#define DEAR_SAMPLES 3   /* this many in a row double the interval: a single one may be a page fault or an interrupt */
+#define CHEAP_SAMPLES 60 /* this many in a row halve it again */
 #define INTERVAL_MAX 60000u
 
 static const char *const metric_names[SAMPLER_METRICS] = {
@@ -85,7 +85,7 @@ static const char *const metric_names[SAMPLER_METRICS] = {
     "sampler.interval_ms",
 };
 
-static int64_t processor_ns(void) { /* of this thread: waiting for a core is no cost */
+static int64_t processor_ns(void) { /* of this thread: waiting for a core costs nothing */
     struct timespec now;
     if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) {
         return 0;
@@ -135,7 +135,7 @@ void postrun_sampler_gpus(struct sampler *sampler, const struct gpu_visible *vis
 
 uint32_t postrun_sampler_interval_ms(const struct sampler *sampler) { return sampler->interval_ms; }
 
-/* One per cent of an interval is 10 us per ms of it. */
+/* One percent of an interval is 10 us per ms. */
 static void adapt(struct sampler *sampler, int64_t cost_ns) {
     int64_t limit_ns = (int64_t)sampler->interval_ms * 10000;
     sampler->dear = cost_ns > limit_ns ? sampler->dear + 1 : 0;
@@ -189,7 +189,7 @@ int postrun_sampler_sample(struct sampler *sampler, int64_t ticks) {
 
     int64_t cost = processor_ns() - begun + of_gpus;
     postrun_sampler_emit(sampler, M_COST, -1, (double)cost / 1e3);
-    if (first) { /* opens everything, so its cost says nothing of the others' */
+    if (first) { /* it opens everything, so its cost does not predict the others' */
         postrun_sampler_emit(sampler, M_INTERVAL, -1, sampler->interval_ms);
     } else {
         adapt(sampler, cost);

@@ -21,9 +21,9 @@ struct sampler;
 int postrun_sampler_open(const char *root, const char *name);
 void postrun_sampler_close(int *fd); /* and sets it to -1 */
 
-/* The whole file from its beginning, as text ended by NUL in the sampler's buffer, valid until the next read. `single`: the kernel hands
- * over all of this file at once, so that a short read is the end. Bytes read, or a negative errno. Allocates only where a file is longer
- * than any before. */
+/* The whole file from its beginning, as text ended by NUL in the sampler's buffer, valid until the next read. `single`: the kernel
+ * delivers all of this file at once, so a short read is the end. Returns bytes read, or a negative errno. Allocates only if a file is
+ * longer than any before. */
 int64_t postrun_sampler_read(struct sampler *sampler, int fd, int single, char **text);
 
 /* The next line that is ended by a newline (which becomes NUL), or NULL. A last line without one was cut off, maybe within a number. */
@@ -151,7 +151,7 @@ struct sampler_core {
     uint64_t ticks[CORE_FIELDS];
 };
 
-/* Disks and network interfaces: named counters of which some are summed. */
+/* Disks and network interfaces: named counters, some of which are summed. */
 #define SAMPLER_NAME 64
 #define SAMPLER_COUNTERS 4
 #define SAMPLER_DEVICES_MAX 65536
@@ -164,7 +164,7 @@ struct sampler_device {
 struct sampler_devices {
     struct sampler_device *device;
     uint64_t broken;              /* the last sample with a line that could not be read; 0: none */
-    size_t count, capacity, next; /* next: where the next line's device probably is, as the order seldom changes */
+    size_t count, capacity, next; /* next: the probable index of the next line's device, as the order seldom changes */
 };
 
 enum psi_file { PSI_CPU, PSI_MEMORY, PSI_IO, PSI_FILES };
@@ -223,14 +223,14 @@ struct sampler {
     struct perf_group *group;
     const struct gpu_visible *gpu_wanted; /* NULL: no samples of GPUs */
     int64_t gpu_patience_ns;              /* how long a sample waits for the GPUs; 0: the default */
-    int64_t gpu_waiting_ns;               /* after which GPUs that do not answer are told of; 0: the default */
+    int64_t gpu_waiting_ns;               /* after which GPUs that do not answer are reported; 0: the default */
     struct gpus *gpus;
     struct infiniband *infiniband; /* NULL: no ports */
 };
 
 void postrun_sampler_emit(struct sampler *sampler, enum sampler_metric metric, int32_t unit, double value);
 
-/* Each part: open once, sample, close. Opening never fails; what is missing is recorded as a capability. */
+/* Each part: open once, sample, close. Opening never fails; missing sources are recorded as capabilities. */
 void postrun_sampler_proc_open(struct sampler *sampler);
 void postrun_sampler_proc_sample(struct sampler *sampler);
 void postrun_sampler_proc_close(struct sampler *sampler);
@@ -240,11 +240,11 @@ void postrun_sampler_cgroup_close(struct sampler *sampler);
 void postrun_sampler_infiniband_open(struct sampler *sampler);
 void postrun_sampler_infiniband_sample(struct sampler *sampler);
 void postrun_sampler_infiniband_close(struct sampler *sampler);
-void postrun_sampler_perf_open(struct sampler *sampler); /* after the first postrun_sampler_proc_sample, which knows the cores */
+void postrun_sampler_perf_open(struct sampler *sampler); /* after the first postrun_sampler_proc_sample, which lists the cores */
 void postrun_sampler_perf_sample(struct sampler *sampler);
 void postrun_sampler_perf_close(struct sampler *sampler);
 void postrun_sampler_gpu_open(struct sampler *sampler);
-int64_t postrun_sampler_gpu_sample(struct sampler *sampler); /* what it cost on another thread, in ns */
-void postrun_sampler_gpu_close(struct sampler *sampler);     /* hands over what came late */
+int64_t postrun_sampler_gpu_sample(struct sampler *sampler); /* returns the cost on another thread, in ns */
+void postrun_sampler_gpu_close(struct sampler *sampler);     /* emits late values */
 
 #endif

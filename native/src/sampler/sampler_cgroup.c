@@ -20,7 +20,7 @@ static const char *const statistic_files[2][CGROUP_PARTS] = {{"cpu.stat", "memor
 
 /* ---------------------------------------------------------------- where */
 
-/* Whether a list of words with commas between holds the word. */
+/* Whether a comma-separated list of words contains the word. */
 static int lists(const char *list, const char *word) {
     size_t length = strlen(word);
     for (const char *p = list; p != NULL; p = strchr(p, ',')) {
@@ -87,8 +87,8 @@ static int is_folder(const char *path) {
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* A mount of the hierarchy: into `folder` the folder of `own`, or, where the mount does not show it, its top. `top`: length of the part that
- * is the mount. 2: found, 1: only the top, 0: no mount. */
+/* A mount of the hierarchy: `folder` becomes the folder of `own`, or the mount's top if the mount does not show it. `top`: the length of
+ * the mount's part. 2: found, 1: only the top, 0: no mount. */
 static int own_folder(struct sampler *sampler, int fd, const char *controller, const char *own, char folder[PATH_MAX], size_t *top) {
     char *at;
     int64_t length = postrun_sampler_read(sampler, fd, 0, &at);
@@ -219,7 +219,7 @@ void postrun_sampler_cgroup_close(struct sampler *sampler) {
 
 /* ---------------------------------------------------------------- values */
 
-/* The numbers in the first line. "max", "-1" and what is cut off are no numbers. */
+/* The numbers in the first line. "max", "-1" and incomplete text are not numbers. */
 static int numbers(struct sampler *sampler, int fd, uint64_t *value, int count) {
     char *at;
     int64_t length = fd < 0 ? 0 : postrun_sampler_read(sampler, fd, 1, &at);

@@ -30,9 +30,9 @@ void postrun_sampler_gpu_close(struct sampler *sampler) { (void)sampler; }
 #define PATIENCE_NS 50000000     /* of a sample */
 #define LAST_PATIENCE_NS 2000000000 /* of the end */
 #define WINDOW_NS 20000000       /* of bytes over PCIe */
-#define WAITING_NS 10000000000   /* after which a GPU that does not answer is told of */
+#define WAITING_NS 10000000000   /* after which a GPU that does not answer is reported */
 
-/* ---------------------------------------------------------------- the thread that asks */
+/* ---------------------------------------------------------------- the query thread */
 
 void postrun_gpus_fact(struct gpus *gpus, const char *key, const char *value) {
     pthread_mutex_lock(&gpus->lock);
@@ -177,7 +177,7 @@ static void wait_for(struct gpus *gpus, const int *done, int64_t ns) {
     }
 }
 
-/* Under the lock: hands over an answer; what it cost. */
+/* Under the lock: emits an answer; returns its cost. */
 static int64_t take(struct sampler *sampler, struct gpus *gpus) {
     if (!gpus->answered) {
         return 0;
@@ -201,7 +201,7 @@ int64_t postrun_sampler_gpu_sample(struct sampler *sampler) {
     }
     int64_t cost = 0;
     pthread_mutex_lock(&gpus->lock);
-    cost += take(sampler, gpus); /* an answer that came late */
+    cost += take(sampler, gpus); /* a late answer */
     if (!gpus->asked && !gpus->ended) {
         gpus->asked = 1;
         gpus->ticks = sampler->ticks;

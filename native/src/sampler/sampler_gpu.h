@@ -44,10 +44,10 @@ struct gpu_asked { /* a question to one GPU */
 
 struct gpu {
     nvml_device handle;
-    int there, met;     /* is asked; was so at the start */
-    int lost;           /* code for which it is asked no more */
-    int asleep, slow;   /* samples in which it is not asked; it has been so before */
-    int mig, old_memory; /* is divided; the driver knows only the first version of the question for memory */
+    int there, met;     /* is queried; was queried at the start */
+    int lost;           /* code that ended its queries */
+    int asleep, slow;   /* samples in which it is not queried; it has been so before */
+    int mig, old_memory; /* is divided (MIG); the driver has only the first version of the memory query */
     char uuid[NVML_TEXT + 1], name[NVML_TEXT + 1];
     char *parts; /* UUIDs of MIG devices */
     unsigned long long total;
@@ -55,7 +55,7 @@ struct gpu {
     int64_t due[GPU_GROUPS]; /* ticks at which each group of fields is read next; 0: now */
     int begun[GPU_GROUPS];   /* was read before */
     int64_t health_at; /* and at which its health was read */
-    enum { WINDOW_NONE, WINDOW_WANTED, WINDOW_BEGUN, WINDOW_DONE } window; /* of bytes over PCIe, where the counter may have 32 bits */
+    enum { WINDOW_NONE, WINDOW_WANTED, WINDOW_BEGUN, WINDOW_DONE } window; /* of bytes over PCIe, if the counter may have 32 bits */
     uint32_t window_bytes[2]; /* at its begin: sent, received */
     int64_t window_ns, window_ticks; /* its begin, its end */
     double window_rate[2];
@@ -83,7 +83,7 @@ struct gpus {
     const struct nvml *nvml;
     struct gpu *gpu;
     int count;
-    uint32_t changed; /* bits of the questions of which there is something new to tell */
+    uint32_t changed; /* bits of the queries with something new to report */
     struct gpu_reading fresh[GPU_READINGS];
     size_t fresh_count;
     int64_t base_ticks, base_ns; /* of the last sample, by both clocks */
@@ -93,11 +93,11 @@ struct gpus {
 
     /* under the lock */
     pthread_mutex_t lock;
-    pthread_cond_t news; /* of any of these */
+    pthread_cond_t news; /* signals a change of any of these */
     int ready, ended;    /* the thread: has opened the driver's library and found GPUs; will do no more */
-    int stop, abandoned; /* the sampler: wants no more; has gone without waiting */
+    int stop, abandoned; /* the sampler: requests no more; has left without waiting */
     int asked, answered;
-    int64_t ticks, asked_ns; /* of the sample that was asked for */
+    int64_t ticks, asked_ns; /* of the requested sample */
     int64_t cost_ns;         /* of the answer: time in the driver */
     struct gpu_reading reading[GPU_READINGS];
     size_t count_read;
@@ -106,18 +106,18 @@ struct gpus {
 
 #pragma GCC visibility push(hidden)
 
-/* A fact, or a capability that is missing, unless nobody listens any more. */
+/* Records a fact, or a missing capability, unless the sampler has left. */
 void postrun_gpus_fact(struct gpus *gpus, const char *key, const char *value);
 void postrun_gpus_capability(struct gpus *gpus, const char *what, const char *why);
 
-/* gpu_devices.c: 1 where there are GPUs, all in the thread of its own. */
+/* gpu_devices.c: 1 if there are GPUs. All of these run on the query thread. */
 int postrun_gpus_open(struct gpus *gpus);
 void postrun_gpus_read(struct gpus *gpus); /* into fresh */
-void postrun_gpus_read_last(struct gpus *gpus); /* at the end: adds to fresh what is not to be missed */
+void postrun_gpus_read_last(struct gpus *gpus); /* at the end: adds the last values to fresh */
 void postrun_gpus_close(struct gpus *gpus);
 int64_t postrun_gpus_now(const struct gpus *gpus); /* ticks */
 void postrun_gpu_put(struct gpus *gpus, enum sampler_metric metric, int unit, double value);
-/* What the driver's answer means for the next time; 1 where it is a value. */
+/* Evaluates the driver's answer for the next query; 1: it is a value. */
 int postrun_gpu_judge(struct gpus *gpus, struct gpu *gpu, enum gpu_question question, int code);
 /* The same of a value: whether it is `sound`. */
 int postrun_gpu_sound(struct gpus *gpus, struct gpu *gpu, enum gpu_question question, int sound, unsigned long long value);

@@ -44,7 +44,7 @@ struct counter {
 
 struct infiniband_port {
     char device[SAMPLER_NAME], number[SAMPLER_NAME];
-    int fd[BYTE_FILES]; /* kept open; what is read once a minute is not, as a program may have few descriptors left */
+    int fd[BYTE_FILES]; /* kept open; files that are read once a minute are not, as a program may have few descriptors left */
     struct counter bytes[BYTE_FILES], count[COUNTERS];
     int active, tenths; /* link, as last written: 1 or 0, tenths of Gbit/s; -1: not yet */
 };
@@ -104,7 +104,7 @@ static int add_port(struct sampler *sampler, struct infiniband *all, const char 
     return found;
 }
 
-/* The names in a folder of SYS, in their order. -errno where there is no such folder. */
+/* The names in a folder of SYS, sorted. -errno: there is no such folder. */
 static int names_in(const struct sampler *sampler, const char *folder, struct dirent ***names) {
     char path[2 * PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/%s", sampler->sys, folder);

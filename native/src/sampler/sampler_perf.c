@@ -88,7 +88,7 @@ static void close_groups(struct sampler *sampler) {
     sampler->groups = 0;
 }
 
-/* Opens the chosen events on every core. 0, or the error of the event whose place goes to *failed. */
+/* Opens the chosen events on every core. 0, or the error of the event whose index goes to *failed. */
 static int open_groups(struct sampler *sampler, int cores, int *failed) {
     *failed = 0;
     sampler->group = calloc((size_t)cores, sizeof *sampler->group);
@@ -143,7 +143,7 @@ void postrun_sampler_perf_open(struct sampler *sampler) {
         close(fd);
         sampler->event[sampler->events++] = event;
     }
-    /* The program needs its descriptors itself: an eighth of what it may open is enough. */
+    /* The program needs its descriptors itself: the limit is an eighth of those that it may open. */
     struct rlimit limit;
     rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur / 8 : 8192;
     while (sampler->events > 0 && (rlim_t)sampler->events * (rlim_t)cores > most) {

@@ -47,9 +47,9 @@ static struct sampler_core *core_of(struct sampler *sampler, uint64_t number) {
     return &sampler->cores[number];
 }
 
-/* Idle time and I/O wait are two views of the same time: when a waiting task wakes on another core, what was I/O wait becomes idle time,
- * and I/O wait runs backwards. Their sum does not, but for the rounding of each to a tick. The other counters only run backwards when
- * they were reset. */
+/* Idle time and I/O wait are two views of the same time: when a waiting task wakes on another core, I/O wait becomes idle time, and the
+ * I/O wait counter runs backwards. Their sum does not, except for rounding each to a tick. The other counters run backwards only if they
+ * were reset. */
 static void compare_core(struct sampler *sampler, int32_t unit, const uint64_t now[CORE_FIELDS], const uint64_t before[CORE_FIELDS]) {
     double busy = 0;
     for (int i = 0; i < CORE_FIELDS; i++) {
@@ -191,7 +191,7 @@ static struct sampler_device *find_device(struct sampler_devices *table, const c
     return NULL;
 }
 
-/* A record for a device that was not seen before: one of a device long gone, or a new one. NULL: no memory. */
+/* A record for a device that was not seen before: the record of a device that is long gone, or a new one. NULL: no memory. */
 static struct sampler_device *add_device(struct sampler_devices *table, const char *name, uint64_t number) {
     struct sampler_device *device = NULL;
     for (size_t i = 0; i < table->count && device == NULL; i++) {
@@ -241,8 +241,8 @@ static void count_device(struct sampler *sampler, struct sampler_device *device,
     device->seen = sampler->number;
 }
 
-/* Whether the sums are those of the interval. `broken`: a line could not be read, so that a device is missing, and the sums are too small
- * now, and once more when it is back and nothing is known of where it was before. */
+/* Whether the sums cover the interval. `broken`: a line could not be read, so a device is missing: the sums are too small now, and again
+ * when it returns without a previous value. */
 static int complete(const struct sampler *sampler, struct sampler_devices *table, const struct sum *sum, int broken) {
     if (broken) {
         table->broken = sampler->number;
@@ -259,7 +259,7 @@ static int exists(const struct sampler *sampler, const char *folder, const char 
 
 static int starts(const char *name, const char *prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; }
 
-/* Whether the device lies on other block devices, which count the same transfers. */
+/* Whether the device is on top of other block devices, which count the same transfers. */
 static int stacked(const struct sampler *sampler, const char *name) {
     char path[2 * PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/block/%s/slaves", sampler->sys, name);
@@ -275,7 +275,7 @@ static int stacked(const struct sampler *sampler, const char *name) {
     return below;
 }
 
-/* sda1 of sda, nvme0n1p2 of nvme0n1: by the names alone, where there is no sys/block. */
+/* sda1 of sda, nvme0n1p2 of nvme0n1: by name alone, if there is no sys/block. */
 static int partition_of(const char *name, const char *disk) {
     size_t length = strlen(disk);
     if (length == 0 || strncmp(name, disk, length) != 0 || name[length] == '\0') {
@@ -436,7 +436,7 @@ static void sample_network(struct sampler *sampler) {
         }
         count_device(sampler, device, now, sums);
     }
-    /* Bridges, bonds, tunnels and the host's ends of container interfaces carry bytes that a hardware interface counts, too. */
+    /* Bridges, bonds, tunnels and the host's ends of container interfaces carry bytes that a hardware interface counts also. */
     const struct sum *sum = &sums[sums[HARDWARE].devices > 0 ? HARDWARE : OTHER];
     if (sum->devices > 0) {
         sampler->anything = 1;

@@ -40,7 +40,7 @@ static int rehash(string_table *t) {
     return 0;
 }
 
-/* The entry of a text, or the free one where it would be; the table has entries. */
+/* The index of a text's entry, or of the free entry for it; the table has entries. */
 static size_t slot_of(const string_table *t, text p, size_t n, uint64_t hash) {
     size_t i = hash & t->mask;
     for (; t->entries[i].id; i = (i + 1) & t->mask) {
@@ -183,7 +183,7 @@ static void strip(text *p, text *end) {
 
 enum numeric { NOT_NUMERIC, NUMERIC, OUT_OF_RANGE };
 
-/* The number a string stands for: decimal, or hexadecimal if allowed. */
+/* The number in a string: decimal, or hexadecimal if allowed. */
 static enum numeric number_of_text(text p, text end, int decimals, int hexadecimal, int64_t *result) {
     strip(&p, &end);
     if (p == end) {
@@ -369,7 +369,7 @@ static int64_t time_of(trace_scan *s, const value *v, text at, int *failed) {
     return TRACE_SCAN_MISSING;
 }
 
-/* A pid or tid: its number, or what stands for its text. */
+/* A pid or tid: its number, or a number that represents its text. */
 static int64_t id_of(trace_scan *s, const value *v, text at, int *failed) {
     if (v->kind == NUMBER) {
         return int_of(s, v, at, failed);
@@ -441,7 +441,7 @@ static int is_wide(const trace_scan *s, trace_scan_text category) {
     return 0;
 }
 
-#define METADATA_BYTES 64 /* what an M event takes in addition to its text */
+#define METADATA_BYTES 64 /* memory of an M event in addition to its text */
 
 /* Puts the event that has been read into the columns; -1 without memory. */
 int columns_add(trace_scan *s, text start, text end) {

@@ -81,7 +81,7 @@ int scan_is_text(text p, text end, const char *what) {
     return (size_t)(end - p) >= n && memcmp(p, what, n) == 0;
 }
 
-/* The first quote or backslash at or after p, or end; *odd is set if a control character or a byte above 127 came before. */
+/* The first quote or backslash at or after p, or end; *odd is set if a control character or a byte above 127 precedes it. */
 static text find_quote(text p, text end, int *odd) {
 #if defined(__SSE2__)
     const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\'), space = _mm_set1_epi8(' ');
@@ -110,7 +110,7 @@ static text find_quote(text p, text end, int *odd) {
     return p;
 }
 
-/* Length of the character at p, or of the longest start of one (Unicode 15, 3.9, "maximal subparts"); *valid says which. */
+/* The length of the character at p, or of the longest start of one (Unicode 15, 3.9, "maximal subparts"); *valid: which of them. */
 static size_t utf8_length(text p, text end, int *valid) {
     uint8_t c = *p;
     size_t length = c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
@@ -238,7 +238,7 @@ int scan_decode_into(trace_scan *s, buffer *b, text p, size_t length) {
     return 0;
 }
 
-/* Text as it stands, in b, with bad UTF-8 replaced. */
+/* The text unchanged, in b, with invalid UTF-8 replaced. */
 int scan_repair_utf8_into(buffer *b, text p, size_t length) {
     if (length > SIZE_MAX / 4 || reserve(b, length * 3 + 4)) {
         return -1;
@@ -292,7 +292,7 @@ static text brace_before(text quote, text from) {
     return p > from && p[-1] == '{' ? p - 1 : NULL;
 }
 
-/* Whether a backslash and a quote, p behind them, end a string all the same: the next key follows. */
+/* Whether a backslash and a quote, p behind them, end a string nevertheless: the next key follows. */
 static int next_key_follows(text p, text end) {
     p = skip_some_white(p, end);
     if (p >= end || *p != ',') {
@@ -318,7 +318,7 @@ static int next_key_follows(text p, text end) {
     return p < end && *p == ':';
 }
 
-/* Whether the quote ends a value string, by what follows it. DONE: yes; BROKEN: no, it is bare. */
+/* Whether the quote ends a value string, judging by the text behind it. DONE: yes; BROKEN: no, it is bare. */
 static enum outcome ends_string(text quote, text end, int in_array, unsigned depth) {
     text p = skip_white(quote + 1, end);
     if (p >= end) {
@@ -422,7 +422,7 @@ enum outcome scan_simple_string(text *at, text end, value *v) {
     return DONE;
 }
 
-/* The key at the quote *at and its colon; a decoded key stands in s->scratch. */
+/* The key at the quote *at and its colon; a decoded key is in s->scratch. */
 enum outcome scan_key(trace_scan *s, text *at, text end, value *key) {
     enum outcome o = scan_simple_string(at, end, key);
     if (o != DONE) {
@@ -535,9 +535,9 @@ enum outcome scan_value(trace_scan *s, text *at, text end, int event) {
     text p = *at;
     unsigned depth = 0;
     int in_args = 0;
-    value ignored, *target = &ignored; /* where the next value goes */
-    value *container[3] = {&ignored, &ignored, &ignored}; /* where the array or object opened at this depth goes */
-    value *element = NULL; /* where the next element of an argument goes ... */
+    value ignored, *target = &ignored; /* destination of the next value */
+    value *container[3] = {&ignored, &ignored, &ignored}; /* destination of the array or object opened at this depth */
+    value *element = NULL; /* destination of the next element of an argument ... */
     int elements_left = 0; /* ... of three */
     for (;;) {
         p = skip_white(p, end);

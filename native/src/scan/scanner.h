@@ -89,7 +89,7 @@ struct trace_scan {
     text start, end; /* of the text being scanned */
     int64_t base;    /* offset of start in the file */
     int final, no_memory;
-    /* where in the document */
+    /* position in the document */
     enum state state;
     int root, after_element, after_comma, anything;
     size_t member_bytes;
@@ -168,7 +168,7 @@ static inline enum outcome broken(trace_scan *s, text at) {
 int lexer_new(trace_scan *s, const trace_scan_options *options); /* -1: out of memory */
 void lexer_free(trace_scan *s);
 
-/* Each reads what is at *at and moves *at behind it. `end`: the end of the text. */
+/* Each reads the item at *at and moves *at behind it. `end`: the end of the text. */
 enum outcome scan_value(trace_scan *s, text *at, text end, int event); /* event: fills s->field, s->args and s->elements */
 enum outcome scan_key(trace_scan *s, text *at, text end, value *key);  /* a quoted key and its colon; a decoded key is in s->scratch */
 enum outcome scan_simple_string(text *at, text end, value *v);         /* a string that ends at its first unescaped quote */

@@ -70,12 +70,12 @@ typedef struct {
 
 typedef struct trace_scan trace_scan;
 
-trace_scan *trace_scan_new(const trace_scan_options *options); /* NULL: out of memory; copies what it needs */
+trace_scan *trace_scan_new(const trace_scan_options *options); /* NULL: out of memory; copies the options */
 void trace_scan_free(trace_scan *scan);
 int trace_scan_feed(trace_scan *scan, const uint8_t *data, size_t length);
 int trace_scan_finish(trace_scan *scan);
 
-/* What was decoded; valid until the next call of feed, finish or clear. */
+/* The decoded results; valid until the next call of feed, finish or clear. */
 const trace_scan_table *trace_scan_events(const trace_scan *scan);
 const trace_scan_table *trace_scan_wide(const trace_scan *scan);
 size_t trace_scan_string_count(const trace_scan *scan);                 /* new ones since the last clear */

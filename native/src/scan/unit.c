@@ -82,7 +82,7 @@ static int is_event_array(text p, text end) {
     return scan_is_text(p, end, "\"ph\"") && scan_is_event_key(p, end);
 }
 
-/* Each of these reads one thing at *at and moves behind it (1), or needs more text and changes nothing (0). */
+/* Each of these reads one item at *at and moves *at behind it (1), or needs more text and changes nothing (0). */
 
 /* Text from start on is lost; look for the next start of an event from *at on. */
 static int lose(trace_scan *s, text start, text *at, enum defect kind, enum defect reason) {
@@ -104,7 +104,7 @@ static void enter_array(trace_scan *s) {
     s->state = IN_ARRAY;
 }
 
-/* Longest text that tells the start of an event or of the array of events: 143 bytes, and some. */
+/* Longest text that identifies the start of an event or of the array of events: 143 bytes, plus a margin. */
 #define RESTART_LONGEST 160
 
 static int resynchronise(trace_scan *s, text *at) {
@@ -412,7 +412,7 @@ static int in_array_or_object(trace_scan *s, text *at) {
     return 1;
 }
 
-/* Scans text as far as it goes; returns how many bytes are done with. */
+/* Scans the text as far as possible; returns the number of bytes that are done. */
 static size_t scan(trace_scan *s, text start, size_t length) {
     s->start = start;
     s->end = start + length;

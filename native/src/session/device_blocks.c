@@ -32,7 +32,7 @@ static struct {
 /* ---------------------------------------------------------------- time */
 
 struct segment { /* between two anchors, or beyond the last */
-    int64_t from, to; /* ns: what is in between is of it */
+    int64_t from, to; /* ns: the range of the segment */
     int64_t base, ticks; /* of its first anchor */
     int64_t ticks_long, real_long, monotonic_long;
 };
@@ -41,8 +41,8 @@ static const struct clock_anchor *anchor(const struct session *s, size_t back) {
     return &s->anchors[(s->anchor_count - 1 - back) % ANCHORS];
 }
 
-/* The latest pair of anchors whose time has `ns`; before the first and behind the last one the nearest pair's. As docs/trace-format.md says
- * how a reader goes the other way. */
+/* The latest pair of anchors whose time contains `ns`; before the first and behind the last anchor, the nearest pair.
+ * docs/trace-format.md describes the reader's way back. */
 static struct segment segment_of(const struct session *s, int64_t ns) {
     size_t count = s->anchor_count < ANCHORS ? s->anchor_count : ANCHORS;
     const struct clock_anchor *newest = anchor(s, 0);
@@ -67,7 +67,8 @@ static struct segment segment_of(const struct session *s, int64_t ns) {
     return segment;
 }
 
-/* Of `ns`, `over` of which are `by` ticks, the tick next to the middle: readers round down, and get just these ns where a tick is shorter. */
+/* Converts `ns` at the rate of `by` ticks per `over` ns to the tick next to the middle: readers round down, and get exactly these ns if
+ * a tick is shorter. */
 static int64_t ticks_in(int64_t ns, int64_t by, int64_t over) {
     __int128 value = ((__int128)2 * ns + 1) * by - over, whole = (__int128)2 * over;
     __int128 result = value > 0 ? (value + whole - 1) / whole : value / whole;
@@ -171,7 +172,7 @@ static void write_block(struct session *s, const struct device_shape *shape, uin
 
 static void write_table(struct session *s, enum device_table table, const struct device_batch *batches) {
     const struct device_shape *shape = &postrun_device_shapes[table];
-    struct segment segment = {0, 0, 0, 0, 1, 1, 1}; /* holds nothing */
+    struct segment segment = {0, 0, 0, 0, 1, 1, 1}; /* contains nothing */
     uint32_t n = 0;
     for (const struct device_batch *batch = batches; batch; batch = batch->next) {
         for (size_t at = 0; at < batch->count; at += 1u + postrun_device_shapes[batch->words[at]].count) {
@@ -231,7 +232,7 @@ static void write_batches(struct session *s, struct device_batch *batches) {
     pthread_mutex_lock(&postrun_state_lock);
     postrun_totals.recorded += rows;
     pthread_mutex_unlock(&postrun_state_lock);
-    postrun_file_anchor(s); /* so that all of them lie between two */
+    postrun_file_anchor(s); /* so that all of them are between two anchors */
     for (int table = 0; table < DEVICE_CONTEXT; table++) {
         write_table(s, (enum device_table)table, batches);
     }

@@ -6,8 +6,8 @@
 #include "core/waiting.h"
 #include "session.h"
 
-#define TABLE_NS 60000000000 /* the whole table of names again: after so long, */
-#define TABLE_BYTES (64u << 20) /* or so many bytes */
+#define TABLE_NS 60000000000 /* the whole table of names is written again after this time */
+#define TABLE_BYTES (64u << 20) /* or this many bytes */
 
 static _Atomic uint32_t wake_word; /* postrun_session_wake() sets it, the drain loop takes it (waiting.c) */
 
@@ -47,8 +47,8 @@ static void take_counts(struct session *s, struct thread *thread) {
     pthread_mutex_unlock(&postrun_state_lock);
 }
 
-/* Ranges still open on a thread that records no more, or no longer matters: ended at `now`. The frame of what was drained last may still be
- * there, as a thread that is just ending it takes the frame away after it wrote the record. */
+/* Ends, at `now`, the ranges that are still open on a thread that records no more, or no longer matters. The frame of the last drained
+ * record may still be there, because a thread that is ending a range removes the frame after it wrote the record. */
 static void close_frames(struct session *s, struct thread *thread, int64_t now) {
     const struct record *last = &thread->last;
     /* pairs with record.c: postrun_begin() and postrun_end() */

@@ -10,16 +10,16 @@ struct fact {
     uint64_t hash; /* of the key */
     char *key, *value;
 };
-struct facts { /* in the order in which they were told; the last of a key holds */
+struct facts { /* in the order of arrival; the last value of a key is valid */
     struct fact *list;
     size_t count, capacity, keys;
 };
 
 #define FACT_MAX 65536u /* bytes of a key or value */
 
-/* `replace`: what the key had before is needed no more. 0, or -ENOMEM: no memory, or too many keys. */
+/* `replace`: the previous value of the key is not needed any more. 0, or -ENOMEM: no memory, or too many keys. */
 int postrun_facts_add(struct facts *facts, const char *key, const char *value, bool replace);
-void postrun_facts_forget(struct facts *facts); /* values that others of the same key followed, where they are many */
+void postrun_facts_forget(struct facts *facts); /* drops values that later ones of the same key replaced, if there are many */
 void postrun_facts_free(struct facts *facts);
 
 /* Moves the metadata that the program stated before this session into its facts. Under postrun_state_lock. */

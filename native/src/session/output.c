@@ -58,7 +58,7 @@ static bool is_ours(const struct output *output, struct stat *file) {
     return fstat(output->fd, file) == 0 && file->st_dev == output->device && file->st_ino == output->inode;
 }
 
-/* All of `data`, or none: the file is cut back. Where a limit on file sizes is met, its signal (blocked here) is taken away again. */
+/* Writes all of `data`, or nothing: the file is cut back. If a limit on file sizes is reached, its signal (blocked here) is consumed. */
 static int write_all(struct output *output, const uint8_t *data, size_t length) {
     size_t done = 0;
     struct stat file;

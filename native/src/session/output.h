@@ -16,9 +16,9 @@
 
 struct output {
     int fd;
-    dev_t device; /* of the file behind fd, should the program close what is not its own */
+    dev_t device; /* of the file behind fd, in case the program closes a descriptor that is not its own */
     ino_t inode;
-    int error; /* negative errno value that ended the output; 0: goes on */
+    int error; /* negative errno value that ended the output; 0: continues */
     int zstd_level;
     mode_t mode;                     /* of files, whatever the umask; folders can be searched by whom the files can be read */
     uint32_t number;                 /* of the file, from 1 */
@@ -33,12 +33,12 @@ struct output {
     prt_bytes buffer;
 };
 
-/* Creates the folder where it is missing and makes its path absolute: 0 or a negative errno value. */
+/* Creates the folder if it is missing and makes its path absolute: 0 or a negative errno value. */
 int postrun_output_folder(struct output *output, const char *folder);
 int postrun_output_open(struct output *output); /* the next file and its header */
 /* Appends a block. After an error nothing more is written, and the file ends with its last complete block. */
 int postrun_output_block(struct output *output, prt_block block);
-/* Tries to append a block although the output has ended: a few bytes may find room where many did not. */
+/* Tries to append a block although the output has ended: a few bytes may fit where many did not. */
 int postrun_output_last_word(struct output *output, prt_block block);
 void postrun_output_check(struct output *output); /* ends the output if the file was deleted */
 void postrun_output_close(struct output *output);

@@ -66,7 +66,7 @@ void postrun_rows_write(struct session *s, uint32_t source) {
         prt_column columns[] = {{1, PRT_COLUMN_INT, rows->name},          {2, PRT_COLUMN_TIME, rows->start},
                                 {3, PRT_COLUMN_DURATION, rows->duration}, {5, PRT_COLUMN_INT, rows->depth},
                                 {6, PRT_COLUMN_INT, rows->flags},         {4, PRT_COLUMN_INT, rows->value}};
-        size_t n = sizeof columns / sizeof *columns - 1; /* without values where none has one */
+        size_t n = sizeof columns / sizeof *columns - 1; /* without values if no row has one */
         for (uint32_t i = 0; i < count; i++) {
             if (rows->value[i] != POSTRUN_NO_VALUE) {
                 n = sizeof columns / sizeof *columns;
@@ -149,7 +149,7 @@ int postrun_session_metric(uint32_t name, int32_t unit, int64_t ticks, double va
     return result;
 }
 
-/* By time, metric and unit: values of one metric stand side by side, whose differences are small. */
+/* By time, metric and unit: values of one metric are adjacent, and their differences are small. */
 static int compare_metrics(const void *a, const void *b) {
     const struct metric *x = a, *y = b;
     if (x->ticks != y->ticks) {

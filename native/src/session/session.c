@@ -38,10 +38,10 @@ postrun_statistics postrun_totals;
 static postrun_config configuration = POSTRUN_CONFIG_INIT; /* session_lock */
 static char *configured_folder;
 static uint32_t last_number;
-static struct session *parent; /* in a forked child: the session it goes on with */
+static struct session *parent; /* in a forked child: the session that it continues */
 
-/* Takes session_lock. Whoever has it is not cancelled, as it would never be released. -EDEADLK in a signal handler (maybe one that ends
- * the program) which interrupted a thread that has it. */
+/* Takes session_lock. Its owner is not cancelled, as the lock would never be released. -EDEADLK in a signal handler (maybe one that ends
+ * the program) that interrupted the thread which has the lock. */
 static int enter(int *cancellation) {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancellation);
     int error = -pthread_mutex_lock(&session_lock);
@@ -111,7 +111,7 @@ static bool gpu_off(void) {
     return gpu && strcmp(gpu, "0") == 0;
 }
 
-/* POSTRUN_ROTATE_S, where the program says nothing; 0: never. */
+/* POSTRUN_ROTATE_S, if the program does not configure it; 0: never. */
 static uint64_t rotate_by_environment(struct facts *facts) {
     const char *text = getenv("POSTRUN_ROTATE_S");
     if (!text || !*text) {
@@ -128,10 +128,10 @@ static uint64_t rotate_by_environment(struct facts *facts) {
     return 0;
 }
 
-/* Read and write for the user; nobody executes. */
+/* Read and write for the user; no execute permission. */
 static bool is_file_mode(uint64_t mode) { return mode <= 0666 && (mode & 0600) == 0600 && !(mode & 0111); }
 
-/* POSTRUN_MODE, in octal, where the program says nothing; else for its user alone. */
+/* POSTRUN_MODE, in octal, if the program does not configure it; by default for the user alone. */
 static mode_t mode_by_environment(struct facts *facts) {
     const char *text = getenv("POSTRUN_MODE");
     if (!text || !*text) {
@@ -150,7 +150,7 @@ static mode_t mode_by_environment(struct facts *facts) {
 static int begin(struct session *s) {
     const char *job = getenv("POSTRUN_DIR"), *recorder = getenv("POSTRUN_RECORDER"), *folder = configured_folder ? configured_folder : job;
     s->config = parent ? parent->config : configuration; /* the program may have set another since */
-    if (recorder && *recorder && job && *job) { /* all of a job goes to one folder, and its recorder samples the machine */
+    if (recorder && *recorder && job && *job) { /* all files of a job are in one folder, and its recorder samples the machine */
         folder = job;
         s->config.sample_ms = 0;
     }
@@ -258,7 +258,7 @@ static int start_session(bool by_environment) {
 
 static int start_locked(bool by_environment) {
     if (postrun_current && postrun_current->pid != getpid()) {
-        postrun_forked(); /* by a fork that asked no handlers */
+        postrun_forked(); /* by a fork that called no handlers */
     }
     if (postrun_current) {
         bool unasked = postrun_current->unasked;
@@ -285,7 +285,7 @@ static void environment_flags(void) {
     configuration.flags |= gpu && strcmp(gpu, "1") == 0 ? POSTRUN_GPU : 0;
 }
 
-/* The number of the session that runs, 0: none; and its flags, with GPU activity where the program configured that for a session which the
+/* The number of the running session, 0: none; and its flags, with GPU activity if the program configured that for a session that the
  * environment had begun. */
 static uint32_t running_locked(uint32_t *flags) {
     struct session *s = postrun_current;
@@ -336,7 +336,7 @@ void postrun_session_start_lazy(void) {
         }
         leave(cancellation);
         if (number) {
-            postrun_gpu_begin(number, flags, true); /* a forked child: nothing is done to it that it did not ask for */
+            postrun_gpu_begin(number, flags, true); /* a forked child: it gets only what it requested */
         }
     }
     errno = saved;
@@ -399,7 +399,7 @@ int postrun_stop(void) {
     number = running_locked(&flags);
     leave(cancellation);
     if (number) {
-        postrun_gpu_end(number); /* what it brings still goes to the file */
+        postrun_gpu_end(number); /* its last rows still reach the file */
     }
     error = enter(&cancellation);
     if (!error) {
@@ -407,7 +407,7 @@ int postrun_stop(void) {
         error = stop_locked();
         leave(cancellation);
         if (number) {
-            postrun_gpu_end(number); /* where it began only now */
+            postrun_gpu_end(number); /* if it began only now */
         }
     }
     return error;
@@ -458,7 +458,7 @@ void postrun_get_statistics(postrun_statistics *statistics) {
     }
     pthread_mutex_lock(&postrun_state_lock);
     postrun_statistics now = postrun_totals;
-    if (postrun_current) { /* and what waits in the rings */
+    if (postrun_current) { /* and the records in the rings */
         now.lost += atomic_load(&postrun_stray_lost) - postrun_current->stray_taken;
         for (struct thread *t = atomic_load(&postrun_threads); t; t = atomic_load(&t->next)) {
             /* pairs with ring.c: postrun_thread_attach() */
@@ -500,7 +500,7 @@ int postrun_configure(const postrun_config *config) {
         }
         for (size_t i = sizeof c; i < config->size; i++) {
             if (((const char *)config)[i]) {
-                return -EINVAL; /* a newer program asks for something that this library does not know */
+                return -EINVAL; /* a newer program requests something unknown to this library */
             }
         }
         memcpy(&c, config, config->size < sizeof c ? config->size : sizeof c);
@@ -532,7 +532,7 @@ int postrun_configure(const postrun_config *config) {
     return error;
 }
 
-/* In a child: what is inherited is left as it is, but for the file. */
+/* In a child: inherited state is left unchanged, except for the file. */
 void postrun_session_forked(void) {
     session_lock = (pthread_mutex_t)SESSION_LOCK_INITIALIZER;
     postrun_state_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -548,7 +548,7 @@ void postrun_session_forked(void) {
     atomic_store(&postrun_session, follow ? SESSION_LAZY : SESSION_NONE);
 }
 
-/* For programs that do not know of the library: POSTRUN_CAPTURE=1, POSTRUN_DIR, POSTRUN_FOLLOW_FORK=1, POSTRUN_GPU=1. */
+/* For programs that do not use the library: POSTRUN_CAPTURE=1, POSTRUN_DIR, POSTRUN_FOLLOW_FORK=1, POSTRUN_GPU=1. */
 int postrun_session_environment(void) {
     const char *capture = getenv("POSTRUN_CAPTURE");
     if (!capture || strcmp(capture, "1") != 0) {

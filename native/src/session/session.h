@@ -56,7 +56,7 @@ struct session {
     pthread_t drainer, sampler;
     bool has_sampler;
     struct gpu_visible visible; /* as the program was started: it may change its environment */
-    bool by_environment; /* POSTRUN_CAPTURE=1 began it, or the session of the parent that it goes on with */
+    bool by_environment; /* POSTRUN_CAPTURE=1 began it, or the session of the parent that it continues */
     bool unasked;        /* and the program has not started one itself; session_lock */
     _Atomic uint32_t stopping;     /* stop_locked() sets it; the drain and sample loops read it */
     _Atomic uint32_t sampler_stop; /* stop_locked() wakes the sample loop with it (waiting.c) */
@@ -103,14 +103,14 @@ extern pthread_mutex_t postrun_state_lock;
 extern struct session *postrun_current;   /* changed under both locks */
 extern postrun_statistics postrun_totals; /* of the session; postrun_state_lock */
 
-/* losses.c: what was lost waits for the next LOSS block. */
+/* losses.c: losses wait for the next LOSS block. */
 void postrun_loss_note(struct session *s, uint32_t source, enum prt_loss_reason reason, uint64_t count, int64_t first, int64_t last);
-/* Records, which the statistics count, too. */
+/* Lost records, which the statistics count also. */
 void postrun_loss(struct session *s, uint32_t source, enum prt_loss_reason reason, uint64_t count, int64_t first, int64_t last);
 void postrun_losses_write(struct session *s);
 void postrun_losses_last_words(struct session *s); /* when the output has ended, a few bytes may still find room */
 
-/* trace_file.c: blocks that are no rows. */
+/* trace_file.c: blocks other than rows. */
 #define COLUMNS(columns) (columns), sizeof(columns) / sizeof *(columns)
 prt_block postrun_block_of(enum prt_block_type type, uint32_t source, uint32_t count, int64_t first, const prt_column *columns, size_t n);
 int postrun_file_block(struct session *s, enum prt_block_type type, uint32_t source, uint32_t count, int64_t first,
@@ -122,8 +122,8 @@ void postrun_file_thread(struct session *s, const struct thread *thread);
 void postrun_file_tables(struct session *s); /* all threads and names again */
 int postrun_file_open(struct session *s);    /* the next file, with all that is needed to read it */
 void postrun_file_close(struct session *s);
-void postrun_file_before_rows(struct session *s); /* begins the next file where this one is old, */
-void postrun_file_after_rows(struct session *s);  /* and where it is long */
+void postrun_file_before_rows(struct session *s); /* begins the next file if this one is old */
+void postrun_file_after_rows(struct session *s);  /* begins the next file if this one is long */
 
 /* rows.c: records wait here until a block is full or its thread drained. */
 void postrun_rows_add(struct session *s, const struct record *record, int64_t flags);
@@ -131,7 +131,7 @@ void postrun_rows_write(struct session *s, uint32_t source);
 void postrun_rows_add_foreign(struct session *s, uint32_t source, const struct record *record, int64_t flags);
 void postrun_rows_write_foreign(struct session *s);
 void postrun_rows_write_metrics(struct session *s, bool all); /* all: none waits any longer */
-/* After a block of rows: was it written? */
+/* After a block of rows: counts it, as written or lost. */
 void postrun_rows_account(struct session *s, int error, uint32_t source, uint32_t count, int64_t first, int64_t last);
 
 /* device_blocks.c: GPU activity. On the drain thread: writes the rows that have arrived. */

@@ -29,7 +29,7 @@ void postrun_file_anchor(struct session *s) {
     postrun_file_block(s, PRT_CLOCK, 0, 1, anchor.ticks, COLUMNS(columns));
 }
 
-/* In a file that follows another: what comes first, and what comes late, was recorded before it began. */
+/* In a file that follows another: its first rows, and late rows, were recorded before it began. */
 static void write_last_anchors(struct session *s) {
     int64_t values[4][8];
     uint32_t n = 0;
@@ -51,7 +51,7 @@ static void write_last_anchors(struct session *s) {
 
 static prt_text text_of(const char *text) { return (prt_text){text, strlen(text)}; }
 
-/* Facts from number `from` on; at most 64 a block, as they may be long. Nobody but the drain thread, here, takes texts away. */
+/* Facts from number `from`; at most 64 per block, as they may be long. Only this function, on the drain thread, removes texts. */
 void postrun_file_facts(struct session *s, size_t from) {
     for (;;) {
         prt_text keys[64], values[64];
