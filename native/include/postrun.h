@@ -1,6 +1,6 @@
 /* postrun.h - the public C interface of postrun: records what a program does into trace files.
  *
- * Licence: Apache-2.0. This header needs nothing but a C11 (or C++) compiler. Functions that can fail return 0 or a negative errno value;
+ * License: Apache-2.0. This header needs nothing but a C11 (or C++) compiler. Functions that can fail return 0 or a negative errno value;
  * nothing prints and nothing exits. Every function may be called from any thread at any time, also before postrun_start and after
  * postrun_stop, when recording calls do nothing; but not from a signal handler, which may have interrupted one of them (it may end the
  * program with exit()).

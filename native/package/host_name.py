@@ -19,7 +19,7 @@ def redacted() -> frozenset[str]:
 
 
 def host_name() -> str:
-    """The host's name, or the same replacement that the C library computes (native/src/core/redact.c)."""
+    """The host's name, or the same replacement that the C library computes (native/src/core/redact_places.c)."""
     import socket
 
     host = socket.gethostname()

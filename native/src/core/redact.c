@@ -2,62 +2,15 @@
  *
  * The rules are those of the Python module redaction, function by function; tests/native/test_redact.py compares both. */
 #define _GNU_SOURCE
-#include "redact.h"
+#include "redact_text.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #define WORDS_MAX 64
 #define WORD_MAX 40
-#define COUNT(list) (sizeof(list) / sizeof *(list))
-
-struct buffer {
-    char *data;
-    size_t length, capacity;
-    bool failed;
-};
-
-static void put(struct buffer *b, const char *text, size_t length) {
-    if (b->length + length + 1 > b->capacity) {
-        size_t capacity = (b->length + length + 1) * 2;
-        char *data = realloc(b->data, capacity);
-        if (!data) {
-            b->failed = true;
-            return;
-        }
-        b->data = data;
-        b->capacity = capacity;
-    }
-    if (length) {
-        memcpy(b->data + b->length, text, length);
-    }
-    b->length += length;
-    b->data[b->length] = 0;
-}
-
-static void put_mask(struct buffer *b) { put(b, REDACT_MASK, sizeof REDACT_MASK - 1); }
-
-static char *finish(struct buffer *b) {
-    put(b, "", 0);
-    if (b->failed) {
-        free(b->data);
-        return NULL;
-    }
-    return b->data;
-}
-
-static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-static bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_alnum(char c) { return is_upper(c) || is_lower(c) || is_digit(c); }
-static bool in(char c, const char *set) { return c && strchr(set, c); }
-static bool is_blank(char c) { return c == ' ' || c == '\t'; }
-static bool is_space(char c) { return in(c, " \t\r\n\f\v"); }
-
 /* ---------------------------------------------------------------- names */
 
 static const char *const always[] = {
@@ -364,13 +317,6 @@ static bool is_no_option(const char *text, size_t length) {
     return is_mixed(text, length);
 }
 
-static size_t find_in(const char *text, size_t from, size_t to, const char *set) {
-    while (from < to && !in(text[from], set)) {
-        from++;
-    }
-    return from;
-}
-
 static bool of_user_only(const char *scheme, size_t length) {
     static const char *const schemes[] = {"ssh",   "sftp", "ftp",   "rsync", "scp",     "svn", "mosh", "abfs",
                                           "abfss", "wasb", "wasbs", "hdfs",  "webhdfs", "s3",  "s3a",  "gs"};
@@ -511,10 +457,6 @@ static size_t value_end(const char *text, size_t size, size_t at, const char *st
 
 static bool of_query(const char *name, size_t length) {
     return (length == 3 && (strncasecmp(name, "sig", 3) == 0 || strncasecmp(name, "key", 3) == 0)) || ends_with(name, length, "signature");
-}
-
-static bool is_name_of(const char *name, size_t length, const char *other) {
-    return strlen(other) == length && memcmp(name, other, length) == 0;
 }
 
 static bool is_scheme(const char *text, size_t length) {
@@ -747,11 +689,6 @@ static size_t run_of(const char *text, size_t size, size_t at, const char *more)
         end++;
     }
     return end - at;
-}
-
-static bool begins(const char *text, size_t size, size_t at, const char *word) {
-    size_t length = strlen(word);
-    return at + length <= size && memcmp(text + at, word, length) == 0;
 }
 
 /* Length of the well-known token that begins at a place; 0: none does. */
@@ -1105,164 +1042,4 @@ char *postrun_redact_arguments(const char *arguments, size_t length) {
         free(masked);
     }
     return finish(&out);
-}
-
-/* ---------------------------------------------------------------- hosts, users, paths, command */
-
-struct redaction postrun_redaction(void) {
-    struct redaction wish = {0};
-    const char *list = getenv("POSTRUN_REDACT");
-    while (list && *list) {
-        size_t length = strcspn(list, ", ");
-        if (is_name_of(list, length, "hosts")) {
-            wish.hosts = true;
-        } else if (is_name_of(list, length, "users")) {
-            wish.users = true;
-        } else if (is_name_of(list, length, "paths")) {
-            wish.paths = true;
-        } else if (is_name_of(list, length, "command")) {
-            wish.command = true;
-        } else if (length) {
-            wish = (struct redaction){.hosts = true, .users = true, .paths = true, .command = true};
-        }
-        list += length + (list[length] != 0);
-    }
-    static const char *const variables[] = {"USER", "LOGNAME"};
-    for (size_t i = 0; wish.users && i < COUNT(variables); i++) {
-        const char *user = getenv(variables[i]);
-        if (user && strcmp(user, "root") != 0) {
-            snprintf(wish.names[i], sizeof wish.names[i], "%s", user);
-        }
-    }
-    return wish;
-}
-
-/* A name that stays the same for this host until it is restarted, and from which the host's name cannot be derived: it includes the
- * boot's random id, which is never recorded. */
-void postrun_redact_host(char *host, size_t size) {
-    char boot[64] = "";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    uint64_t hash = 0xcbf29ce484222325u;
-    if (file) {
-        if (!fgets(boot, sizeof boot, file)) {
-            *boot = 0;
-        }
-        fclose(file);
-    }
-    const char *parts[] = {boot, host, boot};
-    for (size_t i = 0; i < COUNT(parts); i++) {
-        for (const char *c = parts[i]; *c; c++) {
-            hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
-        }
-    }
-    snprintf(host, size, "node-%08x", *boot ? (unsigned)(hash >> 32) : 0u);
-}
-
-static void replace_word(struct buffer *out, const char *text, size_t size, const char *word, const char *by) {
-    size_t length = strlen(word), kept = 0;
-    for (size_t i = 0; length > 1 && i + length <= size; i++) {
-        bool alone =
-            memcmp(text + i, word, length) == 0 && !(i && is_alnum(text[i - 1])) && !(i + length < size && is_alnum(text[i + length]));
-        if (alone) {
-            put(out, text + kept, i - kept);
-            put(out, by, strlen(by));
-            kept = i + length;
-            i = kept - 1;
-        }
-    }
-    put(out, text + kept, size - kept);
-}
-
-/* The user's name in /home/NAME and /Users/NAME. */
-static void replace_homes(struct buffer *out, const char *text, size_t size) {
-    static const char *const homes[] = {"/home/", "/Users/"};
-    size_t kept = 0;
-    for (size_t i = 0; i < size; i++) {
-        for (size_t k = 0; k < COUNT(homes); k++) {
-            if (begins(text, size, i, homes[k])) {
-                size_t from = i + strlen(homes[k]), to = find_in(text, from, size, "/ \t\r\n\"'`:;,)]}");
-                put(out, text + kept, from - kept);
-                put(out, "user", to > from ? 4 : 0);
-                kept = to;
-                i = to > i ? to - 1 : i;
-                break;
-            }
-        }
-    }
-    put(out, text + kept, size - kept);
-}
-
-/* The last part of each absolute path. */
-static void shorten_paths(struct buffer *out, const char *text, size_t size) {
-    size_t kept = 0;
-    for (size_t i = 0; i < size; i++) {
-        bool first = text[i] == '/' && !(i && (is_alnum(text[i - 1]) || in(text[i - 1], "_.-~/:") || (unsigned char)text[i - 1] > 127));
-        bool home = text[i] == '~' && i + 1 < size && text[i + 1] == '/' && !(i && !is_space(text[i - 1]) && !in(text[i - 1], "\"'=`("));
-        bool after_colon = text[i] == '/' && i && text[i - 1] == ':' && !(i + 1 < size && text[i + 1] == '/');
-        if (!first && !home && !after_colon) {
-            continue;
-        }
-        size_t to = find_in(text, i, size, " \t\r\n\"'`:;,)]}"), end = to;
-        while (end > i + 1 && text[end - 1] == '/') {
-            end--;
-        }
-        size_t name = end;
-        while (name > i && text[name - 1] != '/') {
-            name--;
-        }
-        if (end > i + 1 && name > i + 1) {
-            put(out, text + kept, i - kept);
-            put(out, text + name, end - name);
-            kept = end;
-        }
-        i = to > i ? to - 1 : i;
-    }
-    put(out, text + kept, size - kept);
-}
-
-static void step(struct buffer *text, struct buffer *out) {
-    out->failed |= text->failed;
-    free(text->data);
-    *text = *out;
-    *out = (struct buffer){0};
-}
-
-char *postrun_redact_places(char *text, const struct redaction *wish) {
-    if (!text || !(wish->hosts || wish->users || wish->paths)) {
-        return text;
-    }
-    struct buffer all = {0}, out = {0};
-    put(&all, text, strlen(text));
-    free(text);
-    if (wish->hosts && !all.failed) {
-        char host[256], alias[256];
-        if (gethostname(host, sizeof host) == 0) {
-            host[sizeof host - 1] = 0;
-            memcpy(alias, host, sizeof alias);
-            postrun_redact_host(alias, sizeof alias);
-            replace_word(&out, all.data, all.length, host, alias);
-            step(&all, &out);
-            char *domain = strchr(host, '.');
-            if (domain && !all.failed) {
-                *domain = 0;
-                replace_word(&out, all.data, all.length, host, alias);
-                step(&all, &out);
-            }
-        }
-    }
-    for (size_t i = 0; wish->users && i < COUNT(wish->names) && !all.failed; i++) {
-        if (*wish->names[i]) {
-            replace_word(&out, all.data, all.length, wish->names[i], "user");
-            step(&all, &out);
-        }
-    }
-    if (wish->users && !all.failed) {
-        replace_homes(&out, all.data, all.length);
-        step(&all, &out);
-    }
-    if (wish->paths && !all.failed) {
-        shorten_paths(&out, all.data, all.length);
-        step(&all, &out);
-    }
-    return finish(&all);
 }
