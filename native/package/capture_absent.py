@@ -1,6 +1,6 @@
-"""What do the recording functions do where the C library was not built? Nothing, and the first start says so.
+"""Provides stand-ins for the functions of the C library: they record nothing, and the first start says so.
 
-Arguments are checked as the C functions check them, so that a program does not first fail where it is recorded.
+They check what the C functions check of their arguments, so that a program does not first fail where it is recorded.
 """
 
 from __future__ import annotations
@@ -8,12 +8,21 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from os import PathLike
 from types import TracebackType
 from typing import Any, SupportsFloat, SupportsIndex, TypeVar, final
 
 _F = TypeVar("_F")
 _told = False
+
+
+def _answer(value: Any) -> Callable[..., Any]:
+    return lambda *arguments, **options: value
+
+
+configure = end = flush = gpu_when_used = path = set_decorator = watch_steps = _answer(None)
+gpu = gpu_driver = gpu_yield = nvtx_steps = recording = _answer(False)
+stop = _answer(True)
+gpu_reason = _answer("this installation of postrun has no C library")
 
 
 def _check(name: str, value: SupportsIndex | None = None) -> None:
@@ -54,10 +63,6 @@ def begin(name: str, value: SupportsIndex | None = None) -> None:
     _check(name, value)
 
 
-def end() -> None:
-    return None
-
-
 def annotate(name: str, value: SupportsIndex | None = None) -> Annotation:
     _check(name, value)
     return Annotation()
@@ -89,10 +94,6 @@ def metadata(key: str, value: str, /) -> None:
     _check(key)
 
 
-def configure(*, directory: str | PathLike[str] | None = None, **options: Any) -> None:
-    return None
-
-
 def start() -> bool:
     """Warns once; True, as for a program nothing else differs."""
     global _told
@@ -106,56 +107,8 @@ def start() -> bool:
     return True
 
 
-def stop() -> bool:
-    return True
-
-
-def recording() -> bool:
-    return False
-
-
-def flush() -> None:
-    return None
-
-
-def path() -> str | None:
-    return None
-
-
 def statistics() -> dict[str, int]:
     return dict.fromkeys(("recorded", "written", "lost", "bytes", "blocks", "unbalanced", "error"), 0)
-
-
-def gpu(on: bool, /) -> bool | None:
-    return False
-
-
-def gpu_yield(who: str | None, /) -> bool:
-    return False
-
-
-def gpu_when_used() -> None:
-    return None
-
-
-def gpu_driver() -> bool:
-    return False
-
-
-def gpu_reason() -> str:
-    return "this installation of postrun has no C library"
-
-
-def watch_steps(watcher: Callable[[bool, int | None], bool] | None, /) -> None:
-    return None
-
-
-def nvtx_steps() -> bool:
-    return False
-
-
-def set_decorator(decorator: Callable[[Callable[..., Any], str, int | None], Callable[..., Any]], /) -> None:
-    """Nothing is decorated."""
 
 
 def now_ns() -> int:

@@ -1,97 +1,14 @@
-"""How does postrun.capture reach the C library, or do without it where it was not built (POSTRUN_NO_NATIVE=1)?
+"""Provides the functions of the C library, or stand-ins if it was not built (POSTRUN_NO_NATIVE=1).
 
-Where POSTRUN_CAPTURE=1 is set, importing this begins to record.
+If POSTRUN_CAPTURE=1 is set, importing this begins to record.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-try:
-    from .native._native import (
-        Annotation,
-        Range,
-        annotate,
-        begin,
-        configure,
-        counter,
-        end,
-        flush,
-        gpu,
-        gpu_driver,
-        gpu_reason,
-        gpu_when_used,
-        gpu_yield,
-        metadata,
-        now_ns,
-        nvtx_steps,
-        path,
-        range_begin,
-        range_drop,
-        range_end,
-        recording,
-        set_decorator,
-        start,
-        statistics,
-        stop,
-        turn,
-        watch_steps,
-    )
-except ImportError:
-    from .capture_absent import (  # type: ignore[assignment]
-        Annotation,
-        Range,
-        annotate,
-        begin,
-        configure,
-        counter,
-        end,
-        flush,
-        gpu,
-        gpu_driver,
-        gpu_reason,
-        gpu_when_used,
-        gpu_yield,
-        metadata,
-        now_ns,
-        nvtx_steps,
-        path,
-        range_begin,
-        range_drop,
-        range_end,
-        recording,
-        set_decorator,
-        start,
-        statistics,
-        stop,
-        turn,
-        watch_steps,
-    )
-
-__all__ = [
-    "Annotation",
-    "Range",
-    "annotate",
-    "begin",
-    "configure",
-    "counter",
-    "end",
-    "flush",
-    "gpu",
-    "gpu_driver",
-    "gpu_reason",
-    "gpu_when_used",
-    "gpu_yield",
-    "metadata",
-    "now_ns",
-    "nvtx_steps",
-    "path",
-    "range_begin",
-    "range_drop",
-    "range_end",
-    "recording",
-    "set_decorator",
-    "start",
-    "statistics",
-    "stop",
-    "turn",
-    "watch_steps",
-]
+if TYPE_CHECKING:
+    from .native._native import *  # noqa: F403
+else:
+    try:
+        from .native._native import *  # noqa: F403
+    except ImportError:
+        from .capture_absent import *  # noqa: F403
