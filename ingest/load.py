@@ -260,7 +260,7 @@ def _read_all(
     names = [_said(one) for one in found]
     known = partials.checksums(found) if partials is not None else None
     files = [(one.path, one.bytes if one.readable else None, said) for one, said in zip(found, names, strict=True)]
-    with Checksums(files, known) as checksums, run.stats_process:
+    with Checksums(files, known) as checksums:
         run.read(checksums)
         run.write_sources(checksums)
     limit_rows(store)
@@ -309,7 +309,6 @@ class _Reading:
         from .capture import Captures
         from .gpu_log import GpuLogs
         from .identity import Placement
-        from .python_stats_process import StatsProcess
         from .registry import Registry
 
         self.store = store
@@ -323,7 +322,6 @@ class _Reading:
         self.logs = GpuLogs(store, self.registry)
         self.traced: list[SourceRows] = []
         self.clocks: dict[int, Clock] = {}
-        self.stats_process = StatsProcess()
         self.results: dict[int, ReadResult] = {}
         self.job: dict[str, Any] = {}
         self._became_links: set[int] = set()
@@ -446,7 +444,7 @@ class _Reading:
         if part is not None and self._format(i) in {TRACE, TIMELINE}:
             self.results[i] = part.read(self.store, self.placement, source)
         elif (reader := READERS.get(self._format(i) or "")) is not None:
-            place = Place(self.store, self.registry, self.placement, self.captures, self.logs, self.job, self.stats_process)
+            place = Place(self.store, self.registry, self.placement, self.captures, self.logs, self.job)
             result = reader(place, path, source, lambda part: self._tell(f"reading {path.name}", part * size))
             if result is not None:
                 self.results[i] = result

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from .python_stats_process import Stats, StatsProcess
+    from .python_stats_process import Stats
     from .registry import Registry
     from .store import Store
     from .store_tables import Severity
@@ -42,13 +42,13 @@ def recognises_tree(head: bytes, name: str) -> bool:
     return _TREE_NAME.search(name) is not None or _TREE.match(head) is not None
 
 
-def read_dump(store: Store, registry: Registry, reading: StatsProcess, path: Path, source: int) -> ReadResult:
-    """Stores one dump of cProfile; ``reading`` is the process that reads it. Damage is noted."""
-    from .python_stats_process import MOST_BYTES, StatsError
+def read_dump(store: Store, registry: Registry, path: Path, source: int) -> ReadResult:
+    """Store one dump of cProfile; note its damage."""
+    from .python_stats_process import MOST_BYTES, StatsError, read_stats
 
     try:
         with path.open("rb") as file:
-            stats = reading.read(file.read(MOST_BYTES + 1))
+            stats = read_stats(file.read(MOST_BYTES + 1))
     except StatsError as error:
         store.note("error", "not_readable", f"The file {error}.", source=source, file=path.name)
         return ReadResult(0, None, None, partial=True)

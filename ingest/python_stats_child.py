@@ -1,17 +1,14 @@
-"""What is in a dump of cProfile? A program of its own, without the package: a dump is a file of `marshal`, which can crash the interpreter.
+"""Reads a dump of cProfile, a program of its own without the package: a dump is a file of `marshal`, which can crash the interpreter.
 
     python -I -S python_stats_child.py MEMORY_BYTES CPU_SECONDS MOST_FUNCTIONS MOST_CALLS MOST_TEXT
 
-reads dumps from standard input, each after its length (8 bytes), and writes what it found of each to standard output: the length, then
-one byte: 0 and a message where it is no dump, 1 and numbers of 8 bytes and texts in an order that python_stats_process.py knows, or 2 and
-a message, after which it ends, where there is not enough memory. It opens no file.
+Input: the dump on standard input. Output: one byte on standard output, 0 and a message if it is not a dump, or 1 and numbers of 8 bytes and
+texts in an order that python_stats_process.py knows. It opens no file.
 """
 
 import contextlib
 import marshal
-import math
 import resource
-import struct
 import sys
 from array import array
 from typing import Any, Final
@@ -32,23 +29,16 @@ def main() -> None:
     memory, seconds, *most = map(int, sys.argv[1:])
     for limit, value in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_NPROC, 0)):
         _limit(limit, value)
-    source, target = sys.stdin.buffer, sys.stdout.buffer
-    while len(head := source.read(8)) == 8:
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime) + seconds)
-        go_on = True
-        try:
-            answer = b"\1" + found_in(source.read(struct.unpack("=q", head)[0]), *most)
-        except MemoryError:
-            go_on, answer = False, b"\2it asks for more memory than a profile needs"
-        except EOFError:
-            answer = b"\0it breaks off"
-        except (ValueError, TypeError, RecursionError, OverflowError) as error:
-            answer = b"\0" + str(error)[:200].encode("utf-8", "backslashreplace")
-        target.write(struct.pack("=q", len(answer)) + answer)
-        target.flush()
-        if not go_on:
-            break
+    _limit(resource.RLIMIT_CPU, seconds)
+    try:
+        answer = b"\1" + found_in(sys.stdin.buffer.read(), *most)
+    except MemoryError:
+        answer = b"\0it asks for more memory than a profile needs"
+    except EOFError:
+        answer = b"\0it breaks off"
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+        answer = b"\0" + str(error)[:200].encode("utf-8", "backslashreplace")
+    sys.stdout.buffer.write(answer)
 
 
 def _limit(what: int, value: int) -> None:

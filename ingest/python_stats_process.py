@@ -1,13 +1,13 @@
-"""How is a dump of cProfile read so that a damaged or hostile one cannot hurt? In a process of its own, with limits.
+"""Reads a dump of cProfile -> ``Stats`` in a child process with limits, so that a damaged or hostile dump does no harm.
 
-What comes back is checked as if it were hostile, too. One process reads the dumps of one run; after a crash a new one is started.
+Each dump gets its own process. Its answer is checked as if it were hostile.
 """
 
 from __future__ import annotations
 
-import os
-import selectors
-import struct
+import contextlib
+import io
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,98 +57,59 @@ class Stats:
     calls_left: int
 
 
-class StatsProcess:
-    """The process that reads the dumps. It starts with the first one; close it or use it as a context manager."""
-
-    def __init__(
-        self, child: Path = CHILD, *, wall_seconds: float = _WALL_SECONDS, cpu_seconds: int = _CPU_SECONDS, memory: int = _MEMORY
-    ) -> None:
-        self._command = (child, memory, cpu_seconds, _FUNCTIONS, _CALLS, _TEXT)
-        self._wall_seconds = wall_seconds
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> StatsProcess:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the process, if there is one."""
-        process, self._process = self._process, None
-        if process is not None:
-            isolated_process.stop(process)
-
-    def read(self, data: bytes) -> Stats:
-        """What the dump ``data`` holds. Raises StatsError."""
-        if len(data) > MOST_BYTES:
-            raise StatsError(f"has more than {MOST_BYTES >> 20} MiB, which no Python profile has")
-        try:
-            answer = self._ask(struct.pack("=q", len(data)) + data)
-            if answer[:1] == b"\1":
-                return _stats(answer[1:])
-        except StatsError:
-            self.close()
-            raise
-        except OSError as error:
-            self.close()
-            raise StatsError(f"cannot be read: the process that reads such files does not start ({error.strerror or error})") from error
-        if answer[:1] != b"\0":  # it has ended itself
-            self.close()
+def read_stats(
+    data: bytes, *, child: Path = CHILD, wall_seconds: float = _WALL_SECONDS, cpu_seconds: int = _CPU_SECONDS, memory: int = _MEMORY
+) -> Stats:
+    """Return the content of the dump ``data``. Raises StatsError."""
+    if len(data) > MOST_BYTES:
+        raise StatsError(f"has more than {MOST_BYTES >> 20} MiB, which no Python profile has")
+    try:
+        process = isolated_process.start(child, memory, cpu_seconds, _FUNCTIONS, _CALLS, _TEXT)
+    except OSError as error:
+        raise StatsError(f"cannot be read: the process that reads such files does not start ({error.strerror or error})") from error
+    deadline = time.monotonic() + wall_seconds
+    timer = threading.Timer(wall_seconds, process.kill)
+    writer = threading.Thread(target=_write, args=(process, data))
+    try:
+        timer.start()
+        writer.start()
+        answer = _read(process)
+        late = time.monotonic() >= deadline
+        end = isolated_process.end_of(process) if len(answer) <= _ANSWER else None
+    finally:
+        timer.cancel()
+        process.kill()
+        writer.join()
+        isolated_process.stop(process)
+    if late:
+        raise StatsError(f"takes more than {wall_seconds:g} s to read: it is damaged or hostile")
+    if end == "SIGXCPU":
+        raise StatsError("takes too much processor time to read: it is damaged or hostile")
+    if end not in (None, "exit code 0"):
+        raise StatsError(f"is damaged or hostile: reading it ended the process that reads such files ({end})")
+    if end is None or answer[:1] not in (b"\0", b"\1"):
+        raise StatsError(_HOSTILE)
+    if answer[:1] == b"\0":
         raise StatsError(f"is no dump of cProfile, or a damaged one ({answer[1:400].decode('utf-8', 'replace')})")
+    return _stats(answer[1:])
 
-    def _ask(self, question: bytes) -> bytes:
-        """The answer to ``question``: both in one loop, as a process that does not do what it should may write before it has read."""
-        process = self._started()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        out, into = process.stdout.fileno(), process.stdin.fileno()
-        end = time.monotonic() + self._wall_seconds
-        answer, left, wanted = bytearray(), memoryview(question), -1
-        with selectors.DefaultSelector() as ready:
-            ready.register(out, selectors.EVENT_READ)
-            ready.register(into, selectors.EVENT_WRITE)
-            while wanted < 0 or len(answer) < wanted:
-                events = ready.select(end - time.monotonic())
-                if time.monotonic() >= end:
-                    raise StatsError(f"takes more than {self._wall_seconds:g} s to read: it is damaged or hostile")
-                for key, _ in events:
-                    if key.fd == into:
-                        try:
-                            left = left[os.write(into, left[: 1 << 20]) :]
-                        except BrokenPipeError:
-                            left = left[:0]
-                        if not left:
-                            ready.unregister(into)
-                    elif piece := os.read(out, 1 << 20):
-                        answer += piece
-                    else:
-                        raise StatsError(self._death())
-                if wanted < 0 and len(answer) >= 8:
-                    wanted = struct.unpack("=q", answer[:8])[0]
-                    del answer[:8]
-                    if not 1 <= wanted <= _ANSWER:
-                        raise StatsError(_HOSTILE)
-        if len(answer) != wanted:
-            raise StatsError(_HOSTILE)
-        return bytes(answer)
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            self._process = isolated_process.start(*self._command)
-            for pipe in (self._process.stdin, self._process.stdout):
-                assert pipe is not None
-                os.set_blocking(pipe.fileno(), False)
-        return self._process
+def _write(process: subprocess.Popen[bytes], data: bytes) -> None:
+    """Write ``data`` in a thread: a hostile process may write its answer before it has read."""
+    assert process.stdin is not None
+    with contextlib.suppress(OSError), process.stdin as pipe:
+        left = memoryview(data)
+        while left:
+            left = left[pipe.write(left) :]
 
-    def _death(self) -> str:
-        assert self._process is not None
-        end = isolated_process.end_of(self._process)
-        if end is None:
-            return _HOSTILE
-        if end == "SIGXCPU":
-            return "takes too much processor time to read: it is damaged or hostile"
-        return f"is damaged or hostile: reading it ended the process that reads such files ({end})"
+
+def _read(process: subprocess.Popen[bytes]) -> bytes:
+    """Return the answer, cut one byte beyond the limit."""
+    answer = io.BytesIO()
+    assert process.stdout is not None
+    while answer.tell() <= _ANSWER and (piece := process.stdout.read(1 << 20)):
+        answer.write(piece)
+    return answer.getvalue()
 
 
 _HOSTILE: Final = "is damaged or hostile: the process that reads such files gave no sound answer"

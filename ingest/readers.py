@@ -18,15 +18,13 @@ if TYPE_CHECKING:
     from .capture import Captures
     from .gpu_log import GpuLogs
     from .identity import Placement
-    from .python_stats_process import StatsProcess
     from .registry import ReadResult, Registry
     from .store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the events of the files of one run go, and what is known of them so far. ``job``: what job.json says, filled by its reader.
-    ``stats_process``: reads the dumps of cProfile."""
+    """Where the events of the files of one run go, and what is known of them so far. ``job``: what job.json says, filled by its reader."""
 
     store: Store
     registry: Registry
@@ -34,7 +32,6 @@ class Place:
     captures: Captures
     logs: GpuLogs
     job: dict[str, Any]
-    stats_process: StatsProcess
 
 
 Progress = Callable[[float], None]
@@ -72,7 +69,7 @@ def _tensorflow(place: Place, path: Path, source: int, progress: Progress) -> Re
 def _python_stats(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
     from .python_stats import read_dump
 
-    return read_dump(place.store, place.registry, place.stats_process, path, source)
+    return read_dump(place.store, place.registry, path, source)
 
 
 def _python_tree(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
