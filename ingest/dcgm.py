@@ -9,7 +9,6 @@ Shares of time that DCGM's profiling counters measure
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -17,11 +16,10 @@ from typing import Final
 import polars as pl
 
 from ..errors import InputError
-from .gpu_log import GpuLogs, Log
+from .gpu_log import GpuLogs
 from .gpu_log_head import ENTITY, EXPOSED, TIMES, columns_of, fields_of
 from .gpu_log_metrics import FREE, LIMITS, PERCENT, PERCENT_LIMIT, RESERVED, TOTAL, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US
-from .log_lines import LogLines
-from .nvidia_smi import NOTES, several_without_number
+from .gpu_log_reader import LogReader
 from .registry import ReadResult
 from .store import Store
 
@@ -77,43 +75,21 @@ def read_dcgm(store: Store, logs: GpuLogs, path: Path, source: int, progress: Ca
     return _Reader(store, logs, path, source).read(progress)
 
 
-class _Reader:
+class _Reader(LogReader):
+    zoned = True
+
     def __init__(self, store: Store, logs: GpuLogs, path: Path, source: int) -> None:
-        self.store, self.logs, self.path, self.source = store, logs, path, source
-        self.log: Log | None = None
+        super().__init__(store, logs, path, source)
         self.columns: dict[str, int] | None = None
         self.length = 0
         self.entity: list[str] | None = None
-        self.found: Counter[str] = Counter()
-        self.examples: dict[str, str] = {}
-        self.absent: set[str] = set()
-        self.unread: set[str] = set()
-        self.alone: list[pl.Series] = []
         self.exposed = self.untimed = 0
 
-    def read(self, progress: Callable[[float], None] | None) -> ReadResult:
-        lines = LogLines(self.path, self.store.max_unpacked)
-        self.log = self.logs.begin(self.source, self.path, zoned=True)
-        try:
-            for series in lines:
-                self._add(series)
-                if progress is not None:
-                    progress(lines.part)
-            if self.entity is not None and not self.log.rows and self.untimed:
-                raise InputError(f"{self.path}: the table of dcgmi dmon has no times. Put the time before each line: {DMON}")
-            if self.columns is None and self.entity is None:
-                raise InputError(self._why_none())
-            if self.alone:
-                several_without_number(self.path, pl.concat(self.alone))
-        except InputError:
-            self.logs.discard(self.log)
-            raise
-        self.log.partial = lines.damaged
-        lines.note_defects(self.store, self.source, self.path.name)
-        self._count("cut_line", int(lines.cut))
-        self._count("too_long", lines.too_long)
-        self._notes()
-        return ReadResult(self.log.rows, self.log.first_ns, self.log.last_ns, partial=lines.damaged)
+    def check(self) -> None:
+        if self.entity is not None and not self.log.rows and self.untimed:
+            raise InputError(f"{self.path}: the table of dcgmi dmon has no times. Put the time before each line: {DMON}")
+        if self.columns is None and self.entity is None:
+            raise InputError(self._why_none())
 
     def _why_none(self) -> str:
         if self.exposed:
@@ -121,7 +97,7 @@ class _Reader:
             return f"{self.path}: {what} {CSV}"
         return f"{self.path}: the columns of the values of DCGM cannot be told; write {CSV}"
 
-    def _add(self, lines: pl.Series) -> None:
+    def add(self, lines: pl.Series) -> None:
         if self.columns is None and self.entity is None:
             for place, line in enumerate(lines[:200]):
                 if ENTITY.match(line):
@@ -154,7 +130,7 @@ class _Reader:
         fields = pl.concat(parts) if parts else pl.Series([], dtype=pl.List(pl.String))
         whole = fields.list.len() == self.length
         header = fields.list.get(self.columns["time"], null_on_oob=True).str.strip_chars(' "').str.to_lowercase().is_in(list(TIMES))
-        self._count("wrong_length", int((~whole & ~header).sum()), plain.filter(~whole & ~header))
+        self.count("wrong_length", int((~whole & ~header).sum()), plain.filter(~whole & ~header))
         keep = whole & ~header
         fields, plain = fields.filter(keep), plain.filter(keep)
         if not len(plain):
@@ -183,7 +159,7 @@ class _Reader:
         parts = parts.filter(pl.col("gpu").is_not_null())  # lines of units and of other entities
         fields = parts["rest"].str.strip_chars().str.replace_all(r"\s+", " ").str.split(" ")
         whole = fields.list.len() == len(self.entity)
-        self._count("wrong_length", int((~whole).sum()), parts.filter(~whole)["line"])
+        self.count("wrong_length", int((~whole).sum()), parts.filter(~whole)["line"])
         untimed = parts["time"].str.strip_chars() == ""
         self.untimed += int(untimed.sum())
         table = parts.with_columns(field=fields).filter(whole & ~untimed)
@@ -198,17 +174,16 @@ class _Reader:
     # -- both ----------------------------------------------------------------------------------------------------------
 
     def _rows(self, table: pl.DataFrame) -> None:
-        assert self.log is not None
         micros, zoned = times_of(table["time"])
         if not bool(zoned.all()):
             self.log.zoned = False
         table = table.with_columns(time_us=micros)
         bad = table["time_us"].is_null()
-        self._count("bad_time", int(bad.sum()), table.filter(bad)["line"])
+        self.count("bad_time", int(bad.sum()), table.filter(bad)["line"])
         table = table.filter(~bad)
         if "part" in table.columns:
             part = (table["part"].str.len_bytes() > 0) & (table["part"].str.to_lowercase() != "nan")
-            self._count("part_of_gpu", int(part.fill_null(False).sum()))
+            self.count("part_of_gpu", int(part.fill_null(False).sum()))
             table = table.filter(~part.fill_null(False))
         if table.is_empty():
             return
@@ -237,11 +212,10 @@ class _Reader:
             self.logs.add(self.log, table.select(time, **keys).with_columns(series.alias(metric) for metric, series in values.items()))
 
     def _long(self, table: pl.DataFrame, keys: dict[str, pl.Expr], time: pl.Expr) -> None:
-        assert self.log is not None
         table = table.with_columns(pl.col("metric").str.to_uppercase())
         for (name,), part in sorted(table.partition_by("metric", as_dict=True).items(), key=lambda item: str(item[0])):
             if name not in FIELDS:
-                self._count("unknown_metric", len(part))
+                self.count("unknown_metric", len(part))
                 self.unread |= {str(name)[:60]}
                 continue
             metric, factor = FIELDS[name]
@@ -256,40 +230,21 @@ class _Reader:
         number = pl.select(pl.when(plain).then(text)).to_series().cast(pl.Float64, strict=False)
         blank = (number.is_between(2147483632.0, 2147483647.0) | number.is_between(140737488355328.0, 140737488355343.0)).fill_null(False)
         if absent := int((nothing | blank).sum()):
-            self._count("no_value", absent)
+            self.count("no_value", absent)
             self.absent.add(name)
         value = number * factor
         high = LIMITS.get(metric, PERCENT_LIMIT)
         wrong = ~(nothing | blank) & (value.is_null() | (value > high + 1e-9)).fill_null(True)
         if bad := int(wrong.sum()):
-            self._count("no_number", bad, text.filter(wrong))
+            self.count("no_number", bad, text.filter(wrong))
         return value.set(nothing | blank | wrong, None)
 
-    def _count(self, code: str, count: int, lines: pl.Series | None = None) -> None:
-        if count:
-            self.found[code] += count
-            if lines is not None and len(lines):
-                self.examples.setdefault(code, str(lines[0])[:60])
-
-    def _notes(self) -> None:
-        assert self.log is not None
-        note = self.store.note
+    def notes(self) -> None:
         if self.untimed:
-            text = "Lines of dcgmi dmon without a time before them were left out."
-            note("warning", "bad_time", text, count=self.untimed, source=self.source, file=self.path.name)
-        for code, (severity, text) in NOTES.items():
-            if self.found[code]:
-                names = self.unread if code == "unknown_metric" else self.absent
-                message = text.format(columns=", ".join(sorted(names)[:8]))
-                if code in self.examples:
-                    message = f"{message[:-1]}; the first: {self.examples[code]!r}."
-                note(severity, code, message, count=self.found[code], source=self.source, file=self.path.name)
-        if self.unread and not self.found["unknown_metric"]:
-            shown = sorted(name.removeprefix("DCGM_") if not name.startswith("DCGM_FI_") else name for name in self.unread)
-            text = f"Columns that are not used: {', '.join(shown[:8])}{f' and {len(shown) - 8} more' if len(shown) > 8 else ''}."
-            note("info", "column_not_read", text, count=len(shown), source=self.source, file=self.path.name)
-        if not self.log.rows:
-            note("warning", "no_events", "The log holds no value that is read.", count=0, source=self.source, file=self.path.name)
+            self.note("warning", "bad_time", "Lines of dcgmi dmon without a time before them were left out.", self.untimed)
+        self.note_counts({"no_value": sorted(self.absent)[:8], "unknown_metric": sorted(self.unread)[:8]}, {})
+        if not self.found["unknown_metric"]:
+            self.note_unread(name if name.startswith("DCGM_FI_") else name.removeprefix("DCGM_") for name in self.unread)
 
 
 def times_of(text: pl.Series) -> tuple[pl.Series, pl.Series]:

@@ -7,7 +7,6 @@ taken for UTC until the other files of the run tell more (:mod:`.clock_offset`).
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -15,7 +14,7 @@ from typing import Final
 import polars as pl
 
 from ..errors import InputError
-from .gpu_log import GpuLogs, Log
+from .gpu_log import GpuLogs
 from .gpu_log_head import (
     COLUMNS,
     DMON_HEADER,
@@ -30,11 +29,10 @@ from .gpu_log_head import (
     header_of,
 )
 from .gpu_log_metrics import LIMITS, PERCENT_LIMIT, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US
+from .gpu_log_reader import QUERY, LogReader
 from .inflate import read_head
-from .log_lines import LogLines
 from .registry import ReadResult
 from .store import Store
-from .store_tables import Severity
 
 # Column of dmon -> metric and unit. Its clocks (pclk) are not said to be those of the multiprocessors.
 DMON_COLUMNS: Final[dict[str, tuple[str, str]]] = {
@@ -43,11 +41,6 @@ DMON_COLUMNS: Final[dict[str, tuple[str, str]]] = {
     "pwr": ("gpu_power", "W"),
     "fb": (USED, "MiB"),
 }
-QUERY: Final = (
-    "TZ=UTC nvidia-smi --query-gpu=timestamp,index,uuid,name,utilization.gpu,utilization.memory,memory.used,memory.total,power.draw,"
-    "clocks.current.sm --format=csv -l 1 -f nvidia-smi.HOST.csv"
-)
-"""The command that makes the best log."""
 DMON: Final = "TZ=UTC nvidia-smi dmon -s pum -o DT -d 1 -f nvidia-smi-dmon.HOST.log"
 """How dmon writes the date and the time of each line."""
 
@@ -77,44 +70,21 @@ def read_smi(store: Store, logs: GpuLogs, path: Path, source: int, progress: Cal
     return _Reader(store, logs, path, source).read(progress)
 
 
-class _Reader:
+class _Reader(LogReader):
+    zoned = False
+
     def __init__(self, store: Store, logs: GpuLogs, path: Path, source: int) -> None:
-        self.store, self.logs, self.path, self.source = store, logs, path, source
-        self.log: Log | None = None
+        super().__init__(store, logs, path, source)
         self.header: list[tuple[str, str]] | None = None
         self.delimiter = ","
         self.dmon = False
-        self.found: Counter[str] = Counter()
-        self.examples: dict[str, str] = {}
-        self.unread: set[str] = set()
-        self.absent: set[str] = set()
         self.last_time: pl.DataFrame | None = None
-        self.alone: list[pl.Series] = []
         self.moment: str | None = None
         self.failures: dict[str, tuple[str | None, int]] = {}
 
-    def read(self, progress: Callable[[float], None] | None) -> ReadResult:
-        lines = LogLines(self.path, self.store.max_unpacked)
-        self.log = self.logs.begin(self.source, self.path, zoned=False)
-        try:
-            for series in lines:
-                self._add(series)
-                if progress is not None:
-                    progress(lines.part)
-            if self.header is None:
-                raise InputError(self._why_none())
-            if self.alone:
-                several_without_number(self.path, pl.concat(self.alone))
-        except InputError:
-            self.logs.discard(self.log)
-            raise
-        self.log.partial = lines.damaged
-        lines.note_defects(self.store, self.source, self.path.name)
-        if lines.cut:
-            self._count("cut_line", 1)
-        self._count("too_long", lines.too_long)
-        self._notes()
-        return ReadResult(self.log.rows, self.log.first_ns, self.log.last_ns, partial=lines.damaged)
+    def check(self) -> None:
+        if self.header is None:
+            raise InputError(self._why_none())
 
     def _why_none(self) -> str:
         if self.found["pmon"]:
@@ -128,7 +98,7 @@ class _Reader:
             f" (timestamp, index, utilization.gpu [%], ...), or log without noheader: {QUERY}"
         )
 
-    def _add(self, lines: pl.Series) -> None:
+    def add(self, lines: pl.Series) -> None:
         """Lines between two headers are of the columns of the first."""
         first = lines.str.slice(0, 1)
         perhaps = lines.str.contains(r"^[#\"\s]*[a-zA-Z][a-zA-Z0-9_.]*(\s*\[[^\]]*\])?\"?\s*[,;\t]") | (first == "#")
@@ -140,9 +110,9 @@ class _Reader:
             self._rows(lines[begin:place])
             self.delimiter = delimiter_of(line)
             if self.header is not None and self.header != found:
-                self._count("columns_change", 1)
+                self.count("columns_change", 1)
             self.header = found
-            self._check()
+            self._check_header()
             begin = place + 1
         self._rows(lines[begin:])
 
@@ -155,7 +125,7 @@ class _Reader:
             return [(name, "") for name in dmon_columns(line)]
         return header_of(line)
 
-    def _check(self) -> None:
+    def _check_header(self) -> None:
         names = [name for name, _ in self.header or ()]
         if self.dmon:
             if "date" not in names or "time" not in names:
@@ -185,7 +155,7 @@ class _Reader:
         else:
             fields = lines.str.strip_chars_end(f"{self.delimiter} ").str.split(self.delimiter)
         whole = fields.list.len() == len(self.header)
-        self._count("wrong_length", int((~whole).sum()), lines.filter(~whole))
+        self.count("wrong_length", int((~whole).sum()), lines.filter(~whole))
         fields, lines = fields.filter(whole), lines.filter(whole)
         if not len(lines):
             return
@@ -198,7 +168,7 @@ class _Reader:
         ).drop("field")
         table = table.with_columns(self._times(places))
         bad = table["time_us"].is_null()
-        self._count("bad_time", int(bad.sum()), table.filter(bad)["line"])
+        self.count("bad_time", int(bad.sum()), table.filter(bad)["line"])
         table = table.filter(~bad)
         if table.is_empty():
             return
@@ -213,7 +183,6 @@ class _Reader:
         if not set(given) & {"index", "uuid", "bus"}:
             self.alone.append(table["time_us"])
         rows = table.select(*columns, *self._values(table, places))
-        assert self.log is not None
         self.logs.add(self.log, rows)
 
     def _working(self, lines: pl.Series) -> pl.Series:
@@ -267,7 +236,7 @@ class _Reader:
         lower = text.str.to_lowercase()
         nothing = lower.str.contains(_NOTHING)
         if absent := int(nothing.sum()):
-            self._count("no_value", absent)
+            self.count("no_value", absent)
             self.absent.add(name)
         if metric == "gpu_throttle_reasons":
             value = (
@@ -284,7 +253,7 @@ class _Reader:
         high = LIMITS.get(metric, PERCENT_LIMIT)
         wrong = ~nothing & (value.is_null() | (value > high)).fill_null(True)
         if bad := int(wrong.sum()):
-            self._count("no_number", bad, text.filter(wrong))
+            self.count("no_number", bad, text.filter(wrong))
         return value.set(nothing | wrong, None)
 
     def _reasons(self, table: pl.DataFrame, places: Mapping[str, int], single: Mapping[str, str]) -> pl.Series:
@@ -299,24 +268,11 @@ class _Reader:
         series = table["time_us"]
         if self.last_time is not None:
             series = pl.concat([self.last_time["time_us"], series])
-        self._count("time_goes_back", int((series.diff() < -60_000_000).sum()))
+        self.count("time_goes_back", int((series.diff() < -60_000_000).sum()))
         self.last_time = table.select("time_us").tail(1)
 
-    def _count(self, code: str, count: int, lines: pl.Series | None = None) -> None:
-        if count:
-            self.found[code] += count
-            if lines is not None and len(lines):
-                self.examples.setdefault(code, str(lines[0])[:60])
-
-    def _notes(self) -> None:
-        assert self.log is not None
-        note = self.store.note
-        for code, (severity, text) in NOTES.items():
-            if self.found[code]:
-                message = _TOLD.get(code, text).format(columns=", ".join(sorted(self.absent)))
-                if code in self.examples:
-                    message = f"{message[:-1]}; the first: {self.examples[code]!r}."
-                note(severity, code, message, count=self.found[code], source=self.source, file=self.path.name)
+    def notes(self) -> None:
+        self.note_counts({"no_value": sorted(self.absent)}, _TOLD)
         for words, (moment, count) in list(self.failures.items())[:_MOST]:
             after = "before the first sample" if moment is None else f"after {' '.join(moment.split())} (as the log counts)"
             lost = _LOST.fullmatch(words)
@@ -326,33 +282,9 @@ class _Reader:
                 text = f'GPU {lost[1]} was lost {after}: "{lost[2]}".'
             else:
                 text = f'GPU {lost[1]} could not be reached {after}: "{lost[2]}".'
-            note("warning", "gpu_lost" if lost else "monitor_failed", text, count=count, source=self.source, file=self.path.name)
-        if self.unread:
-            shown = sorted(self.unread)
-            text = f"Columns that are not used: {', '.join(shown[:8])}{f' and {len(shown) - 8} more' if len(shown) > 8 else ''}."
-            note("info", "column_not_read", text, count=len(shown), source=self.source, file=self.path.name)
-        if not self.log.rows:
-            note("warning", "no_events", "The log holds no value that is read.", count=0, source=self.source, file=self.path.name)
+            self.note("warning", "gpu_lost" if lost else "monitor_failed", text, count)
+        self.note_unread(self.unread)
 
-
-NOTES: Final[dict[str, tuple[Severity, str]]] = {
-    "before_header": ("info", "Lines before the header were left out."),
-    "columns_change": ("info", "The log has a header in the middle with other columns; what follows was read by it."),
-    "wrong_length": ("warning", "Lines with more or fewer fields than the header (cut off or mixed) were left out."),
-    "cut_line": ("info", "The last line has no end; it was left out, since its last value may be cut."),
-    "too_long": ("warning", "Lines longer than 64 KiB were left out."),
-    "bad_time": ("warning", "Lines whose time could not be read were left out."),
-    "no_value": ("info", "Values that the driver did not give ([N/A], [Not Supported], ERR!) are missing: {columns}."),
-    "no_number": ("warning", "Values that are no number, or are beyond what can be, were left out."),
-    "time_goes_back": (
-        "warning",
-        "The clock of the log goes back by more than a minute (the end of daylight saving time, or it was set): samples of two times have"
-        " one. Log with TZ=UTC.",
-    ),
-    "unknown_metric": ("info", "Values of fields that are not used were left out: {columns}."),
-    "part_of_gpu": ("info", "Values of parts of a GPU (MIG) were left out; those of whole GPUs are shown."),
-    "no_gpu": ("warning", "Lines that name no GPU were left out."),
-}
 
 _TOLD: Final = {
     "wrong_length": (
@@ -364,16 +296,4 @@ _TOLD: Final = {
         " month, day, time with seconds). Where a spreadsheet saved the log, give it as nvidia-smi wrote it."
     ),
 }
-"""In place of the texts of ``NOTES``, what holds for logs of nvidia-smi."""
-
-
-def several_without_number(path: Path, times: pl.Series) -> None:
-    """Raises InputError where lines come in bunches: they are of several GPUs, and nothing says which is of which."""
-    gaps = times.diff().drop_nulls()
-    if len(gaps) < 3:
-        several = len(gaps) > 0 and gaps.max() is not None and int((gaps < 100_000).sum()) > 0
-    else:
-        usual = gaps.sort()[int(0.9 * (len(gaps) - 1))]
-        several = float((gaps <= usual // 10).mean() or 0.0) > 0.3
-    if several:
-        raise InputError(f"{path}: the log has lines of several GPUs and no column that tells which; add index: {QUERY}")
+"""Texts for logs of nvidia-smi instead of those of ``NOTES``."""
