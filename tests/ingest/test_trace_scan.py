@@ -1,4 +1,4 @@
-"""Does the trace scanner read every layout exactly, repair what it promises, and agree with its twin on any text?"""
+"""Tests of the trace scanners: every layout exactly, repairs, damage, limits, and agreement with the oracle on any text."""
 
 from __future__ import annotations
 
