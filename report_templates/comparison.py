@@ -25,7 +25,7 @@ from .comparing.verdicts import verdicts
 from .figures import plots
 from .output_lock import exclusive
 from .pages import filled
-from .pdf import PAPERS, Job, Printer
+from .pdf import Job, Printer, checked_paper
 
 SECTIONS: Final[tuple[Callable[[Comparison], Section], ...]] = (
     alike, steps, time, kernels, precision, memory, launches, utilisation, verdicts, reading,
@@ -78,9 +78,7 @@ def render_comparison(
     bytes, a file is replaced when its successor is whole, and a RenderError names what was written without the PDF."""
     if unknown := [word for word in formats if word not in PLACES]:
         raise UsageError(f"{', '.join(unknown)} is no format of a comparison; choose from {','.join(PLACES)}")
-    sheet = next((known for known in PAPERS if known.lower() == paper.lower()), None)
-    if sheet is None:
-        raise UsageError(f"{paper} is no paper; choose from {', '.join(PAPERS)}")
+    sheet = checked_paper(paper)
     out_dir = Path(out_dir)
     staged: dict[str, Path] = {}
     with contextlib.ExitStack() as stack:

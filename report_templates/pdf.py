@@ -23,8 +23,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from ..errors import UsageError
+
 PAPERS: Final = ("A4", "Letter")
 INSTALL: Final = "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core"
+
+
+def checked_paper(paper: str) -> str:
+    """Return the page size as WeasyPrint writes it. Raise UsageError for an unknown paper."""
+    sheet = next((known for known in PAPERS if known.lower() == paper.lower()), None)
+    if sheet is None:
+        raise UsageError(f"{paper} is no paper; choose from {', '.join(PAPERS)}")
+    return sheet
 
 
 @dataclass(frozen=True, slots=True)

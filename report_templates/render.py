@@ -13,7 +13,7 @@ from ..analysis.timeline_data import Timeline
 from ..errors import RenderError, UsageError
 from .look import Look
 from .output_lock import exclusive
-from .pdf import PAPERS, Job, Printer, PrinterHere
+from .pdf import Job, Printer, PrinterHere, checked_paper
 
 FORMATS = ("html", "pdf", "json")
 """What is written where nothing else is asked for."""
@@ -27,10 +27,7 @@ def check_formats(formats: Sequence[str], paper: str) -> str:
     """Return the page size as WeasyPrint writes it. Raise UsageError for an unknown format or paper."""
     if unknown := [word for word in formats if word not in PLACES]:
         raise UsageError(f"{', '.join(unknown)} is no report format; choose from {', '.join(PLACES)}")
-    sheet = next((known for known in PAPERS if known.lower() == paper.lower()), None)
-    if sheet is None:
-        raise UsageError(f"{paper} is no paper; choose from {', '.join(PAPERS)}")
-    return sheet
+    return checked_paper(paper)
 
 
 def render(

@@ -12,7 +12,6 @@ import click
 
 from . import option_values
 from .command_parts import CONFIG, FILE_SETTINGS, VERBOSITY, bad_parameter, option, print_json, progress_line, with_options
-from .errors import UsageError
 from .messages import echo, echo_line
 from .report_options import CHOICE_OF_RULES, GENERATED_AT, MODE, PAPER, REDACT, STORE_OPTIONS
 
@@ -28,22 +27,14 @@ _SHOWN: Final = 8
 
 def _formats(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
     with bad_parameter():
-        found = [word.lower() for word in option_values.words(value)]
-        wrong = [word for word in found if word not in _FORMATS]
-        if wrong or not found:
-            raise UsageError(f"{', '.join(wrong) or 'nothing'} is no format of a comparison; choose from {','.join(_FORMATS)}")
-        return tuple(dict.fromkeys(found))
+        return option_values.choices(value, _FORMATS, "no format of a comparison")
 
 
 def _fail_on(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     with bad_parameter():
-        found = [word.lower() for word in option_values.words(value)]
-        wrong = [word for word in found if word not in FAIL_WORDS]
-        if wrong or not found:
-            raise UsageError(f"{', '.join(wrong) or 'nothing'} is nothing to fail on; choose from {','.join(FAIL_WORDS)}")
-        return tuple(dict.fromkeys(found))
+        return option_values.choices(value, FAIL_WORDS, "nothing to fail on")
 
 
 _OPTIONS = [

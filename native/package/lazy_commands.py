@@ -1,4 +1,4 @@
-"""How is a command listed without loading its module? By a table of names, places and short helps; the module is loaded when it is called.
+"""A group of commands from a table of names, modules and short helps. A command's module is loaded when the command is called.
 
 Imports click only: `postrun --help` is quick.
 """
@@ -15,12 +15,12 @@ import click
 class LazyGroup(click.Group):
     """``lazy``: name -> ("module:object" inside the package, such as "nightly.command:nightly", short help)."""
 
-    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.lazy = dict(lazy or {})
+        self.lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*self.commands, *self.lazy})
+        return sorted(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self.lazy and cmd_name not in self.commands:
@@ -33,8 +33,5 @@ class LazyGroup(click.Group):
         return {name: command for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        names = self.list_commands(ctx)
-        limit = formatter.width - 6 - max(map(len, names))
-        shown = [(name, self.lazy[name][1] if name in self.lazy else self.commands[name].get_short_help_str(limit)) for name in names]
         with formatter.section("Commands"):
-            formatter.write_dl(shown)
+            formatter.write_dl([(name, self.lazy[name][1]) for name in self.list_commands(ctx)])

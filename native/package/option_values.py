@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -19,13 +20,18 @@ def words(value: Any) -> list[str]:
     return [word for one in (value.split(",") if isinstance(value, str) else value) if (word := str(one).strip())]
 
 
+def choices(value: Any, accepted: Sequence[str], refusal: str) -> tuple[str, ...]:
+    """The words of a list in lower case, each once. Raises UsageError for none and for others than ``accepted``, as "docx is <refusal>"."""
+    chosen = tuple(dict.fromkeys(word.lower() for word in words(value)))
+    wrong = [word for word in chosen if word not in accepted]
+    if wrong or not chosen:
+        raise UsageError(f"{', '.join(wrong) or 'nothing'} is {refusal}; choose from {','.join(accepted)}")
+    return chosen
+
+
 def formats(value: Any) -> tuple[str, ...]:
     """The words of --format, each once. Raises UsageError."""
-    given = [word.lower() for word in words(value)]
-    wrong = [word for word in given if word not in FORMATS]
-    if wrong or not given:
-        raise UsageError(f"{', '.join(wrong) or 'nothing'} is no report format; choose from {','.join(FORMATS)}")
-    return tuple(dict.fromkeys(given))
+    return choices(value, FORMATS, "no report format")
 
 
 def redactions(value: Any) -> tuple[str, ...]:
