@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,7 @@ def plan_report(options: dict[str, Any], quiet: bool) -> tuple[ReportPlan, tuple
             generated_at_ns=option_values.generated_at(options["generated_at"]),
             name=options["name"],
         ),
-        IngestOptions(options["memory_limit"], options["threads"], options.get("max_unpacked"), options["redact"]),
+        IngestOptions(**{field.name: options[field.name] for field in dataclasses.fields(IngestOptions) if field.name in options}),
     )
     return plan, fail_on
 

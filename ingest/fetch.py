@@ -50,6 +50,10 @@ class Fetched:
         """What to replace in texts so that they name the URLs: beginning of a local path -> beginning of the URL."""
         return [(f"{self.folder.name}/{scheme}/run/", f"{scheme}://") for scheme in sorted(self.schemes)]
 
+    def local_name(self, name: str) -> str:
+        """The local path of what a URL names; any other text as it is."""
+        return next((local + name.removeprefix(url) for local, url in self.moves() if name.startswith(url)), name)
+
     def told(self, text: str) -> str:
         for local, url in self.moves():
             text = text.replace(local, url)

@@ -1,8 +1,7 @@
 """Which rows become of the samples in logs of GPU monitors?
 
 Readers (:mod:`.nvidia_smi`, :mod:`.dcgm`) hand over what the lines say; the rows wait in a table of their own until all files are read,
-because machine (:mod:`.gpu_log_machine`), number of the GPU (:mod:`.gpu_log_units`) and time zone (:mod:`.log_clocks`) often follow only
-from the other files of the run.
+because machine (:mod:`.gpu_log_machine`) and number of the GPU (:mod:`.gpu_log_units`) often follow only from the other files of the run.
 """
 
 from __future__ import annotations
@@ -87,8 +86,6 @@ class GpuLogs:
         self.registry = registry
         self.logs: list[Log] = []
         self.placed: list[Placed] = []
-        self.guessed: set[int] = set()
-        """Sources of logs that nothing but the kind of their GPUs ties to their machine."""
 
     def begin(self, source: int, path: Path, *, zoned: bool) -> Log:
         self.store.connection.execute(_TABLE)
@@ -143,34 +140,36 @@ class GpuLogs:
         self.store.connection.execute("DELETE FROM log_sample WHERE log = ?", [log.source])
         self.logs.remove(log)
 
-    def store_samples(self, shifts: dict[int, int], *, zoned: bool) -> dict[int, ReadResult]:
-        """The rows of logs whose times say their zone, or not, become samples. ``shifts``: what is added to the times of a source.
+    def shift(self, log: Log, by: int) -> None:
+        """Add ``by`` nanoseconds to the times of a log."""
+        self.store.connection.execute("UPDATE log_sample SET time_ns = time_ns + ? WHERE log = ?", [by, log.source])
+        log.first_ns = None if log.first_ns is None else log.first_ns + by
+        log.last_ns = None if log.last_ns is None else log.last_ns + by
 
-        What became of each source."""
+    def store_samples(self) -> dict[int, ReadResult]:
+        """Store the rows of all placed logs as samples; the result of each log by source."""
         results: dict[int, ReadResult] = {}
-        for log in [log for log in self.logs if log.zoned == zoned]:
-            shift = shifts.get(log.source, 0)
+        for log in self.logs:
             stored = 0
             # A transaction for many machines with few rows each; of many rows it would hold all in memory.
             with self.store.transaction() if log.rows < _ROWS_OF_TRANSACTION else nullcontext():
                 for placed in [placed for placed in self.placed if placed.log is log]:
-                    stored += self._store(placed, shift)
-            span = [None if time is None else time + shift for time in (log.first_ns, log.last_ns)]
-            results[log.source] = ReadResult(stored, span[0], span[1], partial=log.partial)
+                    stored += self._store(placed)
+            results[log.source] = ReadResult(stored, log.first_ns, log.last_ns, partial=log.partial)
             self.store.connection.execute("DELETE FROM log_sample WHERE log = ?", [log.source])
         return results
 
-    def _store(self, placed: Placed, shift: int) -> int:
+    def _store(self, placed: Placed) -> int:
         execute = self.store.connection.execute
         log, node = placed.log, placed.node
         units = ", ".join(f"({gpu.number}, {gpu.unit})" for gpu in placed.gpus)
         execute(
             f"""
             CREATE OR REPLACE TEMP TABLE log_unit AS
-            SELECT units.unit::INTEGER AS unit, metric, time_ns + ?::BIGINT AS time_ns, value FROM log_sample
+            SELECT units.unit::INTEGER AS unit, metric, time_ns, value FROM log_sample
             JOIN (VALUES {units}) AS units(gpu, unit) USING (gpu) WHERE log = ? AND abs(value) <= {MOST_VALUE}
             """,
-            [shift, log.source],
+            [log.source],
         )
         # DCGM's exporter tells what is used and what is free, and not the total. Several lines of one time are one.
         execute(

@@ -1,25 +1,31 @@
-"""Of which machine is a log of a GPU monitor?
+"""The machine of each log of a GPU monitor: as the user states, by host name, UUIDs of GPUs, or file name, else a machine without a name.
 
-Asked when all files are read: by the log's own words, the UUIDs of its GPUs, its name and that of its folder, or because the run has one
-machine that they can be of.
+Logs that name no machine share one, unless they contradict it: another GPU of the same number, or other values at the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 
-from .gpu_log import MOST_GPUS, Gpu, GpuLogs, Log, Placed
-from .gpu_log_name import HOW_TO_NAME, dashed_host, documented_host, has_host, named_host
+from ..errors import UsageError
+from .gpu_log import MOST_GPUS, Gpu, Log, Placed
+from .gpu_log_name import HOW_TO_NAME, documented_host, has_host, named_host
 from .gpu_log_units import number_gpus, store_devices
 from .gpu_names import model, plain
 from .limits import NODES_PER_FILE
+from .merged_machines import merge
 from .registry import UNKNOWN_HOST, one_name
+from .same_machine import a_file_of
+from .source_rows import Sources
+
+_LEAST_BUSY_SAMPLES = 3  # a monitor can miss the activity with fewer
+_IDLE_PERCENT = 1.0
 
 
-def place_logs(logs: GpuLogs) -> None:
-    """The machine of every log and the numbers of its GPUs there, each with a note of what it was told by."""
-    named = _named_apart(logs)
+def place_logs(run: Sources, stated: Mapping[int, int]) -> None:
+    """Give every log its machine and the numbers of its GPUs there. ``stated``: machines by source, of those that ``--same`` names."""
+    logs = run.logs
+    stated = dict(stated)
     for log in logs.logs:
         if not log.rows:
             continue
@@ -27,9 +33,13 @@ def place_logs(logs: GpuLogs) -> None:
         hosts: dict[str | None, list[Gpu]] = {}
         for gpu in log.gpus.values():
             hosts.setdefault(gpu.host, []).append(gpu)
+        group = next((group for group in run.statements.same if log.source in group), None)
+        if group is not None and len(hosts) > 1:
+            raise UsageError(f"--same {log.file}: the log has lines of {len(hosts)} machines; name files of one machine")
         with logs.store.transaction():
             for host, gpus in hosts.items():
-                node = _node(logs, log, host, gpus, named=named)
+                node = _stated(run, log, gpus, stated[log.source]) if log.source in stated else _node(run, log, host, gpus)
+                stated |= dict.fromkeys(group or (), node)
                 number_gpus(logs.store, log, node, gpus)
                 logs.placed.append(Placed(log, node, gpus))
                 store_devices(logs.store, node, gpus)
@@ -38,200 +48,165 @@ def place_logs(logs: GpuLogs) -> None:
             logs.store.note("warning", "too_many_devices", text, count=log.beyond, source=log.source, file=log.file)
 
 
-def _machines(logs: GpuLogs) -> dict[int, str]:
-    """Machines that the run's other files name, or that have something of them."""
-    rows = logs.store.connection.execute("SELECT id, hostname FROM node ORDER BY id").fetchall()
-    return dict(rows)
+def _machines(run: Sources) -> dict[int, str]:
+    return dict(run.store.connection.execute("SELECT id, hostname FROM node ORDER BY id").fetchall())
 
 
-def _named_apart(logs: GpuLogs) -> bool:
-    """Whether words behind a dash in the names of logs (nvidia-smi-WORD.csv) are those of machines: two such logs are of different ones,
-    or there is nothing but one log. Else they may say what a log is of."""
-    first: Log | None = None
-    read = [log for log in logs.logs if log.rows]
-    if len(read) == 1 and not _machines(logs):
-        return True
-    for log in read:
-        if (host := dashed_host(log.path.name)) is None:
-            continue
-        if first is None:
-            first = log
-        elif host != dashed_host(first.path.name) and _apart(logs, log, list(log.gpus.values()), _alone(first)):
-            return True
-    return False
+def _stated(run: Sources, log: Log, gpus: Sequence[Gpu], node: int) -> int:
+    if (why := _different_gpu(run, node, gpus)) is not None:
+        raise UsageError(f"--same {log.file}: {why}; it is of another machine")
+    text = f"The log is of {_machines(run)[node]}, as stated with --same."
+    run.store.note("info", "machine_joined", text, count=len(gpus), source=log.source, file=log.file)
+    return node
 
 
-def _alone(log: Log) -> Placed:
-    """A log as if its GPUs were those of a machine of its own."""
-    return Placed(log, -1, [replace(gpu, unit=place if gpu.index is None else gpu.index) for place, gpu in enumerate(log.gpus.values())])
+def _node(run: Sources, log: Log, host: str | None, gpus: Sequence[Gpu]) -> int:
+    known = _machines(run)
+    same_gpus = _by_uuid(run, gpus)
 
-
-def _node(logs: GpuLogs, log: Log, host: str | None, gpus: Sequence[Gpu], *, named: bool) -> int:
-    known = _machines(logs)
-
-    def note(text: str) -> None:
-        logs.store.note("info", "machine_joined", text, count=len(gpus), source=log.source, file=log.file)
+    def note(text: str, count: int = 1) -> None:
+        run.store.note("info", "machine_joined", text, count=count, source=log.source, file=log.file)
 
     if host is not None:
-        same = [number for number, hostname in known.items() if hostname == host]
-        short = [number for number, hostname in known.items() if one_name(host, hostname)]
-        if same or len(short) != 1:
-            return same[0] if same else logs.registry.node(host)
-        if host != known[short[0]]:
-            note(f"{host} of the log is taken for {known[short[0]]}: one is the other without its domain.")
-        return short[0]
-    if len(found := _by_uuid(logs, gpus)) == 1:
-        (number,) = found
-        note(f"The log names no machine; it is of {known[number]}: the UUIDs of its GPUs are the same.")
-        return number
-    if (by_file := _by_file(logs, log, known, dashed=named)) is not None:
-        return by_file
-    alone = [number for number in known if not decided(logs, number)]
-    if len(alone) == 1 and (why := _fits(logs, alone[0], gpus, len(gpus))):
-        text = f"The log names no machine; it is taken to be of {known[alone[0]]}, the only machine of the run: {why}."
-        note(text)
-        logs.guessed.add(log.source)
-        return alone[0]
-    for placed in logs.placed:
-        if known[placed.node].startswith(UNKNOWN_HOST) and _overlap(log, placed.log) and _equal(logs, log, gpus, placed):
-            note(f"The log has the values of {placed.log.file} at the same times: they are of one machine.")
-            return placed.node
-    for place in range(1, len(logs.logs) + len(known) + 2):
-        name = UNKNOWN_HOST if place == 1 else f"{UNKNOWN_HOST} {place}"
-        number = logs.registry.node(name)
-        if number not in known or (decided(logs, number) and not _excludes(logs, number, log, gpus)):
-            break
-    if alone:
-        several = f"the run has {len(alone)} machines" if len(alone) > 1 else f"its GPUs are not those of {known[alone[0]]}"
-        text = f"The log names no machine, and {several}: it is shown as {name}. {HOW_TO_NAME}"
-        logs.store.note("warning", "machine_unknown", text, source=log.source, file=log.file)
-    elif place > 1 and number not in known:
-        text = f"The log names no machine, and it is not of that of the other logs: it is shown as {name}. {HOW_TO_NAME}"
-        logs.store.note("warning", "machine_unknown", text, source=log.source, file=log.file)
-    return number
+        node = _named(run, host, known, note)
+        for nameless in [number for number in same_gpus if known[number].startswith(UNKNOWN_HOST)]:
+            merge(run, nameless, node)
+            note(f"Files that name no machine are of {host}: the UUIDs of their GPUs are those of the log.")
+        return node
+    if len(same_gpus) == 1:
+        (node,) = same_gpus
+        note(f"The log names no machine; it is of {known[node]}: the UUIDs of its GPUs are the same.", len(gpus))
+        return node
+    if (in_name := _in_name(log, known)) is not None:
+        note(f"The log names no machine; it is of {known[in_name]}: the name of the file or its folder says so.")
+        return in_name
+    if (host := named_host(log.path)) is not None:
+        note(f"The log names no machine; {host} is taken from the name of the {'file' if host in log.path.name else 'folder'}.")
+        return run.logs.registry.node(host)
+    return _nameless(run, log, gpus, known)
 
 
-def _by_file(logs: GpuLogs, log: Log, known: dict[int, str], *, dashed: bool) -> int | None:
-    """The machine that the name of the file, or of its folder, names; ``dashed``: also by a word behind a dash."""
-
-    def note(text: str) -> None:
-        logs.store.note("info", "machine_joined", text, source=log.source, file=log.file)
-
-    host = documented_host(log.path.name)
-    if host is not None:  # nothing else in the name, nor the folder's, counts then
-        same = [number for number, hostname in known.items() if not hostname.startswith(UNKNOWN_HOST) and one_name(host, hostname)]
-        if len(same) == 1:
-            note(f"The log names no machine; it is of {known[same[0]]}: the name of the file or its folder says so.")
-            return same[0]
-    for name in (log.path.name, log.path.parent.name) if host is None else ():
-        tokens = {number for number, hostname in known.items() if has_host(name, hostname)}
-        if len(tokens) == 1:
-            (number,) = tokens
-            note(f"The log names no machine; it is of {known[number]}: the name of the file or its folder says so.")
-            return number
-    host = host or named_host(log.path)
-    if dashed and host is None and all(hostname.startswith(UNKNOWN_HOST) or decided(logs, number) for number, hostname in known.items()):
-        host = dashed_host(log.path.name)
-    if host is None:
-        return None
-    of = "file" if host in log.path.name else "folder"
-    note(f"The log names no machine; {host} is taken from the name of the {of}.")
-    return logs.registry.node(host)
+def _named(run: Sources, host: str, known: Mapping[int, str], note: Callable[[str], None]) -> int:
+    """The machine of a name; the only one whose name is the same without its domain."""
+    if host in known.values():
+        return run.logs.registry.node(host)
+    short = [node for node, hostname in known.items() if one_name(host, hostname)]
+    if len(short) != 1:
+        return run.logs.registry.node(host)
+    note(f"{host} of the log is taken for {known[short[0]]}: one is the other without its domain.")
+    return short[0]
 
 
-def _by_uuid(logs: GpuLogs, gpus: Sequence[Gpu]) -> set[int]:
-    mine = {plain(gpu.uuid) for gpu in gpus} - {None}
-    if not mine:
-        return set()
-    rows = logs.store.connection.execute("SELECT DISTINCT node, uuid FROM device WHERE uuid IS NOT NULL").fetchall()
-    return {node for node, uuid in rows if plain(uuid) in mine}
+def _in_name(log: Log, known: Mapping[int, str]) -> int | None:
+    """The only machine whose name the file name contains, else the folder name; of nvidia-smi.HOST.csv HOST alone counts."""
+    if (host := documented_host(log.path.name)) is not None:
+        matches = [[node for node, name in known.items() if not name.startswith(UNKNOWN_HOST) and one_name(host, name)]]
+    else:
+        texts = (log.path.name, log.path.parent.name)
+        matches = [[node for node, name in known.items() if has_host(text, name)] for text in texts]
+    return next((nodes[0] for nodes in matches if len(nodes) == 1), None)
 
 
-def decided(logs: GpuLogs, node: int) -> bool:
-    """Whether only logs tell of a machine: that it is none of the others was asked when they were placed."""
-    if not any(placed.node == node for placed in logs.placed):
-        return False
-    return not any(
-        logs.store.connection.execute(f"SELECT 1 FROM {table} WHERE node = ? LIMIT 1", [node]).fetchall()
-        for table in ("process", "sample", "device_event")
+def _by_uuid(run: Sources, gpus: Sequence[Gpu]) -> set[int]:
+    uuids = {plain(gpu.uuid) for gpu in gpus} - {None}
+    rows = run.store.connection.execute("SELECT DISTINCT node, uuid FROM device WHERE uuid IS NOT NULL").fetchall()
+    return {node for node, uuid in rows if plain(uuid) in uuids}
+
+
+def _nameless(run: Sources, log: Log, gpus: Sequence[Gpu], known: Mapping[int, str]) -> int:
+    """The first machine without a name that the log does not contradict, else a new one, with a note if there are others."""
+    only_logs = {placed.node for placed in run.logs.placed}
+    nameless = [node for node, name in known.items() if name.startswith(UNKNOWN_HOST)]
+    traced = [node for node in nameless if node not in only_logs]
+    for node in nameless:
+        if (node in traced and len(traced) > 1) or _different_gpu(run, node, gpus) is not None:
+            continue
+        agreements = {placed.log.file: _same_values(run, log, gpus, placed) for placed in run.logs.placed if placed.node == node}
+        if False in agreements.values():
+            continue
+        if equal := [file for file, equal in agreements.items() if equal]:
+            text = f"The log has the values of {equal[0]} at the same times: they are of one machine."
+            run.store.note("info", "machine_joined", text, count=len(gpus), source=log.source, file=log.file)
+        return node
+    name = next(
+        name
+        for place in range(1, len(known) + 2)
+        if (name := f"{UNKNOWN_HOST} {place}" if place > 1 else UNKNOWN_HOST) not in known.values()
     )
+    if known:
+        example = a_file_of(run, [node for node in known if _different_gpu(run, node, gpus) is None]) or "FILE"
+        text = (
+            f"The log names no machine and is shown as {name}. If it is of the machine of another file, say so, such as"
+            f" --same {log.file},{example}. {HOW_TO_NAME}"
+        )
+        run.store.note("warning", "machine_unknown", text, source=log.source, file=log.file)
+    return run.logs.registry.node(name)
 
 
-def _fits(logs: GpuLogs, node: int, gpus: Sequence[Gpu], count: int) -> str | None:
-    """Why the GPUs of a log can be those of a machine; None where they cannot."""
-    execute = logs.store.connection.execute
-    names = dict(execute('SELECT "index", name FROM device WHERE node = ?', [node]).fetchall())
-    uuids = {plain(uuid) for (uuid,) in execute("SELECT uuid FROM device WHERE node = ?", [node]).fetchall()} - {None}
-    if uuids and any(plain(gpu.uuid) not in uuids for gpu in gpus if plain(gpu.uuid)):
-        return None
-    used = {device for (device,) in execute("SELECT DISTINCT device FROM device_event WHERE node = ?", [node]).fetchall()}
-    used |= {
-        unit for (unit,) in execute("SELECT DISTINCT unit FROM sample WHERE node = ? AND starts_with(metric, 'gpu_')", [node]).fetchall()
-    }
-    used.discard(None)
-    indices = {gpu.index for gpu in gpus}
-    if None not in indices and not used <= indices:
-        return None
-    if len(used) > count:
-        return None
-    alike = 0
-    for gpu in gpus:
-        theirs = names.get(gpu.index) if gpu.index is not None else None
-        if theirs and gpu.name:
-            if model(theirs) != model(gpu.name):
-                return None
-            alike += 1
-    if alike:
-        return f"its GPUs have the same names ({alike} of {len(gpus)})" if len(gpus) > 1 else "its GPU has the same name"
-    return "the GPUs that the run used are among those of the log" if used else "no other file says which GPUs it has"
-
-
-def _excludes(logs: GpuLogs, node: int, log: Log, gpus: Sequence[Gpu]) -> bool:
-    """Whether a machine that only logs tell of is another one: the same number with another UUID, or at the same time."""
-    return any(placed.node == node and _apart(logs, log, gpus, placed) for placed in logs.placed)
-
-
-def _apart(logs: GpuLogs, log: Log, gpus: Sequence[Gpu], placed: Placed) -> bool:
-    """Whether a log is of another machine than a placed one: the same number has another UUID, or other values at the same time."""
-    theirs = {gpu.unit: plain(gpu.uuid) for gpu in placed.gpus}
+def _different_gpu(run: Sources, node: int, gpus: Sequence[Gpu]) -> str | None:
+    """Which GPU number is another GPU in the log than on the machine, by UUID, else by model; None: no number is."""
+    rows = run.store.frame('SELECT "index", uuid, name FROM device WHERE node = ?', [node]).rows()
+    numbers = {plain(uuid): index for index, uuid, _ in rows if plain(uuid)}
+    devices = {index: (uuid, name) for index, uuid, name in rows}
     for place, gpu in enumerate(gpus):
-        unit = place if gpu.index is None else gpu.index
-        uuid = plain(gpu.uuid)
-        if unit in theirs and uuid is not None and theirs[unit] is not None:
-            if uuid != theirs[unit]:
-                return True
-        elif unit in theirs and _overlap(log, placed.log) and _comparable(logs, log, placed.log) and not _equal(logs, log, gpus, placed):
-            return True
-    return False
+        uuid, name = devices.get(place if gpu.index is None else gpu.index, (None, None))
+        if plain(gpu.uuid) in numbers:  # known under any number
+            continue
+        if plain(gpu.uuid) and plain(uuid):
+            return f"GPU {gpu.index} is {gpu.uuid}, and {uuid} in other files"
+        if name and gpu.name and model(name) != model(gpu.name):
+            return f"GPU {gpu.index} is a {gpu.name}, and a {name} in other files"
+    return None
 
 
-def _comparable(logs: GpuLogs, log: Log, other: Log) -> bool:
-    """Whether two logs have a metric in common: else, as of two monitors, nothing of the one speaks against the other."""
-    query = "SELECT metric FROM log_sample WHERE log = ? INTERSECT SELECT metric FROM log_sample WHERE log = ? LIMIT 1"
-    return bool(logs.store.connection.execute(query, [log.source, other.source]).fetchall())
+def _same_values(run: Sources, log: Log, gpus: Sequence[Gpu], placed: Placed) -> bool | None:
+    """Whether two logs have equal values of GPUs of the same number at the same times; None if they have no metric at the same time.
 
-
-def _equal(logs: GpuLogs, log: Log, gpus: Sequence[Gpu], placed: Placed) -> bool:
-    """Whether two logs are copies: at the times that both have, all values are the same, and that is most of the shorter one."""
-    theirs = {gpu.unit: gpu for gpu in placed.gpus}
-    units = [(gpu, place if gpu.index is None else gpu.index) for place, gpu in enumerate(gpus)]
-    both = [(gpu, theirs[unit]) for gpu, unit in units if unit in theirs]
-    if not both or any(None not in (uuids := {plain(one.uuid), plain(other.uuid)}) and len(uuids) > 1 for one, other in both):
-        return False
-    pairs = [(one.number, other.number) for one, other in both]
-    common, equal = logs.store.connection.execute(
+    Values that monitors write with other units differ in the last digits. Half of the shorter log has to be in the other one.
+    """
+    theirs = {gpu.unit: gpu.number for gpu in placed.gpus}
+    units = [(gpu.number, place if gpu.index is None else gpu.index) for place, gpu in enumerate(gpus)]
+    pairs = ", ".join(f"({number}, {theirs[unit]})" for number, unit in units if unit in theirs)
+    if not pairs:
+        return None
+    overlapping, common, different = run.store.connection.execute(
         f"""
-        SELECT count(*), count(*) FILTER (abs(a.value - b.value) <= 1e-6 * abs(b.value)) FROM log_sample AS a
-        JOIN (VALUES {", ".join(f"({one}, {other})" for one, other in pairs)}) AS pair(one, other) ON a.gpu = pair.one
-        JOIN log_sample AS b ON b.log = ? AND b.gpu = pair.other AND b.metric = a.metric AND b.time_ns = a.time_ns
-        WHERE a.log = ?
+        WITH mine AS (
+            SELECT theirs AS gpu, metric, time_ns, value FROM log_sample JOIN (VALUES {pairs}) AS pair(gpu, theirs) USING (gpu)
+            WHERE log = $log
+        ), other AS (SELECT gpu, metric, time_ns, value FROM log_sample WHERE log = $other),
+        a AS (SELECT gpu, metric, min(time_ns) AS first, max(time_ns) AS last FROM mine GROUP BY ALL),
+        b AS (SELECT gpu, metric, min(time_ns) AS first, max(time_ns) AS last FROM other GROUP BY ALL),
+        pairs AS (
+            SELECT abs(a.value - b.value) > 1e-6 * abs(b.value) AS different FROM mine AS a JOIN other AS b USING (gpu, metric, time_ns)
+        )
+        SELECT EXISTS (FROM a JOIN b USING (gpu, metric) WHERE a.first <= b.last AND b.first <= a.last),
+            (SELECT count(*) FROM pairs), (SELECT count(*) FROM pairs WHERE different)
         """,
-        [placed.log.source, log.source],
+        {"log": log.source, "other": placed.log.source},
     ).fetchall()[0]
-    return bool(common and equal == common and common >= 0.5 * min(log.rows, placed.log.rows))
+    return None if not overlapping else not different and common >= 0.5 * min(log.rows, placed.log.rows)
 
 
-def _overlap(one: Log, other: Log) -> bool:
-    if one.first_ns is None or one.last_ns is None or other.first_ns is None or other.last_ns is None:
-        return False
-    return one.first_ns <= other.last_ns and other.first_ns <= one.last_ns
+def note_numbers(run: Sources) -> None:
+    """Warn of GPUs with work in a trace that a monitor has at 0 %: the two may number GPUs differently."""
+    rows = run.store.frame(
+        f"""
+        SELECT w.node, n.hostname, w.device FROM (
+            SELECT node, device, min(start_ns) AS first, max(start_ns + duration_ns) AS last FROM device_event
+            WHERE device IS NOT NULL AND kind <> 'sync' GROUP BY ALL) AS w
+        JOIN sample AS s ON s.node = w.node AND s.unit = w.device AND s.metric = 'gpu_utilization' AND s.time_ns BETWEEN w.first AND w.last
+        JOIN node AS n ON n.id = w.node
+        GROUP BY ALL HAVING count(*) >= {_LEAST_BUSY_SAMPLES} AND max(s.value) <= {_IDLE_PERCENT} ORDER BY 1, 3
+        """
+    ).rows()
+    by_uuid = {(placed.node, gpu.unit) for placed in run.logs.placed for gpu in placed.gpus if gpu.by_uuid}
+    of_logs = {(placed.node, gpu.unit): placed.log for placed in run.logs.placed for gpu in placed.gpus}
+    for node, hostname, device in rows:
+        if (node, device) in of_logs and (node, device) not in by_uuid:
+            log = of_logs[node, device]
+            text = (
+                f"The trace has work on GPU {device} of {hostname}, and the log has that GPU at 0 %. A process that sees only some GPUs"
+                " (CUDA_VISIBLE_DEVICES) numbers them differently; no file states which is which. Samples keep the number of the log."
+            )
+            run.store.note("warning", "device_contradicted", text, source=log.source, file=log.file)

@@ -1,4 +1,4 @@
-"""Which machine does the name of a GPU monitor's log say that the log is of?"""
+"""The host name in the name of a GPU monitor's log, or of its folder."""
 
 from __future__ import annotations
 
@@ -24,15 +24,9 @@ _DOCUMENTED: Final = re.compile(
     r"(?:[.-]\d{4}-?\d\d-?\d\d(?:[-_T]?\d[\d-]*)?|\.\d{1,3})*\.(?:csv|log|txt|out|tsv|prom)(?:\.\d{1,3})?(?:\.gz|\.zst)?",
     re.I,
 )
-_DASHED: Final = re.compile(rf"{_MONITOR}[-_](?P<host>[a-z][a-z-]*)\.(?:csv|log|txt|out|tsv)(?:\.gz|\.zst)?", re.I)
 _ADDRESS: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _NUMBERED: Final = re.compile(r"(?:rank|run|job|pid|step|epoch|trial|version|part)[-_]?\d+|v\d+(?:\.\d+)*", re.I)
 _WORDS: Final = frozenset({"log", "logs", "out", "output", "query", "dmon", "stats", "metrics", "usage", "util", "utilization", "csv"})
-# Behind a dash what a log is of is as likely as where it was written.
-_KINDS: Final = _WORDS | {
-    "after", "all", "baseline", "before", "eval", "exporter", "gpu", "gpus", "idle", "monitor", "report", "run", "test", "train",
-    "training", "warmup",
-}  # fmt: skip
 _BARE: Final = re.compile(rf"{_TOOL}(?:[-_.](?:log|dmon|query))?\.(?:csv|log|txt|out|tsv)(?:\.gz|\.zst)?", re.I)
 _FOLDER: Final = re.compile(r"(?:node|host|worker|server|machine|algo)[-_]?(?:\d+|[a-z])|ip(?:-\d{1,3}){4}", re.I)
 HOW_TO_NAME: Final = "Name the file after its machine (nvidia-smi.HOST.csv), or log the column uuid."
@@ -60,13 +54,6 @@ def named_host(path: Path) -> str | None:
     if host is not None:
         return None if _NO_HOST.fullmatch(host) else host
     return path.parent.name if _BARE.fullmatch(path.name) and _FOLDER.fullmatch(path.parent.name) else None
-
-
-def dashed_host(name: str) -> str | None:
-    """What can be a host of letters alone in ``nvidia-smi-HOST.csv``, where nothing but other logs says how machines are called."""
-    match = _DASHED.fullmatch(name)
-    host = match["host"] if match else None
-    return host if host is not None and not _KINDS & set(host.lower().split("-")) else None
 
 
 def has_host(name: str, hostname: str) -> bool:

@@ -1,39 +1,35 @@
-"""How do several sources of one run become one: same machine, same process, one clock, and nothing counted twice?
+"""Joins the sources of one run: one node, one process and one clock for what several files state about the same, nothing counted twice.
 
-Asked once, when all files are read. What is joined, shifted or left out is told in notes; what is not clear stays as it is, with a note.
+Runs once, when all files are read. Sources are joined by what files state (host names, process ids, UUIDs of GPUs, identical events) and
+by what the user states; each join, shift or omission leaves a note. Sources that may belong together, though no file states it, get a note.
 """
 
 from __future__ import annotations
 
-from .clocks_apart import settle_apart
-from .gpu_log_machine import place_logs
-from .gpu_log_visible import number_visible
-from .log_clocks import settle_logs
+from .clocks import note_clocks, shift_identical, shift_stated
+from .gpu_log_machine import note_numbers, place_logs
 from .ranges_twice import leave_out_ranges
 from .recorded_twice import leave_out_twice
-from .relative_clocks import settle_relative
-from .same_machine import join_machines, note_two_names
+from .same_machine import join_machines, join_stated, note_possible
 from .same_work import join_same_work
 from .source_rows import Sources
 
 
 class Joining(Sources):
-    """The sources of one run: :meth:`settle` joins them; then ``clocks`` and ``results`` tell what became of each."""
+    """The sources of one run: :meth:`settle` joins them; then ``clocks`` and ``results`` describe each."""
 
     def settle(self) -> None:
-        """Join processes and machines, then bring all to one clock, then leave out what is there twice; the samples of logs are stored
-        meanwhile."""
+        """Apply the stated offsets, join processes and nodes, store the samples of logs, then leave out what is recorded twice."""
+        shift_stated(self)
         join_same_work(self)
         join_machines(self)
+        machines = join_stated(self)
+        shift_identical(self)
+        place_logs(self, machines)
+        note_clocks(self)
+        note_possible(self)
         if self.logs.logs:
-            place_logs(self.logs)
-            join_machines(self)
-            number_visible(self)
-            self.results.update(self.logs.store_samples({}, zoned=True))
-        settle_relative(self)
-        settle_apart(self)
-        join_same_work(self)
-        settle_logs(self)
-        note_two_names(self)
+            self.results.update(self.logs.store_samples())
+            note_numbers(self)
         leave_out_twice(self)
         leave_out_ranges(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from .python_window import window_of
 from .reader_failures import costs_one_file, note_failure, step
 from .registry import ReadResult
 from .source import KNOWN, Found, find_files
+from .statements import Stated, Statements
 from .store import Store
 from .store_tables import SCHEMA, storable
 from .trace_limits import IMPOSSIBLE, clamped
@@ -71,6 +72,8 @@ def ingest(
     max_unpacked: str | None = None,
     redact: Iterable[str] = (),
     linked: Iterable[str] = (),
+    same: Iterable[Sequence[str | Path]] = (),
+    clock_offsets: Mapping[str, int] | None = None,
 ) -> Store:
     """The files and folders of one run as an open run store, at ``store_path`` or in a temporary file that closing it removes.
 
@@ -79,8 +82,11 @@ def ingest(
     (None: not known). ``name``: of the run, instead of the one found. Damage of a file is noted in ``ingest_note``, never raised.
     ``max_unpacked``: how much a compressed file may unpack to, such as "50GB" (None: 20 GB or 200 times its size, whichever is larger).
     URLs of object stores stand for what is below them; their objects are copied to a temporary folder first.
+    ``same``: groups of files that are of one node. ``clock_offsets``: nanoseconds to add to the times of a file. Both name files by path,
+    or by the end of it that no other file of the run has.
     Links that lead out of a folder are left out, except to ``linked``, real paths of files.
-    Raises InputError where a path does not exist or nothing usable is found, UsageError for a run store among other files.
+    Raises InputError where a path does not exist or nothing usable is found, UsageError for a run store among other files, and for a
+    statement about a file that is not read.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     if not paths or "" in paths:
@@ -89,10 +95,11 @@ def ingest(
     target = Path(store_path) if store_path is not None else None
     report = progress or (lambda text, fraction: None)
     options: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads, "max_unpacked": max_unpacked}
+    stated = Stated(tuple(tuple(map(str, names)) for names in same), dict(clock_offsets or {}))
     with modes.umask_for(modes.current()) if target is not None else nullcontext():
         if any(is_url(path) for path in paths):
-            return _ingest_urls(paths, target, report, name, options, redact)
-        return _ingest_files(paths, target, report, name, options, redact=redact, linked=linked)
+            return _ingest_urls(paths, target, report, name, options, redact, stated)
+        return _ingest_files(paths, target, report, name, options, redact=redact, linked=linked, stated=stated)
 
 
 def _ingest_files(
@@ -105,6 +112,7 @@ def _ingest_files(
     redact: Iterable[str],
     linked: Iterable[str] = (),
     settle: Callable[[Store], None] | None = None,
+    stated: Stated,
 ) -> Store:
     from .conceal import conceal
 
@@ -114,13 +122,15 @@ def _ingest_files(
         if one.given and one.format is not None and one.format.name == RUN_STORE:
             if len(found) > 1 or target is not None:
                 raise UsageError(f"{one.path} is a run store already; give it alone (postrun report {one.path})")
+            if stated:
+                raise UsageError(f"{one.path} is a run store already; use --same and --clock-offset when you make it (postrun ingest)")
             report("reading the run store", None)
             with ExitStack() as until_masked:
                 store = until_masked.enter_context(Store.open(one.path, **options))
                 conceal(store, redact)
                 until_masked.pop_all()
             return store
-    return load(found, paths, target, progress=report, name=name, redact=redact, settle=settle, **options)
+    return load(found, paths, target, progress=report, name=name, redact=redact, settle=settle, stated=stated, **options)
 
 
 def load(
@@ -136,6 +146,7 @@ def load(
     max_unpacked: str | None = None,
     redact: Iterable[str] = (),
     settle: Callable[[Store], None] | None = None,
+    stated: Stated | None = None,
 ) -> Store:
     """As :func:`ingest`, for files that have been looked for at ``paths``. ``partials``: what was read of some of them before; these files
     themselves are not looked at again. ``settle`` changes the store before its secrets are masked."""
@@ -154,7 +165,7 @@ def load(
     from .trace_result import CaptureResult
 
     try:
-        results = _read_all(store, found, [Path(path) for path in paths], report, name, partials)
+        results = _read_all(store, found, [Path(path) for path in paths], report, name, partials, stated or Stated())
         if not any(result.events or (isinstance(result, CaptureResult) and result.job) for result in results):
             said = "SELECT file, message FROM ingest_note WHERE severity <> 'info' AND code <> 'unknown_format'"
             notes = store.connection.execute(said).fetchall()
@@ -174,7 +185,13 @@ def load(
 
 
 def _ingest_urls(
-    paths: Sequence[str | Path], target: Path | None, report: Progress, name: str | None, options: dict[str, Any], redact: Iterable[str]
+    paths: Sequence[str | Path],
+    target: Path | None,
+    report: Progress,
+    name: str | None,
+    options: dict[str, Any],
+    redact: Iterable[str],
+    stated: Stated,
 ) -> Store:
     """As ingest, through local copies; what is stored and told names the URLs."""
     from .fetch import fetch
@@ -190,7 +207,9 @@ def _ingest_urls(
 
     try:
         try:
-            store = _ingest_files(fetched.paths, target, report, name, options, redact=redact, settle=settle)
+            store = _ingest_files(
+                fetched.paths, target, report, name, options, redact=redact, settle=settle, stated=stated.renamed(fetched.local_name)
+            )
         except PostrunError as error:
             error.args = tuple(fetched.told(part) if isinstance(part, str) else part for part in error.args)
             raise
@@ -246,7 +265,7 @@ def _gives_events(found: Found) -> bool:
 
 
 def _read_all(
-    store: Store, found: list[Found], paths: list[Path], report: Progress, name: str | None, partials: Partials | None
+    store: Store, found: list[Found], paths: list[Path], report: Progress, name: str | None, partials: Partials | None, stated: Stated
 ) -> list[ReadResult]:
     """Read every file, then derive; the results of the readers."""
     from .finish import classify_kernels, demangle_kernels, ranks_by_order
@@ -256,7 +275,7 @@ def _read_all(
     from .steps import derive_steps
     from .trace_result import CaptureResult, TraceResult
 
-    run = _Reading(store, found, report, partials)
+    run = _Reading(store, found, report, partials, stated)
     names = [_said(one) for one in found]
     known = partials.checksums(found) if partials is not None else None
     files = [(one.path, one.bytes if one.readable else None, said) for one, said in zip(found, names, strict=True)]
@@ -305,7 +324,7 @@ def _part(path: Path) -> tuple[str, str, int]:
 class _Reading:
     """The files of one run on their way into the store; a file's source id is its position."""
 
-    def __init__(self, store: Store, found: list[Found], report: Progress, partials: Partials | None) -> None:
+    def __init__(self, store: Store, found: list[Found], report: Progress, partials: Partials | None, stated: Stated) -> None:
         from .capture import Captures
         from .gpu_log import GpuLogs
         from .identity import Placement
@@ -315,6 +334,8 @@ class _Reading:
         self.found = found
         self.report = report
         self.partials = partials
+        self.stated = stated
+        self.statements = Statements()
         self.ids = [store.next_id("source") for _ in found]
         self.registry = Registry(store)
         self.placement = Placement(self.registry)
@@ -331,18 +352,20 @@ class _Reading:
     def read(self, checksums: Checksums) -> None:
         """Every readable file once, system metrics together; notes for all others."""
         from .readers import READERS
-        from .smdebug_metrics import read_system_metrics_many
 
         duplicates = checksums.duplicates()
+        self.statements = self._statements(duplicates)
         self._note_others(duplicates)
         reading = [i for i, one in enumerate(self.found) if one.readable and i not in duplicates]
         metrics = [i for i in reading if self._format(i) == SYSTEM_METRICS and not self._moved(i)]
         if metrics:
             self._tell(f"reading {len(metrics)} files of system metrics")
-            pairs = [(self.found[i].path, self.ids[i]) for i in metrics]
-            lines = None if self.partials is None else self.partials.lines()
+            # Files that the user states something about are read alone: then it is known which rows are theirs.
+            alone = [i for i in metrics if self.ids[i] in self.statements.sources]
             with step(self.store, "system metrics of the hosted profiler"):
-                self.results.update(zip(metrics, read_system_metrics_many(self.store, pairs, self.registry, lines), strict=True))
+                self._read_metrics([i for i in metrics if i not in alone])
+                for i in alone:
+                    self._keeping_rows(i, lambda i: self._read_metrics([i]))
             self._done += sum(self.found[i].bytes or 0 for i in metrics)
         order = {name: position for position, name in enumerate(READERS)}
         for i in sorted(reading, key=lambda i: (order.get(self._format(i) or "", 0), *_part(self.found[i].path), i)):
@@ -359,6 +382,24 @@ class _Reading:
             if self.ids[i] in self.captures.cut:
                 self.results[i] = replace(result, partial=True)
 
+    def _statements(self, duplicates: Mapping[int, int]) -> Statements:
+        """What the user states about the files that are read. Raises UsageError for other files, and for recordings with an offset."""
+        if not self.stated:
+            return Statements()
+        files = [(self.ids[duplicates.get(i, i)], one.path) for i, one in enumerate(self.found) if _gives_events(one)]
+        statements = self.stated.resolved(files)
+        for i, one in enumerate(self.found):
+            if self.ids[i] in statements.offsets_ns and self._format(i) == CAPTURE:
+                raise UsageError(f"--clock-offset {one.path.name}: a recording has the clock of its machine; shift the other file to it")
+        return statements
+
+    def _read_metrics(self, places: Sequence[int]) -> None:
+        from .smdebug_metrics import read_system_metrics_many
+
+        lines = None if self.partials is None else self.partials.lines()
+        pairs = [(self.found[i].path, self.ids[i]) for i in places]
+        self.results.update(zip(places, read_system_metrics_many(self.store, pairs, self.registry, lines), strict=True))
+
     def _join(self) -> None:
         """One machine, process and clock for what several files say of one, once all are read."""
         from .joined_sources import Joining
@@ -370,19 +411,25 @@ class _Reading:
             for i, result in self.results.items()
             if self.ids[i] not in traced
         ]
-        joining = Joining(self.store, self.logs, [*self.traced, *others], TRACERS)
+        joining = Joining(self.store, self.logs, [*self.traced, *others], TRACERS, self.statements)
         joining.settle()
         self.clocks = joining.clocks
         places = {source: i for i, source in enumerate(self.ids)}
         self.results.update((places[source], result) for source, result in joining.results.items())
 
     def _read_one(self, i: int) -> None:
-        """Of sources of events it is kept which rows they brought."""
+        if self._format(i) in TRACERS or self.ids[i] in self.statements.sources:
+            self._keeping_rows(i, self._read_or_note)
+        else:
+            self._read_or_note(i)
+
+    def _keeping_rows(self, i: int, read: Callable[[int], None]) -> None:
+        """Read a file and keep which rows it brought."""
         from .source_rows import SourceRows, row_counts
 
-        before = row_counts(self.store) if self._format(i) in TRACERS else {}
-        self._read_or_note(i)
-        if before and i in self.results:
+        before = row_counts(self.store)
+        read(i)
+        if i in self.results:
             after = row_counts(self.store)
             rows = {table: (first, after[table]) for table, first in before.items()}
             self.traced.append(SourceRows(self.ids[i], self._format(i) or "", self.found[i].path, self.results[i], rows))

@@ -1,7 +1,7 @@
 """What do logs of nvidia-smi say? ``--query-gpu=... --format=csv -l N`` and ``dmon -o DT`` -> ``sample``.
 
-Columns are told by the header line, in any order; a header in the middle begins anew. Times are local times without a zone: they are
-taken for UTC until the other files of the run tell more (:mod:`.clock_offset`).
+Columns are told by the header line, in any order; a header in the middle begins anew. Times have no zone and
+count as UTC, unless the user states an offset (:mod:`.clocks`).
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from ..errors import UsageError
 from .store import Store
 from .store_tables import storable
 
@@ -52,9 +53,14 @@ def note_failure(store: Store, error: BaseException, source: int, file: str) -> 
 
 @contextmanager
 def step(store: Store, name: str) -> Iterator[None]:
-    """Run a step over all files; a failure becomes a note that names the step, and the run goes on without it."""
+    """Run a step over all files; a failure becomes a note that names the step, and the run goes on without it.
+
+    UsageError is raised: the user stated something that contradicts the files.
+    """
     try:
         yield
+    except UsageError:
+        raise
     except BaseException as error:
         if not costs_one_file(error):
             raise

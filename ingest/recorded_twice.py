@@ -1,15 +1,13 @@
-"""Which rows count where two tracers recorded the same work of the devices?"""
+"""Device work that two tracers recorded counts once: rows of one of the two are removed, with a note."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from itertools import combinations, product
 
+from .same_work import identical_events
 from .source_rows import TABLES, SourceRows, Sources, operators
 from .store_tables import SCHEMA
-
-LEAST_SAME: Final = 8
-"""Kernels of two sources that are compared; of fewer it is not told whether they are the same."""
 
 
 def leave_out_twice(run: Sources) -> None:
@@ -37,82 +35,48 @@ def leave_out_twice(run: Sources) -> None:
                 # Files of one profiler that follow each other may touch.
                 if last - first > (0.5 * shorter if source.format == other.format else 0):
                     _leave_out(run, source, other, process, (first, last))
-    _note_other_gpus(run, tracers)
 
 
 def _other_process(run: Sources, tracers: Sequence[SourceRows]) -> None:
-    """Device activity that two tracers have under different processes counts once: a trace that was made of an export can hold several
-    processes and names one. The same starts and durations to the nanosecond on one device are no coincidence, so names, which other
-    tools shorten, are not asked for. What stays is of the source that tells more processes apart."""
-    work = _work(run, tracers)
-    for place, source in enumerate(tracers):
-        for other in tracers[place + 1 :]:
-            several = {one.id: len({process for _, _, process, *_ in work[one.id]}) for one in (source, other)}
-            stays, goes = (source, other) if several[source.id] >= several[other.id] else (other, source)
-            for node, device, process, first, last, count in work[goes.id]:
-                for where, unit, theirs, begin, end, many in work[stays.id]:
-                    apart = (where, unit) != (node, device) or theirs == process or begin >= last or first >= end
-                    if (
-                        not apart
-                        and min(count, many) >= LEAST_SAME
-                        and _same_work(run, goes, stays, (node, device, process), (where, unit, theirs))
-                    ):
-                        _leave_same(run, goes, stays, device, process, theirs)
+    """Count device activity once that two tracers have under different processes of one machine.
+
+    A trace that was made of an export can hold several processes and names one; the source with more processes stays. The same work on GPUs
+    of different numbers gets a warning alone.
+    """
+    worked = {source.id: _worked(run, source) for source in tracers}
+    for left, right in combinations(tracers, 2):
+        several = [len({process for _, _, process in worked[source.id]}) for source in (left, right)]
+        stays, goes = (left, right) if several[0] >= several[1] else (right, left)
+        renumbered: list[tuple[int, int]] = []
+        for (work, (first, last)), (other_work, (begin, end)) in product(worked[goes.id].items(), worked[stays.id].items()):
+            (node, device, process), (other_node, unit, theirs) = work, other_work
+            if begin >= last or first >= end or (left.format == right.format and (node, device) != (other_node, unit)):
+                continue
+            if device == unit and (node != other_node or process == theirs):
+                continue
+            if not identical_events(run, goes, stays, process, theirs, (device, unit)):
+                continue
+            if device == unit:
+                _leave_same(run, goes, stays, device, process, theirs)
+            else:
+                renumbered.append((device, unit) if goes is left else (unit, device))
+        if renumbered:
+            pairs = ", ".join(f"GPU {mine} of {left.file} and GPU {theirs} of {right.file}" for mine, theirs in sorted(renumbered))
+            text = (
+                f"The same work at the same times stands under different GPU numbers: {pairs}. If that is one GPU its work counts"
+                " twice here; report one of the files alone."
+            )
+            run.store.note("warning", "other_gpu_numbers", text, count=len(renumbered))
 
 
-def _work(run: Sources, tracers: Sequence[SourceRows]) -> dict[int, list[tuple[int, int, int, int, int, int]]]:
-    """By source: node, device, process, first start, last end and number of the kernels of each process on each device."""
+def _worked(run: Sources, source: SourceRows) -> dict[tuple[int, int, int], tuple[int, int]]:
+    """Node, device and process of the kernels of a source -> first start and last end."""
     query = (
-        "SELECT node, device, process, min(start_ns), max(start_ns + duration_ns), count(*) FROM device_event"
+        "SELECT node, device, process, min(start_ns), max(start_ns + duration_ns) FROM device_event"
         " WHERE rowid >= ? AND rowid < ? AND kind = 'kernel' AND process IS NOT NULL GROUP BY ALL ORDER BY ALL"
     )
-    return {one.id: run.store.frame(query, list(one.rows.get("device_event", (0, 0)))).rows() for one in tracers}
-
-
-def _same_work(run: Sources, goes: SourceRows, stays: SourceRows, mine: Sequence[int], theirs: Sequence[int]) -> bool:
-    """Whether nearly all of the first kernels that one source has in the time of the other's are the other's, too. ``mine``, ``theirs``:
-    node, device and process."""
-    rows, others = goes.rows["device_event"], stays.rows["device_event"]
-    many, same = run.store.frame(
-        """
-        WITH theirs AS (
-            SELECT start_ns, duration_ns FROM device_event
-            WHERE rowid >= ? AND rowid < ? AND node = ? AND device = ? AND process = ? AND kind = 'kernel'
-        ), mine AS (
-            SELECT start_ns, duration_ns FROM device_event
-            WHERE rowid >= ? AND rowid < ? AND node = ? AND device = ? AND process = ? AND kind = 'kernel'
-                AND start_ns BETWEEN (SELECT min(start_ns) FROM theirs) AND (SELECT max(start_ns) FROM theirs)
-            ORDER BY start_ns LIMIT 1000
-        )
-        SELECT count(*), count(*) FILTER ((start_ns, duration_ns) IN (SELECT (start_ns, duration_ns) FROM theirs)) FROM mine
-        """,
-        [*others, *theirs, *rows, *mine],
-    ).row(0)
-    return bool(many >= LEAST_SAME and same >= 0.9 * many)
-
-
-def _note_other_gpus(run: Sources, tracers: Sequence[SourceRows]) -> None:
-    """A warning where tracers of two formats have the same kernels at the same times on GPUs of different numbers, as where every
-    container calls its own GPU 0: whether that is one GPU cannot be told, so both count."""
-    work = _work(run, tracers)
-    for place, source in enumerate(tracers):
-        for other in tracers[place + 1 :]:
-            if other.format == source.format:
-                continue
-            found = [
-                (mine, theirs)
-                for *mine, first, last, count in work[source.id]
-                for *theirs, begin, end, many in work[other.id]
-                if mine[1] != theirs[1] and begin < last and first < end and min(count, many) >= LEAST_SAME
-                if _same_work(run, source, other, mine, theirs)
-            ]
-            if found:
-                pairs = ", ".join(f"GPU {mine} of {source.file} and GPU {theirs} of {other.file}" for (_, mine, _), (_, theirs, _) in found)
-                text = (
-                    f"The same work at the same times stands under different GPU numbers: {pairs}. If that is one GPU its work counts"
-                    " twice here; report one of the files alone."
-                )
-                run.store.note("warning", "other_gpu_numbers", text, count=len(found))
+    rows = run.store.frame(query, list(source.rows.get("device_event", (0, 0)))).rows()
+    return {(node, device, process): (first, last) for node, device, process, first, last in rows}
 
 
 def _leave_same(run: Sources, goes: SourceRows, stays: SourceRows, device: int, process: int, theirs: int) -> None:

@@ -1,123 +1,135 @@
-"""Which machines of a run are one machine: one without a name and one with, or one under two names?
-
-Told by GPUs, process ids and times. What is joined is told in a note; what is not clear stays two machines.
-"""
+"""Which machines of a run are one: by a process id, or as the user states with ``--same``. A note names machines that may be one."""
 
 from __future__ import annotations
 
-from .gpu_log_machine import decided
-from .gpu_names import model
+from collections.abc import Collection, Sequence
+
+from ..errors import UsageError
+from .gpu_names import model, plain
 from .merged_machines import merge
 from .registry import UNKNOWN_HOST
-from .source_rows import Sources
-from .trace_limits import YEAR_2001_NS
+from .same_work import less_told
+from .source_rows import SourceRows, Sources
+
+_LISTED = 3  # files in a note
 
 
 def join_machines(run: Sources) -> None:
-    """The only machine without a name is the only one with a name, where their GPUs and processes agree."""
+    """Join the only machine without a name and the only one with a name if both have a process id and no rank or GPU contradicts."""
     nodes = dict(run.store.connection.execute("SELECT id, hostname FROM node").fetchall())
     nameless = [node for node, name in nodes.items() if name.startswith(UNKNOWN_HOST)]
     named = [node for node in nodes if node not in nameless]
     if len(nameless) != 1 or len(named) != 1:
         return
-    mine, theirs = nameless[0], named[0]
-    if decided(run.logs, mine) and not decided(run.logs, theirs):
-        return
-    why = _same_machine(run, mine, theirs)
-    if why is None:
+    (mine,), (theirs,) = nameless, named
+    same = run.store.frame(
+        "SELECT count(DISTINCT pid), coalesce(bool_or(a.rank <> b.rank), false) FROM process AS a JOIN process AS b USING (pid)"
+        " WHERE a.node = ? AND b.node = ?",
+        [mine, theirs],
+    )
+    pids, other_rank = same.row(0)
+    if not pids or other_rank or different_gpu(run, mine, theirs) is not None:
         return
     merge(run, mine, theirs)
-    text = f"Files that name no machine are taken to be of {nodes[theirs]}, the only machine of the run: {why}."
-    run.store.note("info", "machine_joined", text)
+    why = "the process id is" if pids == 1 else f"{pids} process ids are"
+    run.store.note("info", "machine_joined", f"Files that name no machine are of {nodes[theirs]}: {why} the same.")
 
 
-def note_two_names(run: Sources) -> None:
-    """A machine that only tracers know and one that only samplers know may be one under two names; nothing is joined then."""
-    rows = run.store.frame(
-        """
-        SELECT id, hostname, (SELECT count(DISTINCT device) FROM device_event WHERE node = n.id AND device IS NOT NULL),
-            (SELECT count(DISTINCT unit) FROM sample WHERE node = n.id AND starts_with(metric, 'gpu_') AND unit IS NOT NULL)
-        FROM node AS n ORDER BY id
-        """
-    ).rows()
-    if len(rows) != 2 or any(name.startswith(UNKNOWN_HOST) for _, name, *_ in rows):
-        return
-    traced = [row for row in rows if row[2] and not row[3]]
-    sampled = [row for row in rows if row[3] and not row[2]]
-    if len(traced) != 1 or len(sampled) != 1:
-        return
-    (mine, name, gpus, _), (theirs, other, _, units) = traced[0], sampled[0]
-    spans = [_span(run, node) for node in (mine, theirs)]
-    if gpus != units or spans[0] is None or spans[1] is None or not (spans[0][0] <= spans[1][1] and spans[1][0] <= spans[0][1]):
-        return
-    of_log = any(placed.node == theirs for placed in run.logs.placed)
-    step = f" If so, name the log after it (nvidia-smi.{name}.csv)." if of_log else " They are shown as two."
-    counted = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
-    text = (
-        f"{name} has traces and no samples of its GPUs, {other} has samples and no traces, of {counted} each and at the same time: they"
-        f" may be one machine under two names.{step}"
+def different_gpu(run: Sources, mine: int, theirs: int) -> str | None:
+    """Which GPU number two machines use for different GPUs, by UUID or model; None: for none."""
+    query = (
+        'SELECT a."index", a.uuid, b.uuid, a.name, b.name FROM device AS a JOIN device AS b ON a."index" = b."index"'
+        " WHERE a.node = ? AND b.node = ? ORDER BY 1"
     )
-    run.store.note("info", "two_names", text)
+    for index, *uuids, name, other_name in run.store.frame(query, [mine, theirs]).rows():
+        known = {plain(uuid) for uuid in uuids} - {None}
+        if len(known) > 1 or (not known and name and other_name and model(name) != model(other_name)):
+            return f"GPU {index} is {uuids[0] or name} on the one and {uuids[1] or other_name} on the other"
+    return None
 
 
-def _same_machine(run: Sources, mine: int, theirs: int) -> str | None:
-    """Why two machines can be one; None where something speaks against it, or nothing for it."""
-    frame = run.store.frame
-    names: dict[int, dict[int, str]] = {
-        node: dict(frame('SELECT "index", name FROM device WHERE node = ? AND name IS NOT NULL', [node]).rows()) for node in (mine, theirs)
+def join_stated(run: Sources) -> dict[int, int]:
+    """Join the machines of the sources that ``--same`` names. The machine of each group of sources whose machine is known, by source.
+
+    Logs of GPU monitors have no machine yet. Raises UsageError for a file with rows of several machines, or with none.
+    """
+    logs = {log.source: log for log in run.logs.logs}
+    stated: dict[int, int] = {}
+    for group in run.statements.same:
+        if empty := [log.file for source, log in logs.items() if source in group and not log.rows]:
+            raise UsageError(f"--same {empty[0]}: the log has no value that is read; leave it out")
+        members = [source for source in run.sources if source.id in group and source.id not in logs]
+        nodes = [_only_node(run, source) for source in members]
+        names = dict(run.store.frame("SELECT id, hostname FROM node").rows())
+        keep = min(nodes, key=lambda node: less_told(names[node]), default=None)
+        if keep is None:
+            continue
+        for node in dict.fromkeys(nodes):
+            if node != keep:
+                if (why := different_gpu(run, node, keep)) is not None:
+                    raise UsageError(f"--same {','.join(source.file for source in members)}: {why}; they are of two machines")
+                merge(run, node, keep)
+        if len(set(nodes)) > 1:
+            text = f"{_listed([source.file for source in members])} are of one machine, shown as {names[keep]}, as stated with --same."
+            run.store.note("info", "machine_joined", text)
+        stated |= dict.fromkeys(group, keep)
+    return stated
+
+
+def _only_node(run: Sources, source: SourceRows) -> int:
+    nodes = run.nodes_of(source)
+    if len(nodes) == 1:
+        return nodes.pop()
+    names = [name for node, name in run.store.frame("SELECT id, hostname FROM node ORDER BY id").rows() if node in nodes]
+    if names:
+        raise UsageError(
+            f"--same {source.file}: the file has events of {len(names)} machines ({_listed(names)}); name files of one machine"
+        )
+    raise UsageError(f"--same {source.file}: the file has no event of a machine; name another file")
+
+
+def note_possible(run: Sources) -> None:
+    """Note machines that may be one although no file states it: one has traces and no samples, the other samples and no traces."""
+    events = " OR ".join(f"EXISTS (FROM {table} AS e WHERE e.node = n.id)" for table in ("device_event", "host_event", "annotation"))
+    rows = run.store.frame(
+        f"SELECT id, hostname, {events}, EXISTS (FROM sample AS e WHERE e.node = n.id) FROM node AS n ORDER BY id"
+    ).rows()
+    of_logs = {placed.node for placed in run.logs.placed}  # whose samples are not stored yet
+    traced = {node: name for node, name, events, sampled in rows if events and not sampled and node not in of_logs}
+    sampled = {
+        node: name
+        for node, name, events, sampled in rows
+        if not events and (sampled or (node in of_logs and not name.startswith(UNKNOWN_HOST)))  # the others have a note
     }
-    if any(model(names[theirs].get(index, name)) != model(name) for index, name in names[mine].items()):
-        return None
-    used = {
-        node: set(
-            frame(
-                "SELECT DISTINCT device FROM device_event WHERE node = ? AND device IS NOT NULL UNION"
-                " SELECT DISTINCT unit FROM sample WHERE node = ? AND starts_with(metric, 'gpu_') AND unit IS NOT NULL UNION"
-                ' SELECT "index" FROM device WHERE node = ?',
-                [node, node, node],
-            ).to_series().to_list()
-        )
-        for node in (mine, theirs)
-    }  # fmt: skip
-    if used[mine] and used[theirs] and not (used[mine] <= used[theirs] or used[theirs] <= used[mine]):
-        return None
-    processes = {node: frame("SELECT pid, rank FROM process WHERE node = ? AND pid IS NOT NULL", [node]).rows() for node in (mine, theirs)}
-    pids = {pid for pid, _ in processes[mine]} & {pid for pid, _ in processes[theirs]}
-    ranks = {node: {rank for _, rank in processes[node] if rank is not None} for node in (mine, theirs)}
-    if not pids and processes[mine] and processes[theirs] and ranks[mine] & ranks[theirs]:
-        return None
-    for pid in pids:
-        said = {rank for one, rank in (*processes[mine], *processes[theirs]) if one == pid and rank is not None}
-        if len(said) > 1:
-            return None
-    spans = [_span(run, node) for node in (mine, theirs)]
-    apart = None not in spans and not (spans[0][0] <= spans[1][1] and spans[1][0] <= spans[0][1])  # type: ignore[index]
-    if apart and not pids:
-        return None
-    if pids:
-        return f"{'the process id is' if len(pids) == 1 else f'{len(pids)} process ids are'} the same"
-    if names[mine] and names[theirs]:
-        return (
-            "their GPUs have the same names, and they recorded at the same time" if None not in spans else "their GPUs have the same names"
-        )
-    if used[mine] and used[theirs]:
-        return "their GPUs have the same numbers" + (", and they recorded at the same time" if None not in spans else "")
-    return "they recorded at the same time" if None not in spans else None
+    nameless = [node for node, name in (traced | sampled).items() if name.startswith(UNKNOWN_HOST)]
+    pairs = [
+        (node, other)
+        for node in traced
+        for other in sampled
+        if (node in nameless or other in nameless or len(traced) == len(sampled) == 1) and different_gpu(run, node, other) is None
+    ]
+    if not pairs:
+        return
+    sides = [sorted({pair[side] for pair in pairs}) for side in (0, 1)]
+    files = [a_file_of(run, side) for side in sides]
+    if None in files:
+        return
+    names = traced | sampled
+    listed = [_listed([names[node] for node in side]) for side in sides]
+    text = (
+        f"{listed[0]} has traces and no samples, {listed[1]} has samples and no traces; no file states whether they are one machine."
+        f" If they are, say so: --same {files[0]},{files[1]}."
+    )
+    run.store.note("warning" if nameless else "info", "may_be_one_machine", text, count=len(pairs), file=files[1])
 
 
-def _span(run: Sources, node: int) -> tuple[int, int] | None:
-    """From when to when anything of a machine was recorded, where its times are of the epoch."""
-    first, last = run.store.frame(
-        """
-        SELECT min(first), max(last) FROM (
-            SELECT min(start_ns) AS first, max(start_ns + duration_ns) AS last FROM annotation WHERE node = $node
-            UNION ALL SELECT min(start_ns), max(start_ns + duration_ns) FROM device_event WHERE node = $node
-            UNION ALL SELECT min(start_ns), max(start_ns + duration_ns) FROM host_event WHERE node = $node
-            UNION ALL SELECT min(time_ns), max(time_ns) FROM sample WHERE node = $node)
-        """.replace("$node", str(int(node)))
-    ).row(0)
-    if first is None:
-        placed = [one.log for one in run.logs.placed if one.node == node and one.log.zoned and one.log.first_ns is not None]
-        first = min((log.first_ns for log in placed if log.first_ns is not None), default=None)
-        last = max((log.last_ns for log in placed if log.last_ns is not None), default=None)
-    return None if first is None or last is None or first < YEAR_2001_NS else (first, last)
+def a_file_of(run: Sources, nodes: Collection[int]) -> str | None:
+    """The first file whose events are all of one of these machines."""
+    return next(
+        (source.file for source in run.sources if source.result.events and run.nodes_of(source) in [{node} for node in nodes]), None
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")

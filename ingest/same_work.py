@@ -17,8 +17,7 @@ from .merged_machines import merge, merge_processes
 from .registry import UNKNOWN_HOST
 from .source_rows import SourceRows, Sources, operators, tracer_pairs
 
-LEAST_ROWS: Final = 20
-"""Device events that have to be the same; and half of those of the time that both recorded."""
+LEAST_EVENTS: Final = 8  # identical to the nanosecond; fewer may be a coincidence
 Spans = dict[tuple[int, int], tuple[int, int]]
 _CONTAINER: Final = re.compile(r"[0-9a-f]{12}|[0-9a-f]{64}")
 
@@ -39,7 +38,7 @@ def join_same_work(run: Sources) -> None:
             continue
         for mine, theirs in sorted(_candidates(spans[one.id], spans[other.id])):
             if mine not in known[other.format] and theirs not in known[one.format]:
-                same = same_rows(run, one, other, mine, theirs)
+                same = identical_events(run, one, other, mine, theirs)
                 if same and found.get((mine, theirs), (0,))[0] < same:
                     found[mine, theirs] = (same, one, other)
     partners = Counter(process for pair in found for process in pair)
@@ -50,34 +49,41 @@ def join_same_work(run: Sources) -> None:
             _join(run, mine, theirs, f"{same:,} device events of {one.file} and {other.file}", one, other)
 
 
-def same_rows(run: Sources, one: SourceRows, other: SourceRows, mine: int, theirs: int) -> int:
-    """How many device events two sources have of two processes (or one) with the same GPU, start and duration; 0 where they are fewer than
-    ``LEAST_ROWS``, or than half of those in the time of both, or half of them have neither the same name nor the same correlation."""
+def identical_events(
+    run: Sources, left: SourceRows, right: SourceRows, mine: int, theirs: int, devices: tuple[int, int] | None = None
+) -> int:
+    """Count the device events that two sources have of two processes (or one) with the same GPU, start and duration.
+
+    ``devices``: GPU numbers that stand for each other; None: every GPU for itself. 0 if fewer than ``LEAST_EVENTS`` are identical, or less
+    than half of those in the time of both, or half of them have neither the same name nor the same correlation.
+    """
+    selected = [f"device = {device}" for device in devices] if devices else ["device IS NOT NULL"] * 2
+    unit = "0" if devices else "device"
     rows = " UNION ALL ".join(
-        f"SELECT {place} AS place, device, start_ns, duration_ns, any_value(name) AS name, any_value(correlation % {CYCLE_IDS}) AS id"
-        f" FROM device_event WHERE rowid >= {first} AND rowid < {last} AND process = {process} AND kind <> 'sync' AND device IS NOT NULL"
+        f"SELECT {side} AS side, {unit} AS unit, start_ns, duration_ns, any_value(name) AS name, any_value(correlation % {CYCLE_IDS}) AS id"
+        f" FROM device_event WHERE rowid >= {first} AND rowid < {last} AND process = {process} AND kind <> 'sync' AND {selected[side]}"
         " GROUP BY ALL"
-        for place, process, (first, last) in ((0, mine, one.rows["device_event"]), (1, theirs, other.rows["device_event"]))
+        for side, process, (first, last) in ((0, mine, left.rows["device_event"]), (1, theirs, right.rows["device_event"]))
     )
     same, alike, least = run.store.frame(
         f"""
         WITH work AS MATERIALIZED ({rows}),
-        span AS (SELECT device, place, min(start_ns) AS first, max(start_ns) AS last FROM work GROUP BY ALL),
-        common AS (SELECT device, max(first) AS first, min(last) AS last FROM span GROUP BY device HAVING count(*) = 2),
-        inside AS MATERIALIZED (SELECT work.* FROM work JOIN common USING (device) WHERE start_ns BETWEEN common.first AND common.last),
+        span AS (SELECT unit, side, min(start_ns) AS first, max(start_ns) AS last FROM work GROUP BY ALL),
+        common AS (SELECT unit, max(first) AS first, min(last) AS last FROM span GROUP BY unit HAVING count(*) = 2),
+        inside AS MATERIALIZED (SELECT work.* FROM work JOIN common USING (unit) WHERE start_ns BETWEEN common.first AND common.last),
         pair AS (
-            SELECT a.name AS one, b.name AS other, count(*) AS same, count(*) FILTER (a.id = b.id) AS linked
-            FROM inside AS a JOIN inside AS b USING (device, start_ns, duration_ns) WHERE a.place = 0 AND b.place = 1 GROUP BY ALL
-        ), told AS (
+            SELECT a.name AS left_name, b.name AS right_name, count(*) AS same, count(*) FILTER (a.id = b.id) AS linked
+            FROM inside AS a JOIN inside AS b USING (unit, start_ns, duration_ns) WHERE a.side = 0 AND b.side = 1 GROUP BY ALL
+        ), counted AS (
             SELECT sum(same) AS same, sum(CASE WHEN contains(m.text, n.text) OR contains(n.text, m.text) THEN same ELSE linked END) AS alike
-            FROM pair LEFT JOIN name AS m ON m.id = pair.one LEFT JOIN name AS n ON n.id = pair.other
+            FROM pair LEFT JOIN name AS m ON m.id = left_name LEFT JOIN name AS n ON n.id = right_name
         )
         SELECT coalesce(same, 0), coalesce(alike, 0),
-            least((SELECT count(*) FROM inside WHERE place = 0), (SELECT count(*) FROM inside WHERE place = 1))
-        FROM told
+            least((SELECT count(*) FROM inside WHERE side = 0), (SELECT count(*) FROM inside WHERE side = 1))
+        FROM counted
         """
     ).row(0)
-    return int(same) if same >= LEAST_ROWS and 2 * same >= least and 2 * alike >= same else 0
+    return int(same) if same >= LEAST_EVENTS and 2 * same >= least and 2 * alike >= same else 0
 
 
 def _spans(run: Sources, source: SourceRows) -> Spans:
@@ -133,7 +139,7 @@ def _join(run: Sources, gone: int, stays: int, both: str, one: SourceRows, other
     if node == home:
         return
     names = dict(run.store.frame("SELECT id, hostname FROM node WHERE id IN (?, ?)", [node, home]).rows())
-    keep, drop = (node, home) if _less_told(names[home]) > _less_told(names[node]) else (home, node)
+    keep, drop = (node, home) if less_told(names[home]) > less_told(names[node]) else (home, node)
     merge(run, drop, keep, by_pid=False)
     if names[drop].startswith(UNKNOWN_HOST):
         text = f"{one.file if drop == node else other.file} names no machine; it is of {names[keep]}: {why}."
@@ -163,6 +169,6 @@ def _number_threads(run: Sources, gone: int, stays: int, one: SourceRows, other:
             run.store.connection.execute(f"UPDATE {table} SET tid = CASE tid {cases} ELSE tid END WHERE process = ?", [gone])
 
 
-def _less_told(name: str) -> int:
+def less_told(name: str) -> int:
     """How little the name of a machine says: 0 of a machine, 1 of a container, 2 of none."""
     return 2 if name.startswith(UNKNOWN_HOST) else 1 if _CONTAINER.fullmatch(name) else 0

@@ -1,4 +1,4 @@
-"""What is known of each source of a run while the sources are joined: its rows, its clock, its result?"""
+"""What is known of each source of a run while sources are joined: its rows, its node, its clock, its result."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .gpu_log_name import has_host
+from .statements import Statements
 from .store import Store
 from .store_tables import storable
 
@@ -16,12 +18,12 @@ if TYPE_CHECKING:
 
 TABLES: Final = ("device_event", "host_event", "annotation", "collective", "allocation")
 """Tables of events whose rows are known by the source that they came from."""
-_COUNTED: Final = (*TABLES, "sample")
+_COUNTED: Final = (*TABLES, "sample", "python_window")
 
 
 @dataclass(slots=True)
 class SourceRows:
-    """What one file brought into the store. ``rows``: first and last rowid + 1 in each table of ``TABLES``, and in that of samples."""
+    """What one file brought into the store. ``rows``: first and last rowid + 1 in each table of :func:`row_counts`; empty: not known."""
 
     id: int
     format: str
@@ -43,23 +45,43 @@ class Clock:
 
 
 def row_counts(store: Store) -> dict[str, int]:
-    """The next rowid of every table of ``TABLES``, and of that of samples."""
+    """The next rowid of every table with times whose rows are known by source."""
     return {table: store.connection.execute(f"SELECT coalesce(max(rowid) + 1, 0) FROM {table}").fetchall()[0][0] for table in _COUNTED}
 
 
 class Sources:
     """The sources of one run. ``clocks`` (of those that were shifted) and ``results``, by id: what became of each.
 
-    ``tracers``: formats of which two can have the same device activity.
+    ``tracers``: formats of which two can have the same device activity. ``statements``: what the user states about sources.
     """
 
-    def __init__(self, store: Store, logs: GpuLogs, sources: Sequence[SourceRows], several_tracers: Iterable[str]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        logs: GpuLogs,
+        sources: Sequence[SourceRows],
+        several_tracers: Iterable[str],
+        statements: Statements | None = None,
+    ) -> None:
         self.store = store
+        self.statements = statements or Statements()
         self.logs = logs
         self.sources = list(sources)
         self.tracers = frozenset(several_tracers)
         self.clocks: dict[int, Clock] = {}
         self.results: dict[int, ReadResult] = {source.id: source.result for source in sources}
+
+    def nodes_of(self, source: SourceRows) -> set[int]:
+        """The nodes of a source's rows; without rows the node whose name the file's name contains."""
+        nodes = {placed.node for placed in self.logs.placed if placed.log.source == source.id}
+        tables = [table for table, (first, last) in source.rows.items() if first < last]
+        queries = [f"SELECT node FROM {table} WHERE rowid >= ? AND rowid < ?" for table in tables]
+        queries.append("SELECT node FROM process WHERE source = ?")
+        bounds = [bound for table in tables for bound in source.rows[table]]
+        nodes |= {node for (node,) in self.store.frame(" UNION ".join(queries), [*bounds, source.id]).rows() if node is not None}
+        if nodes:
+            return nodes
+        return {node for node, name in self.store.frame("SELECT id, hostname FROM node").rows() if has_host(source.file, name)}
 
 
 def tracer_pairs(run: Sources, table: str = "device_event") -> list[tuple[SourceRows, SourceRows]]:

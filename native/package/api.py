@@ -21,7 +21,7 @@ from .analysis.rules.bounds import LIMIT_S
 from .analysis.rules.config import Attached
 from .analysis.rules.config import selection as select_rules
 from .analysis.rules.selection import Selection
-from .errors import RenderError
+from .errors import RenderError, UsageError
 from .ingest.store import Store
 from .report_templates.look import Look
 from .report_templates.pdf import Printer, PrinterHere
@@ -34,16 +34,19 @@ Source = str | Path | Sequence[str | Path] | Store | AbstractContextManager[Stor
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """How trace files become a run store. An open Store ignores these options.
+    """How trace files become a run store. An open Store ignores these options, and refuses ``same`` and ``clock_offsets``.
 
     ``memory_limit`` ("2GB") and ``threads`` (None: all cores) bound the database. ``max_unpacked`` ("50GB") bounds the unpacked size of a
     compressed file; None: 20 GB or 200 times its size. ``redact``: any of "hosts", "users", "paths" and "command".
+    ``same``: groups of files of one node; ``clock_offsets``: nanoseconds to add to the times of a file. Both name files by path or its end.
     """
 
     memory_limit: str = "600MB"
     threads: int | None = None
     max_unpacked: str | None = None
     redact: tuple[str, ...] = ()
+    same: Sequence[Sequence[str | Path]] = ()
+    clock_offsets: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,8 @@ def analyze(
     threads: int | None = None,
     max_unpacked: str | None = None,
     rule_timeout: float = LIMIT_S,
+    same: Sequence[Sequence[str | Path]] = (),
+    clock_offsets: Mapping[str, int] | None = None,
 ) -> Report:
     """Analyze one run without writing files; ``source`` as in :func:`make_report`.
 
@@ -152,13 +157,14 @@ def analyze(
     None runs every rule, as the command line does; an empty list none. ``preset``: "documented" or "service", whose defaults apply to
     rules that do not carry their values. ``settings``: "LowGPUUtilization_patience" -> value, over everything. ``name``: of the run in
     the report. ``top``, ``histograms``, ``generated_at_ns``: see :class:`postrun.analysis.Options`. ``memory_limit``, ``threads``,
-    ``max_unpacked``: see :class:`IngestOptions`. ``rule_timeout``: seconds that a rule file may take to load, and then to evaluate.
+    ``max_unpacked``, ``same``, ``clock_offsets``: see :class:`IngestOptions`. ``rule_timeout``: seconds that a rule file may take to load,
+    and then to evaluate.
 
     Raises postrun.errors.PostrunError: UsageError for rules and parameters, before anything is read; InputError for the source.
     """
     chosen = select_rules(rules, preset=preset, settings=settings, rule_timeout=rule_timeout)
     options = Options(top=top, histograms=tuple(histograms), generated_at_ns=generated_at_ns, name=name, selection=chosen)
-    with _store(source, IngestOptions(memory_limit, threads, max_unpacked)) as store:
+    with _store(source, IngestOptions(memory_limit, threads, max_unpacked, (), same, clock_offsets or {})) as store:
         return analysis.analyze(store, options)
 
 
@@ -166,6 +172,8 @@ def _store(
     source: Source, options: IngestOptions, progress: Callable[[str, float | None], None] | None = None
 ) -> AbstractContextManager[Store]:
     """The run store of ``source``; leaving the context closes it unless the caller opened it."""
+    if isinstance(source, Store | AbstractContextManager) and not isinstance(source, Path) and (options.same or options.clock_offsets):
+        raise UsageError("same and clock_offsets hold for files that are read; give them to ingest() when you make the store")
     if isinstance(source, Store):
         return nullcontext(source)
     if isinstance(source, AbstractContextManager) and not isinstance(source, Path):  # Path is one before Python 3.13
@@ -173,5 +181,5 @@ def _store(
     paths = [source] if isinstance(source, str | Path) else list(source)
     return ingest.ingest(
         paths, progress=progress, memory_limit=options.memory_limit, threads=options.threads, max_unpacked=options.max_unpacked,
-        redact=options.redact,
+        redact=options.redact, same=options.same, clock_offsets=options.clock_offsets,
     )  # fmt: skip

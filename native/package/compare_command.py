@@ -69,7 +69,7 @@ def compare(
     runs that are analysed now.
     """
     made_at = option_values.generated_at(generated_at)
-    of_store = {name: options.pop(name) for name in ("memory_limit", "threads", "max_unpacked", "redact")}
+    of_store = {name: options.pop(name) for name in ("memory_limit", "threads", "max_unpacked", "redact", "same", "clock_offsets")}
     selection = _selection(**options)
     from .report_templates.pdf import Printer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -40,20 +40,24 @@ def load(
     threads: int | None,
     max_unpacked: str | None = None,
     redact: tuple[str, ...] = (),
+    same: tuple[tuple[str, ...], ...] = (),
+    clock_offsets: Mapping[str, int] | None = None,
     progress: Callable[[str, float | None], None],
 ) -> Loaded:
     """The report of ``given``: a report.json that postrun wrote, or a folder with one; else what `postrun report` reads. Raises
     InputError and UsageError."""
     found = report_file(Path(given)) if "://" not in given else None
-    if found is not None and redact:
-        raise UsageError(f"{found}: --redact cannot change a report that is there already; give the traces of both runs")
+    for option, value in (("--redact", redact), ("--same", same), ("--clock-offset", clock_offsets)):
+        if found is not None and value:
+            raise UsageError(f"{found}: {option} cannot change a report that is there already; give the traces of both runs")
     if found is not None:
         return Loaded(_read(found), str(found))
     from .analysis import analyze
     from .analysis.options import Options
     from .ingest import ingest
 
-    with ingest([given], progress=progress, memory_limit=memory_limit, threads=threads, max_unpacked=max_unpacked, redact=redact) as store:
+    of_store: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads, "max_unpacked": max_unpacked, "redact": redact}
+    with ingest([given], progress=progress, same=same, clock_offsets=clock_offsets, **of_store) as store:
         progress("analysing", None)
         return Loaded(analyze(store, Options(generated_at_ns=0, selection=selection)), None)
 

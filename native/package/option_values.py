@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Final
 
 from .errors import UsageError
@@ -54,6 +55,26 @@ def memory_size(value: str) -> str:
     if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B)", value, re.IGNORECASE):
         raise UsageError(f"{value!r} is not a size; write it like 600MB or 2GB")
     return value
+
+
+def same(value: str) -> tuple[str, ...]:
+    """The file names of one --same. Raises UsageError for fewer than two."""
+    names = tuple(words(value))
+    if len(names) < 2:
+        raise UsageError(f"{value!r} names fewer than two files; write it like smi.csv,trace.json")
+    return names
+
+
+_UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+
+
+def clock_offset(value: str) -> tuple[str, int]:
+    """The file name and the nanoseconds of one --clock-offset. Raises UsageError."""
+    match = re.fullmatch(rf"(.+)=\s*([+-]?\d{{1,20}}(?:\.\d{{1,20}})?)\s*({'|'.join(_UNITS)})\s*", value)
+    nanoseconds = Decimal(match[2]) * _UNITS[match[3]] if match else Decimal("NaN")
+    if match is None or nanoseconds != nanoseconds.to_integral_value() or abs(nanoseconds) >= 2**62:
+        raise UsageError(f"{value!r} is not a file and an offset in whole nanoseconds; write it like smi.csv=-1.5s ({', '.join(_UNITS)})")
+    return match[1].strip(), int(nanoseconds)
 
 
 def generated_at(text: str | None) -> int | None:

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from . import option_values
 from .command_parts import CONFIG_FILE, FILE_SETTINGS, Listed, Number, bad_parameter, option
+from .errors import UsageError
 from .messages import echo
 
 if TYPE_CHECKING:
@@ -45,6 +46,19 @@ def _mode(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
 def _memory_size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
     with bad_parameter():
         return None if value is None else option_values.memory_size(value)
+
+
+def _same(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    with bad_parameter():
+        return tuple(map(option_values.same, value))
+
+
+def _clock_offsets(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> dict[str, int]:
+    with bad_parameter():
+        pairs = [option_values.clock_offset(text) for text in value]
+        if twice := [name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place])]:
+            raise UsageError(f"{twice[0]} has two offsets; state one")
+        return dict(pairs)
 
 
 def _rules(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...] | None:
@@ -200,7 +214,13 @@ MAX_UNPACKED = option(
     callback=_memory_size,
     help="Bound of what a compressed file unpacks to, such as 50GB (default: 20 GB or 200 times its size, whichever is larger).",
 )
-STORE_OPTIONS = [MEMORY_LIMIT, THREADS, MAX_UNPACKED]
+JOINING = [
+    option("--same", multiple=True, type=Listed(r"[\n;]+"), callback=_same, metavar="FILE,FILE[,...]",
+           help="These files are of one machine, though they do not state it; may be repeated."),
+    option("--clock-offset", "clock_offsets", multiple=True, type=Listed(r"[\n;]+"), callback=_clock_offsets, metavar="FILE=OFFSET",
+           help="Add this to the times of a file, such as smi.csv=-2h or trace.json=1.5s (ns, us, ms, s, min, h); may be repeated."),
+]  # fmt: skip
+STORE_OPTIONS = [MEMORY_LIMIT, THREADS, MAX_UNPACKED, *JOINING]
 
 
 def chosen_rules(options: dict[str, Any], quiet: bool) -> tuple[Selection, tuple[str, ...]]:

@@ -299,8 +299,8 @@ def test_dmon_as_csv(tmp_path: Path) -> None:
         ("nvidia-smi.node-1.1.csv", "node-1"), ("nvidia-smi.titan.2024-05-06.csv", "titan"), ("nvidia-smi.titan.csv.2", "titan"),
         ("nvidia-smi.1.csv", "unknown host"), ("nvidia-smi.2024-05-06.csv", "unknown host"), ("nvidia-smi.log.csv", "unknown host"),
         ("nvidia-smi.csv", "unknown host"), ("nvidia-smi-dmon.csv", "unknown host"), ("nvidia-smi.dmon.csv", "unknown host"),
-        *((f"nvidia-smi{dmon}{between}{host}.csv", host) for dmon in ("", "-dmon") for between in ".-" for host in ("titan", "node-3")),
-        ("nvidia-smi-before.csv", "unknown host"), ("nvidia-smi-dmon-rank0.csv", "unknown host"),
+        *((f"nvidia-smi{dmon}{between}.csv", between[1:]) for dmon in ("", "-dmon") for between in (".titan", ".node-3", "-node-3")),
+        ("nvidia-smi-before.csv", "unknown host"), ("nvidia-smi-titan.csv", "unknown host"), ("nvidia-smi-dmon-rank0.csv", "unknown host"),
     ],
 )  # fmt: skip
 def test_the_machine_in_the_name_of_the_file(tmp_path: Path, name: str, host: str) -> None:
@@ -323,18 +323,6 @@ def test_the_machine_in_the_name_of_the_file(tmp_path: Path, name: str, host: st
 )
 def test_the_machine_in_the_name_of_the_folder(name: str, host: str | None) -> None:
     assert named_host(Path(name)) == host
-
-
-def test_a_word_behind_a_dash_is_a_host_only_where_no_other_file_names_one(tmp_path: Path) -> None:
-    for name, uuid in (("nvidia-smi-alpha.csv", "GPU-1"), ("nvidia-smi-beta.csv", "GPU-2")):
-        (tmp_path / name).write_text("\n".join([HEADER, *(line(second).replace("GPU-0", uuid) for second in range(4))]) + "\n")
-    with ingest([tmp_path]) as store:
-        assert store.frame("SELECT hostname FROM node ORDER BY 1").to_series().to_list() == ["alpha", "beta"]
-    events = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": START_NS / 1000, "dur": 5}]
-    (tmp_path / "trace.json").write_text(json.dumps({"host_name": "titan", "traceEvents": events}))
-    (tmp_path / "nvidia-smi-beta.csv").unlink()
-    with ingest([tmp_path]) as store:
-        assert store.frame("SELECT hostname FROM node").to_series().to_list() == ["titan"]
 
 
 def test_a_word_behind_a_dash_may_say_what_a_log_is_of(tmp_path: Path) -> None:

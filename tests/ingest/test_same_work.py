@@ -50,14 +50,14 @@ def test_the_name_of_a_container_stays_only_where_there_is_no_other() -> None:
         assert made.machines() == ["node7"]
 
 
-@pytest.mark.parametrize("same", [19, 20])
-def test_fewer_than_twenty_equal_events_join_nothing(same: int) -> None:
+@pytest.mark.parametrize("same", [7, 8])
+def test_fewer_than_eight_equal_events_join_nothing(same: int) -> None:
     with Store.create(None) as store:
         made = Made(store)
         made.source(NSIGHT, {made.process("node7", 4242): work(1, same)})
         made.source(TRACE, {made.process("3f2a1bc4d5e6", 17): work(1, same)})
         made.settle()
-        assert len(made.machines()) == len(made.processes()) == (1 if same == 20 else 2)
+        assert len(made.machines()) == len(made.processes()) == (1 if same == 8 else 2)
 
 
 @pytest.mark.parametrize(("other", "machines"), [(30, 1), (31, 2)])
