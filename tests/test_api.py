@@ -177,6 +177,7 @@ def test_importing_postrun_loads_nothing_heavy(tmp_path: Path) -> None:
     assert done.stdout == "['postrun', 'postrun.version']\n"
 
 
+@pytest.mark.slow
 def test_the_example(run: Path, project_root: Path, tmp_path: Path) -> None:
     example = project_root / "examples" / "custom_rule.py"
     done = subprocess.run([sys.executable, "-P", str(example), str(run)], capture_output=True, text=True, cwd=tmp_path, check=True)
@@ -190,6 +191,7 @@ def test_the_example(run: Path, project_root: Path, tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-P", str(example)], capture_output=True, cwd=tmp_path).returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["rules-api.md", "custom-rules.md"])
 def test_the_examples_of_the_documentation(
     page: str, run: Path, project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

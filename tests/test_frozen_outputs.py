@@ -10,6 +10,7 @@ import pytest
 from frozen_outputs import FROZEN, differences, frozen_digests, made_with, real_traces
 
 
+@pytest.mark.slow
 def test_outputs_keep_their_bytes(tmp_path: Path) -> None:
     if shutil.which("pdftotext") is None:
         pytest.skip("pdftotext is not installed (Debian, Ubuntu: poppler-utils)")

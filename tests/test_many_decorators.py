@@ -7,6 +7,7 @@ import os
 import time
 from typing import Any
 
+import pytest
 from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,6 +65,7 @@ profiles = st.lists(st.sampled_from(FUNCTIONS), unique=True, max_size=len(FUNCTI
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200))
 @given(profiles)
 def test_the_figures_are_those_of_the_plain_way(stats: Stats) -> None:

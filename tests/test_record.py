@@ -138,6 +138,7 @@ def test_a_job_is_recorded_with_its_facts_and_its_annotations(tmp_path: Path) ->
     assert run["memory"] == [int(meminfo[1]) * 1024]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("modules", "framework"), [(["torch"], "PyTorch"), (["jax"], "JAX"), (["torch", "tensorflow"], None), ([], None)])
 def test_the_framework_is_what_the_job_had_imported(modules: list[str], framework: str | None, tmp_path: Path) -> None:
     for name in modules:

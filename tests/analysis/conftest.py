@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import duckdb
@@ -101,10 +102,23 @@ def empty_stores() -> Iterator[EmptyStores]:
     stores.close()
 
 
-@pytest.fixture
-def make_store(empty_stores: EmptyStores) -> Iterator[Callable[..., Store]]:
-    """Makes a store from rows per table: ``make_store(device_event=[{"kind": "kernel", "start_ns": 0, "duration_ns": 5}], ...)``."""
+@contextmanager
+def _stores(empty_stores: EmptyStores) -> Iterator[StoreMaker]:
     maker = StoreMaker(empty_stores)
     yield maker
     for store in maker.made:
         empty_stores.give_back(store)
+
+
+@pytest.fixture
+def make_store(empty_stores: EmptyStores) -> Iterator[Callable[..., Store]]:
+    """Makes a store from rows per table: ``make_store(device_event=[{"kind": "kernel", "start_ns": 0, "duration_ns": 5}], ...)``."""
+    with _stores(empty_stores) as maker:
+        yield maker
+
+
+@pytest.fixture(scope="module")
+def make_module_store(empty_stores: EmptyStores) -> Iterator[Callable[..., Store]]:
+    """``make_store`` for fixtures of a module."""
+    with _stores(empty_stores) as maker:
+        yield maker

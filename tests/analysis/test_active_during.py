@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from example_counts import examples
 from postrun.analysis.rules import active_during as module
 from postrun.analysis.rules.active_during import active_during
 from postrun.ingest.store import Store
@@ -121,7 +122,7 @@ def test_nothing(make_store: MakeStore) -> None:
 def test_against_counting_nanoseconds(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BATCH", 7)
     origin = 1_700_000_000_000_000_000
-    for seed in range(30):
+    for seed in range(examples(30)):
         rng = random.Random(seed)
         events = [(f"op-{rng.choice('abc')}x", rng.randrange(300), rng.randrange(40), rng.randrange(2)) for _ in range(60)]
         spans = [(start, start + rng.randrange(30), rng.randrange(2)) for start in (rng.randrange(300) for _ in range(8))]

@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from postrun.analysis import Options, analyze
+from judging import empty_report
 from postrun.analysis import schema as schemas
 from postrun.analysis.compare import compare
 from postrun.analysis.comparison import Comparison
@@ -41,8 +41,8 @@ GENERATOR = Generator("postrun", "0", 0, {})
 
 
 @pytest.fixture
-def empty(make_store: Callable[..., Store]) -> Report:
-    return analyze(make_store(nodes=[], processes=[]), Options(generated_at_ns=0))
+def empty() -> Report:
+    return empty_report()
 
 
 def kernel(

@@ -70,6 +70,7 @@ def test_another_seed_is_noise(against: Callable[..., tuple[Comparison, DemoTrut
     assert "Nothing else changed" in made.headline
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problems", [NONE, Problems(straggler_rank=1)], ids=["healthy", "stalls"])
 def test_more_steps_are_no_change(problems: Problems, tmp_path: Path) -> None:
     few, many = (run(tmp_path / str(steps), steps=steps, problems=problems)[1] for steps in (9, 18))
@@ -96,6 +97,7 @@ def test_slower_data_loading(base: Made, against: Callable[..., tuple[Comparison
     assert made.device_steps.verdict == "same"
 
 
+@pytest.mark.slow
 def test_slower_data_loading_is_seen_between_steps_that_stall(tmp_path: Path) -> None:
     stalls = Problems(straggler_rank=None, exposed_communication=False, idle_tail=False)
     calm, slow = (
@@ -105,6 +107,7 @@ def test_slower_data_loading_is_seen_between_steps_that_stall(tmp_path: Path) ->
     assert SLOWER_LOADING <= claims(made) <= SLOWER_LOADING | WAITING
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [4, 12])
 def test_data_loading_that_more_than_doubles_a_step_leaves_the_kernels_alone(steps: int, tmp_path: Path) -> None:
     calm, slow = (run(tmp_path / str(extra), steps=steps, changes=Changes(slower_loading_ns=extra))[1] for extra in (0, 200_000_000))
@@ -211,6 +214,7 @@ def test_the_demo_knows_all_changes() -> None:
     assert Changes() not in NAMED.values()
 
 
+@pytest.mark.slow
 def test_the_utilisation_of_the_steps_is_compared_and_not_that_of_the_job(tmp_path: Path) -> None:
     """Logs of GPUs that were used while steps ran, and idle for the rest of the job."""
     reports = []

@@ -159,6 +159,7 @@ def test_violations_before_the_end() -> None:
     assert str(found.recommendation).startswith("Raise `batch_size` in small steps")
 
 
+@pytest.mark.slow
 def test_many_random_runs_against_plain_python() -> None:
     compared = issues = 0
     for seed in range(40):

@@ -212,6 +212,7 @@ def test_holes_in_the_sampling_are_not_bottleneck_time() -> None:
     assert plain_details(found)["active"]["operators"][0]["time_ns"] == plain_details(found)["bottleneck_ns"] == 100 * SECOND
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "metric", "limit"), [(CPU_RULE, CORE, "cpu_threshold"), (IO_RULE, IOWAIT, "io_threshold")])
 def test_many_random_runs_against_plain_python(rule: str, metric: str, limit: str) -> None:
     verdicts = set()

@@ -309,6 +309,7 @@ def test_more_than_2000_gpus() -> None:
     assert (found.triggered, found.datapoints) == (1, 2009 * 3)
 
 
+@pytest.mark.slow
 def test_many_random_runs_against_plain_python() -> None:
     compared = 0
     for seed in range(40):

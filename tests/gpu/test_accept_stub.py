@@ -57,6 +57,7 @@ def test_every_number_is_there_once_and_parts_fit_their_time() -> None:
     assert {case.part for case in CASES if case.decisive} == {1}, "the first part alone decides"
 
 
+@pytest.mark.slow
 def test_all_cases_pass_with_a_well_behaved_stub(run: Run, tmp_path: Path) -> None:
     wanted = {case.number for case in CASES} - SLOW
     results = run(wanted)
@@ -85,6 +86,7 @@ DEFECTS = {
 IN_CI = {"nothing": {1, 12, 13}, "lose": {2, 5, 7, 15, 19}, "late": {4}, "thread": {9}, "capture": {8}, "leak": {6}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("defect", "numbers"), (DEFECTS if ALL else IN_CI).items())
 def test_a_planted_defect_is_found(defect: str, numbers: set[int], run: Run) -> None:
     results = run(numbers, STUB_DEVICE=defect)

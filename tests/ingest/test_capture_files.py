@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from postrun.analysis.rules.samples import Samples
 from postrun.analysis.system_usage import system_usage
+from postrun.cli import main
 from postrun.errors import InputError
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
@@ -312,9 +314,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "postrun.cli", *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
-    )
+    """postrun in this process."""
+    done = CliRunner().invoke(main, [str(word) for word in arguments])
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 
 def test_from_recording_to_report(recorded: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
+from postrun.analysis.rules.run_data import RunData
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 from postrun.native import _native
@@ -149,7 +150,7 @@ def test_a_graph_is_one_launch(tmp_path: Path) -> None:
     with load(tmp_path, one) as store:
         nodes = rows(store, "SELECT graph_node FROM device_event ORDER BY start_ns")
         assert nodes == [(2**40 + 2,), (2**40 + 1,), (2**40 + 3,)]
-        found = analyze(store, Options(generated_at_ns=0)).launches
+        found = RunData(store).launches
     assert (found.calls, found.pairs, found.graph_runs, found.runs_without_launch, found.launches_without_run) == (1, 1, 2, 0, 0)
     assert [pair.latency_ns for pair in found.slowest] == [50]  # to the first run
 
@@ -158,7 +159,7 @@ def test_correlations_that_are_missing(tmp_path: Path) -> None:
     one = Gpu().call(0, 10, 1).call(20, 10, 2).call(40, 10, MISSING).run(30, 5, 1).run(50, 5, 3).run(60, 5, 0).run(70, 5, MISSING)
     with load(tmp_path, one) as store:
         assert rows(store, "SELECT count(*) FROM device_event WHERE correlation IS NULL") == [(2,)]
-        found = analyze(store, Options(generated_at_ns=0)).launches
+        found = RunData(store).launches
     assert (found.calls, found.pairs, found.runs_without_launch, found.launches_without_run) == (3, 1, 3, 2)
 
 
@@ -190,7 +191,7 @@ def test_the_drivers_call_inside_of_the_runtimes_is_no_launch(tmp_path: Path) ->
         assert rows(store, "SELECT kind::VARCHAR FROM host_event ORDER BY start_ns") == [
             ("launch",), ("call",), ("launch",), ("launch",), ("launch",),
         ]  # fmt: skip
-        found = analyze(store, Options(generated_at_ns=0)).launches
+        found = RunData(store).launches
     assert (found.calls, found.pairs) == (4, 3)
     assert [pair.latency_ns for pair in found.slowest] == [30, 10, 10]
 
@@ -274,7 +275,7 @@ def test_a_window_that_ended_in_a_later_file(tmp_path: Path) -> None:
     with load(tmp_path, later, first) as store:
         windows = rows(store, f"SELECT first_ns - {START}, last_ns - {START} FROM profile_window ORDER BY 1")
         assert windows == [(1000, 2000), (9000, 9500)]
-        found = analyze(store, Options(generated_at_ns=0)).launches
+        found = RunData(store).launches
     assert sorted(pair.latency_ns for pair in found.slowest) == [80, 90]
 
 
@@ -289,7 +290,7 @@ def test_correlations_that_begin_anew_in_one_window(tmp_path: Path) -> None:
         one.run(place * 1000 + 150 + place, 5, number).call(place * 1000 + 100, 10, number, tid=100 + place % 2)
     one.call(2090, 5, 1, name=WAIT, kind=HOST_CALL)  # of another thread, a little before LAST is given
     with load(tmp_path, one) as store:
-        found = analyze(store, Options(generated_at_ns=0)).launches
+        found = RunData(store).launches
         counts = rows(store, "SELECT correlation % 1099511627776 FROM device_event ORDER BY start_ns")
     assert (found.calls, found.pairs, found.runs_without_launch, found.graph_runs, found.negative) == (11, 11, 0, 0, 0)
     assert sorted(pair.latency_ns for pair in found.slowest) == [40 + place for place in range(1, 11)]
@@ -304,7 +305,7 @@ def test_correlations_of_a_graph_that_begin_anew(tmp_path: Path) -> None:
     one = Gpu().call(0, 10, 3).call(20, 10, LAST, name=GRAPH)
     one.run(100, 5, LAST, node=1).run(110, 5, LAST, node=2).run(120, 5, 3)
     with load(tmp_path, one) as store:
-        found = analyze(store, Options(generated_at_ns=0)).launches
+        found = RunData(store).launches
         assert rows(store, "SELECT count(DISTINCT correlation), min(correlation) > 0 FROM device_event") == [(2, True)]
     assert (found.pairs, found.graph_runs) == (2, 1)
     assert sorted(pair.latency_ns for pair in found.slowest) == [70, 110]
@@ -316,7 +317,7 @@ def test_high_correlations_of_two_windows_stay(tmp_path: Path) -> None:
     one = Gpu(metadata=metadata).call(10, 5, LAST).run(50, 5, LAST).call(6000, 5, 7).run(6050, 5, 7)
     with load(tmp_path, one) as store:
         assert rows(store, "SELECT correlation % 1099511627776 FROM device_event ORDER BY start_ns") == [(LAST,), (7,)]
-        assert analyze(store, Options(generated_at_ns=0)).launches.pairs == 2
+        assert RunData(store).launches.pairs == 2
 
 
 def test_a_recording_without_windows_is_one(tmp_path: Path) -> None:
@@ -464,7 +465,7 @@ def test_a_part_of_a_gpu_whose_driver_was_not_asked(tmp_path: Path) -> None:
 def test_facts_that_make_no_sense(tmp_path: Path, metadata: dict[str, str]) -> None:
     with load(tmp_path, Gpu(metadata=metadata).run(0, 10, 1)) as store:
         assert rows(store, "SELECT device FROM device_event") == [(0,)]
-        assert analyze(store, Options(generated_at_ns=0)).time_breakdown[0].busy_ns == 10
+        assert RunData(store).breakdown[0].busy_ns == 10
         assert rows(store, "SELECT memory_bytes, sm_count FROM device") in ([(None, None)], [(None, None), (None, None)])
 
 
@@ -555,7 +556,7 @@ def test_what_a_profiler_traced_at_the_same_time_counts_once(tmp_path: Path) -> 
         assert rows(store, f"SELECT start_ns - {START}, duration_ns FROM device_event ORDER BY 1") == [(200, 30), (1900, 100), (3100, 60)]
         assert rows(store, f"SELECT start_ns - {START} FROM host_event ORDER BY 1") == [(100,), (1000,), (3000,)]
         assert notes(store)["recorded_twice"] == 1
-        assert analyze(store, Options(generated_at_ns=0)).launches.pairs == 3
+        assert RunData(store).launches.pairs == 3
 
 
 def test_ids_of_other_tools_change_nothing(tmp_path: Path) -> None:

@@ -191,6 +191,7 @@ def modes(folder: Path) -> set[tuple[bool, int]]:
     return {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in [folder, *folder.rglob("*")]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "file", "place"), [(None, 0o600, 0o700), ("0640", 0o640, 0o750)])
 def test_files_have_their_mode_whatever_the_umask(run: Path, tmp_path: Path, mode: str | None, file: int, place: int) -> None:
     out, given = tmp_path / "out", ["--mode", mode] if mode else []

@@ -107,6 +107,7 @@ def exploding(times: int) -> str:
     return "".join(parts)
 
 
+@pytest.mark.slow
 def test_symbols_that_would_take_all_memory_hurt_nobody_else() -> None:
     assert demangled([exploding(1)]) == ["f(p<int, int>, p<p<int, int>, p<int, int> >)"]
     hostile = exploding(33)

@@ -197,6 +197,7 @@ def test_a_copy_has_the_same_rows_in_the_same_order(honest: Path, tmp_path: Path
         assert store.frame("SELECT count(*) FROM device_event").item() == 4
 
 
+@pytest.mark.slow
 def test_many_rows_and_long_texts_keep_their_order(honest: Path, tmp_path: Path) -> None:
     path = altered(
         honest, tmp_path, "INSERT INTO name BY NAME SELECT range + 100 AS id, repeat('n', 200) || range AS text FROM range(300_000)"
@@ -383,6 +384,7 @@ def test_contradictory_contents_are_refused(honest: Path) -> None:
         check(store, "a clock that jumped")  # readers keep such ranges, and note them
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sql",
     [

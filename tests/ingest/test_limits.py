@@ -191,6 +191,7 @@ def test_nodes_beyond_the_limit_are_left_out(tmp_path: Path, monkeypatch: pytest
         assert [count for _, count in notes(store)] == [4]
 
 
+@pytest.mark.slow
 def test_one_file_does_not_take_the_nodes_of_the_others(tmp_path: Path) -> None:
     lines = (metrics_line(f"algo-{place}") for place in range(limits.NODES + 4))
     (tmp_path / "1700000000.algo-1.json").write_text("".join(lines))

@@ -102,7 +102,7 @@ def test_runs_with_like_kernels_at_the_same_time_are_never_joined(seed: int) -> 
         assert made.told("process_joined") == made.told("clock_shifted") == []
 
 
-@pytest.mark.parametrize("exported", [0, 1, 8])
+@pytest.mark.parametrize("exported", [0, 1, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("with_rank", [True, False])
 def test_ranks_that_do_the_same_kernels_at_the_same_time_stay_apart(with_rank: bool, exported: int) -> None:
     """As in a job on paper, where all ranks do the same to the nanosecond, each in a container with a GPU 0 of its own."""

@@ -97,6 +97,7 @@ def outcomes(data: bytes, folder: Path) -> Iterator[tuple[int, str]]:
             yield number, "report"
 
 
+@pytest.mark.slow
 def test_changed_bytes_end_in_a_report_or_one_error(store: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "t").mkdir()

@@ -210,12 +210,14 @@ def test_steps_open_and_close_the_window(machine: Machine) -> None:
     assert calls.count("cuptiFinalize") >= 1, "outside of the window nothing is attached"
 
 
+@pytest.mark.slow
 def test_a_window_that_is_not_reached_is_a_warning(machine: Machine) -> None:
     assert machine.record("--steps", "100:120", script=STEPS) == []
     notes = {note["code"]: note["message"] for note in machine.report()["data_quality"]}
     assert "it was asked for in steps 100:120, but the last step that began was 7" in notes["gpu_not_captured"]
 
 
+@pytest.mark.slow
 def test_a_window_of_steps_where_there_are_none(machine: Machine) -> None:
     assert machine.record("--steps", "2:4", script="cuda_init()\nplay(0)") == []
     notes = {note["code"]: note["message"] for note in machine.report()["data_quality"]}
@@ -393,6 +395,7 @@ for number in range(3):
 """
 
 
+@pytest.mark.slow
 def test_another_profiler_is_named_and_the_rest_is_recorded(machine: Machine) -> None:
     machine.record("--gpu", "always", script=WITH_OTHERS, STUB_OTHER="Kineto", NSYS_PROFILING_SESSION_ID="1")
     assert "NVIDIA Nsight Systems profiles this job" in machine.said
@@ -433,6 +436,7 @@ def test_a_profiler_that_the_program_starts_goes_first(machine: Machine) -> None
     assert {"gpu.window.0", "gpu.window.1"} <= set(facts)
 
 
+@pytest.mark.slow
 def test_an_injection_that_the_user_has_set_is_kept_and_told(machine: Machine) -> None:
     machine.record("--interval-ms", "100", script="cuda_init()", CUDA_INJECTION64_PATH="/opt/other/libToolsInjection64.so")
     assert "CUDA_INJECTION64_PATH is kept as it is set (/opt/other/libToolsInjection64.so)" in machine.said
@@ -545,6 +549,7 @@ def test_an_injected_library_does_nothing_where_gpus_are_off(machine: Machine, o
     assert machine.out.exists() == bool(heard)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("errors", "state", "detail"),
     [("", "ok", "CUDA and CUPTI work here"), ("cuptiSubscribe=39", "warning", "another profiler"), ("cuInit=100", "warning", "cuInit")],

@@ -259,6 +259,7 @@ def noisy(noise: float, seeds: int, length: int, shift: float = 1.0, kind: str =
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "kind"), [(0.005, "normal"), (0.02, "normal"), (0.03, "normal"), (0.05, "normal"), (0.02, "tailed")])
 def test_noise_alone_is_hardly_ever_a_regression(noise: float, kind: str) -> None:
     """300 families of 20 runs, which is 5,100 judged runs: less than one in a hundred, and much less where the noise is small."""

@@ -36,6 +36,7 @@ def test_the_control_groups_of_this_process_limit_its_memory(
     assert list(course._group_limits(tmp_path)) == limits
 
 
+@pytest.mark.slow
 def test_runs_are_not_blamed_for_workers_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_demo(tmp_path / "runs" / "a", steps=2, nodes=1, gpus_per_node=1, problems=Problems(straggler_rank=None))
     shutil.rmtree(tmp_path / "runs" / "a" / "profiler-output")

@@ -303,6 +303,7 @@ def test_a_night_that_is_killed_one_that_is_ended_and_two_at_once(source: Path, 
         assert [one.name for one in (out / row["folder"]).iterdir()] == ["report.json"]
 
 
+@pytest.mark.slow
 def test_a_run_beyond_its_limits_is_named_and_the_night_goes_on(source: Path, tmp_path: Path) -> None:
     night = start(source, "--out", tmp_path / "out", "--memory", "30MB", "--workers", "2", "--json", "--limit", "2")
     try:

@@ -79,6 +79,7 @@ def test_workers_are_other_processes_and_are_used_again(pool: SupervisedPool) ->
     assert used <= set(pool.worker_pids())
 
 
+@pytest.mark.slow
 def test_two_hundred_tasks_of_which_every_tenth_kills_its_worker(pool: SupervisedPool) -> None:
     futures = {n: pool.submit(tasks.exit_with, 3) if n % 10 == 0 else pool.submit(tasks.add, n, 1) for n in range(200)}
     done, left = concurrent.futures.wait(futures.values(), 120)

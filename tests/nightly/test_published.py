@@ -55,6 +55,7 @@ def test_redacted_failures_contain_no_folder_or_host(source: Path, tmp_path: Pat
         assert secret not in data["failed"][0]["reason"]
 
 
+@pytest.mark.slow
 def test_a_redacted_traceback_contains_no_folder(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any, **__: Any) -> None:
         raise KeyError(f"in {source}/good/trace.json and /home/erika/secret/place/x.py of erika")
@@ -68,6 +69,7 @@ def test_a_redacted_traceback_contains_no_folder(source: Path, tmp_path: Path, m
         assert secret not in written, secret
 
 
+@pytest.mark.slow
 def test_without_redaction_reasons_are_relative_to_the_source(source: Path, tmp_path: Path) -> None:
     data = told(source, "-o", tmp_path / "reports", *OPTIONS)
     assert str(source) not in data["failed"][0]["reason"]

@@ -133,6 +133,7 @@ def test_the_row_says_what_was_simulated_and_what_the_report_says(tmp_path: Path
     assert row.verdicts == {one["rule"]: one["verdict"] for one in data["rules"]}
 
 
+@pytest.mark.slow
 def test_the_marker_holds_the_row_and_a_second_time_gives_the_same(source: Path, tmp_path: Path) -> None:
     first = reported(source, tmp_path, formats=("json",))
     held = row_of(json.loads((tmp_path / places.done("team/first")).read_bytes()))
@@ -265,6 +266,7 @@ def test_options_choose_rules_and_formats(source: Path, tmp_path: Path) -> None:
     assert all(path.startswith("profiler-reports/") for path in row.written[:-1])
 
 
+@pytest.mark.slow
 def test_in_worker_processes_a_poison_run_costs_itself_alone(source: Path, tmp_path: Path) -> None:
     task = small.task_of(only(source), str(source), str(tmp_path), formats=("json",))
     with engines.executor("processes", workers=2, timeout_s=120, memory_bytes=2_000_000_000) as executor:

@@ -6,19 +6,18 @@ import dataclasses
 
 import pytest
 from postrun.analysis.report import Report
-from postrun.report_templates.context import context
 from postrun.report_templates.formats import shift
-from postrun.report_templates.pages import page
+from report_pages import html_of
 
 
 @pytest.mark.parametrize("target", ["html", "pdf"])
 def test_shifted_files_stand_in_data_quality(small_reports: dict[str, Report], target: str) -> None:
     report = next(report for report in small_reports.values() if report.run.sources)
-    before = page(context(report, lambda *_: None), target)
+    before = html_of(report, target)
     assert "Times that were shifted" not in before
     moved = dataclasses.replace(report.run.sources[0], clock_offset_ns=-25_200 * 10**9, clock_evidence="correlation <0.97>")
     run = dataclasses.replace(report.run, sources=(moved, *report.run.sources[1:]))
-    shown = page(context(dataclasses.replace(report, run=run), lambda *_: None), target)
+    shown = html_of(dataclasses.replace(report, run=run), target)
     part = shown.partition("Times that were shifted")[2].partition("</table>")[0].replace("\N{NO-BREAK SPACE}", " ")
     assert "\N{MINUS SIGN}7 h" in part
     assert "correlation &lt;0.97&gt;" in part

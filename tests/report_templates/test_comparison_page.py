@@ -174,6 +174,7 @@ def test_runs_of_one_name_are_told_by_what_was_given(rich_made: Comparison) -> N
     assert title(same) == f"{rich_made.base.name} → other"
 
 
+@pytest.mark.slow
 def test_files_in_the_same_bytes_each_time(tmp_path: Path) -> None:
     made = made_of("cpu")
     first, second = (render_comparison(made, tmp_path / name) for name in ("a", "b"))

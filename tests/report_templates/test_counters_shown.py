@@ -6,12 +6,7 @@ import dataclasses
 
 import pytest
 from postrun.analysis.report import CounterSeries, Report, StepParts
-from postrun.report_templates.context import context
-from postrun.report_templates.pages import page
-
-
-def html_of(report: Report, target: str = "html") -> str:
-    return page(context(report, lambda *_: None), target)
+from report_pages import html_of
 
 
 def series(name: str, given: list[float], *, pid: int = 4711, not_finite: int = 0) -> CounterSeries:

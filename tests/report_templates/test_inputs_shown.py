@@ -7,16 +7,14 @@ import re
 
 import pytest
 from postrun.analysis.report import Annotations, Collective, Collectives, Report, Share
-from postrun.report_templates.context import context
-from postrun.report_templates.pages import page
+from report_pages import html_of
 
 TENSOR = "DistributedAdam_Allreduce/HorovodAllreduce_gradient_tape_layer_{}_Reshape_0"
 MS = 1_000_000
 
 
 def shown(report: Report, section: str, target: str) -> str:
-    text = page(context(report, lambda *_: None), target)
-    return text.partition(f'<section id="{section}"')[2].partition("</section>")[0]
+    return html_of(report, target).partition(f'<section id="{section}"')[2].partition("</section>")[0]
 
 
 def collectives(report: Report, *shares: Share) -> Report:

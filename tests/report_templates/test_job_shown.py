@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 from postrun.analysis.report import Report
-from postrun.report_templates.context import context
-from postrun.report_templates.pages import page
+from report_pages import html_of
 
 METADATA = {
     "job.command": "python train.py --name 'a <b>'",
@@ -22,7 +21,7 @@ METADATA = {
 def test_facts_of_the_job_have_labels(small_reports: dict[str, Report], target: str) -> None:
     report = small_reports["cpu"]
     report = dataclasses.replace(report, run=dataclasses.replace(report.run, metadata=METADATA))
-    text = page(context(report, lambda *_: None), target).partition('<section id="information"')[2].partition("</section>")[0]
+    text = html_of(report, target).partition('<section id="information"')[2].partition("</section>")[0]
     for label, value in (("Command", "python train.py --name &#39;a &lt;b&gt;&#39;"), ("Exit code", "3"), ("Folder", "/home/me")):
         assert text.count(value if len(value) > 1 else f">{value}<") >= 1
         assert f">{label}<" in text

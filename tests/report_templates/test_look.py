@@ -141,6 +141,7 @@ def test_without_an_empty_section_there_is_no_section_for_them(small_reports: di
     assert [section.id for section in context(report, quiet, None, Look(sections=gone)).sections] == ["appendix"]
 
 
+@pytest.mark.slow
 def test_the_bookmarks_of_the_pdf_are_those_of_its_sections(small_reports: dict[str, Report], tmp_path: Path) -> None:
     pikepdf = pytest.importorskip("pikepdf")
     shown = context(small_reports["empty"], quiet)
@@ -261,6 +262,7 @@ def test_a_logo_stands_in_the_page_with_its_text(small_reports: dict[str, Report
         assert "img-src data:;" in text
 
 
+@pytest.mark.slow
 def test_the_pdf_has_logo_and_title(small_reports: dict[str, Report], tmp_path: Path) -> None:
     pikepdf = pytest.importorskip("pikepdf")
     (tmp_path / "a.png").write_bytes(picture("PNG"))

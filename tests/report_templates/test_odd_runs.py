@@ -86,6 +86,7 @@ def test_the_page_is_whole_at_every_width(looks: dict[str, list[list[str]]], nam
     assert found == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "paper"), PRINTED)
 def test_the_pdf_is_whole_and_its_structure_too(reported: Callable[[str], tuple[Any, Any]], tmp_path: Path, name: str, paper: str) -> None:
     if shutil.which("pdftotext") is None:

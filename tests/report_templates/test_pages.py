@@ -19,6 +19,7 @@ from postrun.report_templates.pages import page
 from postrun.report_templates.pdf_tables import pdf_layout
 from postrun.report_templates.section_names import NAMES
 from postrun.report_templates.tables import PDF_ROWS
+from report_pages import html_of
 
 GOLDEN = Path(__file__).parent / "golden"
 VOID = {"meta", "img", "input", "br", "col", "hr", "link", "wbr"}
@@ -26,10 +27,6 @@ VOID = {"meta", "img", "input", "br", "col", "hr", "link", "wbr"}
 
 def quiet(text: str, fraction: float | None) -> None:
     """No progress."""
-
-
-def html_of(report: Report, target: str = "html") -> str:
-    return page(context(report, quiet), target)
 
 
 class Reading(HTMLParser):

@@ -81,6 +81,7 @@ def test_a_wrong_word_is_a_usage_error(small_reports: dict[str, Report], tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_equal_reports_give_equal_bytes_whatever_the_process(tmp_path: Path) -> None:
     for name, extra in (("a", {"PYTHONHASHSEED": "1", "TZ": "UTC"}), ("b", {"PYTHONHASHSEED": "77", "TZ": "Asia/Tokyo", "LC_ALL": "C"})):
         environment = {**os.environ, **extra}
@@ -163,6 +164,7 @@ def test_fonts_are_dejavu_and_embedded(document: pikepdf.Pdf) -> None:
     assert {"DejaVu-Sans", "DejaVu-Sans-Bold"} <= {name.lstrip("/") for name in names}
 
 
+@pytest.mark.slow
 def test_letter_paper(small_reports: dict[str, Report], tmp_path: Path) -> None:
     with pikepdf.open(render(small_reports["empty"], tmp_path, ("pdf",), paper="letter")["pdf"]) as opened:
         assert [float(value) for value in opened.pages[0].mediabox] == [0, 0, 612, 792]

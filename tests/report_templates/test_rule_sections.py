@@ -36,6 +36,7 @@ from postrun.report_templates.rule_blocks.generic import written
 from postrun.report_templates.rule_blocks.loop import step_outlier
 from postrun.report_templates.rule_blocks.shown import Shown
 from postrun.report_templates.tables import Table
+from report_pages import html_of
 from rule_details import details_from, plain_details
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -98,7 +99,7 @@ def parts_of(report: Report) -> dict[str, Section]:
 
 @pytest.mark.parametrize("target", ["html", "pdf"])
 def test_the_three_findings_worth_most_stand_first(rich: Report, target: str) -> None:
-    text = page(context(rich, quiet), target)
+    text = html_of(rich, target)
     first = words(block(text, "summary-findings"))
     assert first.startswith("What to do first Times overlap and do not add up.")
     places = [first.index(finding.title) for finding in rich.findings[:3]]
@@ -116,7 +117,7 @@ def test_the_three_findings_worth_most_stand_first(rich: Report, target: str) ->
 
 
 def test_a_single_finding_does_not_overlap(rich: Report) -> None:
-    text = words(page(context(dataclasses.replace(rich, findings=rich.findings[:1]), quiet), "html"))
+    text = words(html_of(dataclasses.replace(rich, findings=rich.findings[:1])))
     assert "What to do first" in text
     assert "Times overlap" not in text
 
@@ -128,7 +129,7 @@ def named_of(text: str) -> list[str]:
 
 
 def test_all_verdicts_stand_on_the_first_page_in_their_order(rich: Report) -> None:
-    text = page(context(rich, quiet), "html")
+    text = html_of(rich)
     table = block(text, "summary-rules")
     assert "Rules: 6 issues · 1 error · 8 fine · 2 for information · 2 not evaluated" in words(table)
     rows = re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]
@@ -153,7 +154,7 @@ def test_all_verdicts_stand_on_the_first_page_in_their_order(rich: Report) -> No
 def test_few_rules_with_a_verdict_have_a_row_each(rich: Report) -> None:
     few = [rule for rule in rich.rules if rule.verdict == "NoIssuesFound" and not rule.informs][:6]
     for rules, rows in ((few, 6), ([*few, result("Other", "system", "NoIssuesFound", "f.")], 0)):
-        text = page(context(with_rules(rich, *rules), quiet), "html")
+        text = html_of(with_rules(rich, *rules))
         first = text[text.index('id="summary-rules"') : text.index("Where the time went")]
         assert first.count("✓ Fine") == (rows or 1)
         assert len(named_of(text)) == (not rows)
@@ -165,19 +166,19 @@ def test_rules_that_could_not_be_evaluated_are_told_by_what_is_missing(rich: Rep
         result(name, "system", "NotEvaluated", reason=why)
         for name, why in (("A", "no samples: record them"), ("B", "no steps."), ("C", "no samples"))
     ]
-    [line] = named_of(page(context(with_rules(rich, *rules), quiet), "html"))
+    [line] = named_of(html_of(with_rules(rich, *rules)))
     assert line == "– Not evaluated: A, C (no samples); B (no steps). What would supply it is told in Rules."
 
 
 def test_a_finding_is_not_said_twice_on_the_first_page(rich: Report) -> None:
-    text = page(context(rich, quiet), "html")
+    text = html_of(rich)
     first = words(text[text.index('id="summary"') : text.index("Where the time went")])
     assert first.count("Exposed communication costs 1.40 s of 8.80 s, 15.9 %, over the threshold of 10 %.") == 1
     assert first.count("60.0 % of the matrix time ran in FP32, over the threshold of 30 %.") == 1
 
 
 def test_rules_without_a_verdict_are_a_line_in_the_pdf(rich: Report) -> None:
-    text = page(context(rich, quiet), "pdf")
+    text = html_of(rich, "pdf")
     first = text[: text.index('id="contents"')]
     assert re.search(r"Not evaluated: Dataloader \([^)]+\); SyncBound \(no synchronisation calls in this run\)\.", words(first))
     assert first.count("<tr>") < 40
@@ -185,6 +186,7 @@ def test_rules_without_a_verdict_are_a_line_in_the_pdf(rich: Report) -> None:
     assert "PageableCopies: KeyError: 'kind'" in words(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", ["A4", "Letter"])
 def test_the_first_page_of_the_pdf_holds_all_verdicts(rich: Report, tmp_path: Path, paper: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("pdftotext") is None:
@@ -202,7 +204,7 @@ def test_the_first_page_of_the_pdf_holds_all_verdicts(rich: Report, tmp_path: Pa
 
 
 def test_a_report_of_no_rules_says_so(small_reports: dict[str, Report]) -> None:
-    text = words(page(context(small_reports["empty"], quiet), "html"))
+    text = words(html_of(small_reports["empty"]))
     assert "No rule was chosen for this report" in text
     assert "What to do first" not in text
 
@@ -210,7 +212,7 @@ def test_a_report_of_no_rules_says_so(small_reports: dict[str, Report]) -> None:
 def test_a_report_of_nothing_evaluated(small_reports: dict[str, Report]) -> None:
     rules = [result(name, "system", "NotEvaluated", reason="no samples", capture="Record them.") for name in ("A", "B")]
     for target in ("html", "pdf"):
-        text = page(context(with_rules(small_reports["empty"], *rules), quiet), target)
+        text = html_of(with_rules(small_reports["empty"], *rules), target)
         assert "None of 2 rules could be evaluated" in words(text)
         assert "Not evaluated: A, B (no samples)" in words(text)
         assert "No rule could judge the run. 2 rules had too little data" in words(text)
@@ -221,21 +223,21 @@ def test_a_report_of_nothing_evaluated(small_reports: dict[str, Report]) -> None
 
 
 def test_the_summary_has_issues_first_and_then_what_triggered_most_often(rich: Report) -> None:
-    table = block(page(context(rich, quiet), "html"), "rules-overview")
+    table = block(html_of(rich), "rules-overview")
     names = [words(row).split()[0] for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]]
     expected = [rule for rule in rich.rules if rule.verdict in ("IssuesFound", "NoIssuesFound")]
     expected = [rule for rule in expected if not rule.rule.startswith("Overall") and rule.rule != "ProfilerReport"]
     assert names == [rule.rule for rule in sorted(expected, key=lambda rule: (rule.verdict != "IssuesFound", -rule.triggered, rule.rule))]
     rows = [words(row) for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]]
     assert all(("none: the rule is fine" in row) == ("✓ Fine" in row) and ("Do what helps." in row) == ("✕ Issue" in row) for row in rows)
-    lead = words(page(context(rich, quiet), "html"))
+    lead = words(html_of(rich))
     assert "6 of 14 evaluated rules found an issue. Triggered most often: CPUBottleneck, 1 300 times, at 2 400 data points." in lead
     tied = dataclasses.replace(
         rich, rules=tuple(dataclasses.replace(rule, triggered=min(rule.triggered, 1)) for rule in rich.rules), findings=()
     )
     number = sum(rule.triggered == 1 for rule in tied.rules if rule.rule in names)
     assert number > 1
-    assert f"Triggered most often: {number} rules, 1 time each." in words(page(context(tied, quiet), "html"))
+    assert f"Triggered most often: {number} rules, 1 time each." in words(html_of(tied))
 
 
 def test_every_evaluated_rule_has_a_section_with_its_texts(rich: Report) -> None:
@@ -256,11 +258,11 @@ def test_every_evaluated_rule_has_a_section_with_its_texts(rich: Report) -> None
 
 def test_changed_parameters_are_marked_and_given_as_time(rich: Report) -> None:
     for target in ("html", "pdf"):
-        said = words(page(context(rich, quiet), target))
+        said = words(html_of(rich, target))
         assert "▲ patience 100 samples (50.0 s; changed; default 1 000), window 500 samples (4 min 10 s)" in said
         assert "Preset: documented. Changed: LowGPUUtilization_patience = 100." in said
         assert "▲ stddev 3 factor (changed; default 5), mode none, n_outliers 10 steps" in said
-    assert "LowGPUUtilization_patience = 100" in words(page(context(rich, quiet), "pdf")).split("Options in effect")[1]
+    assert "LowGPUUtilization_patience = 100" in words(html_of(rich, "pdf")).split("Options in effect")[1]
 
 
 def test_every_rule_shows_its_figures_and_tables(rich: Report) -> None:
@@ -303,7 +305,7 @@ def test_no_figure_has_more_than_twelve_rows(rich: Report) -> None:
 
 def test_equal_names_and_odd_names_have_sections_of_their_own(rich: Report) -> None:
     rules = [result(name, "custom", "NoIssuesFound", "f.", details={"a": 1}) for name in ("same", "same", "a b", "a-b", "<i>", "")]
-    text = page(context(with_rules(rich, *rules), quiet), "html")
+    text = html_of(with_rules(rich, *rules))
     ids = re.findall(r'\bid="([^"]*)"', text)
     assert len(ids) == len(set(ids))
     assert sum(id.startswith("rule-") and "-" not in id[5:] for id in ids) == 6
@@ -344,7 +346,7 @@ def test_hostile_texts_stay_text(rich: Report) -> None:
     )
     report = dataclasses.replace(rich, rules=tuple(rules), findings=findings)
     for target in ("html", "pdf"):
-        text = page(context(report, quiet), target)
+        text = html_of(report, target)
         assert not re.search(r"<(iframe|object|i)\b", text)
         assert "<script>alert" not in text
         assert "<img src=x" not in text
@@ -370,7 +372,7 @@ def damaged(value: Any, chance: random.Random, share: float) -> Any:
     return value
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.slow] if seed % 4 else []) for seed in range(40)])
 def test_whatever_is_missing_the_report_is_made(rich: Report, seed: int) -> None:
     chance = random.Random(seed)
     rules = tuple(
@@ -385,13 +387,13 @@ def test_whatever_is_missing_the_report_is_made(rich: Report, seed: int) -> None
 @pytest.mark.parametrize("given", [{}, None, [], "text"])
 def test_no_details_at_all(rich: Report, given: Any) -> None:
     rules = tuple(dataclasses.replace(rule, details=given) for rule in rule_results())
-    text = page(context(dataclasses.replace(rich, rules=rules), quiet), "html")
+    text = html_of(dataclasses.replace(rich, rules=rules))
     assert "rule-LowGPUUtilization" in text
 
 
 def test_an_unknown_verdict_reads_as_an_error(rich: Report) -> None:
     rule = dataclasses.replace(result("Odd", "custom", "Whatever", "f."), category="custom")
-    assert "! Error" in words(block(page(context(with_rules(rich, rule), quiet), "html"), "summary-rules"))
+    assert "! Error" in words(block(html_of(with_rules(rich, rule)), "summary-rules"))
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------------
