@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from typing import Any
 
-import duckdb
 import polars as pl
 import pytest
+from empty_stores import empty_store
 from postrun.ingest.store import Store
 from postrun.ingest.store_tables import SCHEMA
 
@@ -22,42 +22,11 @@ _POLARS = {
 }  # fmt: skip
 
 
-class EmptyStores:
-    """Empty stores in memory. A store that a test has used is emptied and used again: to create one takes 20 ms, to empty one 2 ms."""
-
-    def __init__(self) -> None:
-        self._idle: list[Store] = []
-
-    def take(self) -> Store:
-        return self._idle.pop() if self._idle else Store.create(None)
-
-    def give_back(self, store: Store) -> None:
-        """Empty ``store`` for the next test; close it if it is no longer as it was created."""
-        try:
-            sizes = dict(store.connection.execute("SELECT table_name, estimated_size FROM duckdb_tables()").fetchall())
-            if sizes.keys() != SCHEMA.keys():
-                raise ValueError("a table was created or dropped")
-            for table, size in sizes.items():
-                if size and table != "store_info":
-                    store.connection.execute(f'DELETE FROM "{table}"')
-        except (duckdb.Error, ValueError):
-            store.close()
-            return
-        empty = Store(store.connection, None)
-        empty._folder = store._folder
-        self._idle.append(empty)
-
-    def close(self) -> None:
-        for store in self._idle:
-            store.close()
-
-
 class StoreMaker:
     """Makes stores in memory; every call makes a new one. Rows lack what they do not need: node and process 0, device 0, stream 7."""
 
-    def __init__(self, empty_stores: EmptyStores) -> None:
-        self.empty_stores = empty_stores
-        self.made: list[Store] = []
+    def __init__(self, stack: ExitStack) -> None:
+        self.stack = stack
 
     def __call__(
         self,
@@ -67,8 +36,7 @@ class StoreMaker:
         processes: Rows | None = None,
         **tables: Rows,
     ) -> Store:
-        store = self.empty_stores.take()
-        self.made.append(store)
+        store = self.stack.enter_context(empty_store())
         given: dict[str, Rows] = {
             "node": [{"id": 0, "hostname": "host-0"}] if nodes is None else nodes,
             "process": [{"id": 0, "node": 0, "pid": 100, "rank": 0}] if processes is None else processes,
@@ -95,30 +63,15 @@ class StoreMaker:
         store.append(table, pl.DataFrame([[row.get(c) for c in columns] for row in rows], schema=columns, orient="row"))
 
 
-@pytest.fixture(scope="session")
-def empty_stores() -> Iterator[EmptyStores]:
-    stores = EmptyStores()
-    yield stores
-    stores.close()
-
-
-@contextmanager
-def _stores(empty_stores: EmptyStores) -> Iterator[StoreMaker]:
-    maker = StoreMaker(empty_stores)
-    yield maker
-    for store in maker.made:
-        empty_stores.give_back(store)
-
-
 @pytest.fixture
-def make_store(empty_stores: EmptyStores) -> Iterator[Callable[..., Store]]:
+def make_store() -> Iterator[Callable[..., Store]]:
     """Makes a store from rows per table: ``make_store(device_event=[{"kind": "kernel", "start_ns": 0, "duration_ns": 5}], ...)``."""
-    with _stores(empty_stores) as maker:
-        yield maker
+    with ExitStack() as stack:
+        yield StoreMaker(stack)
 
 
 @pytest.fixture(scope="module")
-def make_module_store(empty_stores: EmptyStores) -> Iterator[Callable[..., Store]]:
+def make_module_store() -> Iterator[Callable[..., Store]]:
     """``make_store`` for fixtures of a module."""
-    with _stores(empty_stores) as maker:
-        yield maker
+    with ExitStack() as stack:
+        yield StoreMaker(stack)

@@ -499,6 +499,7 @@ def test_steps_shorter_than_the_curve_tells_have_no_mean(make_store: Callable[..
     assert means(made) == [("GPU utilisation", 90.0, 50.0, -40.0, None)]
 
 
+@pytest.mark.slow
 def test_a_mean_that_is_told_of_a_long_run_is_that_of_its_samples(make_store: Callable[..., Store], empty: Report) -> None:
     random = Random(7)
     told = 0

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from empty_stores import empty_store
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
 from postrun.analysis.rules import cross_reference
 from postrun.analysis.rules.base import Cost, Outcome, Parameters, Rule, not_evaluated
@@ -17,7 +18,6 @@ from postrun.analysis.rules.engine import evaluate
 from postrun.analysis.rules.frameworks import MORE_WORKERS, TENSORFLOW
 from postrun.analysis.rules.low_gpu_utilization import guess
 from postrun.analysis.rules.selection import Chosen, Selection
-from postrun.ingest.store import Store
 from rule_details import details_from, plain_details
 
 
@@ -219,7 +219,7 @@ def test_a_file_that_breaks_off_is_to_be_copied_again(status: str, code: str, ex
         "CPUBottleneck": not_evaluated("no CPU samples in this run", "Sample."),
         "SyncBound": dataclasses.replace(outcome(FINE), capture=None),
     }
-    with Store.create(None) as store:
+    with empty_store() as store:
         store.insert("run", {"status": status})
         store.insert("ingest_note", {"file": "traces/r0.json.gz", "severity": "warning", "code": code, "message": "cut", "count": 1})
         found = [one.capture for one in copy_again([RULES[name]() for name in given], list(given.values()), store)]
@@ -252,7 +252,7 @@ def test_only_files_that_can_hold_what_a_rule_needs_are_to_be_copied_again(
         "Dataloader": not_evaluated("no data loader events in this run", "Own."),
         "HostBound": not_evaluated("no device activity in this run", "Own."),
     }
-    with Store.create(None) as store:
+    with empty_store() as store:
         store.insert("run", {"status": "partial"})
         store.insert("source", {"id": 0, "path": path, "format": format})
         store.insert("process", {"id": 0, "node": 0, "source": 0})
@@ -289,7 +289,7 @@ class _Says(Rule):
 
 
 def results(*rules: Rule, summarised: bool = False) -> Any:
-    with Store.create(None) as store:
+    with empty_store() as store:
         run: Any = SimpleNamespace(store=store, samples=SimpleNamespace(interval_ns=None))
         chosen = tuple(Chosen(rule, Parameters({"scan_interval_us": 1})) for rule in rules)
         return evaluate(run, Selection(chosen, summarised))

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from empty_stores import empty_store
 from hypothesis import given
 from hypothesis import strategies as st
 from judging import rules_of
@@ -218,7 +219,7 @@ SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20), st.integers(0
 
 @given(kernels=SPANS, stretches=SPANS)
 def test_coverage_is_what_counting_every_tick_gives(kernels: Any, stretches: Any) -> None:
-    with Store.create(None) as store:
+    with empty_store() as store:
         ids = dict(zip(("copy", "gemm"), store.name_ids(["copy", "gemm"]), strict=True))
         rows = [(0, 0, device, "kernel", ids["gemm"], start * TICK, length * TICK) for start, length, device in kernels]
         rows += [(0, 0, device, "memcpy", ids["copy"], start * TICK, length * TICK) for start, length, device in stretches]

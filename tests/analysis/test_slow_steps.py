@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import polars as pl
+from empty_stores import empty_store
 from postrun.analysis.slow_steps import slow_steps
 from postrun.analysis.step_times import PARTS
-from postrun.ingest.store import Store
 
 
 def test_slow_steps_of_another_process_are_not_compared() -> None:
@@ -17,7 +17,7 @@ def test_slow_steps_of_another_process_are_not_compared() -> None:
         pl.lit(None, pl.String).alias("profiled"),
         *(pl.lit(0, pl.Int64).alias(part) for part in PARTS),
     )
-    with Store.create(None) as store:
+    with empty_store() as store:
         found = slow_steps(store, times)
     assert (found.steps, found.slow) == (21, ())
     assert found.absent == "No process has both slow and typical steps, so nothing explains the slow ones."

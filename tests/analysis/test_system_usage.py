@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from empty_stores import empty_store
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun.analysis.report import ActiveTime, MetricUsage, SystemUsage
@@ -234,7 +235,7 @@ def test_derived_utilisation_of_epoch_times_is_exact(make_store: Callable[..., S
 
 @given(st.lists(st.tuples(st.integers(0, 9_000_000), st.integers(0, 4_000_000)), min_size=1, max_size=20))
 def test_derived_utilisation_adds_up_to_the_busy_time(intervals: list[tuple[int, int]]) -> None:
-    with Store.create(None) as store:
+    with empty_store() as store:
         events = pl.DataFrame(intervals, schema={"start_ns": pl.Int64, "duration_ns": pl.Int64}, orient="row")
         store.append("device_event", events.with_columns(node=pl.lit(0, pl.Int32), device=pl.lit(0, pl.Int32), kind=pl.lit("kernel")))
         found = derived_utilisation(store)

@@ -143,6 +143,7 @@ def test_a_trace_that_is_read_back_has_the_name_of_its_machine(tmp_path: Path) -
             assert store.frame("SELECT hostname FROM node").to_series().to_list() == [host or "unknown host"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), [("perfetto", "run.pftrace"), ("chrome", "run.json.gz"), ("parquet", "tables")])
 def test_a_disk_without_space_leaves_nothing_behind(kind: str, name: str, run: Path, tmp_path: Path) -> None:
     code = """

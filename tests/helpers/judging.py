@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
+from empty_stores import empty_store
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Finding, Report, RuleResult
 from postrun.analysis.rules.engine import evaluate
@@ -34,5 +35,5 @@ def report_of_rules(store: Store, options: Options) -> Report:
 
 @cache
 def empty_report() -> Report:
-    with Store.create(None) as store:
+    with empty_store() as store:
         return analyze(store, Options(generated_at_ns=0))

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
+from empty_stores import empty_store
 from postrun.analysis.job_statistics import job_statistics
 from postrun.analysis.places import Places
 from postrun.analysis.rules.base import Outcome
@@ -43,7 +44,7 @@ class AmbiguousError(Exception):
 def sampled(samples: Iterable[Sample], *, cores: int = 16, gpus: int | None = 4, **tables: list[dict[str, Any]]) -> Iterator[Store]:
     """A store in memory that holds the samples in the given order; machines are called m0, m1 and so on."""
     rows = list(samples)
-    with Store.create(None) as store:
+    with empty_store() as store:
         for node in sorted({row[0] for row in rows}):
             store.insert("node", {"id": node, "hostname": f"m{node}", "cores": cores, "gpus": gpus})
         columns = {"node": pl.Int32, "metric": pl.String, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64}

@@ -252,6 +252,7 @@ def outcome(path: Path) -> str:
         return "nothing usable" if f"{path}: nothing usable" in str(error) else str(error)
 
 
+@pytest.mark.slow
 def test_damaged_files_never_fail(tmp_path: Path) -> None:
     recording = Recording(["step", "memory_used_percent"]).ranges(1, [0, 10], 5, [0, 1]).ranges(1, [20], 5, [2])
     whole = recording.samples(2, [0, 10**9], [1.0, 2.0]).end().data()

@@ -26,7 +26,7 @@ def swift() -> Iterator[SwiftServer]:
         yield server
 
 
-@pytest.fixture(params=["folder", "memory", "s3"])
+@pytest.fixture(params=["folder", "memory", pytest.param("s3", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Objects:
     """An empty place of each kind; every test has its own prefix."""
     name = f"{request.node.originalname}-{time.monotonic_ns()}"

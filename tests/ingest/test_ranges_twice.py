@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from empty_stores import empty_store
 from made_tracers import BASE, MS, Made
 from postrun.ingest.format_names import NSIGHT, TRACE
-from postrun.ingest.store import Store
 
 Ranges = list[tuple[str, int, int]]
 """Names, starts and ends."""
@@ -14,7 +14,7 @@ Ranges = list[tuple[str, int, int]]
 
 def left(mine: Ranges, theirs: Ranges, *, other_process: bool = False, formats: tuple[str, str] = (NSIGHT, TRACE)) -> Ranges:
     """What counts of the ranges of an export and a trace of one process. Each has a kernel, too; the trace knows its operator."""
-    with Store.create(None) as store:
+    with empty_store() as store:
         made = Made(store)
         process = made.process("node7", 1)
         other = made.process("node7", 2) if other_process else process

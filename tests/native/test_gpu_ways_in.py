@@ -297,6 +297,7 @@ LIBRARY = str(native.library())
 INJECT, NVTX = {"CUDA_INJECTION64_PATH": LIBRARY}, {"NVTX_INJECTION64_PATH": LIBRARY}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "variables", "expected"),
     [

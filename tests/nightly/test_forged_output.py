@@ -287,6 +287,7 @@ def _device(said: dict[str, Any], file: Path) -> None:
     said["files"][0]["read"]["devices"] = [{"index": 0, "name = (SELECT content FROM read_text('/etc/passwd')), name": "x"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [_delete, _read_above, _read, _fetch, _statement, _types, _device], ids=lambda one: one.__name__)
 def test_a_forged_part_reads_and_removes_nothing_and_is_made_again(tmp_path: Path, change: Callable[[dict[str, Any], Path], None]) -> None:
     source, out, file = tmp_path / "source", tmp_path / "out", precious(tmp_path)

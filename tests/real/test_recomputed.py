@@ -16,6 +16,8 @@ from postrun.analysis import analyze
 from postrun.analysis.report import Report
 from postrun.ingest import ingest
 
+pytestmark = pytest.mark.slow
+
 REAL = (
     "h100/Falconsai_nsfw_image_detection__1016002.json.gz",
     "h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz",

@@ -33,6 +33,8 @@ from sample_rules import (
     sampled,
 )
 
+pytestmark = pytest.mark.slow
+
 NAMES = ["CPUBottleneck", "IOBottleneck", "LowGPUUtilization", "BatchSize", "OverallSystemUsage"]
 FIRST = 1_700_000_040_001_000_000  # of the generator: T0 + 1 ms
 STEP = SECOND // 2

