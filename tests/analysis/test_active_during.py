@@ -10,12 +10,17 @@ from typing import Any
 import polars as pl
 import pytest
 from example_counts import examples
+from postrun.analysis.report import plain
 from postrun.analysis.rules import active_during as module
-from postrun.analysis.rules.active_during import active_during
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]
 EMPTY: dict[str, list[Any]] = {"phases": [], "annotations": [], "operators": []}
+
+
+def active_during(store: Store, intervals: pl.DataFrame, top: int) -> dict[str, list[dict[str, Any]]]:
+    """What the module finds, as report.json has it."""
+    return plain(module.active_during(store, intervals, top))  # type: ignore[no-any-return]
 
 
 def frame(*rows: tuple[int, ...], keys: tuple[str, ...] = ()) -> pl.DataFrame:
