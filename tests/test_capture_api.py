@@ -652,6 +652,7 @@ def test_threads_nest_for_themselves(folder: Path) -> None:
     assert capture.statistics()["unbalanced"] == 0
 
 
+@pytest.mark.slow
 @needs_native
 def test_start_and_stop_beside_threads_that_record(folder: Path) -> None:
     def work() -> None:

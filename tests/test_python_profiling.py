@@ -281,6 +281,7 @@ def test_pyinstrument_writes_a_tree_and_a_page_for_each_step(tmp_path: Path) -> 
         assert '"asleep"' in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @needs_pyinstrument
 def test_in_pyinstrument_what_the_recorder_does_is_one_function_too(tmp_path: Path) -> None:
     @unseen

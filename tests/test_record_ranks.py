@@ -259,6 +259,7 @@ def test_whichever_rank_ends_last_tells_it(work: Path, last: str) -> None:
     assert done.stderr.count(NOBODY) == 1, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recorders", ["outside", "each", "both"])
 def test_a_window_that_one_rank_recorded_is_not_told(work: Path, recorders: str) -> None:
     (work / "train.py").write_text(
@@ -300,6 +301,7 @@ def test_nothing_is_told_of_ranks_that_are_started_again(work: Path, trains: boo
     assert recorded == (["steps 1 to 2"] * 2 if trains else ["nothing"])
 
 
+@pytest.mark.slow
 def test_nothing_is_told_where_one_rank_failed_and_the_last_one_did_not(work: Path) -> None:
     """As where a launcher ends the others, and they end well; all of them are started again."""
     (work / "launch.py").write_text(AGAIN, "utf-8")

@@ -214,6 +214,7 @@ SAMPLED: dict[str, tuple[str, list[Sample], tuple[str, str, str]]] = {
     ),
 }  # fmt: skip
 
+FRAMEWORKS = [PYTORCH, pytest.param(TENSORFLOW, marks=pytest.mark.slow), JAX, pytest.param(None, marks=pytest.mark.slow)]
 _ALIEN = {
     PYTORCH: ("tf.", "jax", "grain", "numpy"),
     TENSORFLOW: ("torch", "DataLoader", "num_workers", "pin_memory", "non_blocking", ".item()", "with_stack", "jax", "grain", "jnp"),
@@ -231,7 +232,7 @@ def check(text: str | None, framework: str | None, words: tuple[str, str, str]) 
     assert not [word for word in _ALIEN[framework] if word in text]
 
 
-@pytest.mark.parametrize("framework", [PYTORCH, TENSORFLOW, JAX, None])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("case", TRACED)
 def test_advice_of_rules_over_traces(make_store: MakeStore, case: str, framework: str | None) -> None:
     rule, settings, tables, words = TRACED[case]
@@ -242,7 +243,7 @@ def test_advice_of_rules_over_traces(make_store: MakeStore, case: str, framework
     check(result.recommendation, framework, words)
 
 
-@pytest.mark.parametrize("framework", [PYTORCH, TENSORFLOW, JAX, None])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("case", SAMPLED)
 def test_advice_of_rules_over_samples(case: str, framework: str | None) -> None:
     rule, samples, words = SAMPLED[case]

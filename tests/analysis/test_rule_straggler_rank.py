@@ -235,6 +235,7 @@ def test_pageable_copies_of_the_simulated_run(demo: tuple[DemoTruth, Judged]) ->
     assert named(report, "LowPrecision").verdict == "NoIssuesFound"
 
 
+@pytest.mark.slow
 def test_without_the_planted_problems_nothing_is_found(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("healthy")
     write_demo(folder, steps=4, problems=Problems(None, exposed_communication=False, idle_tail=False, data_stall=False))

@@ -22,7 +22,7 @@ from second_opinion import opinions, random_settings, read_run, write_run
 
 TOP = ("verdict", "triggered", "violations", "datapoints", "windows", "windows_triggered")
 # Chosen so that every rule finds an issue in some run and none, or too little to judge, in others.
-SEEDS = (3030, 3050, 3054, 3056, 3070, 3082, 3088, 3098)
+SEEDS = (3030, 3050, 3054, 3056, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (3070, 3082, 3088, 3098)))
 
 
 def same(found: Any, expected: Any) -> bool:

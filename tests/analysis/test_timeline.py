@@ -453,6 +453,7 @@ def test_above_the_cap(make_store: MakeStore) -> None:
         assert words.replace(",", "\u2009") in found.shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [3, 60, 450])
 def test_far_above_the_cap(make_store: MakeStore, cap: int) -> None:
     store = busy(make_store)

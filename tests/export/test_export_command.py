@@ -38,7 +38,7 @@ def refused(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("kind", ["parquet", pytest.param("csv", marks=pytest.mark.slow)])
 def test_a_file_per_table_with_names_resolved(kind: str, run: Path, tmp_path: Path) -> None:
     out = tmp_path / "tables"
     done = CliRunner().invoke(main, ["export", str(run), "-f", kind, "-o", str(out)])

@@ -95,6 +95,7 @@ def test_a_planted_defect_is_found(defect: str, numbers: set[int], run: Run) -> 
     assert results[-1]["code"] == 1
 
 
+@pytest.mark.slow
 def test_no_cupti_is_a_failure_with_its_reason(run: Run, tools: Built, tmp_path: Path) -> None:
     broken = replace(tools(NEWEST), stub={**(tools(NEWEST).stub or {}), "STUB_ERRORS": "cuptiActivityEnable.10=35"})
     results = run({0, 5}, built=broken)

@@ -70,6 +70,7 @@ def test_recordings_of_gpus(expected: Path) -> None:
     check(expected)
 
 
+@pytest.mark.slow
 def test_a_recording_of_the_suite_is_ingested_as_it_says(
     tools: Callable[[str], Tools], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

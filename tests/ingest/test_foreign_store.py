@@ -403,6 +403,7 @@ def test_odd_contents_end_in_a_report_or_one_error(sql: str, honest: Path, tmp_p
         assert f"{path}: the run store has contradictory contents" in done.output
 
 
+@pytest.mark.slow
 def test_an_unexpected_exception_names_the_store_and_others_stay(honest: Path) -> None:
     import polars as pl
 

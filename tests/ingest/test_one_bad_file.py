@@ -60,6 +60,7 @@ def notes(store: Store) -> dict[str, tuple[str, str]]:
 GOOD = [("good_kernel", 40, 200_000, "good-host")]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(3))
 @given(st.integers(0, 2**32))
 def test_mutated_files_of_all_kinds_cost_no_more_than_themselves(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:

@@ -35,6 +35,7 @@ def trace(path: Path | str, count: int = 1) -> Path:
     return Path(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [300_000, 1_000_000])
 def test_a_store_that_cannot_be_written_whole_is_an_error_and_leaves_nothing(tmp_path: Path, limit: int) -> None:
     source, target = trace(tmp_path / "a.json", 40_000), tmp_path / "out" / "r.duckdb"

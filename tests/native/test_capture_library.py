@@ -179,6 +179,7 @@ def test_stop_while_others_record(programs: Programs, variant: str, tmp_path: Pa
 # ---------------------------------------------------------------- sessions
 
 
+@pytest.mark.slow
 def test_start_and_stop_leave_nothing_behind(programs: Programs, variant: str, tmp_path: Path) -> None:
     rounds = 3000 if variant == "plain" else 400
     told = call(programs.program("capture_sessions", variant), "loop", tmp_path, rounds)

@@ -504,7 +504,7 @@ WORDS = {8, 14, 15, 23, 26, 27, 33, 35, 40, 41, 42, 43, 44, 45, 999}
 NEEDED = {"cuptiGetVersion", "cuptiActivityRegisterCallbacks", "cuptiActivityEnable"}
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", [name if name in NEEDED else pytest.param(name, marks=pytest.mark.slow) for name in FUNCTIONS])
 def test_every_error_of_every_function(machine: Callable[..., Machine], function: str) -> None:
     """The session is whole, and the reason is told where nothing can be recorded."""
     here = machine({"cuptiFinalize": "12.9", "cuptiActivityRegisterCallbacks": ONE_CLIENT}.get(function, NEWEST))

@@ -193,6 +193,7 @@ for number in range(8):
 """
 
 
+@pytest.mark.slow
 def test_steps_open_and_close_the_window(machine: Machine) -> None:
     assert machine.record("--steps", "3:5", script=STEPS) == [3, 4]
     assert machine.kernels() == [3, 4]

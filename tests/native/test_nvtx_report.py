@@ -13,6 +13,7 @@ from postrun.analysis import Options, analyze
 from postrun.ingest import ingest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["name", "payload", "handle"])
 def test_steps_of_a_program_with_nvtx(programs: Programs, tmp_path: Path, how: str) -> None:
     headers = cupti_headers.nvtx()

@@ -217,6 +217,7 @@ print(refused, partial, slowest, peak[1] if peak else 0)
 """
 
 
+@pytest.mark.slow
 def test_every_damaged_byte_and_every_truncation_is_told(tmp_path: Path) -> None:
     script = tmp_path / "damage.py"
     script.write_text(DAMAGE)
