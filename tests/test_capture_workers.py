@@ -105,6 +105,7 @@ def test_a_forked_worker_does_not_sample_the_machine_again(tmp_path: Path) -> No
         assert (metadata["sample_ms"], metadata["forked_from"]) == ("0", str(parent))
 
 
+@pytest.mark.slow
 def test_workers_that_were_ended_do_not_make_the_run_cut_off(tmp_path: Path) -> None:
     _, workers = recorded(tmp_path, "fork", "killed")
     found = files(tmp_path)

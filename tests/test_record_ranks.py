@@ -252,6 +252,7 @@ def test_a_window_for_which_no_rank_recorded_is_told_once(work: Path, recorders:
     assert notes == [(f"Python profiling recorded nothing: {why}.",)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", ["0", "2"])
 def test_whichever_rank_ends_last_tells_it(work: Path, last: str) -> None:
     done = run(*launch(3, *profiled(work), "--", sys.executable, "-c", ALL_RANKS, last), cwd=work)

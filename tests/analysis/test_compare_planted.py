@@ -136,6 +136,7 @@ def test_one_slower_kernel(base: Made, against: Callable[..., tuple[Comparison, 
     assert [one.name for one in made.categories if one.state != "same"] == ["attention"]
 
 
+@pytest.mark.slow
 def test_a_kernel_of_little_time_is_told_though_the_step_is_not_faster(base: Made, tmp_path: Path) -> None:
     report = run(tmp_path, changes=Changes(vanished_kernel=True))[1]
     made = compare(base[1], report, generator=GENERATOR)
@@ -149,6 +150,7 @@ def test_a_kernel_of_little_time_is_told_though_the_step_is_not_faster(base: Mad
     assert {area for area, _, _ in claims(made)} == {"step", "part", "kernel"}
 
 
+@pytest.mark.slow
 def test_an_extra_kernel(against: Callable[..., tuple[Comparison, DemoTruth]]) -> None:
     made, _ = against(changes=Changes(extra_kernel=True))
     assert claims(made) == {
@@ -186,6 +188,7 @@ def test_a_slow_link_of_one_rank(against: Callable[..., tuple[Comparison, DemoTr
     assert len(made.devices) == 2
 
 
+@pytest.mark.slow
 def test_copies_from_pageable_memory(base: Made, tmp_path: Path) -> None:
     truth, report = run(tmp_path, changes=Changes(pageable_copies=True))
     made = compare(base[1], report, generator=GENERATOR)

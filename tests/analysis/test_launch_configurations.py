@@ -84,6 +84,7 @@ def test_those_with_most_time_are_listed(make_store: Callable[..., Store]) -> No
     assert sum(r.share_of_kernel_time for r in found.rows) == pytest.approx(100 * (1 - 55 / (510 * 511 / 2)))
 
 
+@pytest.mark.slow
 def test_kernels_are_counted_over_all_configurations_and_the_pdf_has_the_longest(make_store: MakeStore) -> None:
     # 505 configurations of 505 kernels, 500 listed: k5 to k504 take 6 to 505 ns. Elementwise ones take most time together.
     number = MOST + 5

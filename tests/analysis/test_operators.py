@@ -80,6 +80,7 @@ def test_of_calls_with_one_correlation_the_first_launched(make_store: Callable[.
     assert [(row.name, row.total_ns) for row in operators(store).rows] == [("c", 5), ("b", 4), ("a", 3)]
 
 
+@pytest.mark.slow
 def test_those_with_most_time_are_listed(make_store: Callable[..., Store]) -> None:
     # Operator n launches a kernel of n + 1 ns, the first 300 a second one of 1000 + n ns.
     number = MOST + 100

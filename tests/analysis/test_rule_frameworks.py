@@ -15,6 +15,7 @@ from postrun.analysis.rules.selection import select
 from postrun.ingest.store import Store
 from sample_rules import CORE, FOOTPRINT, GPU, IOWAIT, SECOND, Sample, line, sampled
 from sample_rules import judged as judged_by_samples
+from slow_params import slow_except
 
 MakeStore = Callable[..., Store]
 Rows = list[dict[str, Any]]
@@ -214,7 +215,7 @@ SAMPLED: dict[str, tuple[str, list[Sample], tuple[str, str, str]]] = {
     ),
 }  # fmt: skip
 
-FRAMEWORKS = [PYTORCH, pytest.param(TENSORFLOW, marks=pytest.mark.slow), JAX, pytest.param(None, marks=pytest.mark.slow)]
+FRAMEWORKS = slow_except((PYTORCH, JAX), (PYTORCH, TENSORFLOW, JAX, None))
 _ALIEN = {
     PYTORCH: ("tf.", "jax", "grain", "numpy"),
     TENSORFLOW: ("torch", "DataLoader", "num_workers", "pin_memory", "non_blocking", ".item()", "with_stack", "jax", "grain", "jnp"),

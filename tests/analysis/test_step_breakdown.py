@@ -278,6 +278,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[DemoTruth, Report
         return truth, analyze(store, Options(generated_at_ns=0))
 
 
+@pytest.mark.slow
 def test_the_planted_straggler_and_what_the_rule_says(planted: tuple[DemoTruth, Report]) -> None:
     _, report = planted
     (rule,) = (rule for rule in report.rules if rule.rule == "StragglerRank")

@@ -147,6 +147,7 @@ def averages(store: Store) -> int:
     return len(store.frame(sql))
 
 
+@pytest.mark.slow
 def test_the_trace_processor_counts_what_the_store_holds(demo: Store, demo_perfetto: Path) -> None:
     slices, flows, values, faults, backwards, parents = query(
         demo_perfetto,

@@ -103,6 +103,7 @@ def test_no_cupti_is_a_failure_with_its_reason(run: Run, tools: Built, tmp_path:
     assert "capability.gpu: " in results[0]["reason"]
 
 
+@pytest.mark.slow
 def test_a_clock_that_breaks_kernel_times_is_seen(run: Run) -> None:
     """CUPTI 13.0 loses kernels if it is given a clock: the figures show it, and the recorder does not give it one."""
     results = run({5}, "13.0")

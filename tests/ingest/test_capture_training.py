@@ -202,6 +202,7 @@ def test_of_what_the_job_was_made(report: Report) -> None:
     assert {note.code for note in report.data_quality} == {"device_renumbered"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "end"), [(8, 14), (4, 18)])
 def test_a_window_of_steps_and_a_device_clock_that_is_behind(tmp_path: Path, first: int, end: int) -> None:
     # gpu.window says when it was open. The GPU's clock is 100 us behind, so the copies (40 and 30 us after their calls) and the graph (70)

@@ -105,6 +105,7 @@ def test_secrets_are_masked_and_the_notes_say_what(run: Path) -> None:
     assert message == "5 values masked: --password, URL user info, api_key, hf_token, password."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [('{"a":', "}"), ("[", "]")])
 def test_deeply_nested_job_information_does_not_end_the_report(run: Path, tmp_path: Path, members: tuple[str, str]) -> None:
     deep = members[0] * 900 + "1" + members[1] * 900
@@ -140,6 +141,7 @@ def test_no_output_contains_a_secret(run: Path, tmp_path: Path) -> None:
     assert "URL user info" in appendix
 
 
+@pytest.mark.slow
 def test_redacted_outputs_contain_no_host_user_path_or_command(run: Path, tmp_path: Path) -> None:
     out, redact = tmp_path / "out", ("--redact", "hosts,users,paths,command")
     call("report", str(run), "-o", str(out / "report"), "--format", "html,pdf,json,junit,rule-json", *redact)
@@ -175,6 +177,7 @@ def test_a_run_store_made_before_is_masked_and_redacted_when_it_is_reported(run:
         assert "PLANTEDA" in store.frame("SELECT metadata FROM run").item()
 
 
+@pytest.mark.slow
 def test_a_comparison_contains_neither(run: Path, tmp_path: Path) -> None:
     call("compare", str(run), str(run), "-o", str(tmp_path / "out"), "--format", "html,json", "--redact", "hosts,users,paths,command")
     data = everything(tmp_path / "out")

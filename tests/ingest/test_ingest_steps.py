@@ -144,6 +144,7 @@ def test_incomplete_and_device_side_annotations_are_no_steps() -> None:
     assert derive_steps(store) == 0
 
 
+@pytest.mark.slow
 def test_equals_a_loop_over_steps_and_is_not_quadratic(tmp_path: Path) -> None:
     """20,000 steps and 200,000 launches in random order, against a plain loop; a quadratic join would look at 4 * 10^9 pairs."""
     chance = random.Random(1)

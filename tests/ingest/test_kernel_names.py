@@ -394,6 +394,7 @@ REPEATED = (
 PREFIXES = ("Cijk_", "triton_poi_fused_", "triton_red_", "_ZN", "void at::native::elementwise_kernel<", "bmm_", "ck::")
 
 
+@pytest.mark.slow
 def test_time_is_linear_in_the_characters() -> None:
     alone = [(part * 100_000)[:100_000] for part in REPEATED]
     names = alone + [prefix + alone[(7 * n + m) % len(alone)] for n, prefix in enumerate(PREFIXES) for m in range(4)]

@@ -282,6 +282,7 @@ def test_inflate_stops_exactly_at_the_limit(tmp_path: Path, zstd: bool) -> None:
     assert (b"".join(stream), stream.defects) == (whole, [])
 
 
+@pytest.mark.slow
 def test_the_report_of_a_trace_cut_at_the_limit_counts_what_came_before_and_says_so(tmp_path: Path) -> None:
     path = packed_trace(tmp_path)
     options = ["-o", str(tmp_path / "out"), "--format", "json", "--max-unpacked", "1MB"]

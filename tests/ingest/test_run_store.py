@@ -98,6 +98,7 @@ def test_a_store_that_another_program_writes_is_left_to_it(tmp_path: Path) -> No
             ingest([source], target)
 
 
+@pytest.mark.slow
 def test_an_existing_file_is_replaced_without_opening_it_as_a_database(tmp_path: Path) -> None:
     source, target = trace(tmp_path / "a.json"), tmp_path / "r.duckdb"
     ingest([source], target).close()
@@ -165,6 +166,7 @@ def test_files_with_names_of_any_bytes(tmp_path: Path, name: bytes, alone: bool)
 PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
+@pytest.mark.slow
 def test_hosted_files_of_any_name_in_any_locale(tmp_path: Path) -> None:
     run = tmp_path / "données"
     files = {

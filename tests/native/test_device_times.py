@@ -12,6 +12,7 @@ SLOW = {25_000: 40, 121_875: 9}
 """kHz, and the nanoseconds of a tick: those of some ARM machines."""
 
 
+@pytest.mark.slow
 def test_times_come_back_to_the_nanosecond(programs: Programs, tmp_path: Path) -> None:
     program = tmp_path / "device_times"
     parts = [path for part, path in programs.parts("plain").items() if part != "device_blocks"]  # that one is included, for what is in it

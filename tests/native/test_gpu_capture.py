@@ -20,6 +20,7 @@ import prt_reader
 import pytest
 import stub_libraries
 from native_programs import Programs, call, check_whole, environment, files
+from slow_params import slow_except
 
 GPU_LOST, UNTIMED = 5, 6
 NEWEST, LAST_TO_CRASH, FIRST_TO_DECLINE = "13.5", "12.6", "12.9"
@@ -212,9 +213,7 @@ def facts_of(tables: dict[str, Any]) -> dict[str, str]:
 # ---------------------------------------------------------------- records
 
 
-@pytest.mark.parametrize(
-    "version", [NEWEST, *(pytest.param(version, marks=pytest.mark.slow) for version in cupti_headers.VERSIONS if version != NEWEST)]
-)
+@pytest.mark.parametrize("version", slow_except((NEWEST,), cupti_headers.VERSIONS))
 def test_every_record_of_every_version(machine: Callable[..., Machine], version: str) -> None:
     here = machine(version)
     told = here.run("play")
@@ -318,6 +317,7 @@ def test_order_does_not_matter(machine: Callable[..., Machine]) -> None:
     assert tables["loss"] == []
 
 
+@pytest.mark.slow
 def test_from_several_threads(machine: Callable[..., Machine], variant: str) -> None:
     text = "".join(
         f"kernel k{n % 5} {n * 10} {n * 10 + 7} 0 1 7 {n + 1} 1 1 1 1 1 1 1 0 0 0\nruntime cudaLaunchKernel_v7000 {n} {n + 3} 5 {n + 1}\n"
@@ -504,7 +504,7 @@ WORDS = {8, 14, 15, 23, 26, 27, 33, 35, 40, 41, 42, 43, 44, 45, 999}
 NEEDED = {"cuptiGetVersion", "cuptiActivityRegisterCallbacks", "cuptiActivityEnable"}
 
 
-@pytest.mark.parametrize("function", [name if name in NEEDED else pytest.param(name, marks=pytest.mark.slow) for name in FUNCTIONS])
+@pytest.mark.parametrize("function", slow_except(NEEDED, FUNCTIONS))
 def test_every_error_of_every_function(machine: Callable[..., Machine], function: str) -> None:
     """The session is whole, and the reason is told where nothing can be recorded."""
     here = machine({"cuptiFinalize": "12.9", "cuptiActivityRegisterCallbacks": ONE_CLIENT}.get(function, NEWEST))

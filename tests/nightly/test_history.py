@@ -269,6 +269,7 @@ def test_noise_alone_is_hardly_ever_a_regression(noise: float, kind: str) -> Non
     assert alarms < (0.01 if kind == "tailed" or noise > 0.03 else 0.002 if noise == 0.03 else 0.001)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("length", "noise", "least"), [(4, 0.005, 0.98), (6, 0.01, 0.98), (9, 0.01, 0.99), (9, 0.02, 0.93)])
 def test_fifteen_percent_are_found_in_the_next_night(length: int, noise: float, least: float) -> None:
     found = told(noisy(noise, 300, length, shift=1.15)).findings

@@ -30,6 +30,7 @@ from postrun.nightly import engines, partials, work
 from postrun.nightly.model import FoundRun, Row, Task
 from postrun.nightly.pool import WorkerDied
 from postrun.simulate import write_demo
+from slow_params import slow_except
 
 NAMED = ("device_event", "host_event", "annotation")
 
@@ -252,7 +253,7 @@ def identities(trace: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.mark.parametrize("flush", [300_000, 50])
+@pytest.mark.parametrize("flush", slow_except((50,), (300_000, 50)))
 def test_machines_and_processes_that_only_all_files_tell(
     trace: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: int
 ) -> None:

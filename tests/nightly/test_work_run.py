@@ -227,6 +227,7 @@ def test_errors_become_reasons_and_the_traceback_is_kept(
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_without_its_pdf_a_report_still_counts_and_says_so(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         def start(self, _: object) -> None: ...
@@ -249,6 +250,7 @@ def test_what_does_not_fit_the_disk_is_not_downloaded(remote: str, tmp_path: Pat
     assert "set TMPDIR to a folder with more space" in (row.reason or "")
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_while_the_report_is_written_is_no_fault_of_the_run(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def test_only_json_needs_neither_matplotlib_nor_jinja(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
+@pytest.mark.slow
 def test_render_is_the_same_by_each_of_its_names() -> None:
     """Whichever is imported first: the package has no other name for it, which the module would hide once it is loaded."""
     code = "import {}; import postrun, postrun.report_templates.render as module; print(postrun.render is module.render, callable(module))"

@@ -38,6 +38,7 @@ from postrun.report_templates.rule_blocks.shown import Shown
 from postrun.report_templates.tables import Table
 from report_pages import html_of
 from rule_details import details_from, plain_details
+from slow_params import slow_except
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -372,7 +373,7 @@ def damaged(value: Any, chance: random.Random, share: float) -> Any:
     return value
 
 
-@pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.slow] if seed % 4 else []) for seed in range(40)])
+@pytest.mark.parametrize("seed", slow_except(range(0, 40, 4), range(40)))
 def test_whatever_is_missing_the_report_is_made(rich: Report, seed: int) -> None:
     chance = random.Random(seed)
     rules = tuple(

@@ -97,6 +97,7 @@ def test_another_seed_gives_another_run(healthy: tuple[Path, DemoTruth], tmp_pat
     assert demo(tmp_path, NONE, seed=2).ranks[0].computation_ns != healthy[1].ranks[0].computation_ns
 
 
+@pytest.mark.slow
 def test_the_default_run_has_all_problems_and_is_small(tmp_path: Path) -> None:
     truth = write_demo(tmp_path)
     assert truth.problems == Problems(5, True, True, True)
