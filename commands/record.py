@@ -19,7 +19,7 @@ def record(command: tuple[str, ...], **options: Any) -> None:
 
     Its exit code, signals, input and output pass through. 125: it was not started; 126: it cannot be executed; 127: it was not found.
     """
-    from .. import modes, record_child, record_gpu, record_job
+    from .. import modes, record_child, record_gpu, record_job, record_summary
 
     wanted = {name: options.pop(name) for name in ("gpu", "steps", "seconds", "window_signal")}
     ctx = click.get_current_context()
@@ -29,4 +29,4 @@ def record(command: tuple[str, ...], **options: Any) -> None:
         typed.add("gpu")
     gpu, always, window = record_gpu.chosen(typed, **wanted)
     choice = record_job.Wanted(**options, mode=modes.current(), gpu=gpu, always=always, window=window)
-    record_child.leave(record_job.record(command, choice))
+    record_child.leave(record_job.record(command, choice, record_summary.lines))

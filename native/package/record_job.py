@@ -12,19 +12,22 @@ import shlex
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from . import modes, record_child, record_facts, record_gpu, record_params, record_profiling, record_ranks, record_summary, redaction
+from . import modes, record_child, record_facts, record_gpu, record_params, record_profiling, record_ranks, redaction
 from .errors import PostrunError
 from .host_name import VARIABLE
 from .messages import echo
 from .record_witness import Witness
 
+Summary = Callable[[Path], Iterator[str]]
+"""Describes the recording in a folder, line by line."""
+ANNOTATE: Final = 'Try: annotate the steps of the program with `with postrun.capture.annotate("step", value=i):`'
 INTERVALS_MS: Final = (0, 100, 200, 500, 1000, 5000, 60000)
 RECORDER: Final = "POSTRUN_RECORDER"
 """Says to the processes of a job who records it: host and process id."""
@@ -61,8 +64,8 @@ class Wanted:
     window: record_gpu.Window = field(default_factory=record_gpu.Window)
 
 
-def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
-    """Run a command to its end and record it; how it ended. Raises PostrunError where nothing was started."""
+def record(command: Sequence[str], wanted: Wanted, summary: Summary) -> record_child.End:
+    """Run a command to its end and record it. Returns how it ended; raises PostrunError if nothing was started."""
     if wanted.redact:
         os.environ[VARIABLE] = ",".join(wanted.redact)  # of this process, of the job, and of the report
     os.environ[modes.VARIABLE] = f"{wanted.mode:04o}"
@@ -142,9 +145,9 @@ def record(command: Sequence[str], wanted: Wanted) -> record_child.End:
     if lost:
         _say(f"the recording of the recorder is incomplete ({os.strerror(-lost)})")
     if where.first and not inside and not wanted.quiet and not (where.rank is not None and folder.unfinished()):
-        _summarize(folder.path)
+        _summarize(folder.path, summary)
     if nobody and not wanted.quiet:
-        _say(f"only the machine was recorded. {record_summary.ANNOTATE}")
+        _say(f"only the machine was recorded. {ANNOTATE}")
     if where.first and not inside:
         _finish(folder, where, wanted, end, blocked)
     return end
@@ -221,10 +224,10 @@ def _flush(capture: ModuleType) -> None:
         capture.flush()
 
 
-def _summarize(folder: Path) -> None:
+def _summarize(folder: Path, summary: Summary) -> None:
     """Say what was recorded. Whatever happens to it, the recorder ends as its command did."""
     try:
-        for line in record_summary.lines(folder):
+        for line in summary(folder):
             _say(line)
     except Exception as error:
         _say(f"the recording could not be summarized ({type(error).__name__}: {error})")

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from .errors import InputError
 from .loss_reasons import loss_reason
+from .record_job import ANNOTATE
 
-ANNOTATE: Final = 'Try: annotate the steps of the program with `with postrun.capture.annotate("step", value=i):`'
 _STEP: Final = re.compile(r"(?i)step|step[_ -]?\d+|ProfilerStep#\d+")
 _WINDOW: Final = re.compile(r"gpu\.window\.\d+")
 _NO_ACTIVITY: Final = ("no NVIDIA driver", "no CUDA device", "the program did not use CUDA")
