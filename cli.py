@@ -7,6 +7,7 @@ standard output, progress and messages to standard error. Each command is a file
 from __future__ import annotations
 
 import errno
+import io
 import signal
 import sys
 import traceback
@@ -19,7 +20,7 @@ import click
 from .command_parts import commands_of
 from .errors import PostrunError, Terminated, database_problem
 from .lazy_commands import LazyGroup
-from .messages import echo, show
+from .messages import echo
 
 # Name -> module and object of the command, and its short help.
 LAZY_COMMANDS = {
@@ -44,7 +45,9 @@ class _Group(LazyGroup):
         try:
             return super().main(*args, **{**kwargs, "standalone_mode": False})
         except click.ClickException as error:
-            show(error)
+            usage = io.StringIO()
+            error.show(file=usage)
+            echo(usage.getvalue(), nl=False, err=True)
             sys.exit(error.exit_code)
         except (click.Abort, KeyboardInterrupt):
             _interrupted()

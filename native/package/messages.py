@@ -1,16 +1,14 @@
 """Text for people on standard output and standard error: text -> one write, without characters that command a terminal.
 
 File names and names in traces are hostile. Every message of the command line goes through :func:`echo`; ruff bans the alternatives.
-Imports click only: `postrun --help` is quick.
+Imports the standard library only: `postrun --help` is quick, and the recorder uses it.
 """
 
 from __future__ import annotations
 
-import io
 import re
+import sys
 from typing import Final
-
-import click
 
 _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 except tab and newline, DEL, C1
@@ -36,7 +34,7 @@ def escaped_json(text: str) -> str:
 
 def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
     """Print ``text``, escaped, to standard output, or with ``err`` to standard error."""
-    click.echo(escaped(str(text)), nl=nl, err=err)  # noqa: TID251
+    _write(escaped(str(text)) + "\n" * nl, err=err)
 
 
 def echo_line(text: object, *, err: bool = False) -> None:
@@ -48,12 +46,15 @@ def overwrite(text: str, width: int) -> int:
     """Replace the last line of the terminal (standard error), which has ``width`` characters; no ``text`` clears it. The new width."""
     shown = escaped_line(text)[:120]
     end = "" if shown else "\r"
-    click.echo("\r" + shown.ljust(min(width, 120)) + end, nl=False, err=True)  # noqa: TID251
+    _write("\r" + shown.ljust(min(width, 120)) + end, err=True)
     return len(shown)
 
 
-def show(error: click.ClickException) -> None:
-    """Print an error of click's own, such as an unknown option."""
-    text = io.StringIO()
-    error.show(file=text)
-    echo(text.getvalue(), nl=False, err=True)
+def _write(text: str, *, err: bool) -> None:
+    """Write to the terminal or file; characters that its encoding lacks become escapes."""
+    stream = sys.stderr if err else sys.stdout
+    if stream is None:  # closed when the process started
+        return
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    stream.flush()
